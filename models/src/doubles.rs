@@ -113,8 +113,8 @@ pub mod tuning {
 pub struct Gauge;
 
 impl Gauge {
-    pub fn set(&self, Queue { events, bytes }: Queue) {
-        _ = (events, bytes);
+    pub fn set(&self, Queue { events, bytes }: Queue, waiting: usize) {
+        _ = (events, bytes, waiting);
     }
 }
 

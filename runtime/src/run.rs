@@ -41,7 +41,8 @@ pub fn run_within(
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
         let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
-        let parts = FlowParts { components, flow, stopper, calls: &calls, memory: &memory };
+        let parts =
+            FlowParts { components, flow, stopper, calls: &calls, memory: &memory, clock: None };
         planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
     }
     budget.divide();

@@ -16,9 +16,17 @@ pub fn now_ns() -> u64 {
 
 /// Returns the time in ns by a clock that nobody sets. Never zero, which plugins may use for "not yet".
 pub(crate) fn monotonic_ns() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    nanoseconds(START.elapsed()).saturating_add(1_000_000_000)
+    nanoseconds(START.elapsed()).saturating_add(START_NS)
 }
+
+/// Returns the instant at which [`monotonic_ns`] is `time_ns`.
+pub(crate) fn instant_of(time_ns: u64) -> Instant {
+    *START + Duration::from_nanos(time_ns.saturating_sub(START_NS))
+}
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// Value of [`monotonic_ns`] at [`START`].
+const START_NS: u64 = 1_000_000_000;
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

@@ -7,8 +7,8 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Host, Pull,
-    Result, Sink, Source,
+    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Halves, Host,
+    Pull, Result, Sides, Sink, Source,
     abi::metadata::{JsonText, Record},
     linked::{LinkedPlugin, connectors},
 };
@@ -101,12 +101,8 @@ impl Connector for Odd {
     type Source = Self;
     type Sink = Self;
 
-    async fn create_source(&mut self) -> Result<Option<Self>> {
-        Ok(Some(self.clone()))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Self>> {
-        Ok(Some(self.clone()))
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Self, Self>> {
+        Ok(Halves::both(self.clone(), self.clone()))
     }
 }
 
@@ -129,7 +125,9 @@ impl Sink for Odd {
     async fn deliver(&mut self, _batch: &Batch) -> Delivery {
         let mut exceptions = Exceptions::none();
         if self.config["nonsense"].is_boolean() {
-            exceptions.push(0..100, Error::full("all hundred of them"));
+            let mut other = Batch::new();
+            (0..100).for_each(|_| other.push_message(b"of another batch"));
+            exceptions.reject_all(&other, &Error::full("all hundred of them"));
         } else if !self.config["endless"].is_boolean() {
             self.host.request_stop("one is enough");
         }
@@ -158,7 +156,11 @@ fn a_linked_sink_that_answers_for_events_that_it_was_not_given_fails_its_flow() 
     let report = run_odd("{ nonsense: true }");
     let failure = report.failure.unwrap();
     assert_eq!((&*failure.component, failure.error.kind()), ("out", ErrorKind::INTERNAL));
-    assert!(failure.error.to_string().contains("events 0 to 100"), "{}", failure.error);
+    assert!(
+        failure.error.to_string().contains("rejected an event of another batch"),
+        "{}",
+        failure.error
+    );
 }
 
 #[test]

@@ -1,82 +1,105 @@
-//! What authors implement to connect to something: connectors.
+//! Trait for components that connect to a system outside: connectors.
 
 use std::future::Future;
 
+use tremor_abi::connector::Sides;
+
 use crate::{CodecRequirement, Component, Result, Sink, Source};
 
-/// A component that connects to something, or has two sides: makes a source of events, a sink for
-/// them, or both. Where there is nothing to connect to, a [`Source`] or a [`Sink`] is a component by
-/// itself.
+/// A component that connects to a peer, or has two sides: a source of events, a sink for them, or both. If
+/// there is no peer to connect to, a [`Source`] or a [`Sink`] is a component by itself.
 ///
-/// The order of calls: [`Component::new`], [`connect`](Connector::connect) until it answers
-/// `true`, [`create_source`](Connector::create_source) and
-/// [`create_sink`](Connector::create_sink), [`on_start`](Connector::on_start), then the data path
-/// of both. A source and a sink live as long as one connection; what must survive a reconnect
-/// lives in the connector. A flow may have many instances of one connector: state belongs into
-/// `self`, never into a static.
+/// The order of calls: [`Component::new`], [`connect`](Connector::connect) until it succeeds,
+/// [`on_start`](Connector::on_start), then the data path of both halves. If the connection is lost, both halves
+/// are dropped and [`connect`](Connector::connect) follows. Nothing of the connection has to be stored in the
+/// connector: put what both halves share into an `Arc` of your own, and keep in `self` only what must survive the
+/// connection. A flow may have many instances of one connector: state belongs into `self`, never into a static.
 ///
-/// A panic in any of these methods becomes an error of this instance; the process goes on.
+/// A panic in any of these methods becomes an error of this instance; the process continues.
 pub trait Connector: Component {
-    /// Its source; [`NoSource`](crate::NoSource) where it has none.
+    /// The source; [`NoSource`](crate::NoSource) if the connector never has one.
     type Source: Source;
-    /// Its sink; [`NoSink`](crate::NoSink) where it has none.
+    /// The sink; [`NoSink`](crate::NoSink) if the connector never has one.
     type Sink: Sink;
 
-    /// Connects to the peer; `attempt` counts from 1 and starts again once connected. `false`
-    /// means "not yet". The runtime tries again with backoff after `false` and after errors that
-    /// time may mend; configuration, authentication and unsupported are final.
-    fn connect(&mut self, attempt: u64) -> impl Future<Output = Result<bool>> + Send {
-        let _ = attempt;
-        async { Ok(true) }
+    /// Returns the sides that the connector has in its configuration. `tremor check` refuses a flow that uses
+    /// another one. Called once, before [`connect`](Connector::connect).
+    ///
+    /// The default has the source unless it is [`NoSource`](crate::NoSource), and the sink unless it is
+    /// [`NoSink`](crate::NoSink).
+    fn sides(&self) -> Sides {
+        Sides::new(Self::Source::EXISTS, Self::Sink::EXISTS)
     }
 
-    /// Makes the source of this connection.
-    fn create_source(&mut self) -> impl Future<Output = Result<Option<Self::Source>>> + Send {
-        async { Ok(None) }
-    }
+    /// Connects to the peer, and returns the halves of the connection.
+    ///
+    /// `wanted` has the sides that the flow uses of this connection. A source that has finished is not wanted
+    /// again when the sink reconnects. A half that is returned without being wanted is dropped at once.
+    ///
+    /// # Errors
+    /// The runtime tries again with backoff after an error whose [policy](crate::ErrorPolicy) is to retry or to
+    /// reconnect, such as [`Error::connection_refused`](crate::Error::connection_refused). An error of the kind
+    /// configuration, authentication or unsupported fails the flow. After any other, the instance is replaced.
+    fn connect(
+        &mut self,
+        wanted: Sides,
+    ) -> impl Future<Output = Result<Halves<Self::Source, Self::Sink>>> + Send;
 
-    /// Makes the sink of this connection.
-    fn create_sink(&mut self) -> impl Future<Output = Result<Option<Self::Sink>>> + Send {
-        async { Ok(None) }
-    }
-
-    /// Events are about to flow.
+    /// Called once for an instance, after its first connection: events are about to flow.
     fn on_start(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// No event flows until [`on_resume`](Connector::on_resume).
+    /// Called when the connector is paused: no event flows until [`on_resume`](Connector::on_resume).
     fn on_pause(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Events flow again.
+    /// Called when events flow again.
     fn on_resume(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// The source is not pulled any more; what is under way still arrives at the sink.
-    fn on_drain(&mut self) -> impl Future<Output = Result<()>> + Send {
-        async { Ok(()) }
-    }
-
-    /// The end: source and sink are gone.
-    fn on_stop(&mut self) -> impl Future<Output = Result<()>> + Send {
-        async { Ok(()) }
-    }
-
-    /// The connection is gone; [`connect`](Connector::connect) follows.
-    fn on_connection_lost(&mut self) -> impl Future<Output = Result<()>> + Send {
-        async { Ok(()) }
-    }
-
-    /// [`connect`](Connector::connect) succeeded.
-    fn on_connection_established(&mut self) -> impl Future<Output = Result<()>> + Send {
+    /// Ends the connector. The last call, after both halves were dropped. The runtime waits for five seconds at
+    /// most.
+    fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 }
 
-/// What a connector exchanges with the runtime: what its source and its sink do.
+/// The halves of one connection, which live as long as the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halves<R, W> {
+    /// The reading half, if the connection has one.
+    pub source: Option<R>,
+    /// The writing half, if the connection has one.
+    pub sink: Option<W>,
+}
+
+impl<R, W> Halves<R, W> {
+    /// A source and a sink.
+    pub const fn both(source: R, sink: W) -> Self {
+        Self { source: Some(source), sink: Some(sink) }
+    }
+
+    /// A source alone.
+    pub const fn source(source: R) -> Self {
+        Self { source: Some(source), sink: None }
+    }
+
+    /// A sink alone.
+    pub const fn sink(sink: W) -> Self {
+        Self { source: None, sink: Some(sink) }
+    }
+
+    /// Converts both halves.
+    #[doc(hidden)]
+    pub fn map<S, T>(self, source: impl FnOnce(R) -> S, sink: impl FnOnce(W) -> T) -> Halves<S, T> {
+        Halves { source: self.source.map(source), sink: self.sink.map(sink) }
+    }
+}
+
+/// Returns the codec requirement of a connector, which is that of its source and its sink.
 pub(crate) const fn codec<C: Connector>() -> CodecRequirement {
     match (C::Source::EXISTS, C::Sink::EXISTS) {
         (true, true) => {

@@ -7,9 +7,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_abi::batch::{HostBatch, Rejected};
+use tremor_abi::{
+    batch::{HostBatch, Rejected},
+    connector::{Hook, Sides},
+};
 
-use crate::{Acks, Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
+use crate::{
+    Acks, Batch, CodecRequirement, Demand, Exception, Grant, Halves, Output, Pull, Result,
+};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -18,27 +23,16 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait DynConnector: Send {
     /// What its source and its sink say: [`Source::CODEC`](crate::Source::CODEC).
     fn codec_requirement(&self) -> CodecRequirement;
-    /// See [`Connector::connect`](crate::Connector::connect).
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>>;
-    /// See [`Connector::create_source`](crate::Connector::create_source).
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>>;
-    /// See [`Connector::create_sink`](crate::Connector::create_sink).
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>>;
-    /// See [`Connector::on_start`](crate::Connector::on_start).
-    fn on_start(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_pause`](crate::Connector::on_pause).
-    fn on_pause(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_resume`](crate::Connector::on_resume).
-    fn on_resume(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_drain`](crate::Connector::on_drain).
-    fn on_drain(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_stop`](crate::Connector::on_stop).
-    fn on_stop(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_connection_lost`](crate::Connector::on_connection_lost).
-    fn on_connection_lost(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_connection_established`](crate::Connector::on_connection_established).
-    fn on_connection_established(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::sides`](crate::Connector::sides).
+    fn sides(&self) -> Sides;
+    /// See [`Connector::connect`](crate::Connector::connect). Returns no half that is not wanted.
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>>;
+    /// Calls the method of the author's connector that `hook` names.
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>>;
 }
+
+/// The [`Halves`] of a connection as trait objects.
+pub type DynHalves = Halves<Box<dyn DynSource>, Box<dyn DynSink>>;
 
 /// A [`Source`](crate::Source) as a trait object.
 pub trait DynSource: Send {
@@ -72,24 +66,38 @@ pub trait DynSource: Send {
 
 /// A [`Sink`](crate::Sink) as a trait object.
 pub trait DynSink: Send {
-    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
-    /// Asked once, before the first delivery. One at least.
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted.min(1)
+    /// See [`Sink::demand`](crate::Sink::demand).
+    fn demand(&mut self) -> Demand {
+        Demand::new().at_most(1)
     }
-    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`].
+    /// See [`Sink::on_grant`](crate::Sink::on_grant). Slots are numbered from 0 to `grant.in_flight - 1`.
+    fn on_grant(&mut self, grant: Grant) {
+        let _ = grant;
+    }
+    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`]. The answer has the
+    /// ranges of events that were not delivered, in order.
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>>;
+    ) -> Poll<Result<Vec<Exception>>>;
     /// Gives up the delivery that is pending in a slot, if there is one. Its batch does not come back.
     fn give_up(&mut self, slot: usize) {
         let _ = slot;
     }
-    /// See [`Sink::on_signal`](crate::Sink::on_signal).
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>>;
+    /// See [`Sink::on_tick`](crate::Sink::on_tick).
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+    /// See [`ParallelSink::flush`](crate::ParallelSink::flush).
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+    /// See [`Sink::close`](crate::Sink::close).
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A [`Codec`](crate::Codec) as a trait object, over batches.

@@ -18,7 +18,7 @@ pub struct ArtefactText {
 pub mod text {
     use super::{ArtefactText, Component, Connector, connector};
     use crate::{
-        Sink, Source,
+        Sink, Source, Splitter, StreamSplitter,
         only::{IsSink, IsSource, Only},
     };
 
@@ -36,6 +36,11 @@ pub mod text {
     /// Of a sink that is a component by itself.
     pub const fn sinks<T: Component + Sink>() -> ArtefactText {
         connectors::<Only<T, IsSink>>()
+    }
+
+    /// Of a preprocessor that is a splitter of streams.
+    pub const fn splitters<T: Component + StreamSplitter>() -> ArtefactText {
+        preprocessors::<Splitter<T>>()
     }
 
     macro_rules! others {
@@ -105,7 +110,7 @@ pub const fn metadata(
 
 /// Makes a library a plugin: exports its root module and places its metadata in a section of its
 /// own. Once a crate, at its root, naming every component that it offers by its kind: `sources`, `sinks`,
-/// `connectors`, `operators`, `codecs`, `preprocessors`, `postprocessors`, in any order.
+/// `connectors`, `operators`, `codecs`, `splitters`, `preprocessors`, `postprocessors`, in any order.
 ///
 /// ```
 /// # mod plugin {

@@ -64,15 +64,25 @@ mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
-mod oneshot;
+/// Channels for the answer to a delivery or a call.
+///
+/// ```
+/// # use tremor_pdk::{oneshot, testing::TestHost};
+/// let (sender, receiver) = oneshot::channel();
+/// sender.send(7);
+/// assert_eq!(TestHost::new().block_on(receiver), Some(7));
+/// ```
+pub mod oneshot;
 mod only;
 mod operator;
 mod processor;
 mod runs;
 mod sink;
 mod source;
+mod splitter;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+mod tickets;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod units;
@@ -83,12 +93,14 @@ pub use tremor_abi as abi;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Cutter, Event, EventMut, EventRef, Holds, Limit, Output, Rest, Stream, Verdict,
+        Batch, Buffered, Cutter, Event, EventMut, EventRef, Limit, Output, Rest, Stream, StreamKey,
+        Verdict,
     },
+    connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
-    value::{Object, Path, PathError, Value},
+    value::{Number, Object, Path, PathError, Value},
 };
 
 #[cfg(all(feature = "net", target_os = "linux"))]
@@ -98,16 +110,21 @@ pub use self::{
     codec::{Codec, CodecRequirement},
     component::{Component, Context},
     config::NoConfig,
-    connector::Connector,
+    connector::{Connector, Halves},
     driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     memory::Memory,
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
-    sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
-    source::{Acks, NoSource, Pull, Source},
-    watermarks::{Progress, Unacknowledged, Watermarks},
+    sink::{
+        BatchSize, Delivery, Demand, Exception, Exceptions, Grant, NoSink, ParallelSink, Sink,
+        Undelivered,
+    },
+    source::{Acks, InFlight, NoSource, Pull, Source},
+    splitter::{Found, Input, Splitter, StreamSplitter, WholeMessages},
+    tickets::{FailedTicket, TicketProgress, TicketWriter, Tickets},
+    watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };
 /// Makes a struct or an enum a configuration, or a part of one: it is deserialised from the `config`
@@ -155,11 +172,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
-        Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
-        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
-        ValueRef, Verdict, Writer,
+        Acks, Batch, Buffered, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component,
+        Connector, Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef,
+        Exceptions, Found, Halves, Host, Input, LogLevel, NoConfig, NoSink, NoSource, Operator,
+        Output, ParallelSink, Postprocessor, Preprocessor, Pull, Rest, Result, Sides, Sink, Source,
+        StreamKey, StreamSplitter, Task, Value, ValueRef, Verdict, WholeMessages, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ use tremor_abi::{host::HostHandle, metadata::Record};
 pub use crate::config::read;
 use crate::{
     Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Result, Sink, Source,
-    component,
+    Splitter, StreamSplitter, component,
     driver::{CodecDriver, ConnectorDriver},
     dynamic::{DynCodec, DynConnector},
     only::{IsSink, IsSource, Only},
@@ -97,6 +97,11 @@ linked! {
 /// A source that is a component by itself.
 pub const fn sources<T: Component + Source>() -> LinkedComponent {
     connectors::<Only<T, IsSource>>()
+}
+
+/// A preprocessor that is a splitter of streams.
+pub const fn splitters<T: Component + StreamSplitter>() -> LinkedComponent {
+    preprocessors::<Splitter<T>>()
 }
 
 /// A sink that is a component by itself.

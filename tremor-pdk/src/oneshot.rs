@@ -1,4 +1,4 @@
-//! One value from one task to another.
+//! A channel that passes one value from one task to another.
 
 use std::{
     future::Future,
@@ -19,19 +19,24 @@ fn lock<T>(state: &Shared<T>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends the value. Dropped without having sent, it wakes the receiver all the same.
-pub(crate) struct Sender<T>(Shared<T>);
+/// The sending half of a channel. Dropping it ends the wait of the receiver.
+#[allow(missing_debug_implementations)]
+pub struct Sender<T>(Shared<T>);
 
-/// Gives the value, or `None` once the sender is gone without having sent.
-pub(crate) struct Receiver<T>(Shared<T>);
+/// The receiving half of a channel: completes with the value, or with `None` if the sender was dropped without
+/// sending one.
+#[allow(missing_debug_implementations)]
+pub struct Receiver<T>(Shared<T>);
 
-pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+/// Returns the two halves of a channel.
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let state = Arc::new(Mutex::new(State { value: None, gone: false, waker: None }));
     (Sender(state.clone()), Receiver(state))
 }
 
 impl<T> Sender<T> {
-    pub(crate) fn send(self, value: T) {
+    /// Sends the value, whether or not the receiver still exists.
+    pub fn send(self, value: T) {
         lock(&self.0).value = Some(value);
     }
 }

@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Component, Connector, Context, NoSink, NoSource, Result, Sink, Source, Value, config};
+use crate::{
+    Component, Connector, Context, Halves, NoSink, NoSource, Result, Sides, Sink, Source, Value,
+    config,
+};
 
 /// The connector of a source or a sink without one. Its first connection has the instance that the
 /// configuration was checked with, every other has an instance of its own.
@@ -46,8 +49,8 @@ impl<T: Component + Source> Connector for Only<T, IsSource> {
     type Source = T;
     type Sink = NoSink;
 
-    async fn create_source(&mut self) -> Result<Option<T>> {
-        self.next().map(Some)
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<T, NoSink>> {
+        self.next().map(Halves::source)
     }
 }
 
@@ -55,8 +58,8 @@ impl<T: Component + Sink> Connector for Only<T, IsSink> {
     type Source = NoSource;
     type Sink = T;
 
-    async fn create_sink(&mut self) -> Result<Option<T>> {
-        self.next().map(Some)
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, T>> {
+        self.next().map(Halves::sink)
     }
 }
 

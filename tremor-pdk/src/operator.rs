@@ -1,63 +1,55 @@
-//! What authors implement to process events between connectors: operators.
+//! The trait of operators, which process events between connectors.
 
 use crate::{Batch, Output, Result};
 
-/// One step of a pipeline: a batch in, and batches out of its ports. It has a state of its own,
-/// and sees batches one after the other.
+/// One step of a pipeline: it takes a batch of events, and sends batches out of its ports. An instance has
+/// its own state, and gets one batch after the other.
 ///
-/// A panic in any of these methods becomes an error of this instance: its events leave by `err`,
-/// as all that follow do.
+/// A panic in any of these methods becomes an error of the instance: its events leave by `err`.
 pub trait Operator: Send + 'static {
-    /// Processes a batch of values. What is left in `batch` afterwards leaves by `out`; everything
-    /// else is up to `output`, above all [`Output::divert`].
+    /// Processes a batch of values. Events that are left in `batch` leave by `out`; `output` sends, rejects
+    /// and discards the others, above all with [`Output::divert`].
     ///
-    /// Every event is accounted for: it is left, sent, rejected, [dropped on purpose](Output::discard),
-    /// [part of another](Output::merge) or [held](Operator::held); and what is put out has come in, or
-    /// was [made here](Output::create). The runtime compares the numbers after every call. Where they
-    /// do not add up, the batch fails.
+    /// Every event is accounted for. An operator that keeps events for later, or makes one event of
+    /// several, absorbs them with a [`Buffered`](crate::Buffered). Events that did not come in are
+    /// [created](Output::create). The runtime compares the numbers after every call, and fails the batch if
+    /// they differ.
     ///
-    /// The time is that of the events, [`Event::ingest_ns`](crate::Event::ingest_ns): an operator
-    /// that goes by it gives the same results for the same events.
+    /// Use the time of the events, [`EventRef::ingest_ns`](crate::EventRef::ingest_ns): the results are then
+    /// the same whenever the same events are processed.
     ///
     /// # Errors
-    /// The batch could not be processed as a whole: what is in it when the call returns leaves by
-    /// `err`.
+    /// The batch could not be processed as a whole: events that are left in it leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
-    /// When [`on_time`](Operator::on_time) is to be called, in ns since the Unix epoch. Asked after
-    /// every call.
+    /// Returns the time of the next call of [`on_time`](Operator::on_time), in ns since the Unix epoch. The
+    /// runtime asks after every call.
     fn due(&self) -> Option<u64> {
         None
     }
 
-    /// It is `now`, in ns since the Unix epoch, at or after what [`due`](Operator::due) said. What
-    /// is put into `batch`, which is empty, leaves by `out`.
+    /// Notifies the operator of the time: `now`, in ns since the Unix epoch, is not before the time that
+    /// [`due`](Operator::due) returned.
     ///
     /// # Errors
-    /// They are logged with the component's name.
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let _ = (now, batch, output);
+    /// Errors are logged with the name of the component.
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
+        let _ = (now, output);
         Ok(())
     }
 
-    /// No event follows: what the operator holds back goes out now, as from
-    /// [`on_time`](Operator::on_time).
+    /// Notifies the operator that no event follows: everything that is buffered has to be emitted, rejected
+    /// or discarded now. Events that are buffered afterwards fail.
     ///
     /// # Errors
-    /// They are logged with the component's name.
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let _ = (batch, output);
+    /// Errors are logged with the name of the component.
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        let _ = output;
         Ok(())
     }
 
-    /// How many of the events that came in it still holds. What it holds of a batch it also says with
-    /// [`Output::hold`], so that the batch is acknowledged with what becomes of it.
-    fn held(&self) -> usize {
-        0
-    }
-
-    /// The ports that events leave by besides `out` and `err`. Events are sent out of one by its
-    /// position in here. Asked once.
+    /// Returns the names of the ports besides `out` and `err`. Events are sent to a port by its position in
+    /// this list. The runtime asks once.
     fn ports(&self) -> Vec<String> {
         Vec::new()
     }

@@ -3,45 +3,72 @@
 
 use crate::{Batch, Output, Result};
 
-/// Puts messages together from what a source brought, before the codec. It keeps a state for each
-/// stream, and sees batches one after the other.
+/// Makes messages of what a source reads, before the codec. Batches come one after the other.
 ///
-/// What it puts out of a stream is in the order of what it was given, and it holds back no more than it
-/// has to: the acknowledgement of a pull waits for what is held of it ([`holds`]). What is held when a
-/// call for a stream has put something out is taken to be of the input of that call.
+/// Implement [`StreamSplitter`](crate::StreamSplitter) instead if the preprocessor finds messages in the bytes of
+/// each stream by itself. This trait is for everything else: filters, transformations, decompression. Without a state
+/// that outlives a call, [`process`](Preprocessor::process) is all that is needed. With one, implement
+/// [`streams`](Preprocessor::streams) and [`holds`](Preprocessor::holds) as well.
 ///
-/// [`holds`]: Preprocessor::holds
+/// Messages of a stream keep the order of its bytes. The acknowledgement of a pull waits for the bytes of it that are
+/// buffered ([`holds`](Preprocessor::holds)). If a call emits something of a stream, the bytes of the stream that are
+/// buffered then count as input of that call.
 pub trait Preprocessor: Send + 'static {
     /// Replaces the raw events of `batch`, best with [`Batch::cut`]: fragments of a byte stream by
-    /// messages or other fragments, messages by messages. What it has no use for it leaves as it
-    /// is. What cannot be a message it hands to [`Output::reject_all`].
+    /// messages or other fragments, messages by messages. Events of no interest stay unchanged. Pass input
+    /// that cannot be a message to [`Output::reject_all`].
     ///
-    /// An event that [ends a stream](crate::Event::is_stream_end) completes what is held of that stream;
-    /// one that [aborts it](crate::Event::is_stream_aborted) has it rejected as one event. Either
-    /// makes its state forgotten, and is handed on. So ends a connection, too: the runtime asks for the
-    /// [`streams`](Preprocessor::streams), and ends or aborts all of them.
+    /// An event that [ends a stream](crate::Event::is_stream_end) completes the buffered message of the stream;
+    /// an event that [aborts it](crate::Event::is_stream_aborted) has the message rejected as one event. The state of
+    /// the stream is dropped in either case, and the event is passed on. At the end of a connection, the runtime ends
+    /// or aborts all [`streams`](Preprocessor::streams).
     ///
     /// # Errors
-    /// The batch could not be processed as a whole: what is in it when the call returns leaves by
-    /// `err`.
+    /// The batch could not be processed as a whole: the events that are in it when the call returns leave
+    /// by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
-    /// Whether [`process`](Preprocessor::process) is to be called again, with an empty batch, before any
-    /// other input: a preprocessor that makes much of little stops once a batch is heavy, and keeps the
-    /// rest of its input for that call. [`Rest::cut`](crate::abi::batch::Rest::cut) does both.
+    /// Returns whether [`process`](Preprocessor::process) has to be called with an empty batch before any other
+    /// input. A preprocessor whose output is much larger than its input stops when its batch is heavy, and
+    /// continues in that call. [`Rest::cut`](crate::abi::batch::Rest::cut) does both.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Whether it holds bytes of a stream that have not come out yet. Asked after every call of
-    /// [`process`](Preprocessor::process), where the source wants to know what was delivered.
-    fn holds(&self, stream: u64) -> bool {
-        self.streams().contains(&stream)
+    /// Returns when [`on_time`](Preprocessor::on_time) has to be called, in ns on
+    /// [`Host::monotonic_ns`](crate::Host::monotonic_ns). The runtime calls this method after every call that gets
+    /// a batch. A time in the past is allowed. The answer takes constant time, best from a queue of deadlines.
+    fn due(&self) -> Option<u64> {
+        None
     }
 
-    /// The streams that have begun and not ended: those that it keeps any state of, in any order. None
-    /// where every event stands by itself.
-    fn streams(&self) -> Vec<u64>;
+    /// Adds the messages to `batch`, which is empty, that have waited long enough for more bytes of their streams.
+    /// `now` is [`Host::monotonic_ns`](crate::Host::monotonic_ns). The call may come late, or too early because an
+    /// earlier answer of [`due`](Preprocessor::due) was later changed.
+    ///
+    /// The messages belong to the pulls whose bytes of the same streams were buffered.
+    ///
+    /// # Errors
+    /// As those of [`process`](Preprocessor::process).
+    fn on_time(&mut self, _now: u64, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether bytes of `stream` are buffered. The runtime calls this method after each call, for the streams
+    /// in its batch, if the source wants to know what was delivered. The answer takes constant time.
+    ///
+    /// The default is for a preprocessor that buffers nothing. Implement this method together with
+    /// [`streams`](Preprocessor::streams): otherwise pulls are acknowledged while their bytes are buffered, and a
+    /// restart loses these.
+    fn holds(&self, _stream: u64) -> bool {
+        false
+    }
+
+    /// Returns the streams that have a state and have not ended, in any order. The default is for a preprocessor
+    /// without state.
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// Frames and transforms messages after the codec. It sees the batches of one sink, one after

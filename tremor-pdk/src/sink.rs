@@ -1,194 +1,74 @@
-//! What authors implement to take events out: sinks.
+//! The traits of sinks, which take events out.
+
+mod answer;
+mod demand;
 
 use std::future::Future;
 
-use crate::{
-    Batch, CodecRequirement, Error, ParallelSinkDriver, Result, SinkDriver, dynamic::DynSink,
+pub use self::{
+    answer::{Delivery, Exception, Exceptions, Undelivered},
+    demand::{BatchSize, Demand, Grant},
 };
+use crate::{Batch, CodecRequirement, ParallelSinkDriver, Result, SinkDriver, dynamic::DynSink};
 
-/// What a delivery came to: `Ok(())` says that the peer has every event.
-pub type Delivery = Result<(), Undelivered>;
-
-/// What was not delivered. An [`Error`], as `?` gives it, is about the whole batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undelivered {
-    /// The whole batch, for one reason.
-    All(Error),
-    /// The peer does not have some events of the delivery, and has all others. At least one event must be named, or the answer is an error of the
-    /// kind internal. `exceptions.into()` makes a [`Delivery`] that is `Ok(())` if no event is named.
-    Some(Exceptions),
-}
-
-impl Undelivered {
-    /// Why; where there are several reasons, the first.
-    pub fn into_error(self) -> Error {
-        match self {
-            Self::All(error) => error,
-            Self::Some(exceptions) => exceptions.exceptions.into_iter().next().map_or_else(
-                || Error::internal("events were not delivered, and none was named"),
-                |exception| exception.error,
-            ),
-        }
-    }
-}
-
-impl From<Error> for Undelivered {
-    fn from(error: Error) -> Self {
-        Self::All(error)
-    }
-}
-
-impl From<std::io::Error> for Undelivered {
-    fn from(error: std::io::Error) -> Self {
-        Self::All(error.into())
-    }
-}
-
-/// The events of a batch that were not delivered.
-///
-/// ```
-/// # use tremor_pdk::{Delivery, Error, Exceptions};
-/// # fn answer() -> Delivery {
-/// let mut exceptions = Exceptions::none();
-/// exceptions.push(2..3, Error::bad_data("the table has no column `colour`"));
-/// exceptions.into() // `Ok(())` where there are none
-/// # }
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exceptions {
-    pub(crate) exceptions: Vec<Exception>,
-}
-
-/// Events, one after the other, that were not delivered for one reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exception {
-    /// The positions of the events in the batch.
-    pub events: std::ops::Range<usize>,
-    /// Why. Where its policy is to retry or to reconnect, they are delivered again;
-    /// otherwise they go to the dead letters.
-    pub error: Error,
-}
-
-impl Exceptions {
-    /// None: everything was delivered.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
-    /// The events at these positions were not delivered. Where the error's policy is to retry, they are
-    /// delivered again: at once where others of the batch were delivered, after a while where none was.
-    /// Where it is to reconnect, they are delivered on the next connection. With any other policy they go
-    /// to the dead letters. Ranges come in order and do not overlap.
-    pub fn push(&mut self, events: std::ops::Range<usize>, error: Error) {
-        self.exceptions.push(Exception { events, error });
-    }
-
-    /// This, if it can be about so many events: its ranges are in order, do not overlap and lie within
-    /// the batch.
-    ///
-    /// # Errors
-    /// Kind internal: nothing of it can be believed.
-    #[doc(hidden)]
-    pub fn about(self, events: usize) -> Result<Self> {
-        let mut free = 0;
-        for std::ops::Range { start, end } in self.exceptions.iter().map(|it| &it.events) {
-            if *start < free || end < start || *end > events {
-                return Err(Error::internal(format_args!(
-                    "the sink answered a delivery of {events} events with what became of events \
-                     {start} to {end}, after those up to {free}"
-                )));
-            }
-            free = *end;
-        }
-        Ok(self)
-    }
-
-    /// Returns whether an event is named. Ranges may be empty.
-    pub(crate) fn name_events(&self) -> bool {
-        self.exceptions.iter().any(|exception| !exception.events.is_empty())
-    }
-
-    /// What was not delivered, to be dealt with.
-    pub fn into_exceptions(self) -> Vec<Exception> {
-        self.exceptions
-    }
-
-    /// What was not delivered.
-    pub fn exceptions(&self) -> &[Exception] {
-        &self.exceptions
-    }
-}
-
-/// Of events by themselves, each with its position, in any order: those after one another with the same error are
-/// one exception.
-impl FromIterator<(usize, Error)> for Exceptions {
-    fn from_iter<I: IntoIterator<Item = (usize, Error)>>(events: I) -> Self {
-        let mut events: Vec<_> = events.into_iter().collect();
-        events.sort_by_key(|(position, _)| *position);
-        let mut exceptions: Vec<Exception> = Vec::new();
-        for (position, error) in events {
-            match exceptions.last_mut() {
-                Some(last) if last.events.end == position && last.error == error => {
-                    last.events.end += 1;
-                }
-                _ => exceptions.push(Exception { events: position..position + 1, error }),
-            }
-        }
-        Self { exceptions }
-    }
-}
-
-impl From<Exceptions> for Delivery {
-    fn from(exceptions: Exceptions) -> Self {
-        if exceptions.name_events() { Err(Undelivered::Some(exceptions)) } else { Ok(()) }
-    }
-}
-
-/// What a sink is told besides events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Signal {
-    /// Some time has passed: a chance for what is due.
-    Tick,
-    /// No event follows: the sink sends what it holds back.
-    Drain,
-}
-
-/// Takes events out.
+/// Takes events out, one batch at a time.
 ///
 /// A type that is a [`Component`](crate::Component) as well needs no [`Connector`](crate::Connector):
-/// `export! { sinks: [T] }`. Each instance is then used for one connection, and where that is lost, the
-/// next is made anew.
+/// `export! { sinks: [T] }`. Each instance is then used for one connection; if that is lost, the next connection has
+/// an instance of its own.
 pub trait Sink: Send + 'static {
-    /// What it exchanges with the runtime: values, or bytes through a codec.
+    /// Form of the events that the sink takes: values, or bytes through a codec.
     const CODEC: CodecRequirement = CodecRequirement::Structured;
 
-    /// Whether there is one: [`NoSink`] is none.
+    /// `false` for [`NoSink`] only.
     #[doc(hidden)]
     const EXISTS: bool = true;
 
-    /// Delivers the events of `batch`: encoded messages ([`Batch::raw`]) where [`Sink::CODEC`] asks
-    /// for a codec, values ([`Batch::value`]) where it is structured. `Ok(())` says that the peer has
-    /// them: dropping is not delivering. Where it has some of them, the others are [`Exceptions`].
+    /// Returns the deliveries that the sink asks for. Called once, before the first delivery.
     ///
-    /// The future is polled to its end, unless the connection ends first: what has not been
-    /// answered for by then is delivered again, to the sink of the next one.
+    /// A `Sink` gets one delivery at a time, whatever it asks for. Its batches have the size that it asks for, unless
+    /// the flow sets another.
+    fn demand(&self) -> Demand {
+        Demand::new()
+    }
+
+    /// Notifies the sink of the deliveries that it gets. Called once, before the first delivery.
+    fn on_grant(&mut self, grant: Grant) {
+        let _ = grant;
+    }
+
+    /// Delivers the events of `batch`: encoded messages ([`Batch::raw`]) if [`Sink::CODEC`] asks for a codec,
+    /// otherwise values ([`Batch::value`]). `Ok(())` states that the peer has all events: dropping an event is not
+    /// delivering it. If the peer has some of the events, name the others with [`Exceptions`].
+    ///
+    /// The future is polled to its end, unless the connection ends first. What has not been answered by then is
+    /// delivered again, to the sink of the next connection.
     ///
     /// # Errors
-    /// The whole batch was not delivered, and the error's [policy](crate::ErrorPolicy) says what is done:
-    /// it is delivered again after a while, as often as the flow says, or after a reconnect or a restart;
-    /// or it goes to the dead letters; or the flow fails.
+    /// The whole batch was not delivered. The [policy](crate::ErrorPolicy) of the error decides: the batch is
+    /// delivered again after a while, as often as the flow allows, or after a reconnect or a restart; or it goes to
+    /// the dead letters; or the flow fails.
     fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Something other than events: [`Signal::Tick`] once a second, and [`Signal::Drain`] after the last
-    /// event. A sink takes one call at a time: a tick that is due while a delivery is under way comes when that
-    /// is over. One that has to keep time meanwhile, to send what it holds back or a sign of life to its peer, is a
-    /// [`ParallelSink`], or has a task of its own ([`Host::spawn`](crate::Host::spawn)).
+    /// Notifies the sink once a second that time has passed. A sink takes one call at a time: a tick that is due
+    /// during a delivery follows its answer. If the sink has to keep time meanwhile, make it a [`ParallelSink`], or
+    /// give it a task of its own ([`Host::spawn`](crate::Host::spawn)).
     ///
     /// # Errors
-    /// What is not a reconnect is a failure of the connector, which is restarted where that may help.
-    fn on_signal(&mut self, signal: Signal) -> impl Future<Output = Result<()>> + Send {
-        let _ = signal;
+    /// An error with the policy to retry is logged, and the next tick is the next attempt. Any other error ends the
+    /// connection, as an error of a delivery does.
+    fn on_tick(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Ends the sink: no event follows, and every delivery has been answered. The last call.
+    ///
+    /// Not called if the connection is lost or the flow is stopped without a drain.
+    ///
+    /// # Errors
+    /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
+    /// other error ends the connection, as an error of a delivery does.
+    fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
@@ -204,32 +84,60 @@ pub trait Sink: Send + 'static {
 
 /// Takes events out, several batches at a time.
 ///
-/// It is a [`Sink`], wherever one is asked for: a flow says with `in_flight: N` how many deliveries it may
-/// have under way, and gets as many as the sink allows. Their order is the runtime's affair.
+/// A `ParallelSink` can be used wherever a [`Sink`] is asked for. How many deliveries are in flight, and whether the
+/// batches of a stream keep their order, follows from its [`demand`](Self::demand) and from the keys `in_flight` and
+/// `ordered` of the flow.
 pub trait ParallelSink: Send + Sync + 'static {
-    /// As [`Sink::CODEC`].
+    /// See [`Sink::CODEC`].
     const CODEC: CodecRequirement = CodecRequirement::Structured;
 
-    /// How many deliveries it can have under way at a time, where the flow wants so many. Asked once.
-    fn most_in_flight(&self) -> usize {
-        usize::MAX
+    /// Returns the deliveries that the sink asks for: by default one at a time, and any number if the flow sets
+    /// `in_flight`. Called once, before the first delivery.
+    fn demand(&self) -> Demand {
+        Demand::new()
     }
 
-    /// Delivers the events of `batch`, as [`Sink::deliver`] does, while other deliveries may be under way.
+    /// Notifies the sink of the deliveries that it gets. Called once, before the first delivery.
+    fn on_grant(&mut self, grant: Grant) {
+        let _ = grant;
+    }
+
+    /// Delivers the events of `batch`, as [`Sink::deliver`] does, while other deliveries may be in flight.
     ///
     /// # Errors
-    /// As [`Sink::deliver`].
+    /// See [`Sink::deliver`].
     fn deliver(&self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Something other than events. [`Signal::Tick`] comes once a second, also while deliveries are under way,
-    /// however many the flow wants at a time, unless [`most_in_flight`](Self::most_in_flight) is one. Deliveries do
-    /// not move on before this has answered: it must not wait for one of them. [`Signal::Drain`] comes after the
-    /// last.
+    /// Notifies the sink once a second that time has passed, also while deliveries are in flight, unless the sink
+    /// [supports one delivery](Demand::at_most) only. No delivery makes progress before the call has answered: it
+    /// must not wait for one of them.
     ///
     /// # Errors
-    /// As [`Sink::on_signal`].
-    fn on_signal(&self, signal: Signal) -> impl Future<Output = Result<()>> + Send {
-        let _ = signal;
+    /// See [`Sink::on_tick`].
+    fn on_tick(&self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Asks the sink to answer the deliveries in flight, because no delivery follows before one of them is answered.
+    /// No delivery makes progress before the call has answered: it must not wait for one of them.
+    ///
+    /// Called if the input has ended or the flow drains while deliveries are in flight and another one could begin. A sink
+    /// whose answers wait for a flush has to [gather](Demand::gather) deliveries. Such a sink is also flushed whenever nothing can follow for now: all deliveries that
+    /// it was granted are in flight, the next batch of a stream waits for the answer to an earlier one, the flow can
+    /// borrow no more memory, or the connector is paused. After a flush, the next one follows a further delivery.
+    ///
+    /// # Errors
+    /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
+    /// other error ends the connection, as an error of a delivery does.
+    fn flush(&self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Ends the sink: see [`Sink::close`].
+    ///
+    /// # Errors
+    /// See [`Sink::close`].
+    fn close(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 }
@@ -237,12 +145,24 @@ pub trait ParallelSink: Send + Sync + 'static {
 impl<S: ParallelSink> Sink for S {
     const CODEC: CodecRequirement = S::CODEC;
 
+    fn demand(&self) -> Demand {
+        ParallelSink::demand(self)
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
+        ParallelSink::on_grant(self, grant);
+    }
+
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
         ParallelSink::deliver(self, batch).await
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
-        ParallelSink::on_signal(self, signal).await
+    async fn on_tick(&mut self) -> Result<()> {
+        ParallelSink::on_tick(self).await
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        ParallelSink::close(self).await
     }
 
     fn into_driver(self) -> Box<dyn DynSink> {
@@ -250,7 +170,7 @@ impl<S: ParallelSink> Sink for S {
     }
 }
 
-/// The sink of a connector that is only a source. There is no value of this type.
+/// The sink of a connector that is only a source. The type has no value.
 #[derive(Clone, Copy, Debug)]
 pub enum NoSink {}
 
@@ -259,45 +179,5 @@ impl Sink for NoSink {
 
     async fn deliver(&mut self, _batch: &Batch) -> Delivery {
         match *self {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Exception, Exceptions};
-    use crate::{Error, ErrorKind};
-
-    #[test]
-    fn exceptions_are_of_events_that_there_are_in_their_order() {
-        let exceptions = |ranges: &[(usize, usize)]| {
-            let mut exceptions = Exceptions::none();
-            ranges.iter().for_each(|&(start, end)| exceptions.push(start..end, Error::full("")));
-            exceptions.about(4)
-        };
-        for good in [&[][..], &[(0, 4)], &[(0, 1), (1, 3), (3, 3)]] {
-            assert!(exceptions(good).is_ok(), "{good:?}");
-        }
-        for bad in
-            [&[(0, 5)][..], &[(4, 5)], &[(1, 3), (2, 4)], &[(2, 3), (0, 1)], &[(3, 2)], &[(9, 9)]]
-        {
-            assert_eq!(exceptions(bad).unwrap_err().kind(), ErrorKind::INTERNAL, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn events_after_one_another_with_the_same_error_are_one_exception() {
-        let [late, bad] = [Error::timeout("late"), Error::bad_data("bad")];
-        let events = [
-            (7, bad.clone()),
-            (2, late.clone()),
-            (3, late.clone()),
-            (5, late.clone()),
-            (4, bad.clone()),
-        ];
-        let exceptions = Exceptions::from_iter(events).into_exceptions();
-        let expected = [(2..4, &late), (4..5, &bad), (5..6, &late), (7..8, &bad)];
-        let expected = expected.map(|(events, error)| Exception { events, error: error.clone() });
-        assert_eq!(exceptions, expected);
-        assert_eq!(Exceptions::from_iter([]), Exceptions::none());
     }
 }

@@ -41,8 +41,9 @@ pub trait Source: Send + 'static {
     /// pull follows. Others: the connector fails, and is restarted where that may help.
     fn pull(&mut self, batch: &mut Batch) -> impl Future<Output = Result<Pull>> + Send;
 
-    /// What hears how the pulls of this source end: [`Watermarks`](crate::Watermarks), or a type of your
-    /// own. None, unless the source has to know. Asked once, before the first pull.
+    /// Returns the object that is notified of the ends of pulls: [`Watermarks`](crate::Watermarks) for a source with
+    /// positions, [`Tickets`](crate::Tickets) for a peer that wants an answer to each message, or a type of your own.
+    /// `None` if the source does not need to know. Called once, before the first pull.
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         None
     }
@@ -67,16 +68,44 @@ pub trait Source: Send + 'static {
     }
 }
 
+/// Limits of what a source has in flight: the events of pulls that have not ended.
+///
+/// The runtime does not pull while a limit is reached, unless preprocessors wait for the remainder of a message. A pull
+/// is asked for no more than a limit, so that less than twice the limits is in flight.
+///
+/// Operators keep the pulls of events that they buffer open. With a limit below what a window buffers, the flow stops:
+/// the log has a warning after 30 seconds, which names the operator's pipeline and `key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// Number of events from which the source is not pulled. A fragment of a stream counts as an event.
+    pub events: u64,
+    /// Number of bytes from which the source is not pulled, counted as [`Limit::bytes`](crate::Limit::bytes) is.
+    pub bytes: u64,
+    /// Configuration key that sets the limits, for the warning; empty if there is none.
+    pub key: &'static str,
+}
+
+impl InFlight {
+    /// No limits.
+    pub const UNLIMITED: Self = Self { events: u64::MAX, bytes: u64::MAX, key: "" };
+}
+
+impl Default for InFlight {
+    /// Returns [`InFlight::UNLIMITED`].
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
 /// Hears how the pulls of a source end.
 ///
 /// It is an object of its own, so that it hears promptly whatever the source does: a pull that waits goes
 /// on waiting. It shares with the source what both need to know.
 pub trait Acks: Send + 'static {
-    /// How many pulls may be without an end at a time: the runtime pulls no further before one of them has
-    /// ended, unless the others wait for the rest of a message. Operators that hold events hold their pulls:
-    /// a bound below what a window holds stops the flow. Asked once.
-    fn most_in_flight(&self) -> usize {
-        usize::MAX
+    /// Returns the limits of what the source has in flight; no limits unless implemented. Called once, before the first
+    /// pull.
+    fn most_in_flight(&self) -> InFlight {
+        InFlight::UNLIMITED
     }
 
     /// Whether the source brings again what has failed, as one that reads a file does. An event that fails and

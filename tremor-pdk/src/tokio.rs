@@ -23,23 +23,27 @@
 //! # }
 //! impl Connector for Client {
 //!     # type Source = NoSource;
-//!     # type Sink = NoSink;
-//!     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+//!     # type Sink = Requests;
+//!     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Requests>> {
 //!         let tokio = match &self.tokio {
 //!             Some(tokio) => tokio,
 //!             None => self.tokio.insert(Tokio::start(&self.context).await?),
 //!         };
 //!         // Made and polled on the thread of the runtime; awaited here.
 //!         tokio.run(async { tokio::time::sleep(Duration::from_millis(1)).await }).await?;
-//!         Ok(true)
+//!         Ok(Halves::sink(Requests(tokio.clone())))
 //!     }
 //!
-//!     async fn on_stop(&mut self) -> Result<()> {
-//!         // Whatever it still does ends with it.
+//!     async fn close(&mut self) -> Result<()> {
+//!         // Ends everything that still runs on it.
 //!         self.tokio = None;
 //!         Ok(())
 //!     }
 //! }
+//! # pub struct Requests(Tokio);
+//! # impl Sink for Requests {
+//! #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
+//! # }
 //! # fn main() {}
 //! ```
 

@@ -1,102 +1,162 @@
-//! Up to where a stream is acknowledged: what a transactional source commits.
+//! Positions up to which streams are acknowledged: what a transactional source commits.
+
+mod writer;
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
+    fmt,
     future::poll_fn,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
 };
 
-use crate::{Acks, Result, lock::lock};
+pub use self::writer::PositionWriter;
+use crate::{Acks, Batch, InFlight, Result, lock::lock};
 
-/// Turns pulls, which end in any order, into the position of each stream up to which everything is
-/// acknowledged: an offset of a partition, a place in a file.
+/// Turns pulls, which end in any order, into the position of each stream up to which everything is acknowledged: an
+/// offset of a partition, an offset in a file.
 ///
-/// Cheap to clone: the source has one to say what it has brought, the runtime has one to tell how that
-/// ended ([`Source::acks`](crate::Source::acks)), and a task may have one to commit.
+/// Cheap to clone: the source has one to push events, the runtime has one to report how pulls end
+/// ([`Source::acks`](crate::Source::acks)), and a task may have one to commit.
 ///
 /// ```
-/// # use tremor_pdk::{Acks, Result, Watermarks};
+/// # use tremor_pdk::{Acks, Batch, Begin, Result, Watermarks};
 /// # fn main() -> Result<()> {
+/// # let mut batch = Batch::new();
+/// # batch.set_pull(1);
 /// let watermarks = Watermarks::new();
-/// // In `pull`, for each stream: the position after the last event that it brought.
-/// watermarks.brought(1, 7, 100);
-/// watermarks.brought(2, 7, 200);
+/// // In `pull`, after the last `await`: each event with the position after it.
+/// match watermarks.begin(&mut batch) {
+///     Begin::Write(mut writer) => {
+///         writer.push_message(7, 100, b"first");
+///         writer.push_message(7, 200, b"second");
+///     }
+///     // A pull has failed: its streams are to be read again.
+///     Begin::Rewind(streams) => streams.iter().for_each(|it| println!("{} from {:?}", it.stream, it.from)),
+/// }
 /// // In `acks`, for the runtime.
 /// let mut acks: Box<dyn Acks> = Box::new(watermarks.clone());
-/// // What to commit then.
-/// acks.ack(2)?;
-/// assert_eq!(watermarks.take().acknowledged, []);
 /// acks.ack(1)?;
+/// // What to commit then.
 /// assert_eq!(watermarks.take().acknowledged, [(7, 200)]);
 /// # Ok(())
 /// # }
 /// ```
 pub struct Watermarks<P> {
     shared: Arc<Mutex<Shared<P>>>,
-    most_in_flight: usize,
+    most_in_flight: InFlight,
 }
 
-/// What has become of streams since it was last asked.
+/// Changes since the last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress<P> {
-    /// The streams of which more is acknowledged than before, each with the position up to where it is.
+    /// Streams of which more is acknowledged than before, each with the position up to which it is.
     pub acknowledged: Vec<(u64, P)>,
-    /// The streams of which a pull has failed: they are to be read again.
-    pub again: Vec<Unacknowledged<P>>,
+    /// `true` if a pull has failed. The next [`Watermarks::begin`] returns the streams to read again, so that a task
+    /// only has to wake the pull.
+    pub has_failed: bool,
 }
 
-/// A stream of which something has failed.
+/// Result of [`Watermarks::begin`].
+#[must_use]
+pub enum Begin<'b, P: Clone> {
+    /// A pull has failed. The source has to go back in each of these streams before it pushes any event, and returns
+    /// from the pull or begins again.
+    Rewind(Vec<Rewind<P>>),
+    /// Events can be pushed.
+    Write(PositionWriter<'b, P>),
+}
+
+/// A stream that is to be read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unacknowledged<P> {
+pub struct Rewind<P> {
     /// The stream.
     pub stream: u64,
-    /// Position from which the stream is to be read again: the end of what was brought before the pull that
-    /// failed. Earlier pulls may still be in flight, so that less may be acknowledged. `None` stands for the
-    /// start of the stream.
+    /// Position from which the stream is to be read again: the end of what was pushed before the pull that failed.
+    /// Earlier pulls may still be in flight, so that less may be acknowledged. `None` stands for the start of the
+    /// stream.
     pub from: Option<P>,
 }
 
 struct Shared<P> {
     marks: Marks<P>,
     progress: Progress<P>,
-    /// Of the task that waits for progress.
+    /// Streams to read again, until [`Watermarks::begin`] has returned them.
+    rewinds: Vec<Rewind<P>>,
+    /// Streams that [`Watermarks::begin`] has returned to be read again, until events can be pushed.
+    rewinding: Vec<u64>,
+    /// Waker of the task that waits for progress.
     waiting: Option<Waker>,
 }
 
 impl<P: Clone> Watermarks<P> {
-    /// Of no stream yet.
+    /// Makes watermarks without a stream.
     pub fn new() -> Self {
         let marks = Marks { streams: HashMap::new(), pulls: HashMap::new() };
-        let shared = Shared { marks, progress: Progress::default(), waiting: None };
-        Self { shared: Arc::new(Mutex::new(shared)), most_in_flight: usize::MAX }
+        let (rewinds, rewinding) = (Vec::new(), Vec::new());
+        let shared =
+            Shared { marks, progress: Progress::default(), rewinds, rewinding, waiting: None };
+        Self { shared: Arc::new(Mutex::new(shared)), most_in_flight: InFlight::UNLIMITED }
     }
 
-    /// The same with at most so many pulls that have not ended: see [`Acks::most_in_flight`].
+    /// Sets the limits of what is in flight: see [`Acks::most_in_flight`].
     #[must_use]
-    pub fn at_most(self, most_in_flight: usize) -> Self {
+    pub fn at_most(self, most_in_flight: InFlight) -> Self {
         Self { most_in_flight, ..self }
     }
 
-    /// Says that this pull has brought events of this stream, up to this position. Of several positions of
-    /// one pull the last counts.
+    /// Begins to push events to the batch of a pull. Call this in each pull after its last `await`, whether or not there
+    /// are events.
     ///
-    /// While a failure of the stream was not taken yet ([`Progress::again`]), the call does nothing: the source
-    /// has read on behind the failure, and reads the same events again after it has learned of it.
-    pub fn brought(&self, pull: u64, stream: u64, position: P) {
-        let Shared { marks, progress, .. } = &mut *self.lock();
-        if progress.again.iter().all(|again| again.stream != stream) {
-            marks.brought(pull, stream, position);
+    /// If a pull has failed since the last call, returns the streams that are to be read again.
+    ///
+    /// The writer cannot be kept across an `await`, because a pull could fail meanwhile, and events behind the failure
+    /// would be pushed before those that have failed:
+    ///
+    /// ```compile_fail
+    /// # use tremor_pdk::{Batch, Begin, Watermarks};
+    /// # fn is_send(_: impl Send) {}
+    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut Batch) {
+    /// is_send(async {
+    ///     let Begin::Write(mut writer) = marks.begin(batch) else { return };
+    ///     std::future::ready(()).await;
+    ///     writer.push_message(0, 1, b"late");
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// Without the `await` this compiles:
+    ///
+    /// ```
+    /// # use tremor_pdk::{Batch, Begin, Watermarks};
+    /// # fn is_send(_: impl Send) {}
+    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut Batch) {
+    /// is_send(async {
+    ///     std::future::ready(()).await;
+    ///     let Begin::Write(mut writer) = marks.begin(batch) else { return };
+    ///     writer.push_message(0, 1, b"in time");
+    /// });
+    /// # }
+    /// ```
+    pub fn begin<'b>(&'b self, batch: &'b mut Batch) -> Begin<'b, P> {
+        let Shared { rewinds, rewinding, progress, .. } = &mut *self.lock();
+        if rewinds.is_empty() {
+            rewinding.clear();
+            return Begin::Write(PositionWriter::new(self, batch));
         }
+        progress.has_failed = false;
+        rewinding.extend(rewinds.iter().map(|rewind| rewind.stream));
+        Begin::Rewind(std::mem::take(rewinds))
     }
 
-    /// What has become of streams since this was last asked; of several changes of one stream, the last.
+    /// Returns the changes since the last report; of several changes of one stream, the last.
     pub fn take(&self) -> Progress<P> {
         std::mem::take(&mut self.lock().progress)
     }
 
-    /// As [`Watermarks::take`], once there is something. One task may wait.
+    /// Waits for a change, and returns as [`Watermarks::take`] does. One task may wait. A pull that waits calls
+    /// [`Watermarks::begin`] before, because a failure that was reported is not reported again.
     pub async fn progress(&self) -> Progress<P> {
         poll_fn(|context| {
             let mut shared = self.lock();
@@ -109,37 +169,55 @@ impl<P: Clone> Watermarks<P> {
         .await
     }
 
-    /// Up to where a stream is acknowledged.
+    /// Returns the position up to which a stream is acknowledged.
     pub fn of(&self, stream: u64) -> Option<P> {
         self.lock().marks.streams.get(&stream)?.mark.clone()
     }
 
-    /// Whether all that was brought of a stream is acknowledged. A stream of which a pull has failed is not
-    /// settled before [`Watermarks::take`] or [`Watermarks::progress`] has told that it is to be read again.
+    /// Returns whether everything that was pushed of a stream is acknowledged. A stream of which a pull has failed is
+    /// not settled before [`Watermarks::begin`] has returned the stream to be read again, and then a writer.
     pub fn is_settled(&self, stream: u64) -> bool {
         let shared = self.lock();
-        !shared.progress.again.iter().any(|again| again.stream == stream)
-            && shared.marks.streams.get(&stream).is_none_or(|stream| stream.open.is_empty())
+        !shared.rewinds.iter().any(|rewind| rewind.stream == stream)
+            && !shared.rewinding.contains(&stream)
+            && !shared.marks.has_in_flight(stream)
     }
 
-    /// Forgets a stream, as of a partition that another process has got. Gives up to where it was
-    /// acknowledged. What is heard of its pulls from now on changes nothing.
+    /// Returns whether pulls of a stream have neither been acknowledged nor failed.
+    pub fn has_in_flight(&self, stream: u64) -> bool {
+        self.lock().marks.has_in_flight(stream)
+    }
+
+    /// Forgets a stream, as of a partition that another process has got. Returns the position up to which the stream was
+    /// acknowledged. The ends of its pulls change nothing from now on, also if the stream begins again.
     pub fn forget(&self, stream: u64) -> Option<P> {
         let mut shared = self.lock();
         shared.progress.acknowledged.retain(|(id, _)| *id != stream);
-        shared.progress.again.retain(|again| again.stream != stream);
+        shared.rewinds.retain(|rewind| rewind.stream != stream);
+        shared.rewinding.retain(|id| *id != stream);
         match shared.marks.streams.entry(stream) {
             Entry::Occupied(stream) => stream.remove().mark,
             Entry::Vacant(_) => None,
         }
     }
 
+    /// Records that a pull has events of a stream, up to this position. Of several positions of one pull the last
+    /// counts.
+    ///
+    /// If the stream is to be read again, the call does nothing, because the same events are read again.
+    fn record(&self, pull: u64, stream: u64, position: P) {
+        let Shared { marks, rewinds, .. } = &mut *self.lock();
+        if rewinds.iter().all(|rewind| rewind.stream != stream) {
+            marks.record(pull, stream, position);
+        }
+    }
+
     /// Changes the marks, and wakes the task that waits for progress.
-    fn update(&self, change: impl FnOnce(&mut Marks<P>, &mut Progress<P>)) {
+    fn update(&self, change: impl FnOnce(&mut Shared<P>)) {
         let waiting = {
-            let Shared { marks, progress, waiting } = &mut *self.lock();
-            change(marks, progress);
-            if progress.is_empty() { None } else { waiting.take() }
+            let shared = &mut *self.lock();
+            change(shared);
+            if shared.progress.is_empty() { None } else { shared.waiting.take() }
         };
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -150,12 +228,12 @@ impl<P: Clone> Watermarks<P> {
 }
 
 impl<P: Clone + Send + 'static> Acks for Watermarks<P> {
-    fn most_in_flight(&self) -> usize {
+    fn most_in_flight(&self) -> InFlight {
         self.most_in_flight
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
-        self.update(|marks, progress| {
+        self.update(|Shared { marks, progress, .. }| {
             let moved = marks.ack(pull);
             progress.acknowledged.retain(|(id, _)| moved.iter().all(|(moved, _)| moved != id));
             progress.acknowledged.extend(moved);
@@ -164,25 +242,26 @@ impl<P: Clone + Send + 'static> Acks for Watermarks<P> {
     }
 
     fn fail(&mut self, pull: u64, _events: &[Range<usize>]) -> Result<()> {
-        self.update(|marks, progress| {
-            let again = marks.fail(pull);
-            progress.again.retain(|old| again.iter().all(|new| new.stream != old.stream));
-            progress.again.extend(again);
+        self.update(|Shared { marks, progress, rewinds, .. }| {
+            let failed = marks.fail(pull);
+            progress.has_failed |= !failed.is_empty();
+            rewinds.retain(|old| failed.iter().all(|new| new.stream != old.stream));
+            rewinds.extend(failed);
         });
         Ok(())
     }
 }
 
 impl<P> Progress<P> {
-    /// Whether nothing has become of any stream.
+    /// Returns whether nothing has changed.
     pub fn is_empty(&self) -> bool {
-        self.acknowledged.is_empty() && self.again.is_empty()
+        self.acknowledged.is_empty() && !self.has_failed
     }
 }
 
 impl<P> Default for Progress<P> {
     fn default() -> Self {
-        Self { acknowledged: Vec::new(), again: Vec::new() }
+        Self { acknowledged: Vec::new(), has_failed: false }
     }
 }
 
@@ -198,19 +277,28 @@ impl<P: Clone> Default for Watermarks<P> {
     }
 }
 
+impl<P: Clone + fmt::Debug> fmt::Debug for Begin<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rewind(streams) => f.debug_tuple("Rewind").field(streams).finish(),
+            Self::Write(_) => f.write_str("Write"),
+        }
+    }
+}
+
 shows!(Watermarks<P>);
 
-/// What was brought, and up to where it is acknowledged.
+/// Positions of pulls in flight, and positions up to which streams are acknowledged.
 struct Marks<P> {
     streams: HashMap<u64, Stream<P>>,
-    /// The streams of each pull that has not ended.
+    /// Streams of each pull in flight.
     pulls: HashMap<u64, Vec<u64>>,
 }
 
 struct Stream<P> {
-    /// Up to where it is acknowledged.
+    /// Position up to which the stream is acknowledged.
     mark: Option<P>,
-    /// What was brought after that, by the numbers of pulls, which grow.
+    /// Later pulls, by their numbers, which grow.
     open: VecDeque<Open<P>>,
 }
 
@@ -221,7 +309,11 @@ struct Open<P> {
 }
 
 impl<P: Clone> Marks<P> {
-    fn brought(&mut self, pull: u64, stream: u64, position: P) {
+    fn has_in_flight(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|stream| !stream.open.is_empty())
+    }
+
+    fn record(&mut self, pull: u64, stream: u64, position: P) {
         let Stream { open, .. } = self
             .streams
             .entry(stream)
@@ -235,8 +327,8 @@ impl<P: Clone> Marks<P> {
         }
     }
 
-    /// A pull was acknowledged. Gives the streams of which more is acknowledged now than before, and up to
-    /// where.
+    /// Ends a pull that was acknowledged. Returns the streams of which more is acknowledged than before, each with the
+    /// position up to which it is.
     fn ack(&mut self, pull: u64) -> Vec<(u64, P)> {
         let mut moved = Vec::new();
         for id in self.pulls.remove(&pull).unwrap_or_default() {
@@ -258,9 +350,9 @@ impl<P: Clone> Marks<P> {
 
     /// Ends a pull that has failed. Returns its streams, each with the position from which it is to be read again.
     ///
-    /// Later pulls of these streams are forgotten: their events come again as well, and their acknowledgements change
+    /// Later pulls of these streams are forgotten: their events are read again as well, and their acknowledgements change
     /// nothing. Earlier pulls stay open, so that their acknowledgements count.
-    fn fail(&mut self, pull: u64) -> Vec<Unacknowledged<P>> {
+    fn fail(&mut self, pull: u64) -> Vec<Rewind<P>> {
         let streams = self.pulls.remove(&pull).unwrap_or_default();
         let again = |id| {
             let Stream { mark, open } = self.streams.get_mut(&id)?;
@@ -268,7 +360,7 @@ impl<P: Clone> Marks<P> {
             let at = open.binary_search_by_key(&pull, |open| open.pull).ok()?;
             open.truncate(at);
             let last = open.back().map(|open| open.position.clone());
-            Some(Unacknowledged { stream: id, from: last.or_else(|| mark.clone()) })
+            Some(Rewind { stream: id, from: last.or_else(|| mark.clone()) })
         };
         streams.into_iter().filter_map(again).collect()
     }

@@ -53,8 +53,8 @@ impl Connector for Take {
     type Source = NoSource;
     type Sink = Self;
 
-    async fn create_sink(&mut self) -> Result<Option<Self>> {
-        Ok(Some(Self::default()))
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Self>> {
+        Ok(Halves::sink(Self::default()))
     }
 }
 

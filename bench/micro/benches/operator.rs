@@ -89,6 +89,7 @@ fn measure(
                 batch
             },
             |batch| {
+                output.begin(1);
                 call(batch, &mut output);
                 // What leaves goes to a queue; it is dropped by another.
                 output.take_ports().for_each(drop);

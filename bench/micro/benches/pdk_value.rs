@@ -33,6 +33,9 @@ impl From<ValueRef<'_>> for PdkValue {
             Shape::I64(value) => Self::I64(value),
             Shape::U64(value) => Self::U64(value),
             Shape::F64(value) => Self::F64(value),
+            Shape::Number(text) => {
+                value.as_f64().map_or_else(|| Self::String(text.into()), Self::F64)
+            }
             Shape::String(text) => Self::String(text.into()),
             Shape::Bytes(data) => Self::Bytes(data.into()),
             Shape::Array(array) => {

@@ -66,6 +66,7 @@ fn convert(value: ValueRef<'_>) -> Value {
         #[allow(clippy::cast_precision_loss)] // above the integers of VRL
         Shape::U64(value) => Value::from_f64_or_zero(value as f64),
         Shape::F64(value) => Value::from_f64_or_zero(value),
+        Shape::Number(text) => value.as_f64().map_or_else(|| text.into(), Value::from_f64_or_zero),
         Shape::String(text) => text.into(),
         Shape::Bytes(data) => data.into(),
         Shape::Array(array) => Value::Array(array.iter().map(convert).collect()),

@@ -9,6 +9,12 @@ use std::{
     thread,
 };
 
+use async_nats::rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tremor_pdk::testing::certificates::Files;
+
 /// The payloads that a stream has, in its order.
 pub(crate) type Stream = Arc<Mutex<Vec<String>>>;
 
@@ -30,6 +36,40 @@ pub(crate) fn server_of(stream: &Stream) -> String {
         }
     });
     address
+}
+
+/// Starts a server that asks for TLS with this certificate, and answers what a client asks when it connects. Returns its
+/// port. The server ends with the process.
+pub(crate) fn tls_server(files: &Files) -> u16 {
+    let certificate = CertificateDer::from_pem_file(files.certificate()).unwrap();
+    let key = PrivateKeyDer::from_pem_file(files.key()).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth();
+    let config = Arc::new(config.with_single_cert(vec![certificate], key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = config.clone();
+            thread::spawn(move || serve_tls(stream, config));
+        }
+    });
+    port
+}
+
+fn serve_tls(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
+    let info = r#"{"server_id":"T","server_name":"t","version":"2.15.0","go":"","host":"127.0.0.1","port":1,"headers":true,"max_payload":1000,"proto":1,"client_id":1,"tls_required":true}"#;
+    write!(stream, "INFO {info}\r\n").ok()?;
+    let connection = ServerConnection::new(config).ok()?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line.starts_with("PING") {
+            stream.get_mut().write_all(b"PONG\r\n").ok()?;
+        }
+    }
 }
 
 fn serve(stream: TcpStream, has: &Stream) -> Option<()> {

@@ -221,7 +221,7 @@ fn labels(
         match value.shape() {
             Shape::String(value) => escape(value, true, text),
             Shape::F64(value) => text.push_str(&numbers::value_text(value)),
-            Shape::Bool(_) | Shape::I64(_) | Shape::U64(_) => put(text, value),
+            Shape::Bool(_) | Shape::I64(_) | Shape::U64(_) | Shape::Number(_) => put(text, value),
             _ => return Err(wrong(&format!("text as the label `{name}`"), value, "")),
         }
         if needed == Some(name) && numbers::value(&text[start..]).is_some() {

@@ -42,6 +42,7 @@ pub struct Config {
     /// What a source replays: a file with an event a line, decompressed on the way if its name ends
     /// in `.xz`. Lines without anything are skipped. A relative path starts at the folder of the
     /// flow file.
+    #[schemars(extend("x-file" = "read"))]
     pub file: Option<PathBuf>,
     /// Whether a line is the base64 of an event, as events that are not text need.
     #[serde(default)]
@@ -130,20 +131,17 @@ impl Connector for Bench {
     type Source = Replay;
     type Sink = Meter;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    fn sides(&self) -> Sides {
+        Sides::new(self.config.file.is_some(), true)
+    }
+
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Replay, Meter>> {
         if let (Some(path), None) = (&self.config.file, &self.data) {
             let (path, form) = (path.clone(), Form::of(self.config.base64));
             let data = self.host.blocking(move || Data::read(&path, form)).await??;
             self.data = Some(Arc::new(data));
         }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Replay>> {
-        let data = self.data.clone().ok_or_else(|| {
-            Error::configuration("there is nothing to replay: set `file` where this is a source")
-        })?;
-        Ok(Some(Replay {
+        let source = self.data.clone().map(|data| Replay {
             host: self.host.clone(),
             clock: self.clock.clone(),
             data,
@@ -155,20 +153,19 @@ impl Connector for Bench {
             schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),
             duration_ns: self.duration_ns,
-        }))
+        });
+        if wanted.has_sink() && self.measurement.is_none() {
+            self.measurement = Some(Arc::new(Measurement::new()?));
+        }
+        let sink = self.measurement.clone().map(|measurement| {
+            let (host, clock) = (self.host.clone(), self.clock.clone());
+            let takes = Duration::from_millis(self.config.delivery_ms);
+            Meter { host, clock, measurement, takes }
+        });
+        Ok(Halves { source, sink })
     }
 
-    async fn create_sink(&mut self) -> Result<Option<Meter>> {
-        let measurement = match &self.measurement {
-            Some(measurement) => measurement.clone(),
-            None => self.measurement.insert(Arc::new(Measurement::new()?)).clone(),
-        };
-        let (host, clock) = (self.host.clone(), self.clock.clone());
-        let takes = Duration::from_millis(self.config.delivery_ms);
-        Ok(Some(Meter { host, clock, measurement, takes }))
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
+    async fn close(&mut self) -> Result<()> {
         let Some(measurement) = &self.measurement else { return Ok(()) };
         let (report, hgrm) = measurement.report(&self.clock);
         info!(self.host, "{report}");

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Demand, prelude::*};
 
 use crate::measurement::{Clock, Measurement};
 
@@ -19,8 +19,8 @@ pub struct Meter {
 impl ParallelSink for Meter {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
-    fn most_in_flight(&self) -> usize {
-        if self.takes.is_zero() { 1 } else { usize::MAX }
+    fn demand(&self) -> Demand {
+        if self.takes.is_zero() { Demand::new().at_most(1) } else { Demand::new() }
     }
 
     async fn deliver(&self, batch: &Batch) -> Delivery {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Watermarks, prelude::*};
+use tremor_pdk::{Begin, Watermarks, prelude::*};
 
 use crate::{
     data::Data,
@@ -59,8 +59,12 @@ impl Source for Replay {
         };
         if let Some(marks) = &self.marks {
             self.brought += batch.len() as u64;
-            marks.brought(batch.pull(), 0, self.brought);
-            // What a source commits.
+            // Events that have failed are not replayed.
+            while let Begin::Rewind(_) = marks.begin(batch) {}
+            if let Begin::Write(mut writer) = marks.begin(batch) {
+                writer.skip(0, self.brought);
+            }
+            // Positions that a source would commit.
             drop(marks.take());
         }
         Ok(pull)

@@ -89,24 +89,23 @@ impl Sink for Input {
         Ok(())
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
-        match signal {
-            // Nobody else notices, and the next event may come late.
-            Signal::Tick if !self.has_output => {
-                let lost = self.process.exited.get().map(|exit| self.process.takes_no_more(exit));
-                lost.filter(|error| !error.is_final()).map_or(Ok(()), Err)
-            }
-            Signal::Drain => {
-                self.pipe = None;
-                if self.has_output {
-                    return Ok(());
-                }
-                let time = self.process.config.stop_timeout.get();
-                match self.process.exits_within(time, Who::Input).await {
-                    Some(exit) if !exit.is_success() => Err(self.process.failed_at_the_end(exit)),
-                    _ => Ok(()),
-                }
-            }
+    async fn on_tick(&mut self) -> Result<()> {
+        if self.has_output {
+            return Ok(());
+        }
+        // Nobody else notices that the process has exited, and the next event may come late.
+        let lost = self.process.exited.get().map(|exit| self.process.takes_no_more(exit));
+        lost.filter(|error| !error.is_final()).map_or(Ok(()), Err)
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.pipe = None;
+        if self.has_output {
+            return Ok(());
+        }
+        let time = self.process.config.stop_timeout.get();
+        match self.process.exits_within(time, Who::Input).await {
+            Some(exit) if !exit.is_success() => Err(self.process.failed_at_the_end(exit)),
             _ => Ok(()),
         }
     }

@@ -26,9 +26,9 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Registered, prelude::*};
+use tremor_pdk::prelude::*;
 
 pub use self::{
     config::{Config, Restart},
@@ -50,26 +50,16 @@ pub struct Exec {
     config: Arc<Config>,
     context: Context,
     running: Option<Running>,
-    /// Which sides the flow links, once it has asked for them.
-    linked: Linked,
-    is_started: bool,
 }
 
-/// Which sides there are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Linked {
-    output: bool,
-    input: bool,
-}
-
-/// A process, and what nobody has taken of it yet.
+/// A process, and the resources of the sides that the flow does not use.
 #[derive(Debug)]
 struct Running {
     process: Arc<Process>,
-    stdin: Option<Registered<OwnedFd>>,
-    stdout: Option<Registered<OwnedFd>>,
-    /// Logs what it writes to its standard output, where that is no source.
-    logger: Option<Logger>,
+    /// `true` if a sink writes to the standard input; otherwise that is closed.
+    has_input: bool,
+    /// Logs the standard output if it is not a source.
+    _logger: Option<Logger>,
 }
 
 impl Component for Exec {
@@ -80,7 +70,7 @@ impl Component for Exec {
     fn new(config: Config, context: Context) -> Result<Self> {
         config.check()?;
         let config = Arc::new(config);
-        Ok(Self { config, context, running: None, linked: Linked::default(), is_started: false })
+        Ok(Self { config, context, running: None })
     }
 }
 
@@ -88,68 +78,32 @@ impl Connector for Exec {
     type Source = Output;
     type Sink = Input;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Output, Input>> {
         self.end(Duration::ZERO).await;
         let Started { process, stdin, stdout } =
             Process::start(self.config.clone(), &self.context).await?;
-        let (stdin, stdout) = (Some(stdin), Some(stdout));
-        self.running = Some(Running { process, stdin, stdout, logger: None });
-        // A flow asks for the sides before the first start, and for the same ones from then on.
-        if self.is_started {
-            self.settle();
-        }
-        Ok(true)
+        let (source, logger) = if wanted.has_source() {
+            (Some(Output::new(process.clone(), stdout)), None)
+        } else {
+            (None, Some(Logger::start(&self.context, stdout, "stdout")))
+        };
+        let input = |stdin| Input::new(process.clone(), stdin, wanted.has_source());
+        let sink = wanted.has_sink().then_some(stdin).map(input);
+        self.running = Some(Running { process, has_input: wanted.has_sink(), _logger: logger });
+        Ok(Halves { source, sink })
     }
 
-    async fn create_source(&mut self) -> Result<Option<Output>> {
-        self.linked.output = true;
-        let Some(running) = &mut self.running else { return Ok(None) };
-        let stdout = running.stdout.take();
-        Ok(stdout.map(|stdout| Output::new(running.process.clone(), stdout)))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Input>> {
-        self.linked.input = true;
-        let has_output = self.linked.output;
-        let Some(running) = &mut self.running else { return Ok(None) };
-        let stdin = running.stdin.take();
-        Ok(stdin.map(|stdin| Input::new(running.process.clone(), stdin, has_output)))
-    }
-
-    async fn on_start(&mut self) -> Result<()> {
-        self.is_started = true;
-        self.settle();
-        Ok(())
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.end(Duration::ZERO).await;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.end(if self.linked.input { AFTER_CLOSE } else { Duration::ZERO }).await;
+    async fn close(&mut self) -> Result<()> {
+        let has_input = self.running.as_ref().is_some_and(|it| it.has_input);
+        self.end(if has_input { AFTER_CLOSE } else { Duration::ZERO }).await;
         Ok(())
     }
 }
 
 impl Exec {
-    /// Sees to the sides that the flow does not link: nothing comes in, and what comes out is logged.
-    fn settle(&mut self) {
-        let Some(running) = &mut self.running else { return };
-        if !self.linked.input {
-            running.stdin = None;
-        }
-        if !self.linked.output {
-            let stdout = running.stdout.take();
-            running.logger = stdout.map(|it| Logger::start(&self.context, it, "stdout"));
-        }
-    }
-
     /// Ends the process, where there is one, and whatever it has started. Its pipes were closed before.
     async fn end(&mut self, patience: Duration) {
-        let Some(running) = &mut self.running else { return };
-        (running.stdin, running.stdout) = (None, None);
+        let Some(running) = &self.running else { return };
         // It stays in its place: if this is dropped, the process is ended with the connector.
         running.process.end(patience).await;
         self.running = None;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a process may take to end after SIGTERM. All that comes before its end and after it fits into
-/// the five seconds that the runtime gives to `on_stop`.
+/// the five seconds that the runtime gives to `close`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// How long what a process has started may take to end after it, before it is killed.

@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
 use tremor_pdk::{
-    Batch, ErrorKind, EventRef, Pull, Result, Signal,
+    Batch, ErrorKind, EventRef, Pull, Result,
     testing::{Connection, TestHost, conformance},
 };
 
@@ -119,7 +119,7 @@ fn both_sides_are_of_one_process() -> Result<()> {
         assert_eq!(batch.first().and_then(EventRef::origin), Some("sh"));
     }
     // After the last event its input ends, and what it has to say then is brought.
-    connection.signal(Signal::Drain)?;
+    connection.close_sink()?;
     let brought = bring(&mut connection);
     assert_eq!(brought.bytes, b"end\n");
     assert_eq!(brought.end, Ok(Pull::Finished));

@@ -75,38 +75,36 @@ impl Connector for FileConnector {
     type Source = FileSource;
     type Sink = Writer;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let has_lost_reader =
-            |it: &Opened| matches!(it, Opened::Output(it) if it.has_lost_reader());
-        // A pipe is opened again as soon as somebody reads it. The one at hand keeps what is in it until then.
-        if self.opened.as_ref().is_none_or(has_lost_reader) {
-            self.opened = Some(Opened::open(&self.config, &self.host).await?);
-        }
-        Ok(true)
+    fn sides(&self) -> Sides {
+        if self.config.mode == Mode::Read { Sides::SOURCE } else { Sides::SINK }
     }
 
-    async fn create_source(&mut self) -> Result<Option<FileSource>> {
-        Ok(match self.opened.take() {
-            Some(Opened::Files(files)) => {
-                let tail = Tail::new(&self.config, *files, self.host.clone());
-                Some(FileSource::Tail(tail.into()))
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<FileSource, Writer>> {
+        let opened = match self.opened.take() {
+            // A pipe is opened again as soon as a process reads it. Until then, the descriptor at hand preserves the
+            // contents of the pipe.
+            Some(Opened::Output(output)) if output.has_lost_reader() => {
+                self.opened = Some(Opened::Output(output));
+                Opened::open(&self.config, &self.host).await?
             }
-            Some(Opened::Input(file)) => {
-                let reader = Reader::new(&self.config, file.clone(), self.host.clone())?;
+            Some(opened) => opened,
+            None => Opened::open(&self.config, &self.host).await?,
+        };
+        let host = self.host.clone();
+        Ok(match opened {
+            Opened::Files(files) => {
+                let tail = Tail::new(&self.config, *files, host);
+                Halves::source(FileSource::Tail(tail.into()))
+            }
+            Opened::Input(file) => {
+                let reader = Reader::new(&self.config, file.clone(), host)?;
                 self.opened = Some(Opened::Input(file));
-                Some(FileSource::Once(reader))
+                Halves::source(FileSource::Once(reader))
             }
-            opened => {
-                self.opened = opened;
-                None
+            Opened::Output(output) => {
+                self.opened = Some(Opened::Output(output.clone()));
+                Halves::sink(Writer::new(output, host))
             }
-        })
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Writer>> {
-        Ok(match &self.opened {
-            Some(Opened::Output(output)) => Some(Writer::new(output.clone(), self.host.clone())),
-            _ => None,
         })
     }
 }

@@ -158,7 +158,7 @@ mod tests {
     fn content(batches: &[Batch]) -> Vec<u8> {
         let raw = |batch: &Batch| {
             let fragments = batch.iter().map(|event| {
-                assert!(event.is_fragment() && event.stream() == 0);
+                assert!(event.is_fragment() && event.stream().number() == 0);
                 event.raw().unwrap().to_vec()
             });
             fragments.collect::<Vec<_>>().concat()

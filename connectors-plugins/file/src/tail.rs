@@ -13,7 +13,7 @@ mod walk;
 
 use std::{collections::VecDeque, time::Duration};
 
-use tremor_pdk::{Blocking, prelude::*};
+use tremor_pdk::{Begin, Blocking, Rewind, prelude::*};
 
 pub(crate) use self::files::Files;
 use self::{
@@ -44,8 +44,8 @@ pub struct Tail {
     /// Streams of which the last pull ended in a part of a message.
     half: Vec<u64>,
     /// Streams of which a pull has failed, until they are read again.
-    failed: Vec<(u64, Option<u64>)>,
-    /// Receives what pulls have brought; `None` without a checkpoint.
+    failed: Vec<Rewind<u64>>,
+    /// Records the positions of pulls; `None` without a checkpoint.
     pulls: Option<Pulls>,
     /// Task that writes the checkpoint.
     keeper: Option<Task>,
@@ -73,6 +73,7 @@ impl Chunk {
     /// `waiting` has the streams of pulls that were read before and are not handed out.
     fn read(mut files: Files, mut spare: Vec<Batch>, waiting: Vec<u64>) -> Self {
         files.waiting = waiting;
+        files.pace();
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
             let mut batch = spare.pop().unwrap_or_default();
@@ -142,7 +143,7 @@ impl Tail {
     fn rewind(&mut self, batch: &mut Batch) {
         let Some(files) = &mut self.files else { return };
         self.last = None;
-        for (stream, from) in self.failed.drain(..) {
+        for Rewind { stream, from } in self.failed.drain(..) {
             self.ready.retain(|(brought, _)| brought.stream != stream);
             let is_at_start = files.rewind(stream, from);
             let half = self.half.iter().position(|half| *half == stream);
@@ -173,28 +174,34 @@ impl Source for Tail {
                 }
                 self.take_in().await?;
             }
-            if !self.pulls.as_ref().is_some_and(Pulls::has_failed) {
-                break;
+            if self.failed.is_empty() {
+                let Some(pulls) = &self.pulls else { break };
+                match pulls.begin(batch) {
+                    Begin::Rewind(streams) => self.failed = streams,
+                    Begin::Write(mut writer) => {
+                        if let Some((brought, filled)) = self.ready.front_mut() {
+                            pulls.set_bytes(writer.pull(), filled.bytes().len() as u64);
+                            writer.exchange(brought.stream, brought.position, filled);
+                        }
+                        break;
+                    }
+                }
             }
-            // A failure is taken only with the files at hand. Otherwise the file could be closed before it is read again.
+            // The files are rewound only once they are at hand: one could be closed before it is read again.
             if self.reading.is_none() {
-                self.failed.extend(self.pulls.iter().flat_map(Pulls::failed));
                 self.rewind(batch);
                 return Ok(Pull::Idle(Duration::ZERO));
             }
             self.take_in().await?;
         }
         // From here on nothing waits.
-        if let Some((brought, mut ready)) = self.ready.pop_front() {
+        if let Some((brought, mut filled)) = self.ready.pop_front() {
             self.half.retain(|half| *half != brought.stream && Some(*half) != brought.cut_off);
             self.half.extend(brought.is_half.then_some(brought.stream));
-            if let Some(pulls) = &self.pulls {
-                let bytes = ready.bytes().len() as u64;
-                pulls.brought(batch.pull(), brought.stream, brought.position, bytes);
+            if self.pulls.is_none() {
+                batch.exchange(&mut filled);
             }
-            // The number of the pull stays here.
-            batch.exchange(&mut ready);
-            self.spare.push(ready);
+            self.spare.push(filled);
             // While the flow works on this, the next is read.
             self.read_on();
             return Ok(Pull::Events);

@@ -10,7 +10,7 @@ mod torn;
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{prelude::*, raw_runs};
+use tremor_pdk::{Demand, prelude::*, raw_runs};
 
 pub(crate) use self::output::Output;
 use self::syncing::Due;
@@ -55,9 +55,9 @@ impl Writer {
 impl ParallelSink for Writer {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
-    /// Several at a time gain something only where they wait for the disk together.
-    fn most_in_flight(&self) -> usize {
-        if self.output.waits_for_disk() { usize::MAX } else { 1 }
+    fn demand(&self) -> Demand {
+        // Several deliveries at a time are faster only if they wait for the disk together.
+        if self.output.waits_for_disk() { Demand::new() } else { Demand::new().at_most(1) }
     }
 
     async fn deliver(&self, batch: &Batch) -> Delivery {
@@ -78,12 +78,9 @@ impl ParallelSink for Writer {
         Ok(self.synced(delivery).await?)
     }
 
-    async fn on_signal(&self, signal: Signal) -> Result<()> {
-        if signal == Signal::Drain {
-            let output = self.output.clone();
-            self.host.blocking(move || output.finish()).await??;
-        }
-        Ok(())
+    async fn close(&self) -> Result<()> {
+        let output = self.output.clone();
+        self.host.blocking(move || output.finish()).await?
     }
 }
 

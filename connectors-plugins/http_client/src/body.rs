@@ -18,7 +18,7 @@ pub(crate) fn of_batch(batch: &Batch, format: Format) -> (Option<Vec<u8>>, Excep
     let bytes = messages().map(<[u8]>::len).sum::<usize>();
     let mut body = Vec::with_capacity(bytes + batch.len() + 2);
     let mut exceptions = Exceptions::none();
-    for (position, event) in batch.iter().enumerate() {
+    for event in batch {
         let Some(message) = event.raw() else { continue };
         if format == Format::Array {
             body.push(if body.is_empty() { b'[' } else { b',' });
@@ -27,7 +27,7 @@ pub(crate) fn of_batch(batch: &Batch, format: Format) -> (Option<Vec<u8>>, Excep
         }
         let line = message.strip_suffix(b"\n").unwrap_or(message);
         if let Some(at) = memchr::memchr(b'\n', line) {
-            exceptions.push(position..position + 1, several_lines(at));
+            exceptions.reject(event, several_lines(at));
             continue;
         }
         body.extend_from_slice(line);
@@ -99,8 +99,8 @@ mod tests {
         }
         let (body, exceptions) = of_batch(&batch, Format::Ndjson);
         assert_eq!(body.unwrap(), b"3\n4\n");
-        let positions: Vec<_> =
-            exceptions.exceptions().iter().map(|it| it.events.clone()).collect();
-        assert_eq!(positions, [0..1, 2..3]);
+        let exceptions = exceptions.into();
+        let positions = tremor_pdk::testing::exceptions(exceptions).into_iter().map(|it| it.events);
+        assert_eq!(positions.collect::<Vec<_>>(), [0..1, 2..3]);
     }
 }

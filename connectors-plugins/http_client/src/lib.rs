@@ -52,8 +52,6 @@ pub use crate::{
 pub struct HttpClient {
     settings: Arc<Settings>,
     context: Context,
-    /// The connections that both sides share.
-    pool: Option<Arc<Pool>>,
 }
 
 impl Component for HttpClient {
@@ -62,7 +60,7 @@ impl Component for HttpClient {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context, pool: None })
+        Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context })
     }
 }
 
@@ -70,8 +68,12 @@ impl Connector for HttpClient {
     type Source = Polls;
     type Sink = Posts;
 
-    /// Connects to nobody yet: each request finds a connection, or makes one.
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    fn sides(&self) -> Sides {
+        Sides::new(self.settings.config.interval.is_some(), true)
+    }
+
+    /// Makes the pool that both halves share. Each request finds a connection in it, or makes one.
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Polls, Posts>> {
         let invalid = |variable: &str, entry: &str| {
             tremor_pdk::warn!(
                 self.context,
@@ -86,27 +88,12 @@ impl Connector for HttpClient {
         }
         let descriptors = Descriptors::new(&self.context)?;
         let pool = Pool::new(&self.context, self.settings.clone(), descriptors, proxy);
-        self.pool = Some(pool.into());
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Polls>> {
-        let pool = self.pool.clone().zip(self.settings.config.interval);
-        Ok(pool.map(|(pool, interval)| Polls::new(&self.context, pool, interval)))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Posts>> {
-        Ok(self.pool.clone().map(|pool| Posts::new(&self.context, pool)))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.pool = None;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.pool = None;
-        Ok(())
+        let pool = Arc::new(pool);
+        let interval = self.settings.config.interval.filter(|_| wanted.has_source());
+        Ok(Halves {
+            source: interval.map(|interval| Polls::new(&self.context, pool.clone(), interval)),
+            sink: wanted.has_sink().then(|| Posts::new(&self.context, pool)),
+        })
     }
 }
 

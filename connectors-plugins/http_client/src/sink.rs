@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::{Request, body::Bytes};
-use tremor_pdk::{Exceptions, prelude::*};
+use tremor_pdk::{Demand, prelude::*};
 
 use crate::{answer, body, config::Format, pool::Pool, url::Url};
 
@@ -61,10 +61,10 @@ impl Posts {
             match posted {
                 Ok(()) => {}
                 Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    exceptions.push(position..position + 1, error);
+                    exceptions.reject(event, error);
                 }
                 Err(error) => {
-                    exceptions.push(position..batch.len(), error);
+                    exceptions.reject_all(batch.iter().skip(position), &error);
                     break;
                 }
             }
@@ -76,8 +76,8 @@ impl Posts {
 impl ParallelSink for Posts {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
-    fn most_in_flight(&self) -> usize {
-        self.pool.settings.config.max_connections.get()
+    fn demand(&self) -> Demand {
+        Demand::new().at_most(self.pool.settings.config.max_connections.get())
     }
 
     async fn deliver(&self, batch: &Batch) -> Delivery {
@@ -93,10 +93,8 @@ impl ParallelSink for Posts {
         }
     }
 
-    async fn on_signal(&self, signal: Signal) -> Result<()> {
-        if signal == Signal::Tick {
-            self.pool.end_idle();
-        }
+    async fn on_tick(&self) -> Result<()> {
+        self.pool.end_idle();
         Ok(())
     }
 }

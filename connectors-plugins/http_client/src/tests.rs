@@ -186,11 +186,12 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
         peer(vec![ok(), status(422, "", "no `id`"), ok(), status(503, "Retry-After: 7\r\n", "")]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, "");
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
+    let Err(Undelivered::Some { exceptions, .. }) =
+        client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
     else {
         panic!("some were delivered");
     };
-    let [refused, later] = exceptions.exceptions() else { panic!("{exceptions:?}") };
+    let [refused, later] = &exceptions[..] else { panic!("{exceptions:?}") };
     assert_eq!((refused.events.clone(), later.events.clone()), (1..2, 3..5));
     assert_eq!(refused.error.policy(), ErrorPolicy::DEAD_LETTER);
     let text = refused.error.to_string();
@@ -200,10 +201,10 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
     assert!(!later.error.to_string().contains("secret"), "{}", later.error);
     assert_eq!(peer.requests.join().unwrap().len(), 4);
     // The peer wants nothing before that: it is not asked.
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["4", "5"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["4", "5"])) else {
         panic!("it was asked");
     };
-    let error = &exceptions.exceptions()[0].error;
+    let error = &exceptions[0].error;
     assert!(error.delay().as_millis() > 6_900 && error.policy() == ErrorPolicy::RETRY, "{error}");
     assert_eq!(error.kind(), ErrorKind::DEFERRED, "the flow counts no attempt");
 }
@@ -214,10 +215,10 @@ fn answer_that_echoes_request_shows_no_secret() {
     let peer = peer(vec![status(422, "", echo)]);
     let keys = r#", "auth": { "bearer": "hidden" }"#;
     let mut client = client(&TestHost::new(), &peer.address, keys);
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("it was delivered");
     };
-    let text = exceptions.exceptions()[0].error.to_string();
+    let text = exceptions[0].error.to_string();
     assert!(text.contains("[redacted]"), "{text}");
     assert!(!text.contains("secret") && !text.contains("hidden"), "{text}");
 }
@@ -230,10 +231,10 @@ fn wall_clock_set_back_does_not_prolong_retry_after() {
     let mut client = client(&host, &peer.address, "");
     client.deliver(&batch_of(&["1"])).unwrap_err();
     host.set_now_ns(host.now_ns() - hour_ns);
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("the peer was asked");
     };
-    let delay = exceptions.exceptions()[0].error.delay();
+    let delay = exceptions[0].error.delay();
     assert!(delay.as_secs() <= 7, "{delay:?}");
 }
 
@@ -286,17 +287,17 @@ fn a_peer_that_does_not_answer_in_time_or_is_not_there_is_tried_again() {
         format!(r#"{{ "url": "http://{}", "timeout": "3s" }}"#, silent.local_addr().unwrap());
     // Time passes whenever there is nothing to do.
     let mut client = host.connect::<HttpClient>(&config).unwrap();
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("late")
     };
-    let error = &exceptions.exceptions()[0].error;
+    let error = &exceptions[0].error;
     assert_eq!(error.policy(), ErrorPolicy::RETRY);
     assert!(error.to_string().contains("not answered within 3s"), "{error}");
     drop(silent);
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("gone")
     };
-    let error = &exceptions.exceptions()[0].error;
+    let error = &exceptions[0].error;
     assert_eq!(error.policy(), ErrorPolicy::RETRY);
     assert!(error.to_string().contains("cannot connect to"), "{error}");
 }
@@ -413,11 +414,12 @@ fn requests_of_any_signal_go_to_their_own_paths_and_what_does_not_say_its_signal
     ] {
         messages.push_message(message);
     }
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&messages) else { panic!("some") };
-    let exceptions = exceptions.into_exceptions();
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
+        panic!("some")
+    };
     let letters: Vec<_> =
         exceptions.iter().map(|it| (it.events.clone(), it.error.policy())).collect();
-    assert_eq!(letters, [3..4, 5..6, 6..7].map(|events| (events, ErrorPolicy::DEAD_LETTER)));
+    assert_eq!(letters, [3..4, 5..7].map(|events| (events, ErrorPolicy::DEAD_LETTER)));
     assert!(exceptions[0].error.message().contains("does not say which signal"), "{exceptions:?}");
     let found = peer.requests.join().unwrap();
     let found: Vec<_> =
@@ -444,8 +446,9 @@ fn a_message_of_one_signal_is_not_sent_where_another_is_expected() {
     let mut messages = Batch::new();
     messages.push_message(b"\xc0\x3e\x02metrics");
     messages.push_message(b"\xc0\x3e\x01logs");
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&messages) else { panic!("some") };
-    let exceptions = exceptions.into_exceptions();
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
+        panic!("some")
+    };
     assert_eq!((exceptions.len(), &exceptions[0].events), (1, &(0..1)));
     assert!(exceptions[0].error.message().contains("is for `/v1/metrics`"), "{exceptions:?}");
     let [(_, head, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };
@@ -478,6 +481,8 @@ fn real_server_lets_the_client_pass_all_checks() {
         "leaves_nothing",
         "stays_finished",
         "hears_acknowledgements",
+        "flushes",
+        "reads_again",
     ]);
 }
 

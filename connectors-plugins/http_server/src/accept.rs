@@ -26,6 +26,15 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
     loop {
         for _ in 0..ACCEPTED_AT_MOST {
             server.has_room().await;
+            if !server.reserve() {
+                report(
+                    &server,
+                    "the flow has reached its memory limit. Raise `--memory-limit`",
+                    &mut logged_ns,
+                );
+                server.host.sleep(RETRY).await;
+                continue;
+            }
             match poll_fn(|context| listener.poll_accept(context)).await {
                 Ok((stream, address)) => serve(&server, stream, address),
                 Err(error) => cannot_accept(&server, &error, &mut logged_ns).await,
@@ -53,14 +62,21 @@ async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Optio
         debug!(server.host, "a connection broke before it was accepted: {error}");
         return yield_now().await;
     }
+    let why = format!(
+        "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`)"
+    );
+    report(server, &why, logged_ns);
+    server.host.sleep(RETRY).await;
+}
+
+/// Logs why connections wait, at most once a minute.
+fn report(server: &Server, why: &str, logged_ns: &mut Option<u64>) {
     let now_ns = server.host.monotonic_ns();
     if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
         *logged_ns = Some(now_ns);
         warn!(
             server.host,
-            "cannot accept connections, which wait: {error}. Where no descriptor is left, allow the process \
-             more open files (`ulimit -n`), or lower `max_connections`"
+            "cannot accept connections, which wait: {why}, or lower `max_connections`"
         );
     }
-    server.host.sleep(RETRY).await;
 }

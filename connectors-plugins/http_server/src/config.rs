@@ -127,8 +127,9 @@ const fn max_header_bytes() -> Size {
     Size::of_bytes(64 << 10)
 }
 
+/// Half as many as other servers accept, because hyper buffers 16 KiB for each connection.
 fn max_connections() -> NonZeroUsize {
-    NonZeroUsize::new(10_000).unwrap_or(NonZeroUsize::MIN)
+    NonZeroUsize::new(5_000).unwrap_or(NonZeroUsize::MIN)
 }
 
 const fn idle_timeout() -> Interval {

@@ -95,31 +95,29 @@ impl Connector for HttpServer {
     type Source = Requests;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Requests, NoSink>> {
         if let Some(tls) = &self.settings.tls {
             tls.load().await?;
         }
-        if self.listener.is_none() {
-            let config = &self.settings.config;
-            let addresses = config.listen.resolve(&self.context).await?;
-            let listener = listen(&addresses, config.reuse_port)?;
-            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-            self.listener = Some(listener);
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Requests>> {
-        let Some(listener) = &self.listener else { return Ok(None) };
-        let descriptors = Descriptors::new(&self.context)?;
-        let listener = TcpListener::new(&descriptors, listener.try_clone()?)?;
+        let listener = match self.listener.take() {
+            Some(listener) => listener,
+            None => {
+                let config = &self.settings.config;
+                let addresses = config.listen.resolve(&self.context).await?;
+                let listener = listen(&addresses, config.reuse_port)?;
+                tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+                listener
+            }
+        };
+        let listener = self.listener.insert(listener).try_clone()?;
+        let listener = TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
         let server = Arc::new(Server::new(&self.context, self.settings.clone()));
         self.server = Arc::downgrade(&server);
         self.set_paused(self.is_paused);
         let accepts =
             self.context.spawn("accepts connections", accept::accept(server.clone(), listener));
         let keeps_time = self.context.spawn("keeps time", server.clone().keep_time());
-        Ok(Some(Requests::new(server, accepts, keeps_time)))
+        Ok(Halves::source(Requests::new(server, accepts, keeps_time)))
     }
 
     async fn on_pause(&mut self) -> Result<()> {
@@ -129,11 +127,6 @@ impl Connector for HttpServer {
 
     async fn on_resume(&mut self) -> Result<()> {
         self.set_paused(false);
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.listener = None;
         Ok(())
     }
 }

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Error, Host, Task, debug, net, warn};
+use tremor_pdk::{
+    Error, Host, Task, debug,
+    net::{self, ConnectionMemory},
+    warn,
+};
 
 use crate::{
     config::Settings,
@@ -23,6 +27,13 @@ use crate::{
 
 /// How often the same is logged at most, in ns.
 pub(crate) const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+
+/// Memory of a connection whose peer has sent little, in bytes: hyper's buffers, their tasks, and what the allocator does
+/// not reuse of earlier ones.
+const CONNECTION: usize = 32 << 10;
+
+/// Additional memory of a connection with TLS, in bytes: half a record.
+const TLS: usize = 18 << 10;
 
 /// How long answers may take that are under way when the source ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
@@ -39,9 +50,9 @@ pub(crate) struct Server {
     refused_ns: AtomicU64,
 }
 
-#[derive(Default)]
 struct Peers {
     open: HashMap<u64, Open>,
+    memory: ConnectionMemory,
     /// The number of the last one.
     last: u64,
     /// What waits for one to end, or to begin.
@@ -58,12 +69,20 @@ struct Open {
 impl Server {
     pub(crate) fn new(host: &Host, settings: Arc<Settings>) -> Self {
         let room = Room::new(settings.config.respond, settings.max_waiting_bytes, host.memory());
+        let each = CONNECTION + if settings.tls.is_some() { TLS } else { 0 };
+        let peers = Peers {
+            open: HashMap::new(),
+            memory: ConnectionMemory::new(host, each),
+            last: 0,
+            waiting: Vec::new(),
+            is_over: false,
+        };
         Self {
             host: host.clone(),
             room: Arc::new(room),
             clock: Arc::new(Clock::new(Limits::new(&settings.config))),
             counts: Counts::new(host),
-            peers: Mutex::default(),
+            peers: Mutex::new(peers),
             refused_ns: AtomicU64::new(0),
             settings,
         }
@@ -79,6 +98,11 @@ impl Server {
         self.wait(|peers| peers.open.len() < most).await;
     }
 
+    /// Reserves memory for another connection. Returns `false` if the flow does not have it.
+    pub(crate) fn reserve(&self) -> bool {
+        self.peers().memory.reserve()
+    }
+
     /// A connection begins; none where it is the end.
     pub(crate) fn begin(&self, address: SocketAddr) -> Option<Arc<Peer>> {
         let (peer, waiting) = {
@@ -89,6 +113,7 @@ impl Server {
             peers.last += 1;
             let peer = Arc::new(Peer::new(peers.last, address.to_string().into(), &self.clock));
             peers.open.insert(peer.stream, Open { peer: peer.clone(), task: None });
+            peers.memory.opened();
             self.count_open(peers);
             (peer, std::mem::take(&mut peers.waiting))
         };
@@ -122,6 +147,9 @@ impl Server {
         let (ended, waiting) = {
             let peers = &mut *self.peers();
             let ended = peers.open.remove(&peer.stream);
+            if ended.is_some() {
+                peers.memory.closed();
+            }
             self.count_open(peers);
             (ended, std::mem::take(&mut peers.waiting))
         };

@@ -18,11 +18,7 @@ mod descriptor;
 mod input;
 mod output;
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{fs::File, io, os::fd::AsFd};
 
 use tremor_pdk::prelude::*;
 
@@ -63,20 +59,21 @@ impl Connector for Stdio {
     type Source = Input;
     type Sink = Output;
 
-    async fn create_source(&mut self) -> Result<Option<Input>> {
-        let file = copy(&io::stdin()).map_err(input::error)?;
-        Ok(Some(Input::new(self.host.clone(), file, self.config.chunk_bytes.get())))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Output>> {
-        let file = copy(&io::stdout()).map_err(output::error)?;
-        Ok(Some(Output::new(self.host.clone(), file)))
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Input, Output>> {
+        let (host, chunk) = (&self.host, self.config.chunk_bytes.get());
+        let source = |file| Input::new(host.clone(), file, chunk);
+        let sink = |file| Output::new(host.clone(), file);
+        Ok(Halves {
+            source: open(wanted.has_source(), &io::stdin()).map_err(input::error)?.map(source),
+            sink: open(wanted.has_sink(), &io::stdout()).map_err(output::error)?.map(sink),
+        })
     }
 }
 
-/// Another descriptor of the same open file, past the standard library's buffers and locks.
-fn copy(stream: &impl AsFd) -> io::Result<File> {
-    stream.as_fd().try_clone_to_owned().map(|descriptor: OwnedFd| File::from(descriptor))
+/// Returns another descriptor of an open file if it is wanted, because the standard library's has a buffer and a lock.
+fn open(is_wanted: bool, stream: &impl AsFd) -> io::Result<Option<File>> {
+    let copy = || stream.as_fd().try_clone_to_owned().map(File::from);
+    is_wanted.then(copy).transpose()
 }
 
 tremor_pdk::export! { connectors: [Stdio] }

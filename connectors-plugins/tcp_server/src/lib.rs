@@ -75,35 +75,29 @@ impl Connector for TcpServer {
     type Source = Connections;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
         if let Some(tls) = &self.tls {
             tls.load().await?;
         }
-        if self.listener.is_none() {
-            let addresses = self.config.listen.resolve(&self.context).await?;
-            let listener = net::listen(&addresses, self.config.reuse_port)?;
-            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-            self.listener = Some(listener);
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Connections>> {
-        let Some(listener) = &self.listener else { return Ok(None) };
+        let listener = match self.listener.take() {
+            Some(listener) => listener,
+            None => {
+                let addresses = self.config.listen.resolve(&self.context).await?;
+                let listener = net::listen(&addresses, self.config.reuse_port)?;
+                tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+                listener
+            }
+        };
+        let listener = self.listener.insert(listener).try_clone()?;
         let limits = Limits {
             max_connections: self.config.max_connections.get(),
             idle_timeout: self.config.idle_timeout.map(Interval::get),
         };
-        let connections = Connections::new(&self.context, listener.try_clone()?, limits)?;
-        Ok(Some(match &self.tls {
+        let connections = Connections::new(&self.context, listener, limits)?;
+        Ok(Halves::source(match &self.tls {
             Some(tls) => connections.with_tls(tls.clone()),
             None => connections,
         }))
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.listener = None;
-        Ok(())
     }
 }
 

@@ -37,8 +37,6 @@ pub struct Config {
 pub struct UdpClient {
     config: Config,
     context: Context,
-    /// Connected to the first address that there is a way to.
-    socket: Option<StdUdpSocket>,
 }
 
 impl Component for UdpClient {
@@ -47,7 +45,7 @@ impl Component for UdpClient {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, socket: None })
+        Ok(Self { config, context })
     }
 }
 
@@ -65,25 +63,19 @@ impl Connector for UdpClient {
     type Source = NoSource;
     type Sink = DatagramSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, DatagramSink>> {
         let mut failed = Error::from(io::Error::from(io::ErrorKind::NotFound));
         for peer in self.config.address.resolve(&self.context).await? {
             match connected(peer) {
                 Ok(socket) => {
-                    self.socket = Some(socket);
-                    return Ok(true);
+                    let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
+                    return Ok(Halves::sink(DatagramSink::new(&self.context, socket)));
                 }
                 Err(error) => failed = error,
             }
         }
         let message = format!("cannot send to `{}`: {failed}", self.config.address);
         Err(Error::connection_refused(message))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<DatagramSink>> {
-        let Some(socket) = self.socket.take() else { return Ok(None) };
-        let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
-        Ok(Some(DatagramSink::new(&self.context, socket)))
     }
 }
 
@@ -109,8 +101,10 @@ mod tests {
         let mut batch = Batch::new();
         let messages = [b"one".to_vec(), vec![b'x'; 70_000], Vec::new(), vec![b'x'; 65_507]];
         messages.iter().for_each(|message| batch.push_message(message));
-        let Err(Undelivered::Some(exceptions)) = client.deliver(&batch) else { panic!("too long") };
-        let [exception] = exceptions.exceptions() else { panic!("{exceptions:?}") };
+        let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch) else {
+            panic!("too long")
+        };
+        let [exception] = &exceptions[..] else { panic!("{exceptions:?}") };
         assert_eq!((exception.events.clone(), exception.error.kind()), (1..2, ErrorKind::BAD_DATA));
         let mut datagram = vec![0; 70_000];
         for message in [&messages[0], &messages[2], &messages[3]] {
@@ -134,6 +128,8 @@ mod tests {
             "sources_share_nothing",
             "survives_dropped_pulls",
             "hears_acknowledgements",
+            "flushes",
+            "reads_again",
             "answers_the_circuit_breaker",
             "takes_several",
         ]);

@@ -80,27 +80,21 @@ impl Connector for UdpServer {
     type Source = Datagrams;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        if self.socket.is_none() {
-            let addresses = self.config.listen.resolve(&self.context).await?;
-            let socket = net::bind_udp(&addresses, self.config.reuse_port)?;
-            if let Some(size) = self.config.receive_buffer {
-                self.set_receive_buffer(&socket, size)?;
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Datagrams, NoSink>> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => {
+                let addresses = self.config.listen.resolve(&self.context).await?;
+                let socket = net::bind_udp(&addresses, self.config.reuse_port)?;
+                if let Some(size) = self.config.receive_buffer {
+                    self.set_receive_buffer(&socket, size)?;
+                }
+                tremor_pdk::info!(self.context, "listens on {}", socket.local_addr()?);
+                socket
             }
-            tremor_pdk::info!(self.context, "listens on {}", socket.local_addr()?);
-            self.socket = Some(socket);
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Datagrams>> {
-        let Some(socket) = &self.socket else { return Ok(None) };
-        Datagrams::new(&self.context, socket.try_clone()?).map(Some)
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.socket = None;
-        Ok(())
+        };
+        let socket = self.socket.insert(socket).try_clone()?;
+        Datagrams::new(&self.context, socket).map(Halves::source)
     }
 }
 

@@ -15,7 +15,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the unix_client connector waits for sockets as Linux does, with epoll");
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use tremor_pdk::{
     Descriptors,
@@ -36,8 +36,6 @@ pub struct Config {
 pub struct UnixClient {
     path: PathBuf,
     context: Context,
-    /// The connection that both sides share.
-    link: Option<Arc<Link<UnixStream>>>,
 }
 
 impl Component for UnixClient {
@@ -51,7 +49,7 @@ impl Component for UnixClient {
         }
         let path = context.resolve(config.path);
         UnixStream::check_path(&path)?;
-        Ok(Self { path, context, link: None })
+        Ok(Self { path, context })
     }
 }
 
@@ -59,41 +57,15 @@ impl Connector for UnixClient {
     type Source = StreamSource<UnixStream>;
     type Sink = StreamSink<UnixStream>;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let failed = |error: Error| {
-            error.context(format_args!("cannot connect to `{}`", self.path.display()))
-        };
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Self::Source, Self::Sink>> {
+        let peer = self.path.display();
+        let failed = |error: Error| error.context(format_args!("cannot connect to `{peer}`"));
         let descriptors = Descriptors::new(&self.context).map_err(failed)?;
-        match UnixStream::connect(&descriptors, &self.path).await {
-            Ok(stream) => self.link = Some(Link::new(stream).into()),
-            // Also a path to nothing: the peer makes the socket when it starts.
-            Err(error) => {
-                let path = self.path.display();
-                let message = format!("cannot connect to `{path}`: {error}");
-                return Err(Error::connection_refused(message));
-            }
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Self::Source>> {
-        let peer = self.path.display();
-        Ok(self.link.clone().map(|link| StreamSource::new(link, &peer)))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
-        let peer = self.path.display();
-        Ok(self.link.clone().map(|link| StreamSink::new(&self.context, link, &peer)))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.link = None;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.link = None;
-        Ok(())
+        // If there is no file at the path, the peer creates the socket when it starts.
+        let stream = UnixStream::connect(&descriptors, &self.path).await.map_err(|error| {
+            Error::connection_refused(format_args!("cannot connect to `{peer}`: {error}"))
+        })?;
+        Ok(StreamSource::halves(&self.context, Link::new(stream), &peer, wanted))
     }
 }
 
@@ -116,11 +88,13 @@ mod tests {
 
     /// Checks that other tests of this process prevent, that need a source with an end or with acknowledgements, or a
     /// sink that takes several deliveries at a time.
-    const SKIPPED: [&str; 5] = [
+    const SKIPPED: [&str; 7] = [
         "stays_inside",
         "leaves_nothing",
         "stays_finished",
         "hears_acknowledgements",
+        "flushes",
+        "reads_again",
         "takes_several",
     ];
 

@@ -31,6 +31,7 @@ pub(crate) struct Socket {
     path: PathBuf,
     /// Device and inode: another process may have put its own in this place.
     identity: (u64, u64),
+    mode: Option<Mode>,
 }
 
 impl Socket {
@@ -49,7 +50,7 @@ impl Socket {
         bind(&socket, &address).map_err(|error| failed(error.into()))?;
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
         let identity = (metadata.dev(), metadata.ino());
-        let this = Self { listener: socket.into(), path: path.to_owned(), identity };
+        let this = Self { listener: socket.into(), path: path.to_owned(), identity, mode };
         if let Some(mode) = mode {
             // Nobody can connect yet.
             let permissions = fs::Permissions::from_mode(mode.get());
@@ -57,6 +58,21 @@ impl Socket {
         }
         listen(&this.listener, BACKLOG).map_err(|error| failed(error.into()))?;
         Ok(this)
+    }
+
+    /// Returns whether the path still leads to this socket. Clients reach it by its path alone.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let is_ours = |it: &fs::Metadata| (it.dev(), it.ino()) == self.identity;
+        fs::symlink_metadata(&self.path).is_ok_and(|it| is_ours(&it))
+    }
+
+    /// Listens at the same path with a new socket, and returns what a source listens with. On an error the present
+    /// socket stays.
+    pub(crate) fn renew(&mut self) -> Result<UnixListener> {
+        let socket = Self::listen(&self.path, self.mode)?;
+        let listener = socket.listener()?;
+        *self = socket;
+        Ok(listener)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -72,8 +88,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let Ok(_starting) = Starting::at(&self.path) else { return };
-        let is_ours = |it: &fs::Metadata| (it.dev(), it.ino()) == self.identity;
-        if fs::symlink_metadata(&self.path).is_ok_and(|it| is_ours(&it)) {
+        if self.is_reachable() {
             // What stays is removed by the next.
             let _ = fs::remove_file(&self.path);
         }

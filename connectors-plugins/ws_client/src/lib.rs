@@ -24,12 +24,7 @@ mod sink;
 mod tests;
 mod url;
 
-use std::{
-    future::poll_fn,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tremor_pdk::{
     Descriptors, Task,
@@ -67,13 +62,10 @@ pub struct WsClient {
     connection: Option<Connection>,
 }
 
-/// A connection, and what moves it on.
+/// A connection, and the task that reads and writes it.
 struct Connection {
     link: Arc<Link>,
-    inbox: Arc<Inbox>,
-    /// Until a side is asked for: what the peer sends before that is for the source.
-    session: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
-    task: Option<Task>,
+    _session: Task,
 }
 
 impl Component for WsClient {
@@ -104,62 +96,33 @@ impl Connector for WsClient {
     type Source = Messages;
     type Sink = Sender;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Messages, Sender>> {
         self.connection = None;
         let address = &self.handshake.url().address;
         let descriptors = Descriptors::new(&self.context)?;
         let stream = net::connect(&self.context, &descriptors, address).await?;
-        let connection = match &self.tls {
-            None => self.begin(stream).await?,
+        match &self.tls {
+            None => self.begin(stream, wanted).await,
             Some(tls) => {
                 let stream = tls.connect(stream).await?;
-                self.begin(stream).await?
+                self.begin(stream, wanted).await
             }
-        };
-        self.connection = Some(connection);
-        Ok(true)
+        }
     }
 
-    async fn create_source(&mut self) -> Result<Option<Messages>> {
-        let messages = self.connection.as_ref().map(|it| Messages::new(it.inbox.clone()));
-        self.move_on();
-        Ok(messages)
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Sender>> {
-        self.move_on();
-        let sink = |it: &Connection| Sender::new(it.link.clone(), self.config.frames);
-        Ok(self.connection.as_ref().map(sink))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.connection = None;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
+    async fn close(&mut self) -> Result<()> {
         if let Some(Connection { link, .. }) = &self.connection {
             link.close(CloseCode::Normal, "the flow has ended");
             let ended = poll_fn(|context| link.poll_end(context));
             let _ = net::within(&self.context, CLOSES_WITHIN, ended).await;
         }
-        self.connection = None;
         Ok(())
     }
 }
 
 impl WsClient {
-    /// From here on a task moves the connection on.
-    fn move_on(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        let session = connection.session.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(session) = session {
-            connection.task = Some(self.context.spawn("a WebSocket", session));
-        }
-    }
-
-    /// Makes a WebSocket of a connection.
-    async fn begin<S>(&self, mut stream: S) -> Result<Connection>
+    /// Makes a WebSocket of a connection, and its halves.
+    async fn begin<S>(&mut self, mut stream: S, wanted: Sides) -> Result<Halves<Messages, Sender>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -178,6 +141,11 @@ impl WsClient {
         let link = Arc::new(Link::new(0, peer, &Budget::new(usize::MAX, None), false));
         let host: Host = self.context.clone().into();
         let session = Session::new(&host, stream, socket, link.clone(), inbox.clone(), &limits);
+        // Before the session runs, because messages without a source are discarded.
+        let halves = Halves {
+            source: wanted.has_source().then(|| Messages::new(inbox.clone())),
+            sink: wanted.has_sink().then(|| Sender::new(link.clone(), self.config.frames)),
+        };
         let (shared, ended) = (inbox.clone(), link.clone());
         let session = async move {
             let end = session.run().await;
@@ -189,7 +157,9 @@ impl WsClient {
                 host.connection_lost();
             }
         };
-        Ok(Connection { link, inbox, session: Mutex::new(Some(Box::pin(session))), task: None })
+        let session = self.context.spawn("a WebSocket", session);
+        self.connection = Some(Connection { link, _session: session });
+        Ok(halves)
     }
 }
 

@@ -25,11 +25,11 @@ impl Sink for Sender {
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let mut exceptions = Exceptions::none();
-        for (position, event) in batch.iter().enumerate() {
+        for event in batch {
             let Some(bytes) = event.raw() else { continue };
             match self.frames.message(bytes) {
                 Ok(message) => self.link.send(message),
-                Err(error) => exceptions.push(position..position + 1, error),
+                Err(error) => exceptions.reject(event, error),
             }
         }
         self.link.wake();

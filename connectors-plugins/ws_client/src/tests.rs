@@ -333,6 +333,8 @@ fn real_peer_that_sends_lets_the_client_pass_all_checks() {
         "leaves_nothing",
         "stays_finished",
         "hears_acknowledgements",
+        "flushes",
+        "reads_again",
         "takes_several",
     ]);
 }

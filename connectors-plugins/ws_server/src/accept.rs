@@ -32,6 +32,12 @@ pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcc
     let mut logged_ns = None::<u64>;
     loop {
         poll_fn(|context| hub.poll_room(context)).await;
+        if !hub.reserve() {
+            let why = "the flow has reached its memory limit. Raise `--memory-limit`";
+            report(&hub, why, &mut logged_ns);
+            hub.host.sleep(RETRY).await;
+            continue;
+        }
         match listener.accept().await {
             Ok((stream, peer)) => {
                 hub.counts.accepted.add(1);
@@ -43,18 +49,25 @@ pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcc
                 if is_of_one(&error) {
                     continue;
                 }
-                let now_ns = hub.host.monotonic_ns();
-                if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
-                    logged_ns = Some(now_ns);
-                    tremor_pdk::warn!(
-                        hub.host,
-                        "cannot accept connections, which wait: {error}. Where no descriptor is left, allow \
-                         the process more open files (`ulimit -n`), or lower `max_connections`"
-                    );
-                }
+                let why = format!(
+                    "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`)"
+                );
+                report(&hub, &why, &mut logged_ns);
                 hub.host.sleep(RETRY).await;
             }
         }
+    }
+}
+
+/// Logs why connections wait, at most once a minute.
+fn report(hub: &Hub, why: &str, logged_ns: &mut Option<u64>) {
+    let now_ns = hub.host.monotonic_ns();
+    if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
+        *logged_ns = Some(now_ns);
+        tremor_pdk::warn!(
+            hub.host,
+            "cannot accept connections, which wait: {why}, or lower `max_connections`"
+        );
     }
 }
 

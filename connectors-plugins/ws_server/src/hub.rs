@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Counter, Gauge, Task, net, prelude::*};
+use tremor_pdk::{
+    Counter, Gauge, Task,
+    net::{self, ConnectionMemory},
+    prelude::*,
+};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
@@ -21,6 +25,12 @@ use crate::{
 
 /// How long clients may take to answer that the server goes away.
 const GOES_WITHIN: Duration = Duration::from_secs(3);
+
+/// Memory of a connection whose client has sent little, in bytes.
+const CONNECTION: usize = 10 << 10;
+
+/// Additional memory of a connection with TLS, in bytes: half a record.
+const TLS: usize = 18 << 10;
 
 /// All connections of a server.
 pub(crate) struct Hub {
@@ -34,12 +44,12 @@ pub(crate) struct Hub {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// After the handshake, by their streams.
     links: BTreeMap<u64, Arc<Link>>,
     /// Those before it, too.
     tasks: HashMap<u64, Task>,
+    memory: ConnectionMemory,
     /// What accepts connections, and waits until there are fewer.
     acceptor: Option<Waker>,
     /// What waits until there are none.
@@ -87,13 +97,21 @@ impl Counts {
 impl Hub {
     pub(crate) fn new(context: &Context, config: Arc<Config>) -> Arc<Self> {
         let host: Host = context.clone().into();
+        let each = CONNECTION + if config.tls.is_some() { TLS } else { 0 };
+        let state = State {
+            links: BTreeMap::new(),
+            tasks: HashMap::new(),
+            memory: ConnectionMemory::new(&host, each),
+            acceptor: None,
+            owner: None,
+        };
         Arc::new(Self {
             limits: config.limits(),
             counts: Counts::new(&host),
             inbox: Arc::default(),
             budget: Budget::new(config.max_buffered_bytes(), Some(host.memory())),
             last_stream: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             host,
             config,
         })
@@ -118,6 +136,11 @@ impl Hub {
         Poll::Pending
     }
 
+    /// Reserves memory for another connection. Returns `false` if the flow does not have it.
+    pub(crate) fn reserve(&self) -> bool {
+        self.lock().memory.reserve()
+    }
+
     /// Runs a connection.
     pub(crate) fn start(
         self: &Arc<Self>,
@@ -135,6 +158,7 @@ impl Hub {
         let mut state = self.lock();
         let task = self.host.spawn("serves a connection", task);
         state.tasks.insert(stream, task);
+        state.memory.opened();
         self.count(&state);
     }
 
@@ -142,6 +166,9 @@ impl Hub {
         let (task, waiting) = {
             let mut state = self.lock();
             let task = state.tasks.remove(&stream);
+            if task.is_some() {
+                state.memory.closed();
+            }
             self.count(&state);
             let owner = if state.tasks.is_empty() { state.owner.take() } else { None };
             (task, [state.acceptor.take(), owner])

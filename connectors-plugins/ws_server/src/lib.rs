@@ -70,58 +70,40 @@ impl Connector for WsServer {
     type Source = Messages;
     type Sink = Sender;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Messages, Sender>> {
         self.end().await;
         if let Some(tls) = &self.tls {
             tls.load().await?;
         }
-        if self.listener.is_none() {
-            let addresses = self.config.listen.resolve(&self.context).await?;
-            let listener = net::listen(&addresses, self.config.reuse_port)?;
-            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-            self.listener = Some(listener);
-        }
-        self.hub = Some(Hub::new(&self.context, self.config.clone()));
-        Ok(true)
+        let listener = match self.listener.take() {
+            Some(listener) => listener,
+            None => {
+                let addresses = self.config.listen.resolve(&self.context).await?;
+                let listener = net::listen(&addresses, self.config.reuse_port)?;
+                tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+                listener
+            }
+        };
+        let listener = self.listener.insert(listener).try_clone()?;
+        let listener = net::TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
+        let hub = self.hub.insert(Hub::new(&self.context, self.config.clone()));
+        // Before connections are accepted, because messages without a source are discarded.
+        let halves = Halves {
+            source: wanted.has_source().then(|| Messages::new(hub.inbox.clone())),
+            sink: wanted.has_sink().then(|| Sender::new(hub.clone())),
+        };
+        let accepting = accept::run(hub.clone(), listener, self.tls.clone());
+        self.accepting = Some(self.context.spawn("accepts connections", accepting));
+        Ok(halves)
     }
 
-    async fn create_source(&mut self) -> Result<Option<Messages>> {
-        let Some(hub) = &self.hub else { return Ok(None) };
-        let messages = Messages::new(hub.inbox.clone());
-        self.accept()?;
-        Ok(Some(messages))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Sender>> {
-        self.accept()?;
-        Ok(self.hub.as_ref().map(|hub| Sender::new(hub.clone())))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
+    async fn close(&mut self) -> Result<()> {
         self.end().await;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.end().await;
-        self.listener = None;
         Ok(())
     }
 }
 
 impl WsServer {
-    /// Accepts connections from here on: by now it is known whether anybody takes their messages.
-    fn accept(&mut self) -> Result<()> {
-        let (Some(listener), Some(hub), None) = (&self.listener, &self.hub, &self.accepting) else {
-            return Ok(());
-        };
-        let descriptors = Descriptors::new(&self.context)?;
-        let listener = net::TcpListener::new(&descriptors, listener.try_clone()?)?;
-        let accepting = accept::run(hub.clone(), listener, self.tls.clone());
-        self.accepting = Some(self.context.spawn("accepts connections", accepting));
-        Ok(())
-    }
-
     /// Closes all connections, with a word to each peer.
     async fn end(&mut self) {
         self.accepting = None;

@@ -66,19 +66,19 @@ impl Sink for Sender {
         }
         let mut lost = Vec::new();
         // Whom each event was sent to, where that is not everybody.
-        let mut sent: Vec<(usize, usize)> = Vec::new();
+        let mut sent: Vec<(EventRef<'_>, usize)> = Vec::new();
         let mut any = false;
-        for (position, event) in batch.iter().enumerate() {
+        for event in batch {
             let Some(bytes) = event.raw() else { continue };
             let message = match self.hub.config.frames.message(bytes) {
                 Ok(message) => message,
                 Err(error) => {
-                    lost.push((position, error));
+                    lost.push((event, error));
                     continue;
                 }
             };
             match self.hub.config.send_to {
-                SendTo::All if links.is_empty() => lost.push((position, nobody())),
+                SendTo::All if links.is_empty() => lost.push((event, nobody())),
                 SendTo::All => {
                     any = true;
                     links.iter().for_each(|link| link.send(message.clone()));
@@ -88,9 +88,9 @@ impl Sink for Sender {
                     match link {
                         Some(&at) if !self.is_slow(&links[at], cost(bytes.len())) => {
                             links[at].send(message);
-                            sent.push((position, at));
+                            sent.push((event, at));
                         }
-                        _ => lost.push((position, gone())),
+                        _ => lost.push((event, gone())),
                     }
                 }
             }
@@ -103,7 +103,7 @@ impl Sink for Sender {
             written_to_one(&to).await;
             // What was sent to a client that is gone now is not delivered.
             let are_lost = sent.into_iter().filter(|(_, at)| links[*at].unwritten().is_none());
-            lost.extend(are_lost.map(|(position, _)| (position, gone())));
+            lost.extend(are_lost.map(|(event, _)| (event, gone())));
         } else if any && !written_to_one(&links).await {
             // All of them have gone meanwhile. The next attempt finds others, or none.
             return Err(nobody().with_policy(ErrorPolicy::RETRY).into());

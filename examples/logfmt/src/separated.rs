@@ -1,7 +1,5 @@
 //! The preprocessor and the postprocessor `separated`.
 
-use std::collections::HashMap;
-
 use tremor_pdk::prelude::*;
 
 /// What ends a record.
@@ -17,13 +15,9 @@ fn separator(config: &Config) -> Result<u8> {
     })
 }
 
-/// Cuts streams where the separator stands.
+/// Cuts streams at the separator. The bytes after the last separator are a record, too.
 pub struct Split {
     separator: u8,
-    /// Records that have begun, by stream.
-    begun: HashMap<u64, Vec<u8>>,
-    /// What has come and is not cut yet.
-    rest: Rest,
 }
 
 impl Component for Split {
@@ -32,57 +26,19 @@ impl Component for Split {
     type Config = Config;
 
     fn new(config: Config, _context: Context) -> Result<Self> {
-        let separator = separator(&config)?;
-        Ok(Self { separator, begun: HashMap::new(), rest: Rest::default() })
+        Ok(Self { separator: separator(&config)? })
     }
 }
 
-impl Split {
-    fn cut(&mut self, cutter: &mut Cutter<'_>) {
-        let stream = cutter.event().stream;
-        let mut head = self.begun.remove(&stream).unwrap_or_default();
-        let mut start = 0;
-        while let Some(length) =
-            cutter.payload()[start..].iter().position(|byte| *byte == self.separator)
-        {
-            cutter.emit_joined(&head, start..start + length);
-            head.clear();
-            start += length + 1;
-            if cutter.is_heavy() {
-                // Enough for one batch: the rest comes again.
-                return cutter.leave(start);
-            }
-        }
-        head.extend_from_slice(&cutter.payload()[start..]);
-        let ends = cutter.event().is_stream_end();
-        let goes_on = cutter.event().is_fragment() && !ends;
-        if !head.is_empty() && goes_on {
-            self.begun.insert(stream, head);
-        } else if !head.is_empty() && cutter.event().is_stream_aborted() {
-            cutter.reject(&head, Error::connection_lost("the stream was cut off within a record"));
-        } else if !head.is_empty() {
-            cutter.emit_joined(&head, 0..0);
-        }
-        if ends {
-            cutter.pass();
-        }
-    }
-}
+impl StreamSplitter for Split {
+    type State = ();
 
-impl Preprocessor for Split {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty()
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        self.begun.keys().copied().chain(self.rest.streams()).collect()
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
+        Ok(match input.find(self.separator) {
+            Some(end) => Found::message(0..end, end + 1),
+            None if input.is_end() => Found::message(0..input.len(), input.len()),
+            None => Found::More,
+        })
     }
 }
 

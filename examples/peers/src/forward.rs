@@ -17,7 +17,6 @@ pub struct Forward {
     config: Config,
     context: Context,
     tokio: Option<Tokio>,
-    socket: Option<TcpStream>,
 }
 
 impl Component for Forward {
@@ -25,7 +24,7 @@ impl Component for Forward {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, tokio: None, socket: None })
+        Ok(Self { config, context, tokio: None })
     }
 }
 
@@ -33,29 +32,16 @@ impl Connector for Forward {
     type Source = NoSource;
     type Sink = Lines;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Lines>> {
         let tokio = match self.tokio.take() {
             Some(tokio) => tokio,
             None => Tokio::start(&self.context).await?,
         };
-        let tokio = self.tokio.insert(tokio);
+        let tokio = self.tokio.insert(tokio).clone();
         let address = self.config.address;
         // On tokio's thread: there the future is made as well, and finds its runtime.
-        self.socket = Some(tokio.run(async move { TcpStream::connect(address).await }).await??);
-        Ok(true)
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Lines>> {
-        let (Some(tokio), Some(socket)) = (&self.tokio, self.socket.take()) else {
-            return Ok(None);
-        };
-        Ok(Some(Lines { tokio: tokio.clone(), socket: Some(socket) }))
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        // Whatever it still runs ends with it.
-        self.tokio = None;
-        Ok(())
+        let socket = tokio.run(async move { TcpStream::connect(address).await }).await??;
+        Ok(Halves::sink(Lines { tokio, socket: Some(socket) }))
     }
 }
 

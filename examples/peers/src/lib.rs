@@ -2,11 +2,13 @@
 
 pub mod forward;
 pub mod listen;
+pub mod mailbox;
+pub mod objects;
 pub mod read_once;
 pub mod spool;
 
 tremor_pdk::export! {
     connectors: [forward::Forward, listen::Listen],
-    sources: [read_once::ReadOnce],
-    sinks: [spool::Spool],
+    sources: [mailbox::Mailbox, read_once::ReadOnce],
+    sinks: [objects::Objects, spool::Spool],
 }

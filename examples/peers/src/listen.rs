@@ -34,20 +34,19 @@ impl Connector for Listen {
     type Source = Connections;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        // It outlives connections: the address is in use as long as an earlier one ends.
-        if self.listener.is_none() {
-            let addresses = self.config.listen.resolve(&self.context).await?;
-            let listener = net::listen(&addresses, false)?;
-            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-            self.listener = Some(listener);
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Connections>> {
-        let Some(listener) = &self.listener else { return Ok(None) };
-        Connections::new(&self.context, listener.try_clone()?, Limits::default()).map(Some)
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
+        // The listener outlives connections, because the address is in use until an earlier one has ended.
+        let listener = match self.listener.take() {
+            Some(listener) => listener,
+            None => {
+                let addresses = self.config.listen.resolve(&self.context).await?;
+                let listener = net::listen(&addresses, false)?;
+                tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+                listener
+            }
+        };
+        let listener = self.listener.insert(listener).try_clone()?;
+        Connections::new(&self.context, listener, Limits::default()).map(Halves::source)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Blocking, Watermarks, prelude::*};
+use tremor_pdk::{Begin, Blocking, InFlight, Watermarks, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -15,8 +15,15 @@ use tremor_pdk::{Blocking, Watermarks, prelude::*};
 pub struct Config {
     /// The file to read.
     path: PathBuf,
-    /// Where the position of the last acknowledged line is kept.
+    /// File with the position up to which lines are acknowledged.
     checkpoint: PathBuf,
+    /// Bytes that may be in flight. Operators such as `window` need at least what they buffer.
+    #[serde(default = "default_max_in_flight")]
+    max_in_flight: u64,
+}
+
+const fn default_max_in_flight() -> u64 {
+    64 << 20
 }
 
 /// The source.
@@ -44,9 +51,12 @@ impl Component for ReadOnce {
         let config = Config {
             path: context.resolve(config.path),
             checkpoint: context.resolve(config.checkpoint),
+            ..config
         };
-        // Each pull has its lines in memory until they are delivered.
-        let marks = Watermarks::new().at_most(64);
+        // Lines are in memory until they are delivered.
+        let most =
+            InFlight { bytes: config.max_in_flight, key: "max_in_flight", ..InFlight::UNLIMITED };
+        let marks = Watermarks::new().at_most(most);
         Ok(Self { config, context, position: None, marks, commit_at_ns: 0, committing: None })
     }
 }
@@ -70,20 +80,22 @@ impl Source for ReadOnce {
             lines(&config.path, position, most).map(|lines| (position, lines))
         });
         let (mut position, lines) = read.await??;
-        // From here on nothing waits: what was read is in the batch, or is read again. If a pull has failed
-        // meanwhile, other lines come first.
-        if let Some(again) = self.marks.take().again.pop() {
-            // None: nothing is acknowledged yet. The checkpoint says where it began.
-            self.position = again.from;
-            return Ok(Pull::Idle(Duration::ZERO));
-        }
-        for line in &lines {
-            if batch.is_full() {
-                break;
+        // From here on nothing waits: what was read is pushed, or is read again.
+        match self.marks.begin(batch) {
+            Begin::Rewind(streams) => {
+                // `None` stands for the position of the checkpoint.
+                self.position = streams[0].from;
+                return Ok(Pull::Idle(Duration::ZERO));
             }
-            position += line.len() as u64;
-            batch.push_message(line.strip_suffix(b"\n").unwrap_or(line));
-            self.marks.brought(batch.pull(), FILE, position);
+            Begin::Write(mut writer) => {
+                for line in &lines {
+                    if writer.is_full() {
+                        break;
+                    }
+                    position += line.len() as u64;
+                    writer.push_message(FILE, position, line.strip_suffix(b"\n").unwrap_or(line));
+                }
+            }
         }
         self.position = Some(position);
         Ok(if lines.is_empty() { Pull::Finished } else { Pull::Events })

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Demand, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -38,8 +38,8 @@ impl Component for Spool {
 impl ParallelSink for Spool {
     const CODEC: CodecRequirement = CodecRequirement::Optional("json");
 
-    fn most_in_flight(&self) -> usize {
-        16
+    fn demand(&self) -> Demand {
+        Demand::new().at_most(16)
     }
 
     async fn deliver(&self, batch: &Batch) -> Delivery {

@@ -1,5 +1,7 @@
 //! The pieces of plugins that pages of the book show, in a plugin that compiles: a sink that counts
-//! bytes, an operator that sorts, and one that holds events back.
+//! bytes, an operator that sorts, and two that buffer events.
+
+use std::collections::BTreeMap;
 
 use tremor_pdk::{Counter, prelude::*};
 
@@ -64,8 +66,28 @@ impl Operator for Classify {
 #[derive(Default)]
 pub struct Sum {
     total: f64,
-    count: usize,
-    holds: Holds,
+    buffered: Buffered,
+}
+
+impl Operator for Sum {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        for event in &*batch {
+            self.total += event.value().and_then(ValueRef::cast_f64).unwrap_or_default();
+        }
+        self.buffered.absorb_all(batch, output);
+        if self.buffered.len() >= 1_000 { self.emit(output) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        if self.buffered.is_empty() { Ok(()) } else { self.emit(output) }
+    }
+}
+
+impl Sum {
+    fn emit(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit(output, &std::mem::take(&mut self.total))?;
+        Ok(())
+    }
 }
 
 impl Component for Sum {
@@ -77,34 +99,50 @@ impl Component for Sum {
     }
 }
 
-impl Operator for Sum {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        for event in &*batch {
-            self.total += event.value().and_then(ValueRef::cast_f64).unwrap_or_default();
-        }
-        self.count += batch.len();
-        batch.retain(|_| false);
-        output.hold(&mut self.holds);
-        if self.count >= 1_000 { self.put_out(batch, output) } else { Ok(()) }
-    }
-
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        if self.count > 0 { self.put_out(batch, output) } else { Ok(()) }
-    }
-
-    fn held(&self) -> usize {
-        self.count
-    }
+/// Joins the lines of each stream until a line is empty.
+#[derive(Default)]
+pub struct Paragraphs {
+    open: BTreeMap<StreamKey, (String, Buffered)>,
 }
 
-impl Sum {
-    fn put_out(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        batch.push(&std::mem::take(&mut self.total))?;
-        output.create(1);
-        output.merge(std::mem::take(&mut self.count));
-        output.release(&mut self.holds);
+impl Operator for Paragraphs {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let mut complete = Vec::new();
+        output.divert(batch, |event| {
+            let (text, buffered) = self.open.entry(event.get().stream()).or_default();
+            let verdict = buffered.absorb(event);
+            match event.value().and_then(ValueRef::as_str) {
+                Some(line) if !line.is_empty() => {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+                _ => complete.push((std::mem::take(text), std::mem::take(buffered))),
+            }
+            verdict
+        });
+        for (text, mut buffered) in complete {
+            buffered.emit(output, &text)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        for (text, mut buffered) in std::mem::take(&mut self.open).into_values() {
+            if !buffered.is_empty() {
+                buffered.emit(output, &text)?;
+            }
+        }
         Ok(())
     }
 }
 
-tremor_pdk::export! { sinks: [Tally], operators: [Classify, Sum] }
+impl Component for Paragraphs {
+    const NAME: &str = "paragraphs";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        Ok(Self::default())
+    }
+}
+
+tremor_pdk::export! { sinks: [Tally], operators: [Classify, Sum, Paragraphs] }

@@ -14,6 +14,7 @@ pub struct Config {
     /// The program. Either this or `file` is needed.
     pub source: Option<String>,
     /// The file that the program is in, relative to the flow file.
+    #[schemars(extend("x-file" = "read"))]
     pub file: Option<String>,
     /// Ports that the program may send an event to, by setting `%port` to one of their names.
     #[serde(default)]

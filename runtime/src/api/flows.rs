@@ -146,7 +146,7 @@ impl From<&Status> for ConnectorJson {
 }
 
 impl From<&Awaited> for AwaitedJson {
-    fn from(Awaited { sink, reason, since, error }: &Awaited) -> Self {
+    fn from(Awaited { sink, reason, since, error, .. }: &Awaited) -> Self {
         Self {
             sink: sink.clone(),
             reason,

@@ -10,8 +10,8 @@ use super::logging;
 /// Reason for an exit status other than 0. If several apply, the greatest determines the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// No check of plugins failed, and a connector did not connect, so that checks were skipped.
-    NotConnected,
+    /// No check of plugins failed, and a connector did not connect or got no event, so that checks were skipped.
+    NotChecked,
     /// Events failed, and their source is not told.
     EventsFailed,
     /// A flow was stopped before it had drained, and something is lost by that.
@@ -30,7 +30,7 @@ impl Reason {
             Self::Usage => 2,
             Self::EventsFailed => 3,
             Self::Incomplete => 4,
-            Self::NotConnected => 5,
+            Self::NotChecked => 5,
         }
     }
 }
@@ -58,10 +58,10 @@ impl Failure {
         failure
     }
 
-    /// Returns the failure of checks that had no connection to check.
-    pub(crate) fn not_connected(error: impl fmt::Display) -> Self {
+    /// Returns the failure of checks that were skipped for want of a peer.
+    pub(crate) fn not_checked(error: impl fmt::Display) -> Self {
         let mut failure = Self::default();
-        failure.add(&error, Map::new(), Reason::NotConnected);
+        failure.add(&error, Map::new(), Reason::NotChecked);
         failure
     }
 

@@ -162,8 +162,13 @@ impl<'l> Inspected<'l> {
         line("version", &metadata.version);
         line("description", &metadata.description);
         line("abi", &metadata.abi);
-        line("pdk", &metadata.pdk);
-        line("panic", &metadata.panic);
+        line("interface", &metadata.interface);
+        if let Some(pdk) = &metadata.pdk {
+            line("pdk", pdk);
+        }
+        if let Some(panic) = &metadata.panic {
+            line("panic", panic);
+        }
         match self.library.hash() {
             Some(hash) => line("hash", &hash),
             None => line("hash", &"unknown: the file has changed meanwhile"),
@@ -205,8 +210,9 @@ impl<'l> Inspected<'l> {
         let metadata = self.library.metadata();
         let all = json!({
             "library": self.library.path(), "name": metadata.name, "version": metadata.version,
-            "description": metadata.description, "abi": metadata.abi, "pdk": metadata.pdk,
-            "panic": metadata.panic, "hash": self.library.hash().as_ref().map(ToString::to_string),
+            "description": metadata.description, "abi": metadata.abi,
+            "interface": metadata.interface, "pdk": metadata.pdk, "panic": metadata.panic,
+            "hash": self.library.hash().as_ref().map(ToString::to_string),
             "error": self.objection.as_ref().map(ToString::to_string),
             "components": self.components.iter().map(component).collect::<Vec<_>>(),
         });

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::json;
-use tremor_runtime::plugin::{Configurations, Library, Verification, verify};
+use tremor_runtime::plugin::{Configurations, Library, NO_EVENT, Verification, verify};
 
 use super::{Failure, PluginArguments};
 
@@ -89,6 +89,8 @@ struct Counts {
     unchecked: usize,
     /// Connectors that did not connect, each with the reason.
     unconnected: Vec<String>,
+    /// Connectors whose source got no event, each with the reason.
+    silent: Vec<String>,
 }
 
 impl Counts {
@@ -105,7 +107,13 @@ impl Counts {
             let (_, reason) = component.report.skipped().find(|(check, _)| *check == "connects")?;
             (!makes).then(|| format!("{} `{}`: {reason}", component.kind, component.name))
         });
-        Self { passed, failed, skipped, unchecked, unconnected: unconnected.collect() }
+        let silent = verification.components.iter().filter_map(|component| {
+            let is_silent = |(check, reason)| check == "pulls" && reason == NO_EVENT;
+            let is_silent = component.report.skipped().any(is_silent);
+            is_silent.then(|| format!("{} `{}`: {NO_EVENT}", component.kind, component.name))
+        });
+        let (unconnected, silent) = (unconnected.collect(), silent.collect());
+        Self { passed, failed, skipped, unchecked, unconnected, silent }
     }
 
     fn text(&self, verification: &Verification) -> String {
@@ -135,7 +143,7 @@ impl Counts {
     }
 
     /// Returns the failure that decides on the exit status: a fault comes before a missing configuration, and that
-    /// before a connector that did not connect.
+    /// before a connector that did not connect or got no event.
     fn result(&self) -> Result<(), Failure> {
         let mut failure = Failure::default();
         if self.unchecked > 0 {
@@ -149,14 +157,22 @@ impl Counts {
             return Err(Failure::of_flow(format_args!("error: {} checks failed", self.failed)));
         }
         failure.or(())?;
-        if self.unconnected.is_empty() {
-            return Ok(());
+        if !self.unconnected.is_empty() {
+            return Err(Failure::not_checked(format_args!(
+                "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
+                 peer that answers, with `--config NAME=FILE`",
+                self.unconnected.len(),
+                self.unconnected.join("\n  ")
+            )));
         }
-        Err(Failure::not_connected(format_args!(
-            "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
-             peer that answers, with `--config NAME=FILE`",
-            self.unconnected.len(),
-            self.unconnected.join("\n  ")
-        )))
+        if !self.silent.is_empty() {
+            return Err(Failure::not_checked(format_args!(
+                "error: cannot check the sources of {} connectors with events:\n  {}\n  help: for a \
+                 server, start a client that connects again and again and sends the same events",
+                self.silent.len(),
+                self.silent.join("\n  ")
+            )));
+        }
+        Ok(())
     }
 }

@@ -46,6 +46,11 @@ pub(super) fn without_signature(text: &[u8]) -> &[u8] {
     text.strip_prefix(SIGNATURE).unwrap_or(text)
 }
 
+/// Returns the number of bytes of the UTF-8 signature that a text begins with: 3 or 0.
+pub(super) fn signature_of(text: &[u8]) -> u32 {
+    if text.starts_with(SIGNATURE) { 3 } else { 0 }
+}
+
 /// The message as text.
 ///
 /// # Errors

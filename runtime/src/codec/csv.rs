@@ -30,9 +30,11 @@ mod options;
 pub(super) use self::{decode::decode, encode::encode};
 pub use options::Options;
 
+use super::copied::without_signature;
+
 /// Returns whether a message is an empty line, with or without its end.
 pub(super) fn is_blank(message: &[u8]) -> bool {
-    matches!(message, b"" | b"\n" | b"\r\n" | b"\r")
+    matches!(without_signature(message), b"" | b"\n" | b"\r\n" | b"\r")
 }
 
 /// Whether text is a number as JSON writes them.

@@ -32,10 +32,11 @@ mod decode;
 mod encode;
 
 pub(super) use self::{decode::decode, encode::encode};
+use super::copied::without_signature;
 
 /// Returns whether a message is a blank line or a comment.
 pub(super) fn is_blank(message: &[u8]) -> bool {
-    matches!(message.trim_ascii_start().first(), None | Some(b'#'))
+    matches!(without_signature(message).trim_ascii_start().first(), None | Some(b'#'))
 }
 
 #[cfg(test)]

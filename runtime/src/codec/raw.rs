@@ -4,18 +4,21 @@ use tremor_abi::document::{Document, Node, Shape, ValueRef};
 
 use super::Error;
 use super::buffer::{self, Bytes, Nodes, Span};
+use super::copied::signature_of;
 use super::json;
 
-/// Decodes the message at `span` as text, which stays where it is.
+/// Decodes the message at `span` as text, which stays where it is. A UTF-8 signature is not part of the text.
 ///
 /// # Errors
 /// Bad data if it is not UTF-8.
 pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
     let range = buffer::range(span, bytes.len())?;
     let start = range.start as u64;
-    std::str::from_utf8(&bytes[range])
+    let message = &bytes[range];
+    std::str::from_utf8(message)
         .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))?;
-    push(nodes, Node::string(start, span.len))
+    let signature = signature_of(message);
+    push(nodes, Node::string(start + u64::from(signature), span.len - signature))
 }
 
 /// Decodes the message at `span` as binary data, which stays where it is.
@@ -70,6 +73,7 @@ pub(super) fn append_scalar(value: Shape<'_>, out: &mut Bytes) -> bool {
         Shape::F64(number) if number.is_finite() => {
             append(zmij::Buffer::new().format_finite(number));
         }
+        Shape::Number(text) => append(text),
         _ => return false,
     }
     true

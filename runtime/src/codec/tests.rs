@@ -108,6 +108,23 @@ fn binary_data_is_a_whole_message() {
 }
 
 #[test]
+fn signature_is_no_part_of_a_text_and_binary_keeps_it() {
+    assert_eq!(decode("string", "\u{feff}a".as_bytes()).as_deref(), Ok("\"a\""));
+    assert_eq!(decode("string", "\u{feff}".as_bytes()).as_deref(), Ok("\"\""));
+    assert_eq!(decode("string", "a\u{feff}".as_bytes()).as_deref(), Ok("\"a\u{feff}\""));
+    assert_eq!(decode("string", b"\xef\xbb\xbfa\xff"), Err("invalid UTF-8 at byte 4".to_owned()));
+    let csv = decode("csv", "\u{feff}\"a\",b".as_bytes());
+    assert_eq!(csv.as_deref(), Ok(r#"["a","b"]"#));
+    let influx = decode("influx", "\u{feff}m f=1".as_bytes()).unwrap();
+    assert!(influx.contains(r#""measurement":"m""#), "{influx}");
+    let mut bytes = Bytes::from_slice("\u{feff}a".as_bytes());
+    let (mut nodes, span) = (Nodes::new(), Span { start: 0, len: 4 });
+    let root = codec("binary").decoder().decode(&mut bytes, span, &mut nodes).expect("any bytes");
+    let kept = Document::new(&bytes, &nodes).root(root).as_bytes();
+    assert_eq!(kept, Some("\u{feff}a".as_bytes()));
+}
+
+#[test]
 fn null_takes_and_gives_nothing() {
     assert_eq!(decode("null", b"whatever").as_deref(), Ok("null"));
     assert_eq!(encode("null", &literal!({ "a": 1 })), Ok(Vec::new()));

@@ -88,10 +88,10 @@ impl Components {
             let questions: Vec<_> = asked.iter().copied().map(question).collect();
             let answers = self.describer.check_all(library, &questions);
             let mut said = lock(&self.said);
-            for ((flow, kind, component), ports) in asked.into_iter().zip(answers) {
+            for ((flow, kind, component), info) in asked.into_iter().zip(answers) {
                 let (name, config) = (&component.name.value, component.config.value());
-                if let Some(ports) = ports {
-                    said.insert(Self::asked(library, flow, kind, name, config), Ok(ports));
+                if let Some(info) = info {
+                    said.insert(Self::asked(library, flow, kind, name, config), Ok(info));
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::{
     codec::{Codec, Json, csv, msgpack},
     flow::Kind,
     operator::{Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
-    plugin::{ComponentFactory, HostContext},
+    plugin::{ComponentFactory, HostContext, InstanceInfo},
     processor::{Join, RemoveEmpty, base64, compression, length_prefixed, lines},
 };
 
@@ -56,9 +56,9 @@ const ALL: &[BuiltIn] = &[
     Stateless(linked::operators::<Route>()),
     Stateless(linked::operators::<Select>()),
     Component(linked::operators::<Windows>()),
-    Component(linked::preprocessors::<lines::Split>()),
-    Component(linked::preprocessors::<length_prefixed::Split>()),
-    Component(linked::preprocessors::<Join>()),
+    Component(linked::splitters::<lines::Lines>()),
+    Component(linked::splitters::<length_prefixed::Split>()),
+    Component(linked::splitters::<Join>()),
     Component(linked::preprocessors::<base64::Decode>()),
     Component(linked::preprocessors::<compression::DecompressGzip>()),
     Component(linked::preprocessors::<compression::DecompressZstd>()),
@@ -108,11 +108,10 @@ impl BuiltIn {
         }
     }
 
-    /// Makes an instance, to see whether a configuration is good. Gives the ports of an operator of this
-    /// configuration.
-    pub(super) fn check(&self, config: &Config) -> Result<Vec<String>> {
+    /// Makes an instance, to see whether a configuration is good.
+    pub(super) fn check(&self, config: &Config) -> Result<InstanceInfo> {
         match self {
-            Self::Codec { make, .. } => make(config).map(|_| Vec::new()),
+            Self::Codec { make, .. } => make(config).map(|_| InstanceInfo::default()),
             Self::Component(component) | Self::Stateless(component) => {
                 let host = HostContext::checking("");
                 ComponentFactory::of(*component).check(component.kind, config, &host)
@@ -168,7 +167,7 @@ mod tests {
     use crate::codec::{Codec, json};
 
     fn check(kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<Vec<String>> {
-        BuiltIn::find(kind, name).unwrap().check(config)
+        BuiltIn::find(kind, name).unwrap().check(config).map(|info| info.ports)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Result, linked::LinkedPlugin};
+use tremor_pdk::{Result, Sides, linked::LinkedPlugin};
 
 #[cfg(test)]
 pub(crate) use self::built_in::factory;
@@ -23,7 +23,10 @@ use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
     lock::lock,
-    plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
+    plugin::{
+        self, ArtefactMetadata, Describer, InstanceInfo, Library, Policy, Problem, Registry,
+        SearchPath,
+    },
 };
 
 /// What flows are checked against and made from. What is built in comes before what plugins offer
@@ -40,8 +43,8 @@ pub struct Components {
 
 /// A library, the folder of a flow, a kind, a name and a configuration.
 type Asked = (PathBuf, PathBuf, Kind, String, String);
-/// The ports of an operator, or what is wrong.
-type Said = Result<Vec<String>>;
+/// The properties of an instance, or what is wrong with its configuration.
+type Said = Result<InstanceInfo>;
 
 impl Components {
     /// Looks for plugins and runs none of them. Returns the libraries that cannot be used as well: they
@@ -86,13 +89,13 @@ impl Components {
         WithoutConnectors(self)
     }
 
-    /// Has an instance made, to see whether a configuration is good; the ports that an operator has then.
+    /// Has an instance made, to see whether a configuration is good.
     fn ask(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Said {
         if let Some(built_in) = BuiltIn::find(kind, name) {
             return built_in.check(config);
         }
         let folder = flow.folder();
-        let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
+        let Some(library) = self.library(kind, name) else { return Ok(InstanceInfo::default()) };
         let asked = Self::asked(library, flow, kind, name, config);
         let mut said = lock(&self.said);
         let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
@@ -253,7 +256,13 @@ impl Resolver for Components {
 
     fn ports(&self, flow: &Flow, operator: &str, config: &Config) -> Vec<String> {
         // A configuration that is wrong is reported where it is checked.
-        self.ask(flow, Kind::Operator, operator, config).unwrap_or_default()
+        self.ask(flow, Kind::Operator, operator, config).unwrap_or_default().ports
+    }
+
+    fn sides(&self, flow: &Flow, connector: &str, config: &Config) -> Option<Sides> {
+        self.library(Kind::Connector, connector)?;
+        let info = self.ask(flow, Kind::Connector, connector, config).ok()?;
+        Some(Sides::new(info.has_source, info.has_sink))
     }
 
     fn check(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Result<()> {

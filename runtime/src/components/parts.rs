@@ -1,6 +1,9 @@
 //! Making what a flow is made of.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde_json::Value as Config;
 use tremor_pdk::{
@@ -22,6 +25,7 @@ use crate::{
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
     processor::MakePreprocessor,
     stop::Stopper,
+    time,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
 
@@ -34,6 +38,8 @@ pub(crate) struct FlowParts<'r> {
     /// Where the calls to its plugins are recorded.
     pub(crate) calls: &'r Arc<Calls>,
     pub(crate) memory: &'r FlowMemory,
+    /// The monotonic clock of its components in ns, if that is not the system's.
+    pub(crate) clock: Option<&'r Arc<AtomicU64>>,
 }
 
 impl Parts for FlowParts<'_> {
@@ -149,10 +155,10 @@ impl FlowParts<'_> {
         let folder = self.flow.folder().to_string_lossy().into_owned();
         let (stopper, calls) = (self.stopper.clone(), self.calls.clone());
         let account = self.memory.account(of);
-        let loan = Arc::new(Loan::new(account.clone()));
+        let (loan, clock) = (Arc::new(Loan::new(account.clone())), self.clock.cloned());
         let component_name = of.into();
         let services =
-            Services { connection: None, stopper, calls, component: component_name, loan };
+            Services { connection: None, stopper, calls, component: component_name, loan, clock };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
         // It survives restarts, after which jobs of the instance before may still block.
         let jobs = Jobs::default();
@@ -264,6 +270,8 @@ struct Services {
     component: Arc<str>,
     /// The memory that the instance has borrowed.
     loan: Arc<Loan>,
+    /// The monotonic clock in ns, if that is not the system's.
+    clock: Option<Arc<AtomicU64>>,
 }
 
 impl HostServices for Services {
@@ -299,6 +307,10 @@ impl HostServices for Services {
 
     fn memory_discharge(&self, bytes: usize) {
         self.loan.discharge(bytes);
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.clock.as_ref().map_or_else(time::monotonic_ns, |clock| clock.load(Ordering::Relaxed))
     }
 
     fn is_draining(&self) -> bool {

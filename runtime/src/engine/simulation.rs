@@ -2,7 +2,13 @@
 //! thread. What the operators, codecs and processors of a flow do is what they do in the engine;
 //! what is simulated is the world env them.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use tremor_pdk::{
     Batch, Error,
@@ -30,8 +36,10 @@ pub(crate) struct Simulation {
     pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
-    /// The time of the last event that a source brought, in ns since the Unix epoch.
+    /// The current time of the simulation, in ns since the Unix epoch.
     now: u64,
+    /// The same time, for the components of the flow: their monotonic clock.
+    clock: Arc<AtomicU64>,
     /// What the routes have for the outlets. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
 }
@@ -99,13 +107,14 @@ impl Plan<'_> {
 
 impl Simulation {
     /// Makes a checked flow's pipelines, codecs and processors. `is_encoded` says whether a sink is asked for
-    /// what its connector would get, and not for values.
+    /// what its connector would get, and not for values. `clock` is the monotonic clock of the components, in ns.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
     pub(crate) fn new(
         flow: &Flow,
         parts: &dyn Parts,
+        clock: Arc<AtomicU64>,
         is_encoded: impl Fn(&str) -> bool,
     ) -> Result<Self, flow::Diagnostic> {
         let graph = &flow.graph;
@@ -153,7 +162,7 @@ impl Simulation {
         let (pool, control) = (Pool::new(8), Arc::new(Control::new()));
         let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
         let routes = Routes::new(name, ports, pipelines, pool.clone(), stats, control);
-        Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })
+        Ok(Self { routes, pool, sources, outlets, now: 0, clock, outgoing: VecDeque::new() })
     }
 
     /// The names of the connectors that are sources.
@@ -170,7 +179,7 @@ impl Simulation {
         let Some(index) = self.sources.iter().position(|known| known.name == source) else {
             return;
         };
-        self.now = batch.events().last().map_or(self.now, |event| event.ingest_ns);
+        self.set_now(batch.events().last().map_or(self.now, |event| event.ingest_ns));
         let is_raw = batch.events().iter().any(|event| batch.value(event).is_none());
         if is_raw {
             self.sources[index].preprocessors.push(batch, None);
@@ -200,6 +209,9 @@ impl Simulation {
     }
 
     fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
+        // As in a run, zero is for events without a source.
+        let id = u32::try_from(source + 1).unwrap_or(u32::MAX);
+        batch.events_mut().iter_mut().for_each(|event| event.source = id);
         loop {
             let Source { name, ports, codec, .. } = &mut self.sources[source];
             if let Some(codec) = codec {
@@ -216,17 +228,43 @@ impl Simulation {
         }
     }
 
-    /// Lets time pass: operators are told whenever they wanted to be, in order.
+    /// Advances the time to `to`, in ns since the Unix epoch. Preprocessors and operators are called at the times that
+    /// they asked for, in order.
     pub(crate) fn advance(&mut self, to: u64) {
-        let mut last = None;
-        while let Some(due) = self.routes.next_due().filter(|due| *due <= to) {
-            // An operator that wants to be told the same time again gets no second answer.
-            if last.replace(due) == Some(due) {
-                break;
+        // A component that asks for the same time again is not called a second time.
+        let (mut last_round, mut last_operator) = (None, None);
+        loop {
+            let round = (self.next_round()).filter(|due| *due <= to && last_round != Some(*due));
+            let operator = self.routes.next_due();
+            let operator = operator.filter(|due| *due <= to && last_operator != Some(*due));
+            match (round, operator) {
+                (Some(due), operator) if operator.is_none_or(|other| due <= other) => {
+                    last_round = Some(due);
+                    self.set_now(due.max(self.now));
+                    for source in 0..self.sources.len() {
+                        self.sources[source].preprocessors.push_time(self.now);
+                        self.emit_all(source);
+                    }
+                }
+                (_, Some(due)) => {
+                    last_operator = Some(due);
+                    self.routes.tell(due);
+                    self.collect();
+                }
+                (_, None) => break,
             }
-            self.routes.tell(due);
-            self.collect();
         }
+        self.set_now(to.max(self.now));
+    }
+
+    /// Returns the earliest time at which a preprocessor has to be called.
+    fn next_round(&self) -> Option<u64> {
+        self.sources.iter().filter_map(|source| source.preprocessors.due()).min()
+    }
+
+    fn set_now(&mut self, now: u64) {
+        self.now = now;
+        self.clock.store(now, Ordering::Relaxed);
     }
 
     /// All streams end, then all operators: what they held back comes out.

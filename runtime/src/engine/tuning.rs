@@ -6,7 +6,7 @@
 //! that machine, which is ten to thirty per cent. Where another run in `bench/runs` shows what a number does, it is named.
 //! Before you change one, compare both values in one run (`docs/benchmarks/harness.md` says how).
 
-use std::{num::NonZeroUsize, ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 /// Unused batch storages that a pool keeps: as many as a few full queues hold in small batches, and
 /// those that are being filled and delivered. A larger number costs memory only, which
@@ -32,14 +32,6 @@ pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
 /// Longest time that a helper works without a turn for other tasks. Longer than [`TIME_SLICE`], because a helper
 /// has a processor that no other task needed when it began.
 pub(crate) const HELPER_TIME_SLICE: Duration = Duration::from_millis(10);
-
-/// What the key `batch` of a connector stands for that has no value of its own: as many events as a body of
-/// HTTP usually has,
-pub(crate) const SINK_BATCH_EVENTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
-/// so many bytes,
-pub(crate) const SINK_BATCH_BYTES: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
-/// and a time that nobody notices who looks at the other end.
-pub(crate) const SINK_BATCH_LINGER: Duration = Duration::from_millis(50);
 
 /// What waits to be put together for a sink weighs so much at most, in bytes: then batches go out as they
 /// are. Events that are left of large batches keep these in memory. Together with what is under way it weighs twice the

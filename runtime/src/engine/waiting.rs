@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tremor_pdk::InFlight;
+
 use super::{
     Handle,
     life::{
@@ -15,8 +17,8 @@ use crate::{executor, log};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Duration of a wait that is logged.
 const LONG: Duration = Duration::from_secs(5);
-/// Duration of a wait that is logged if the source has as many pulls in flight as it may have. An operator such as a
-/// window may release them by itself.
+/// Duration of a wait that is logged if the source has as much in flight as it may have. An operator such as a window
+/// may release its events by itself.
 const STALLED: Duration = Duration::from_secs(30);
 /// Maximum number of waits of a flow that are logged within a minute, each with two lines.
 const WAITS: u64 = 20;
@@ -38,7 +40,7 @@ pub(crate) async fn report<T>(flows: Vec<Handle>) -> T {
 }
 
 /// Waits of the sources of a flow.
-struct Waits {
+pub(super) struct Waits {
     known: Vec<Known>,
     budget: Budget,
     /// Time of the first check in the drain that found deliveries without an answer.
@@ -56,8 +58,8 @@ struct Known {
 }
 
 #[derive(Debug, PartialEq)]
-enum Line {
-    Waits { source: String, sink: String, reason: &'static str, error: Option<String> },
+pub(super) enum Line {
+    Waits { source: String, awaited: Awaited },
     Ended { source: String, sink: String, duration: Duration },
     Undelivered { sink: String, events: usize },
 }
@@ -86,10 +88,11 @@ impl Waits {
     }
 
     /// Returns the lines about `waits`, which are all waits that there are at `now`.
-    fn lines(&mut self, waits: Vec<(String, Awaited)>, now: Instant) -> Vec<Line> {
+    pub(super) fn lines(&mut self, waits: Vec<(String, Awaited)>, now: Instant) -> Vec<Line> {
         let mut before = std::mem::take(&mut self.known);
         let mut lines = Vec::new();
-        for (source, Awaited { sink, reason, since, error }) in waits {
+        for (source, awaited) in waits {
+            let Awaited { sink, reason, since, .. } = awaited.clone();
             let same = |it: &Known| it.source == source && it.sink == sink;
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
             let is_full = matches!(reason, "queue full" | "paused" | PULL_LIMIT);
@@ -107,8 +110,7 @@ impl Waits {
             let is_long = now.saturating_duration_since(since) >= long;
             if is_long && !is_logged && self.budget.take(now) {
                 is_logged = true;
-                let (source, sink) = (source.clone(), sink.clone());
-                lines.push(Line::Waits { source, sink, reason, error });
+                lines.push(Line::Waits { source: source.clone(), awaited });
             }
             self.known.push(Known { source, sink, since, is_logged });
         }
@@ -124,9 +126,22 @@ impl Waits {
 impl Line {
     fn log(&self) {
         match self {
-            Self::Waits { source: component, sink, reason, error } => {
+            Self::Waits { source: component, awaited } => {
+                let Awaited { sink, reason, error, limit, .. } = awaited;
                 let error = error.as_deref();
-                tracing::warn!(%component, "for" = %sink, reason, error, "waits");
+                match limit {
+                    None => tracing::warn!(%component, "for" = %sink, reason, error, "waits"),
+                    Some(InFlight { events, bytes, key }) => tracing::warn!(
+                        %component,
+                        "for" = %sink,
+                        reason,
+                        events = limited(*events),
+                        bytes = limited(*bytes),
+                        key = (!key.is_empty()).then_some(*key),
+                        "waits: the source may have no more events in flight; raise its limit above what \
+                         operators buffer"
+                    ),
+                }
             }
             Self::Undelivered { sink: component, events } => {
                 tracing::warn!(
@@ -142,6 +157,11 @@ impl Line {
     }
 }
 
+/// Returns a limit for a log line, unless it is unlimited.
+fn limited(limit: u64) -> Option<u64> {
+    Some(limit).filter(|limit| *limit < u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -150,7 +170,7 @@ mod tests {
 
     fn wait(sink: &str, reason: &'static str, since: Instant) -> (String, Awaited) {
         let error = Some("refused".to_owned());
-        ("in".to_owned(), Awaited { sink: sink.to_owned(), reason, since, error })
+        ("in".to_owned(), Awaited { sink: sink.to_owned(), reason, since, error, limit: None })
     }
 
     #[test]
@@ -159,8 +179,8 @@ mod tests {
         let connecting = || vec![wait("out", "connecting", start)];
         assert_eq!(waits.lines(connecting(), start + LONG / 2), []);
         let (source, sink) = ("in".to_owned(), "out".to_owned());
-        let (error, reason) = (Some("refused".to_owned()), "connecting");
-        let line = Line::Waits { source: source.clone(), sink: sink.clone(), reason, error };
+        let (_, awaited) = wait("out", "connecting", start);
+        let line = Line::Waits { source: source.clone(), awaited };
         assert_eq!(waits.lines(connecting(), start + LONG), [line]);
         let restarting = vec![wait("out", "restarting", start + LONG)];
         assert_eq!(waits.lines(restarting, start + 2 * LONG), [], "the wait continues");

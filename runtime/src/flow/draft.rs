@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
-    graph, modes,
+    graph, modes, pairs,
     source::{Source, Span},
     spec, warn,
     yaml::{self, Parsed, Problem},
@@ -48,6 +48,7 @@ impl Draft {
         if !report.has_errors() {
             warn::warn(&flow, &mut report);
             modes::check(&flow, &mut report);
+            pairs::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }

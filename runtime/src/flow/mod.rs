@@ -35,6 +35,7 @@ mod limits;
 mod link;
 mod modes;
 mod name;
+mod pairs;
 mod read;
 mod reference;
 mod schema;
@@ -50,7 +51,7 @@ use std::{
 };
 
 pub use self::{
-    check::{Kind, Lookup, Resolver, check},
+    check::{Kind, Lookup, Resolver, check, files},
     diagnostic::{Diagnostic, Error, Severity},
     draft::Draft,
     graph::{Edge, EdgeId, Graph, Node, NodeId, Output, Role},
@@ -60,13 +61,17 @@ pub use self::{
     schema::{Described, schema},
     source::{Located, Span},
     spec::{
-        Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec,
-        Unhandled,
+        Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry,
+        Spec, Unhandled,
     },
 };
 pub(crate) use self::{
     check::{components, fits},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::{
+        MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER, SINK_BATCH_BYTES, SINK_BATCH_EVENTS,
+        SINK_BATCH_LINGER,
+    },
 };
 use self::{diagnostic::Report, source::Source};
 

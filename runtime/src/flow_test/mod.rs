@@ -145,13 +145,19 @@ impl FlowTest {
 
     fn outputs(&self, flow: &Flow, components: &Components) -> Result<Vec<output::Output>, Error> {
         let (stopper, calls) = (Stopper::default(), Arc::default());
-        let memory = FlowMemory::default();
-        let parts =
-            FlowParts { components, flow, stopper: &stopper, calls: &calls, memory: &memory };
+        let (memory, clock) = (FlowMemory::default(), Arc::default());
+        let parts = FlowParts {
+            components,
+            flow,
+            stopper: &stopper,
+            calls: &calls,
+            memory: &memory,
+            clock: Some(&clock),
+        };
         let expected = self.expected();
         let form = |name: &str| output::form(&expected, name);
         let is_encoded = |name: &str| form(name) == output::Format::Raw;
-        let mut simulation = Simulation::new(flow, &parts, is_encoded)
+        let mut simulation = Simulation::new(flow, &parts, clock.clone(), is_encoded)
             .map_err(|diagnostic| Error(diagnostic.to_string()))?;
         let sources: Vec<String> = simulation.sources().map(str::to_owned).collect();
         let clock = self.settings.clock;

@@ -21,7 +21,7 @@ impl Component for Filter {
 
 impl Operator for Filter {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.discard(batch.retain(|event| self.condition.holds(event)));
+        output.retain(batch, |event| self.condition.holds(event));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 use tremor_pdk::{
     ValueRef,
-    abi::document::{MAX_DEPTH, Shape},
+    abi::document::{MAX_DEPTH, NumberForm, Shape},
 };
 use twox_hash::XxHash3_128;
 
@@ -33,6 +33,7 @@ const TEXT: u8 = 7;
 const BINARY: u8 = 8;
 const ARRAY: u8 = 9;
 const OBJECT: u8 = 10;
+const DECIMAL: u8 = 11;
 
 impl KeyBuffer {
     pub(super) fn new() -> Self {
@@ -90,6 +91,7 @@ impl KeyBuffer {
         match value.shape() {
             Shape::Bool(value) => self.bytes.push(if value { TRUE } else { FALSE }),
             Shape::F64(float) => self.float(float),
+            Shape::Number(text) => self.number_text(text),
             Shape::String(text) => self.data(TEXT, text.as_bytes()),
             Shape::Bytes(data) => self.data(BINARY, data),
             Shape::Array(array) if depth > 0 => {
@@ -108,6 +110,19 @@ impl KeyBuffer {
                 }
             }
             _ => self.bytes.push(NULL),
+        }
+    }
+
+    /// Adds a number that is kept as text as the integer or float that it is equal to, if there is one.
+    fn number_text(&mut self, text: &str) {
+        match NumberForm::new(text) {
+            NumberForm::Integer(value) => match (i64::try_from(value), u64::try_from(value)) {
+                (Ok(value), _) => self.number(INTEGER, value.cast_unsigned()),
+                (_, Ok(value)) => self.number(LARGE_INTEGER, value),
+                _ => self.data(DECIMAL, text.as_bytes()),
+            },
+            NumberForm::Float(value) => self.float(value),
+            NumberForm::Decimal(text) => self.data(DECIMAL, text.as_bytes()),
         }
     }
 
@@ -136,9 +151,13 @@ impl KeyBuffer {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Value, ValueRef, literal};
+    use tremor_pdk::{Value, ValueRef, abi::value::Number, literal};
 
     use super::{KeyBuffer, LONGEST};
+
+    fn number(text: &'static str) -> Value<'static> {
+        Value::Number(Number::new(text).expect("a JSON number"))
+    }
 
     fn key(buffer: &mut KeyBuffer, values: &[Option<&Value<'_>>]) -> Vec<u8> {
         buffer.clear();
@@ -170,6 +189,14 @@ mod tests {
             literal!(u64::MAX),
             literal!(u64::MAX as f64),
             literal!(1e300),
+            number("1.0"),
+            number("15e-1"),
+            number("18446744073709551616"),
+            number("18446744073709551617"),
+            number("18446744073709551617.0"),
+            number("1.50000000000000000001"),
+            number("1e400"),
+            number("10e399"),
             literal!("1"),
             literal!(""),
             Value::Bytes(b"1".to_vec().into()),

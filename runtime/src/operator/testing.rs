@@ -47,8 +47,8 @@ pub(super) struct Ran {
     pub(super) rejected: Vec<String>,
     pub(super) discarded: usize,
     pub(super) merged: usize,
-    /// Events that the operator holds after the call.
-    pub(super) held: usize,
+    /// Events that the operator buffers after the call.
+    pub(super) buffered: usize,
 }
 
 impl Ran {
@@ -62,55 +62,66 @@ pub(super) struct Bench {
     pub(super) operator: Box<dyn Operator>,
     ports: Vec<String>,
     output: Output,
+    buffered: usize,
 }
 
 impl Bench {
     #[expect(clippy::needless_pass_by_value, reason = "written in place")]
     pub(super) fn new(name: &str, config: Json) -> Self {
         let operator = components::operator(name, &config).unwrap();
-        Self { ports: operator.ports(), operator, output: Output::new() }
+        Self { ports: operator.ports(), operator, output: Output::new(), buffered: 0 }
     }
 
     pub(super) fn process(&mut self, mut batch: Batch) -> Ran {
-        let came = batch.len() + self.operator.held();
+        let came = batch.len();
+        self.output.begin(1);
         self.operator.process(&mut batch, &mut self.output).unwrap();
         self.ran(came, &batch)
     }
 
     pub(super) fn on_time(&mut self, now: u64) -> Ran {
-        let (mut batch, held) = (Batch::new(), self.operator.held());
-        self.operator.on_time(now, &mut batch, &mut self.output).unwrap();
-        self.ran(held, &batch)
+        self.operator.on_time(now, &mut self.output).unwrap();
+        self.ran(0, &Batch::new())
     }
 
-    pub(super) fn on_drain(&mut self) -> Ran {
-        let (mut batch, held) = (Batch::new(), self.operator.held());
-        self.operator.on_drain(&mut batch, &mut self.output).unwrap();
-        self.ran(held, &batch)
+    pub(super) fn flush(&mut self) -> Ran {
+        self.operator.flush(&mut self.output).unwrap();
+        self.ran(0, &Batch::new())
     }
 
-    /// What came of a call with so many events, those among them that were held before.
+    /// Collects the results of a call with `came` events.
     fn ran(&mut self, came: usize, batch: &Batch) -> Ran {
         batch.validate().unwrap();
+        assert!(self.output.failed().is_empty());
         let mut count = batch.len();
-        let mut ports: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for out in self.output.take_ports() {
-            count += out.batch.len();
-            let name = self.ports[usize::from(out.port)].clone();
-            ports.entry(name).or_default().extend(texts(&out.batch));
+        let (mut out, mut ports) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+        for sent in self.output.take_ports() {
+            count += sent.batch.len();
+            match self.ports.get(usize::from(sent.port)) {
+                Some(port) => ports.entry(port.clone()).or_default().extend(texts(&sent.batch)),
+                None => {
+                    assert_eq!(sent.port, Output::OUT);
+                    out.extend(texts(&sent.batch));
+                }
+            }
         }
+        out.extend(texts(batch));
         let rejected = self.output.take_rejected();
         let (discarded, merged) = (self.output.take_discarded(), self.output.take_merged());
-        let held = self.operator.held();
-        let became = count + rejected.len() + discarded + merged + held;
-        assert_eq!(came + self.output.take_created(), became, "every event is accounted for");
+        let absorbed = usize::try_from(self.output.take_absorbed()).unwrap();
+        let released: u64 = self.output.take_released().map(|share| share.events).sum();
+        let released = usize::try_from(released).unwrap();
+        let became = count + rejected.len() + discarded + merged + absorbed;
+        let had = came + released + self.output.take_created();
+        assert_eq!(had, became, "every event is accounted for");
+        self.buffered = self.buffered + absorbed - released;
         Ran {
-            out: texts(batch),
+            out,
             ports,
             rejected: rejected.iter().map(|rejected| rejected.error.to_string()).collect(),
             discarded,
             merged,
-            held,
+            buffered: self.buffered,
         }
     }
 }

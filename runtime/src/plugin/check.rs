@@ -1,7 +1,7 @@
 //! What is checked of a library before it is opened: who could change it, and its metadata.
 
 use serde::{Deserialize, Serialize};
-use tremor_pdk::abi::{module::ArtefactKind, version::AbiVersion};
+use tremor_pdk::abi::{metadata, module::ArtefactKind, version::AbiVersion};
 
 use super::{Error, ErrorKind, Library};
 
@@ -40,10 +40,17 @@ impl Library {
         if !host.loads(plugin) {
             return Err(self.other_abi(plugin, host));
         }
-        match self.metadata().panic.as_str() {
-            "unwind" => {}
-            "abort" if policy.allow_panic_abort => {}
-            "abort" => {
+        let interface = &self.metadata().interface;
+        if interface != metadata::RUST {
+            let message = format!("its interface `{interface}` is unknown to this tremor");
+            return Err(Error::new(ErrorKind::BadMetadata, self.path(), message)
+                .expected(format!("`{}`", metadata::RUST))
+                .help("update tremor to a version that supports this interface"));
+        }
+        match self.metadata().panic.as_deref() {
+            None | Some("unwind") => {}
+            Some("abort") if policy.allow_panic_abort => {}
+            Some("abort") => {
                 return Err(Error::new(
                     ErrorKind::PanicAbort,
                     self.path(),
@@ -55,7 +62,7 @@ impl Library {
                      allow such plugins with `allow_panic_abort`",
                 ));
             }
-            other => {
+            Some(other) => {
                 let message = format!("its metadata names an unknown panic strategy `{other}`");
                 return Err(Error::new(ErrorKind::BadMetadata, self.path(), message)
                     .expected("`unwind` or `abort`"));
@@ -86,8 +93,12 @@ impl Library {
             ErrorKind::AbiVersion,
             self.path(),
             format!(
-                "built for ABI {plugin} (tremor-pdk {}); this tremor speaks ABI {host}",
-                self.metadata().pdk
+                "built for ABI {plugin}{}; this tremor speaks ABI {host}",
+                self.metadata()
+                    .pdk
+                    .as_ref()
+                    .map(|pdk| format!(" (tremor-pdk {pdk})"))
+                    .unwrap_or_default()
             ),
         )
         .expected(format!("ABI {}.0 to {host}", host.major))

@@ -18,6 +18,7 @@ use tremor_pdk::{
 
 use super::{
     Error, ErrorKind, HostContext, InstanceHost, Library, Policy,
+    connector::InstanceInfo,
     connector::{other_kind, to_value},
     load::load_found,
 };
@@ -107,21 +108,20 @@ impl ComponentFactory {
         }
     }
 
-    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata. Gives
-    /// the ports of an operator of this configuration.
+    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata.
     pub(crate) fn check(
         &self,
         kind: &str,
         config: &serde_json::Value,
         host: &Arc<HostContext>,
-    ) -> Result<Vec<String>> {
+    ) -> Result<InstanceInfo> {
         let ports = match kind {
             "operator" => self.operator(config, host)?.ports(),
             "codec" => self.codec(config, host).map(|_| Vec::new())?,
             "preprocessor" => self.preprocessor(config, host).map(|_| Vec::new())?,
             _ => self.postprocessor(config, host).map(|_| Vec::new())?,
         };
-        host.was_respected().map(|()| ports)
+        host.was_respected().map(|()| InstanceInfo { ports, ..InstanceInfo::default() })
     }
 }
 
@@ -138,9 +138,18 @@ fn checked(
     output: &mut Output,
     check: impl Fn(&Batch) -> Result<()>,
 ) -> Result<()> {
-    let forged = check(batch).and_then(|()| output.batches().try_for_each(&check));
+    let forged = check(batch).and_then(|()| output.all_batches().try_for_each(&check));
     if forged.is_err() {
         batch.retain(|_| false);
+        output.clear();
+    }
+    forged.and(result)
+}
+
+/// Empties an output whose events point to data that does not exist: the call has failed then.
+fn checked_output(result: Result<()>, output: &mut Output) -> Result<()> {
+    let forged = output.all_batches().try_for_each(Batch::validate);
+    if forged.is_err() {
         output.clear();
     }
     forged.and(result)
@@ -163,18 +172,14 @@ impl Operator for LoadedOperator {
         self.raw.due().into_option()
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.on_time(now, batch, output).into_result();
-        checked(result, batch, output, Batch::validate)
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_time(now, output).into_result();
+        checked_output(result, output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.on_drain(batch, output).into_result();
-        checked(result, batch, output, Batch::validate)
-    }
-
-    fn held(&self) -> usize {
-        self.raw.held()
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        let result = self.raw.flush(output).into_result();
+        checked_output(result, output)
     }
 
     fn ports(&self) -> Vec<String> {
@@ -215,6 +220,15 @@ impl Preprocessor for LoadedPreprocessor {
 
     fn has_more(&self) -> bool {
         self.raw.has_more()
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.raw.due().into_option()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_time(now, batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
     }
 
     fn holds(&self, stream: u64) -> bool {

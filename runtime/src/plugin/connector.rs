@@ -1,13 +1,14 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
+use serde::{Deserialize, Serialize};
 use tremor_pdk::{
-    CodecRequirement, Error as PluginError, Result, Value,
+    CodecRequirement, Error as PluginError, Halves, Result, Sides, Value,
     abi::{
-        connector::{self as abi, CodecNeed, RawConnectorBox},
+        connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
         module::{ArtefactKind, ArtefactRef},
         value,
     },
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
     linked::{self, LinkedComponent},
 };
 
@@ -17,6 +18,17 @@ use super::{
     load::load_found,
     stream::{LoadedSink, LoadedSource},
 };
+
+/// Properties of an instance that follow from its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceInfo {
+    /// Output ports of an operator, besides `out` and `err`.
+    pub ports: Vec<String>,
+    /// `true` for a connector that has a source.
+    pub has_source: bool,
+    /// `true` for a connector that has a sink.
+    pub has_sink: bool,
+}
 
 /// Makes instances of one connector of one library.
 #[derive(Clone)]
@@ -65,7 +77,8 @@ impl ConnectorFactory {
                 let (create, id) = (artefact.create_connector(), host.name().into());
                 let raw = create(id, &to_value(config)?, host.handle()).into_result()?;
                 let codec = codec_requirement(raw.codec_requirement())?;
-                Ok(Box::new(LoadedConnector { raw, codec }))
+                let sides = raw.sides().into_result()?;
+                Ok(Box::new(LoadedConnector { raw, codec, sides }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Connector(make), .. }) => {
                 make(host.name(), config, host.handle())
@@ -88,8 +101,7 @@ impl std::fmt::Debug for ConnectorFactory {
 }
 
 /// Makes an instance of a component of any kind and drops it, to see whether a configuration is good:
-/// `kind` in the words of metadata. Relative paths start from `folder`. Gives the ports of an operator
-/// of this configuration.
+/// `kind` in the words of metadata. Relative paths start from `folder`.
 ///
 /// # Errors
 /// Those of loading the library; within, those of the constructor.
@@ -99,14 +111,19 @@ pub(super) fn check(
     config: &serde_json::Value,
     folder: &str,
     policy: Policy,
-) -> Result<Result<Vec<String>>, Error> {
+) -> Result<Result<InstanceInfo>, Error> {
     let host = HostContext::checking(folder);
     if kind != ArtefactKind::CONNECTOR.as_str() {
         let factory = ComponentFactory::load(library, kind, name, policy)?;
         return Ok(factory.check(kind, config, &host));
     }
     let made = ConnectorFactory::load(library, name, policy)?.create(config, &host);
-    Ok(made.and_then(|_| host.was_respected()).map(|()| Vec::new()))
+    Ok(made.and_then(|connector| {
+        host.was_respected()?;
+        let sides = connector.sides();
+        let (has_source, has_sink) = (sides.has_source(), sides.has_sink());
+        Ok(InstanceInfo { has_source, has_sink, ..InstanceInfo::default() })
+    }))
 }
 
 /// What is linked says of itself what it is, so that this never happens.
@@ -134,14 +151,7 @@ fn codec_requirement(says: abi::CodecRequirement) -> Result<CodecRequirement> {
 struct LoadedConnector {
     raw: RawConnectorBox,
     codec: CodecRequirement,
-}
-
-macro_rules! forward {
-    ($($method:ident,)*) => {
-        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
-            Box::pin(call(stringify!($method), self.raw.$method()))
-        })*
-    };
+    sides: Sides,
 }
 
 impl DynConnector for LoadedConnector {
@@ -149,33 +159,21 @@ impl DynConnector for LoadedConnector {
         self.codec
     }
 
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(call("connect", self.raw.connect(attempt)))
+    fn sides(&self) -> Sides {
+        self.sides
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        let made = self.raw.create_source();
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        let connected = self.raw.connect(wanted);
         Box::pin(async {
-            let source = call("create_source", made).await?.into_option();
-            Ok(source.map(|raw| Box::new(LoadedSource::new(raw)) as Box<dyn DynSource>))
+            let RawHalves { source, sink } = call("connect", connected).await?;
+            let halves = Halves { source: source.into_option(), sink: sink.into_option() };
+            let source = |raw| Box::new(LoadedSource::new(raw)) as Box<dyn DynSource>;
+            Ok(halves.map(source, |raw| Box::new(LoadedSink::new(raw)) as Box<dyn DynSink>))
         })
     }
 
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        let made = self.raw.create_sink();
-        Box::pin(async {
-            let sink = call("create_sink", made).await?.into_option();
-            Ok(sink.map(|raw| Box::new(LoadedSink::new(raw)) as Box<dyn DynSink>))
-        })
-    }
-
-    forward! {
-        on_start,
-        on_pause,
-        on_resume,
-        on_drain,
-        on_stop,
-        on_connection_lost,
-        on_connection_established,
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        Box::pin(call(hook.as_str(), self.raw.hook(hook)))
     }
 }

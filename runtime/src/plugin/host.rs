@@ -63,6 +63,11 @@ pub trait HostServices: Send + Sync + 'static {
         let _ = bytes;
     }
 
+    /// Returns the time in ns by a clock that nobody sets.
+    fn monotonic_ns(&self) -> u64 {
+        time::monotonic_ns()
+    }
+
     /// Returns whether the flow drains.
     fn is_draining(&self) -> bool {
         false
@@ -431,8 +436,9 @@ unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RS
     unsafe { with(context, |context| context.services.request_stop(graceful, reason.as_str())) }
 }
 
-unsafe extern "C" fn monotonic_ns(_context: *const ()) -> u64 {
-    contain(time::monotonic_ns).unwrap_or_default()
+unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.monotonic_ns()) }
 }
 
 unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {

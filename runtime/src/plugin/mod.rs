@@ -53,7 +53,7 @@ pub use self::{
     access::Objection,
     check::Policy,
     component::ComponentFactory,
-    connector::ConnectorFactory,
+    connector::{ConnectorFactory, InstanceInfo},
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
     host::{HostContext, HostServices, InstanceHost},
@@ -63,4 +63,7 @@ pub use self::{
     registry::{Problem, Registry, SearchPath},
     verify::{Configurations, Verification, Verified, verify, verify_main},
 };
-pub use tremor_pdk::abi::metadata::{ArtefactMetadata, Metadata};
+pub use tremor_pdk::{
+    abi::metadata::{ArtefactMetadata, Metadata},
+    testing::conformance::NO_EVENT,
+};

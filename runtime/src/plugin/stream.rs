@@ -9,11 +9,11 @@ use std::{
 
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
-    Acks, Batch, Error, Exception, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, Result,
     abi::batch::HostBatch,
     abi::connector::{
-        self as abi, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
-        RawAcksBox, RawSinkBox, RawSourceBox,
+        self as abi, CallResult, DeliverReply, Deliveries, EventRange, ExceptionRange, PullKind,
+        PullReply, RawAcksBox, RawSinkBox, RawSourceBox,
     },
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -71,8 +71,9 @@ impl Acks for LoadedAcks {
         self.0.brings_again()
     }
 
-    fn most_in_flight(&self) -> usize {
-        usize::try_from(self.0.most_in_flight()).unwrap_or(usize::MAX)
+    fn most_in_flight(&self) -> InFlight {
+        let abi::InFlight { events, bytes, key } = self.0.most_in_flight();
+        InFlight { events, bytes, key: key.as_str() }
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
@@ -141,11 +142,13 @@ impl LoadedSink {
 }
 
 impl DynSink for LoadedSink {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).max(1);
-        let slots = self.raw.in_flight(wanted).clamp(1, wanted) as usize;
-        self.pending.resize(slots, None);
-        slots
+    fn demand(&mut self) -> Demand {
+        self.raw.demand().into()
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
+        self.pending.resize(grant.in_flight, None);
+        self.raw.on_grant(&Deliveries::from(grant));
     }
 
     fn poll_deliver(
@@ -153,7 +156,7 @@ impl DynSink for LoadedSink {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let Some(pending) = self.pending.get_mut(slot) else {
             return Poll::Ready(Err(Error::internal(format_args!("there is no slot {slot}"))));
         };
@@ -173,26 +176,38 @@ impl DynSink for LoadedSink {
         }
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        let signal = match signal {
-            Signal::Tick => abi::Signal::TICK,
-            Signal::Drain => abi::Signal::DRAIN,
-            // A signal of the author's crate that this host does not send.
-            _ => return Box::pin(async { Ok(()) }),
-        };
-        Box::pin(call("on_signal", self.raw.on_signal(signal)))
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(call("on_tick", self.raw.on_tick()))
+    }
+
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(call("flush", self.raw.flush()))
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(call("close", self.raw.close()))
     }
 }
 
-/// The reply to a delivery of so many events: its ranges are in order, do not overlap and lie
-/// within the batch, or nothing of it is believed.
-fn exceptions(reply: DeliverReply, events: usize) -> Result<Exceptions> {
-    let mut exceptions = Exceptions::none();
+/// Returns the exceptions of a reply to a delivery of `events` events.
+///
+/// # Errors
+/// Kind internal, if the ranges are not in order, overlap, or do not lie within the batch.
+fn exceptions(reply: DeliverReply, events: usize) -> Result<Vec<Exception>> {
+    let mut exceptions = Vec::with_capacity(reply.exceptions.len());
+    let mut free = 0;
     for ExceptionRange { start, len, error } in reply.exceptions {
-        let start = start as usize;
-        exceptions.push(start..start.saturating_add(len as usize), error);
+        let range = start as usize..(start as usize).saturating_add(len as usize);
+        if range.start < free || range.end > events {
+            return Err(Error::internal(format_args!(
+                "the sink answered a delivery of {events} events with the range {range:?}, and ranges up to {free} \
+                 before"
+            )));
+        }
+        free = range.end;
+        exceptions.push(Exception { events: range, error });
     }
-    exceptions.about(events)
+    Ok(exceptions)
 }
 
 #[cfg(test)]
@@ -213,8 +228,8 @@ mod tests {
     #[test]
     fn ranges_in_order_and_in_bounds_are_believed() {
         let exceptions = exceptions(reply(&[(0, 1), (3, 1)]), 4).unwrap();
-        let told: Vec<_> = exceptions.exceptions().iter().map(|e| e.events.clone()).collect();
-        assert_eq!(told, [0..1, 3..4]);
+        let ranges: Vec<_> = exceptions.iter().map(|it| it.events.clone()).collect();
+        assert_eq!(ranges, [0..1, 3..4]);
     }
 
     #[test]

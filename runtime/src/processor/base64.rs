@@ -4,9 +4,11 @@ use base64::{
     DecodeSliceError, Engine, alphabet, decoded_len_estimate, encoded_len,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use tremor_pdk::{Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result};
+use tremor_pdk::{
+    Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result, Splitter,
+};
 
-use super::{Join, reassembly};
+use super::Join;
 
 /// Decodes every message by itself, padded or not; fragments of a stream are one message.
 #[tremor_pdk::config]
@@ -61,7 +63,7 @@ impl Alphabet {
 /// The preprocessor.
 pub(crate) struct Decode {
     engine: GeneralPurpose,
-    join: Join,
+    join: Splitter<Join>,
 }
 
 impl Component for Decode {
@@ -70,8 +72,7 @@ impl Component for Decode {
 
     fn new(config: DecodeConfig, context: Context) -> Result<Self> {
         let engine = config.alphabet.engine(true);
-        let join = Join::of(reassembly::max_length(), context.memory());
-        Ok(Self { engine, join })
+        Ok(Self { engine, join: Join::preprocessor(context) })
     }
 }
 

@@ -84,6 +84,8 @@ struct Step<S> {
     held: BTreeMap<u64, Vec<S>>,
     /// Consecutive calls for more that put nothing out.
     futile_calls: usize,
+    /// When the preprocessor has to be called next, in ns on the monotonic clock.
+    due: Option<u64>,
 }
 
 /// What a step has to do next.
@@ -97,8 +99,18 @@ enum Task<S> {
     Process(Batch, Origin<S>),
     /// It has more to put out.
     GoOn,
+    /// The time has come that it asked for, in ns on the monotonic clock.
+    Time(u64),
     /// All its streams end.
     End(StreamEnd),
+}
+
+/// Reason why a preprocessor is called.
+#[derive(Clone, Copy, PartialEq)]
+enum Call {
+    Input,
+    More,
+    Time(u64),
 }
 
 /// The pulls that a batch comes from.
@@ -142,20 +154,32 @@ impl<S> Chain<S> {
 }
 
 impl<S: Share> Chain<S> {
-    /// Of how many pulls something waits here for what is yet to come of its stream.
-    pub(crate) fn held_pulls(&self) -> usize {
+    /// Calls `visit` once with each pull of which a step waits for the remainder of a stream.
+    pub(crate) fn for_each_held_pull(&self, visit: impl FnMut(u64)) {
         let mut held = self.steps.iter().flat_map(|step| step.held.values());
-        let (Some(first), second) = (held.next(), held.next()) else { return 0 };
-        // A source is asked for this at each poll. Mostly one stream is held by one step, in one share a pull.
-        let Some(second) = second else { return first.len() };
+        let (Some(first), second) = (held.next(), held.next()) else { return };
+        // A source at its limits asks for this at each poll. Mostly one step has one stream, with one share a pull.
+        let Some(second) = second else { return first.iter().map(S::pull).for_each(visit) };
         let held = [first, second].into_iter().chain(held).flatten();
-        held.map(S::pull).collect::<BTreeSet<_>>().len()
+        held.map(S::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
     }
 
     /// Takes in what was pulled: [`Chain::next`] gives what comes of it.
     pub(crate) fn push(&mut self, batch: Batch, share: Option<S>) {
         let origin = Origin { pull: share, earlier: BTreeMap::new() };
         self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
+    }
+
+    /// Returns when a preprocessor has to be called next, in ns on the monotonic clock.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.steps.iter().filter_map(|step| step.due).min()
+    }
+
+    /// Has the preprocessors whose time has come at `now` emit what they buffer: [`Chain::next`] returns that. Call this
+    /// only while [`Chain::has_more`] is `false`, because rounds that have begun come first.
+    pub(crate) fn push_time(&mut self, now: u64) {
+        let due = self.steps.iter().enumerate().rev().filter(|(_, step)| step.is_due(now));
+        self.ready.extend(due.map(|(step, _)| Ready { step, task: Task::Time(now) }));
     }
 
     /// All streams end: [`Chain::next`] gives what comes of that.
@@ -187,7 +211,7 @@ impl<S: Share> Chain<S> {
         self.drop_held();
         for step in &mut self.steps {
             if let Some(make) = &step.make {
-                step.preprocessor = make()?;
+                (step.preprocessor, step.due) = (make()?, None);
             }
         }
         Ok(())
@@ -212,22 +236,27 @@ impl<S: Share> Chain<S> {
     /// Runs one step, and those after it as far as they go at once.
     fn run(&mut self, first: usize, task: Task<S>) -> (Batch, Origin<S>, bool) {
         let none = || Origin { pull: None, earlier: BTreeMap::new() };
-        let (mut batch, mut origin, mut goes_on) = match task {
-            Task::Process(batch, origin) => (batch, origin, false),
-            Task::GoOn => (Batch::new(), none(), true),
+        let (mut batch, mut origin, mut call) = match task {
+            Task::Process(batch, origin) => (batch, origin, Call::Input),
+            Task::GoOn => (Batch::new(), none(), Call::More),
+            // A message that an earlier preprocessor emitted may have changed the time.
+            Task::Time(now) if !self.steps[first].is_due(now) => {
+                return (Batch::new(), none(), true);
+            }
+            Task::Time(now) => (Batch::new(), none(), Call::Time(now)),
             Task::End(how) => {
                 let mut batch = Batch::new();
                 if let Some(step) = self.steps.get(first) {
                     step.end_streams(&mut batch, how);
                 }
-                (batch, none(), false)
+                (batch, none(), Call::Input)
             }
         };
         let mut whole = true;
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
-            whole &= step.run(&mut batch, &mut origin, &mut self.output, goes_on);
-            let is_futile = goes_on && batch.is_empty() && self.output.is_empty();
+            whole &= step.run(&mut batch, &mut origin, &mut self.output, call);
+            let is_futile = call == Call::More && batch.is_empty() && self.output.is_empty();
             step.futile_calls = if is_futile { step.futile_calls + 1 } else { 0 };
             if step.futile_calls >= FUTILE_CALLS {
                 step.give_up(&mut origin);
@@ -235,7 +264,8 @@ impl<S: Share> Chain<S> {
             } else if step.preprocessor.has_more() {
                 self.ready.push(Ready { step: position, task: Task::GoOn });
             }
-            goes_on = false;
+            step.due = step.preprocessor.due();
+            call = Call::Input;
         }
         (batch, origin, whole)
     }
@@ -243,7 +273,12 @@ impl<S: Share> Chain<S> {
 
 impl<S> Step<S> {
     fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
-        Self { name: String::new(), preprocessor, make, held: BTreeMap::new(), futile_calls: 0 }
+        let (name, held) = (String::new(), BTreeMap::new());
+        Self { name, preprocessor, make, held, futile_calls: 0, due: None }
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        self.due.is_some_and(|due| due <= now)
     }
 }
 
@@ -289,11 +324,15 @@ impl<S: Share> Step<S> {
         batch: &mut Batch,
         origin: &mut Origin<S>,
         output: &mut Output,
-        goes_on: bool,
+        call: Call,
     ) -> bool {
         let mut process = |preprocessor: &mut dyn Preprocessor, batch: &mut Batch| {
-            preprocess(batch, output, |batch, output| preprocessor.process(batch, output))
+            preprocess(batch, output, |batch, output| match call {
+                Call::Time(now) => preprocessor.on_time(now, batch, output),
+                Call::Input | Call::More => preprocessor.process(batch, output),
+            })
         };
+        let goes_on = call != Call::Input;
         if !origin.is_tracked() && self.held.is_empty() {
             return process(&mut *self.preprocessor, batch);
         }

@@ -1,13 +1,11 @@
 //! `lines`: a message a line.
 
 use tremor_pdk::{
-    Batch, Component, Context, NoConfig, Output, Postprocessor, Result, abi::batch::Cutter,
+    Batch, Component, Context, Found, Input, NoConfig, Output, Postprocessor, Result,
+    StreamSplitter,
 };
 
-use super::{
-    reassembly::{self, Held, Partial},
-    streams::{Cut, States, Streams},
-};
+use super::max_length;
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well, and so is a UTF-8
 /// signature at the beginning of a stream or of a whole message. A last line without a line feed is a message; the
@@ -16,103 +14,62 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The longest line that is taken, in bytes. Longer ones go to `err`.
-    #[serde(default = "reassembly::max_length")]
+    #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
 }
 
 /// The preprocessor.
-pub(crate) type Split = Streams<Lines>;
+pub(crate) struct Lines {
+    max_length: usize,
+}
 
-pub(crate) struct Lines(Held);
-
-impl Component for Split {
+impl Component for Lines {
     const NAME: &str = "lines";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
-        let held = Held::new(Self::NAME, config.max_length, context.memory());
-        Ok(Self::cutting(Lines(held)))
-    }
-}
-
-impl Cut for Lines {
-    type State = Line;
-
-    fn cut(&mut self, states: &mut States<Line>, cutter: &mut Cutter<'_>) {
-        let Self(held) = self;
-        let stream = cutter.event().stream;
-        let Line { mut partial, mut is_first } = states.remove(&stream).unwrap_or_default();
-        held.take(&partial);
-        let mut start = 0;
-        while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
-            let end = start + length;
-            if std::mem::take(&mut is_first) {
-                start += partial.strip_signature(&cutter.payload()[start..end]);
-            }
-            let stripped = end - usize::from(cutter.payload()[start..end].ends_with(b"\r"));
-            if start == end {
-                partial.strip_carriage_return();
-            }
-            partial.complete(cutter, start..stripped, held);
-            start = end + 1;
-            if cutter.is_heavy() {
-                let line = Line::begun(Partial::default(), is_first, held, states);
-                states.insert(stream, line);
-                return cutter.leave(start);
-            }
-        }
-        let end = cutter.payload().len();
-        let (is_whole, is_end) = (!cutter.event().is_fragment(), cutter.event().is_stream_end());
-        if is_first && (is_whole || is_end) {
-            start += partial.strip_signature(&cutter.payload()[start..end]);
-        }
-        partial.extend(&cutter.payload()[start..end], held);
-        if is_end {
-            partial.end(cutter, held);
-            return cutter.pass();
-        }
-        if !is_whole {
-            let line = Line::begun(partial, is_first, held, states);
-            states.insert(stream, line);
-        } else if !partial.is_empty() {
-            partial.complete(cutter, 0..0, held);
-        }
-    }
-
-    fn is_unfinished(line: &Line) -> bool {
-        !line.partial.is_empty()
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        Ok(Self { max_length: config.max_length })
     }
 }
 
 /// The state of a stream.
 pub(crate) struct Line {
-    /// The line that has begun, if any.
-    partial: Partial,
     /// `true` until the first line of the stream is complete, since that one may begin with a UTF-8 signature.
     is_first: bool,
 }
 
-impl Line {
-    /// Returns the state of a stream that goes on, beside those in `states`. Without a line that has begun, no buffer is
-    /// kept.
-    fn begun(
-        mut partial: Partial,
-        is_first: bool,
-        held: &mut Held,
-        states: &mut States<Self>,
-    ) -> Self {
-        if partial.is_empty() {
-            partial = Partial::default();
-        }
-        held.put(&mut partial, states, |other| Some(&mut other.partial));
-        Self { partial, is_first }
+impl Default for Line {
+    fn default() -> Self {
+        Self { is_first: true }
     }
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        Self { partial: Partial::default(), is_first: true }
+impl StreamSplitter for Lines {
+    type State = Line;
+
+    #[inline]
+    fn next(&mut self, line: &mut Line, input: Input<'_>) -> Result<Found> {
+        const SIGNATURE: &[u8] = b"\xef\xbb\xbf";
+        let seen = input.seen();
+        let end = memchr::memchr(b'\n', &input[seen..]).map(|length| seen + length);
+        if end.is_none() && !input.is_end() {
+            return Ok(Found::More);
+        }
+        let is_first = std::mem::take(&mut line.is_first) && input.starts_with(SIGNATURE);
+        let start = if is_first { SIGNATURE.len() } else { 0 };
+        Ok(match end {
+            Some(end) => {
+                let stripped = end - usize::from(input[start..end].ends_with(b"\r"));
+                Found::message(start..stripped, end + 1)
+            }
+            None if start == input.len() => Found::Skip(start),
+            None => Found::message(start..input.len(), input.len()),
+        })
+    }
+
+    fn max_length(&self) -> usize {
+        self.max_length
     }
 }
 
@@ -142,13 +99,17 @@ impl Postprocessor for End {
 #[cfg(test)]
 mod tests {
     use tremor_pdk::abi::batch::HostBatch;
-    use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
+    use tremor_pdk::{
+        Batch, Component, Output, Preprocessor, Splitter, abi::batch::Rejected, testing::TestHost,
+    };
 
-    use super::{Held, Lines, Split};
+    use super::Lines;
     use crate::processor::testing::{finish, process_all};
 
+    type Split = Splitter<Lines>;
+
     fn lines(max_length: usize) -> Split {
-        Split::cutting(Lines(Held::new("lines", max_length, None)))
+        Splitter::of(Lines { max_length }, Lines::NAME, TestHost::new().context())
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {
@@ -187,6 +148,21 @@ mod tests {
             let (found, rejected) = run(&mut lines(100), &pieces);
             assert_eq!(found, expected, "cut every {size} bytes");
             assert!(rejected.is_empty());
+        }
+    }
+
+    #[test]
+    fn utf8_signature_is_removed_again_after_an_aborted_stream() {
+        let mut lines = lines(100);
+        for _ in 0..2 {
+            let mut batch = Batch::new();
+            batch.stream(0).push_fragment("\u{feff}one\ntwo".as_bytes());
+            assert!(process(&mut lines, &mut batch).is_empty());
+            assert_eq!(messages(&batch), ["one"]);
+            // A source that reads the stream again from its start aborts it first.
+            let mut end = Batch::new();
+            end.stream(0).abort();
+            assert_eq!(process(&mut lines, &mut end).len(), 1, "the line that has begun");
         }
     }
 

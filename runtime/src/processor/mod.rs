@@ -8,7 +8,6 @@ mod framing;
 mod join;
 pub(crate) mod length_prefixed;
 pub(crate) mod lines;
-mod reassembly;
 mod remove_empty;
 mod streams;
 #[cfg(test)]
@@ -22,6 +21,11 @@ pub(crate) use self::{
     join::Join,
     remove_empty::RemoveEmpty,
 };
+
+/// Maximum length of a message in bytes, unless a flow says otherwise: decoded, it may have as many as any event.
+const fn max_length() -> usize {
+    4 << 20
+}
 
 /// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
 /// rejected but the ends of streams, which the next preprocessors wait for. `false`: it left

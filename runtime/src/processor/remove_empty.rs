@@ -20,10 +20,6 @@ impl Preprocessor for RemoveEmpty {
         output.discard(removed);
         Ok(())
     }
-
-    fn streams(&self) -> Vec<u64> {
-        Vec::new()
-    }
 }
 
 #[cfg(test)]

@@ -26,11 +26,6 @@ pub(crate) trait Cut: Send + 'static {
     fn is_unfinished(_state: &Self::State) -> bool {
         true
     }
-
-    /// Whether nothing in a batch is to be cut.
-    fn passes(_batch: &Batch) -> bool {
-        false
-    }
 }
 
 /// A preprocessor of byte streams.
@@ -50,9 +45,7 @@ impl<C: Cut> Streams<C> {
 impl<C: Cut> Preprocessor for Streams<C> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         let Self { cut, states, rest } = self;
-        if !rest.is_empty() || !C::passes(batch) {
-            output.reject_all(rest.cut(batch, |cutter| cut.cut(states, cutter)));
-        }
+        output.reject_all(rest.cut(batch, |cutter| cut.cut(states, cutter)));
         Ok(())
     }
 

@@ -56,28 +56,24 @@ macro_rules! calls {
 calls! {
     New => "new",
     Connect => "connect",
-    CreateSource => "create_source",
-    CreateSink => "create_sink",
     Start => "on_start",
     Pause => "on_pause",
     Resume => "on_resume",
-    Drain => "on_drain",
-    Stop => "on_stop",
-    ConnectionLost => "on_connection_lost",
-    ConnectionEstablished => "on_connection_established",
     Pull => "pull",
     Acks => "acks",
     Acknowledge => "ack",
     Fail => "fail",
     Close => "close",
     CircuitBreaker => "on_circuit_breaker",
-    InFlight => "most_in_flight",
+    Demand => "demand",
+    Grant => "on_grant",
     Deliver => "deliver",
-    Signal => "on_signal",
+    Tick => "on_tick",
+    Flush => "flush",
+    CloseSink => "close",
     Process => "process",
     Time => "on_time",
     Due => "due",
-    Held => "held",
     HasMore => "has_more",
     Holds => "holds",
     Streams => "streams",
@@ -97,7 +93,7 @@ impl Call {
 
     /// Whether the instance is there before it and goes on after it, so that another may do better.
     pub(super) const fn is_within_life(self) -> bool {
-        !matches!(self, Self::New | Self::Close | Self::Stop | Self::Drop | Self::Task | Self::Turn)
+        !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }
 }
 
@@ -348,7 +344,7 @@ mod tests {
         record.word.store(last, Ordering::Relaxed);
         record.poll(Call::Deliver).leave(false);
         assert_eq!(record.state(), open(Call::Deliver));
-        record.enter(Call::Signal).leave(false);
-        assert_eq!(record.state(), open(Call::Signal));
+        record.enter(Call::Tick).leave(false);
+        assert_eq!(record.state(), open(Call::Tick));
     }
 }

@@ -7,8 +7,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    Batch, CodecRequirement, Exception, Grant, Halves, Pull, Result, Sides,
+    abi::connector::Hook,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{
@@ -27,44 +28,16 @@ impl DynConnector for Hangs {
         CodecRequirement::Structured
     }
 
-    fn connect(&mut self, _: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async { Ok(true) })
+    fn sides(&self) -> Sides {
+        Sides::BOTH
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        Box::pin(async { Ok(Some(Box::new(Self) as Box<dyn DynSource>)) })
+    fn connect(&mut self, _wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        Box::pin(async { Ok(Halves::both(Box::new(Self) as _, Box::new(Self) as _)) })
     }
 
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        Box::pin(async { Ok(Some(Box::new(Self) as Box<dyn DynSink>)) })
-    }
-
-    fn on_start(&mut self) -> BoxFuture<'_, Result<()>> {
+    fn hook(&mut self, _hook: Hook) -> BoxFuture<'_, Result<()>> {
         Box::pin(std::future::pending())
-    }
-
-    fn on_pause(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
-    }
-
-    fn on_resume(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
-    }
-
-    fn on_drain(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
-    }
-
-    fn on_stop(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
-    }
-
-    fn on_connection_lost(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
-    }
-
-    fn on_connection_established(&mut self) -> BoxFuture<'_, Result<()>> {
-        self.on_start()
     }
 }
 
@@ -77,20 +50,16 @@ impl DynSource for Hangs {
 }
 
 impl DynSink for Hangs {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted
-    }
-
     fn poll_deliver(
         &mut self,
         _: &mut Context<'_>,
         slot: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
-        if slot == 1 { Poll::Ready(Ok(Exceptions::none())) } else { Poll::Pending }
+    ) -> Poll<Result<Vec<Exception>>> {
+        if slot == 1 { Poll::Ready(Ok(Vec::new())) } else { Poll::Pending }
     }
 
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(std::future::pending())
     }
 }
@@ -115,10 +84,10 @@ fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn made<T>(mut future: BoxFuture<'_, Result<Option<T>>>) -> T {
-    match poll(&mut future) {
-        Poll::Ready(made) => made.unwrap().unwrap(),
-        Poll::Pending => panic!("it is made at once"),
+fn connected(connector: &mut dyn DynConnector) -> DynHalves {
+    match poll(&mut connector.connect(Sides::BOTH)) {
+        Poll::Ready(halves) => halves.unwrap(),
+        Poll::Pending => panic!("connects at once"),
     }
 }
 
@@ -141,7 +110,7 @@ fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
 #[test]
 fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
     let (mut sampler, calls) = watched();
-    let mut sink = made(connector(&calls).create_sink());
+    let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
     deliver(&mut sink, 240);
     let unanswered = Limits::default().unanswered;
     let reported = (unanswered + 1, "output".to_owned(), Call::Deliver);
@@ -158,8 +127,8 @@ fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
 #[test]
 fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
     let (mut sampler, calls) = watched();
-    let mut sink = made(connector(&calls).create_sink());
-    assert_eq!(sink.in_flight(2), 2);
+    let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
+    sink.on_grant(Grant::new(2, true, None));
     deliver(&mut sink, 240);
     let (unanswered, mut found) = (Limits::default().unanswered, Vec::new());
     for _ in 0..=unanswered {
@@ -179,20 +148,20 @@ fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
 fn calls_for_the_life_of_a_connector_are_reported_as_deliveries_are() {
     let (mut sampler, calls) = watched();
     let mut connector = connector(&calls);
-    let mut sink = made(connector.create_sink());
-    let mut call = connector.on_start();
+    let mut sink = connected(&mut *connector).sink.unwrap();
+    let mut call = connector.hook(Hook::START);
     assert!(poll(&mut call).is_pending());
-    let mut signal = sink.on_signal(Signal::Tick);
+    let mut signal = sink.on_tick();
     assert!(poll(&mut signal).is_pending());
     let found = look(&mut sampler, 700);
     let calls: Vec<_> = found.iter().map(|(_, _, call, _)| *call).collect();
-    assert_eq!(calls, [Call::Start, Call::Signal]);
+    assert_eq!(calls, [Call::Start, Call::Tick]);
 }
 
 #[test]
 fn a_pull_may_wait_for_ever_and_a_task_may_run_for_ever() {
     let (mut sampler, calls) = watched();
-    let mut source = made(connector(&calls).create_source());
+    let mut source = connected(&mut *connector(&calls)).source.unwrap();
     let mut context = Context::from_waker(Waker::noop());
     assert!(source.poll_pull(&mut context, &mut Batch::new()).is_pending());
     let task = calls.watch("output", Some("task `reader`"));
@@ -328,7 +297,7 @@ fn at_most_ten_calls_a_minute_are_reported_and_the_others_later() {
     let (mut sampler, calls) = watched();
     let sinks: Vec<_> = (0..25)
         .map(|_| {
-            let mut sink = made(connector(&calls).create_sink());
+            let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
             deliver(&mut sink, 1);
             sink
         })
@@ -382,7 +351,7 @@ fn a_call_that_held_its_thread_for_longer_than_its_limit_is_told_when_it_has_ret
     tell(&mut sampler, 2);
     let overrun = Overrun { call: "deliver".to_owned(), lasted: Duration::from_millis(300) };
     assert_eq!(*told.lock().unwrap(), [overrun]);
-    for call in [Call::New, Call::Stop, Call::Close, Call::Drop] {
+    for call in [Call::New, Call::Close, Call::Drop] {
         watched.call(call, || tell(&mut sampler, 7));
         tell(&mut sampler, 1);
     }
@@ -417,7 +386,7 @@ fn a_future_that_waits_is_over_no_limit() {
     calls.limit_hangs("output", hangs);
     let watch = move || calls.watch_limited("output", slow.clone());
     let mut connector = watch().connector(Box::new(Hangs), watch);
-    let mut start = connector.on_start();
+    let mut start = connector.hook(Hook::START);
     for _ in 0..20 {
         assert!(poll(&mut start).is_pending());
         tell(&mut sampler, 2);

@@ -100,7 +100,9 @@ fn a_connector_that_is_no_sink_cannot_be_linked_as_one() {
   ticks: { type: metronome, config: { interval_ms: 1 } }
   other: { type: metronome, config: { interval_ms: 1 } }
 links: [ticks -> other]";
-    Scene::new(text).run().expect(1, &["connector `other`", "no sink"]);
+    Scene::new(text)
+        .run()
+        .expect(2, &["connector `other` has no sink", "`metronome` writes no events"]);
 }
 
 #[test]

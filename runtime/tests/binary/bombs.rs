@@ -5,8 +5,11 @@ mod client;
 mod clients;
 mod pairs;
 mod row;
+mod sample;
 mod server;
 mod servers;
+mod sinks;
+mod tls;
 
 use std::{
     fs,

@@ -17,6 +17,25 @@ fn check_connects_to_nothing() {
 }
 
 #[test]
+fn check_refuses_sides_that_a_configuration_does_not_have() {
+    let swapped = "  help: change `config` or `type` of ";
+    for (flow, error) in [
+        (
+            FLOW.replace("mode: read", "mode: append"),
+            "flow.yaml:4:9: error: connector `input` has no source: with this `config`, `file` reads no events",
+        ),
+        (
+            FLOW.replace("mode: write", "mode: read"),
+            "flow.yaml:4:18: error: connector `output` has no sink: with this `config`, `file` writes no events",
+        ),
+    ] {
+        for command in ["check", "run"] {
+            Scene::new(&flow).tremor(&[command, "flow.yaml"]).expect(2, &[error, swapped]);
+        }
+    }
+}
+
+#[test]
 fn plugins_are_listed_and_inspected_by_name() {
     let scene = Scene::new(FLOW);
     let list = scene.tremor(&["plugin", "list"]);

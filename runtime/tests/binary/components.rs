@@ -151,6 +151,27 @@ links: [io -> p -> io]";
     Run::of(&finish(child)).expect(0, &["1 events in, 1 out"]);
 }
 
+/// Stdin is open and silent, so that only the time can have emitted the last stack trace.
+#[test]
+fn last_stack_trace_is_emitted_after_a_timeout() {
+    let flow = "connectors:
+  input: { type: stdio, preprocessors: [lines, { type: stack-traces, config: { timeout: 50ms } }], codec: string }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [input -> output]";
+    let scene = Scene::new(flow);
+    let mut child = scene.command(&["run", "flow.yaml"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    for text in ["error\n  at f\n  at g\n", "  at h\n"] {
+        stdin.write_all(text.as_bytes()).unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{:?}\n", text.strip_suffix('\n').unwrap()));
+    }
+    drop(stdin);
+    Run::of(&finish(child)).expect(0, &["2 out"]);
+}
+
 /// A flow through the fixture's codec and processors.
 fn through_codec(side: &str) -> String {
     format!(

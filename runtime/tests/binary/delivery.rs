@@ -183,8 +183,8 @@ fn an_operator_that_loses_or_makes_up_events_fails_its_batch_by_name() {
         assert_eq!(scene.read("out"), "");
         assert_eq!(heard(&run), ["1: failed 1, events [0..2]"], "{}", run.stderr);
     }
-    let messages = r#"{ messages: ['"forget"'] }, { failed: 1 }"#;
-    through(messages, "mischief", "").1.expect(1, &["`main`", "`Output::hold`"]);
+    let (_, run) = through(r#"{ messages: ['"forget"'] }"#, "mischief", "");
+    run.expect(1, &["`main`", "operator 1 (`mischief`)", "still buffers 1 events", "`flush`"]);
 }
 
 #[test]

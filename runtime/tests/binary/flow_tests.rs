@@ -50,6 +50,29 @@ fn a_difference_is_shown_line_by_line_and_fails_the_run() {
     scene.tremor(&["test", "."]).expect(0, &[".: ok"]);
 }
 
+/// The third line would continue the stack trace, if it had come within a second.
+#[test]
+fn preprocessors_have_the_time_of_the_test() {
+    let flow = "connectors:
+  in: { type: nowhere, preprocessors: [{ type: stack-traces, config: { timeout: 1s } }], codec: string }
+  out: { type: nowhere }
+links: [in -> out]";
+    let scene = Scene::new(flow);
+    for folder in ["input", "expected"] {
+        fs::create_dir(scene.path().join(folder)).unwrap();
+    }
+    let input = r#"{"at_ms":0,"base64":"ZXJyb3I="}
+{"at_ms":900,"base64":"ICBhdCBm"}
+{"at_ms":5000,"base64":"ICBsYXRl"}
+"#;
+    let expected = b"\"error\\n  at f\"\n\"  late\"\n";
+    let scene = scene
+        .write("input/in.events.jsonl", input.as_bytes())
+        .write("expected/out.jsonl", expected)
+        .write("test.yaml", b"clock: { start_ms: 0, run_on_ms: 2000 }");
+    scene.tremor(&["test", "."]).expect(0, &[".: ok"]);
+}
+
 #[test]
 fn an_expectation_that_belongs_to_nothing_is_a_difference() {
     let scene = scene("{\"a\":1}\n{\"a\":3}\n").write("expected/aut.jsonl", b"");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::tremor::Scene;
+use crate::tremor::{Run, Scene};
 
 const READ: &str = "
   input: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }";
@@ -135,4 +135,71 @@ links: [ticks -> output, ticks -> enough]";
     let ticks: Vec<Value> = run.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(ticks.len() >= 3, "{}", run.stdout);
     assert!(ticks.iter().enumerate().all(|(n, tick)| tick["sequence"] == n), "{}", run.stdout);
+}
+
+/// Returns what `check` reports of a flow between two files, with these keys of its source and its sink.
+fn check_of(input: &str, output: &str) -> Run {
+    let text = format!(
+        "connectors:
+  input: {{ type: file, {input}, config: {{ path: in, mode: read }} }}
+  output: {{ type: file, {output}, config: {{ path: out, mode: append }} }}
+links: [input -> output]"
+    );
+    Scene::new(&text).tremor(&["check", "flow.yaml"])
+}
+
+#[test]
+fn check_warns_of_binary_messages_between_line_feeds() {
+    let good = [
+        ("codec: json, preprocessors: [lines]", "codec: json, postprocessors: [lines]"),
+        ("codec: msgpack, preprocessors: [length-prefixed]", "codec: msgpack"),
+        (
+            "codec: msgpack, preprocessors: [lines, remove-empty, base64]",
+            "codec: msgpack, postprocessors: [base64, lines]",
+        ),
+        ("codec: json, preprocessors: [gzip, lines]", "codec: json, postprocessors: [lines, gzip]"),
+    ];
+    for (input, output) in good {
+        let run = check_of(input, output);
+        run.expect(0, &[]);
+        assert!(!run.stderr.contains("warning"), "{}", run.stderr);
+    }
+    let bad = [
+        ("codec: msgpack", "preprocessors: [lines]", "postprocessors: [lines]", "codec `msgpack`"),
+        (
+            "codec: json",
+            "preprocessors: [lines, remove-empty, decompress]",
+            "postprocessors: [gzip, lines]",
+            "`gzip`",
+        ),
+    ];
+    for (codec, pre, post, what) in bad {
+        let run = check_of(&format!("{codec}, {pre}"), &format!("{codec}, {post}"));
+        let sink = format!("`lines` of sink `output` rejects messages of {what}");
+        run.expect(
+            0,
+            &["`lines` of source `input` cuts the messages of", &sink, "`base64` before"],
+        );
+    }
+}
+
+#[test]
+fn check_warns_of_deliveries_that_cannot_fill() {
+    let check = |batch: &str| {
+        check_of("codec: json, preprocessors: [lines]", &format!("codec: json, batch: {batch}"))
+    };
+    for batch in [
+        "{ max_events: 5000, max_bytes: 4MiB, linger: 100ms }",
+        "{ max_bytes: 64MiB, linger: 1s }",
+        "{ max_bytes: 64MiB, linger: 0ms }",
+        "{ max_events: 100000 }",
+    ] {
+        let run = check(batch);
+        run.expect(0, &[]);
+        assert!(!run.stderr.contains("warning"), "{}", run.stderr);
+    }
+    let linger = "hardly have `batch.max_bytes: 64MiB`: they leave after `batch.linger: 50ms`";
+    check("{ max_bytes: 64MiB }").expect(0, &[linger, "set `batch.linger`"]);
+    let bytes = "never have `batch.max_events: 2000000`: `batch.max_bytes: 1MiB`, its default,";
+    check("{ max_events: 2000000 }").expect(0, &[bytes, "set `batch.max_bytes` to more"]);
 }

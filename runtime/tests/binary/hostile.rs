@@ -24,8 +24,7 @@ links: [ticks -> bad]"
 
 #[test]
 fn a_panic_anywhere_in_a_source_fails_the_flow_with_its_place() {
-    for fault in ["constructor_panic", "connect_panic", "source_panic", "start_panic", "pull_panic"]
-    {
+    for fault in ["constructor_panic", "connect_panic", "start_panic", "pull_panic"] {
         let run = source(fault);
         run.expect(1, &["flow `flow` failed", "connector `bad`", "panicked"]);
     }
@@ -33,7 +32,7 @@ fn a_panic_anywhere_in_a_source_fails_the_flow_with_its_place() {
 
 #[test]
 fn a_panic_anywhere_in_a_sink_fails_the_flow_with_its_place() {
-    for fault in ["sink_panic", "deliver_panic", "stop_panic", "signal_panic"] {
+    for fault in ["deliver_panic", "stop_panic", "signal_panic"] {
         let run = sink(fault);
         run.expect(1, &["flow `flow` failed", "connector `bad`", "panicked"]);
     }
@@ -54,7 +53,7 @@ fn a_plugin_that_hangs_or_crashes_while_it_is_asked_is_a_wrong_configuration() {
 
 #[test]
 fn a_plugin_that_never_stops_does_not_keep_the_process() {
-    sink("stop_hang").expect(1, &["connector `bad`", "`on_stop` was not done"]);
+    sink("stop_hang").expect(1, &["connector `bad`", "`close` was not done"]);
 }
 
 #[test]

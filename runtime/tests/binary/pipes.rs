@@ -59,6 +59,18 @@ fn what_no_reader_of_a_pipe_has_taken_waits_for_the_next_one() {
 }
 
 #[test]
+fn sink_without_a_reader_of_its_pipe_says_so() {
+    let scene = Scene::new(FLOW).write("from", b"1\n");
+    make_pipe(&scene, "to");
+    let mut running = Running::of(scene, &["flow.yaml"], |command| command);
+    let line = running.until("no process reads the pipe `to` yet");
+    assert!(line.contains("component=\"output\""), "{line}");
+    let mut reader = shell(&running.scene, "cat to > read");
+    running.end().expect(0, &["1 events in, 1 out"]);
+    assert!(reader.wait().unwrap().success());
+}
+
+#[test]
 fn a_signal_ends_a_flow_whose_pipe_nobody_writes_to() {
     let scene = Scene::new(FLOW);
     make_pipe(&scene, "from");

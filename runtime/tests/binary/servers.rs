@@ -165,6 +165,21 @@ fn a_ws_server_without_descriptors_serves_those_that_it_has_and_later_the_others
     ));
 }
 
+#[test]
+fn unix_server_listens_again_after_its_socket_is_deleted() {
+    let mut server = Server::start("unix_server", "socket", as_lines);
+    let mut before = server.connect();
+    before.write_all(b"before\n").unwrap();
+    assert_eq!(server.running.event(), "before");
+    fs::remove_file(server.running.scene.path().join("socket")).unwrap();
+    server.running.until("was deleted or replaced: listens on a new socket there");
+    server.connect().write_all(b"after\n").unwrap();
+    assert_eq!(server.running.event(), "after");
+    before.write_all(b"still open\n").unwrap();
+    assert_eq!(server.running.event(), "still open");
+    server.end();
+}
+
 /// A flow of `bench/network` that has nothing to do.
 fn resting(file: &str) -> Running {
     let flow = fs::read_to_string(workspace().join("bench/network").join(file)).unwrap();

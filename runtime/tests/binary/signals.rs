@@ -164,9 +164,6 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
         sink("fault: deliver_block"),
         sink("fault: signal_hang"),
         sink("fault: connect_hang, lost: first"),
-        sink("fault: established_hang, lost: first"),
-        sink("fault: sink_hang, lost: first"),
-        sink("fault: lost_hang, lost: first"),
         sink("fault: constructor_block"),
         source("fault: constructor_block"),
         source("fault: pull_block"),
@@ -227,16 +224,12 @@ fn a_signal_ends_at_once_what_has_nothing_under_way() {
     let flows = [
         sink("fault: connect_refused"),
         sink("fault: connect_hang"),
-        sink("fault: established_hang"),
-        sink("fault: sink_hang"),
         sink("fault: start_hang"),
         both("fault: connect_refused"),
-        both("fault: source_hang"),
+        both("fault: connect_hang"),
         itself("fault: connect_refused"),
         source("fault: connect_refused"),
         source("fault: connect_hang"),
-        source("fault: established_hang"),
-        source("fault: source_hang"),
         source("fault: start_hang"),
         source("fault: pull_hang"),
     ];
@@ -252,7 +245,6 @@ fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
     let flows = [
         sink_of_one("fault: connect_refused, lost: later"),
         sink_of_one("fault: connect_hang, lost: later"),
-        sink_of_one("fault: sink_hang, lost: later"),
     ];
     let running = run(&flows, "1000");
     running.signal(&["TERM"]);
@@ -276,7 +268,7 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
         (sink("fault: deliver_hang"), "delivering "),
         (sink("fault: deliver_block"), "`deliver` has blocked its thread for "),
         (sink("fault: connect_refused, lost: first"), "connecting for "),
-        (sink("fault: sink_hang, lost: first"), "`create_sink` has not been answered for "),
+        (sink("fault: connect_hang, lost: first"), "`connect` has not been answered for "),
         (sink("fault: deliver_full"), "waiting to deliver for "),
         (source("fault: pull_block"), "`pull` has blocked its thread for "),
         (sink("fault: constructor_block"), "`new` has blocked its thread for "),

@@ -308,7 +308,7 @@ pipelines: { main: { operators: [mischief] } }
 links: [input -> main -> output]",
     );
     let run = scene.write("in", b"forget\nother\nforget\n").run();
-    let line = "operator 1 of the pipeline still buffers 2 events after its `on_drain`";
+    let line = "operator 1 (`mischief`) of the pipeline still buffers 2 events";
     run.expect(3, &["3 events in, 1 out", "2 failed", "component=main", line]);
 }
 
@@ -343,7 +343,7 @@ links: [input -> output]"
         );
         Scene::new(&text).tremor(&["check", "flow.yaml"])
     };
-    flow("append", "read").expect(2, &["source `input`: expected `mode: read`", "sink `output`"]);
+    flow("append", "read").expect(2, &["`input` has no source", "`output` has no sink"]);
     flow("read", "truncate").expect(0, &["`mode: truncate` deletes events that it has delivered"]);
     assert!(!flow("read", "append").stderr.contains("warning"));
 }

@@ -63,7 +63,7 @@ fn a_source_that_panics_again_and_again_recovers_until_its_flow_fails_and_anothe
 
 #[test]
 fn a_connector_that_panics_less_often_than_it_may_is_a_line_in_the_log_and_no_failure() {
-    for fault in ["pull_panic", "start_panic", "source_panic", "connect_panic"] {
+    for fault in ["pull_panic", "start_panic", "connect_panic"] {
         let run = source("restart: { attempts: 2 }", &format!("fault: {fault}, times: 2")).run();
         run.expect(0, &["10 events in, 10 out", "connector restarts component=bad", "panicked"]);
     }

@@ -110,7 +110,10 @@ links: [input -> output]"
 #[test]
 fn utf8_signature_of_a_file_is_no_part_of_the_first_event() {
     for (input, text, expected) in [
-        ("preprocessors: [lines], codec: string", "a\r\n\u{feff}b\n", "\"a\"\n\"\u{feff}b\"\n"),
+        ("preprocessors: [lines], codec: string", "a\r\n\u{feff}b\n", "\"a\"\n\"b\"\n"),
+        ("codec: string", "a\r\nb", "\"a\\r\\nb\"\n"),
+        ("preprocessors: [join], codec: string", "a", "\"a\"\n"),
+        ("codec: csv", "a,b", "[\"a\",\"b\"]\n"),
         ("preprocessors: [lines], codec: csv", "a,b\n", "[\"a\",\"b\"]\n"),
         ("preprocessors: [lines], codec: json", "[1]\n[2]\n", "[1]\n[2]\n"),
         ("codec: json", "{\"a\": \"\\n\"}", "{\"a\":\"\\n\"}\n"),
@@ -135,6 +138,15 @@ fn utf8_signature_of_a_file_is_no_part_of_the_first_event() {
             .write("in", format!("\u{feff}{text}").as_bytes());
         scene.run().expect(0, &["0 dead-lettered"]);
         assert_eq!(scene.read("out"), expected, "{input}");
+    }
+}
+
+#[test]
+fn binary_keeps_a_utf8_signature() {
+    for input in ["codec: binary", "preprocessors: [join], codec: binary"] {
+        let scene = Scene::new(&copy(input, "codec: binary")).write("in", "\u{feff}a".as_bytes());
+        scene.run().expect(0, &["0 dead-lettered"]);
+        assert_eq!(scene.read("out"), "\u{feff}a", "{input}");
     }
 }
 

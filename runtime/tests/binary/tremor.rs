@@ -22,7 +22,7 @@ fn plugins() -> &'static Path {
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const PLUGINS: [&str; 27] = [
+const PLUGINS: [&str; 28] = [
     "connector-file",
     "connector-stdio",
     "connector-metronome",
@@ -45,6 +45,7 @@ const PLUGINS: [&str; 27] = [
     "operator-logging",
     "plugin-peers",
     "plugin-logfmt",
+    "plugin-pieces",
     "fixture-dice",
     "fixture-hostile",
     "fixture-mischief",

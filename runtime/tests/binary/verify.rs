@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     thread,
+    time::Duration,
 };
 
 use serde_json::Value as Json;
@@ -34,12 +35,12 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("connect_hangs", "connects", "waiting on the thread of the caller"),
     ("connect_is_never_woken", "connects", "poll what it waits for with the context"),
     ("pause_panics", "lives", "return an error"),
-    ("drain_fails", "lives", "answer `Ok` to a call in its legal order"),
-    ("one_source_only", "reconnects", "keep in the connector"),
-    ("connection_lost_panics", "reconnects", "return an error"),
+    ("pause_fails", "lives", "answer `Ok` to a call in its legal order"),
+    ("one_source_only", "reconnects", "return every wanted half"),
+    ("reconnect_panics", "reconnects", "return an error"),
     ("drop_panics", "drops_at_every_stage", "handle the error there"),
-    ("leaves_a_task", "leaves_nothing", "end in `Connector::on_stop`"),
-    ("leaves_a_thread", "leaves_nothing", "end in `Connector::on_stop`"),
+    ("leaves_a_task", "leaves_nothing", "end in `Connector::close`"),
+    ("leaves_a_thread", "leaves_nothing", "end in `Connector::close`"),
     ("leaves_a_descriptor", "leaves_nothing", "close what was opened"),
     ("pull_panics", "pulls", "return an error"),
     ("pull_is_busy", "pulls", "answer `Pull::Idle`"),
@@ -54,13 +55,15 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("shared_source", "sources_share_nothing", "not in a static"),
     ("ack_panics", "hears_acknowledgements", "return an error"),
     ("ack_fails", "hears_acknowledgements", "answer `Ok` to the acknowledgement"),
+    ("limit_has_no_key", "hears_acknowledgements", "name the key of the configuration"),
+    ("forgets_failures", "reads_again", "where `Watermarks::begin` says"),
     ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
     ("empty_batch_panics", "delivers", "return an error"),
     ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
-    ("delivery_out_of_range", "delivers", "by their positions in the batch"),
+    ("delivery_out_of_range", "delivers", "reject events of the batch"),
     ("binary_fails_for_good", "delivers", "answer with kind bad data"),
     ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
-    ("tick_panics", "answers_signals", "return an error"),
+    ("tick_panics", "answers_ticks", "return an error"),
     ("drain_leaves_work", "drains", "await in `Sink::deliver`"),
     ("drain_leaves_a_buffer", "drains", "flush buffers"),
     ("shared_sink", "sinks_share_nothing", "not in a static"),
@@ -70,15 +73,16 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
 /// As [`CONNECTORS`], with the kind first.
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("connector", "together_panics", "takes_several", "return an error"),
-    ("connector", "mixes_deliveries", "takes_several", "by their positions in the batch"),
+    ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
+    ("connector", "ignores_flush", "flushes", "completes what the sink gathers"),
     ("connector", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
-    ("operator", "vanishes", "accounts_for_events", "say what became of each event"),
-    ("operator", "invents", "accounts_for_events", "say what became of each event"),
-    ("operator", "holds_unsaid", "accounts_for_events", "call `Output::hold`"),
-    ("operator", "never_releases", "accounts_for_events", "call `Output::release`"),
+    ("operator", "vanishes", "accounts_for_events", "account for each event"),
+    ("operator", "invents", "accounts_for_events", "account for each event"),
+    ("operator", "drops_buffered", "drains", "emit, reject or discard"),
+    ("operator", "ignores_verdict", "accounts_for_events", "return the verdict"),
     ("operator", "unknown_port", "accounts_for_events", "name every port in `Operator::ports`"),
     ("operator", "process_panics", "accounts_for_events", "return an error"),
-    ("operator", "keeps_after_drain", "drains", "put out in `on_drain`"),
+    ("operator", "keeps_after_drain", "drains", "emit, reject or discard"),
     ("operator", "due_for_ever", "knows_the_time", "answer `due` with a later time"),
     ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
     ("operator", "port_called_out", "names_ports", "a name of its own"),
@@ -99,6 +103,8 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("preprocessor", "lists_no_streams", "ends_streams", "name in `streams`"),
     ("preprocessor", "lists_ended_streams", "ends_streams", "forget the state"),
     ("preprocessor", "keeps_aborted_streams", "aborts_streams", "forget all of a stream"),
+    ("preprocessor", "holds_nothing", "holds_what_it_buffers", "while bytes of the stream are"),
+    ("preprocessor", "time_stands_still", "keeps_time", "answer `due` with a later time"),
     ("preprocessor", "has_more_for_ever", "takes_any_bytes", "answer `has_more` with `false`"),
     ("preprocessor", "empty_input_panics", "takes_any_bytes", "return an error"),
     ("postprocessor", "swallows_empty_messages", "frames", "leave every message"),
@@ -309,6 +315,42 @@ fn connector_that_does_not_connect_has_a_status_of_its_own() {
     assert!(skipped.iter().all(|check| !text(&check["reason"]).is_empty()), "{checks:#}");
 }
 
+/// Runs `verify` for a TCP server at `address`, and returns the result of the check `pulls` as well.
+fn verify_tcp_server(address: SocketAddr) -> (Run, Json) {
+    let config = format!(r#"{{ "listen": "{address}" }}"#);
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    let library = library("connector-tcp-server");
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "tcp_server=config.json"]);
+    let json = json(&run);
+    let checks = json["components"][0]["checks"].as_array().unwrap();
+    let pulls = checks.iter().find(|check| check["check"] == "pulls").unwrap();
+    (run, pulls["result"].clone())
+}
+
+#[test]
+fn server_without_clients_has_a_status_of_its_own() {
+    let (run, pulls) = verify_tcp_server("127.0.0.1:0".parse().unwrap());
+    run.expect(5, &["connector `tcp_server`: the source brings no event", "start a client"]);
+    assert_eq!(pulls, "skipped");
+}
+
+#[test]
+fn client_lets_checks_of_a_server_be_made() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // The client ends with the process of the test. Between two instances of the server nobody listens.
+    thread::spawn(move || {
+        loop {
+            if let Ok(mut client) = TcpStream::connect(free) {
+                let _ = client.write_all(b"one\ntwo\n");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let (run, pulls) = verify_tcp_server(free);
+    run.expect(0, &[]);
+    assert_eq!(pulls, "passed");
+}
+
 /// Reads a request with its body. Returns `None` if the connection has ended.
 fn read_request(stream: &mut impl BufRead) -> Option<()> {
     let mut length = 0;
@@ -357,8 +399,12 @@ fn real_http_server_lets_all_checks_of_the_client_be_made() {
     let checks = json["components"][0]["checks"].as_array().unwrap().iter();
     let skipped: Vec<_> = checks.filter(|check| check["result"] == "skipped").collect();
     let names: Vec<_> = skipped.iter().map(|check| text(&check["check"])).collect();
-    // The source has no end, and no acknowledgements.
-    assert_eq!(names, ["stays_finished", "hears_acknowledgements"], "{skipped:#?}");
+    // The source has no end and no acknowledgements, and the sink gathers no deliveries.
+    assert_eq!(
+        names,
+        ["stays_finished", "hears_acknowledgements", "reads_again", "flushes"],
+        "{skipped:#?}"
+    );
 }
 
 #[test]
@@ -398,5 +444,5 @@ fn people_get_a_line_for_each_check_and_a_summary() {
     {
         assert!(run.stdout.contains(line), "{line}: {}", run.stdout);
     }
-    assert!(run.stdout.ends_with("19 checks passed, 0 failed, 8 skipped\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("19 checks passed, 0 failed, 10 skipped\n"), "{}", run.stdout);
 }

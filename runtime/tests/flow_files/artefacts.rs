@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::LazyLock};
 
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
-use tremor_pdk::{Error, Result};
+use tremor_pdk::{Error, Result, Sides};
 use tremor_runtime::flow::{Flow, Kind, Lookup, Resolver};
 
 /// Knows a handful of artefacts, none of which exists.
@@ -64,6 +64,11 @@ impl Resolver for Artefacts {
             }
             _ => Ok(()),
         }
+    }
+
+    fn sides(&self, _: &Flow, connector: &str, config: &Value) -> Option<Sides> {
+        let reads = config["mode"].as_str()? == "read";
+        (connector == "file").then(|| Sides::new(reads, !reads))
     }
 
     fn ports(&self, _: &Flow, operator: &str, config: &Value) -> Vec<String> {

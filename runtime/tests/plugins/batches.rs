@@ -4,7 +4,7 @@
 use std::{future::poll_fn, thread};
 
 use serde_json::json;
-use tremor_pdk::{Batch, Pull, Signal, abi::batch::HostBatch, abi::batch::Pool};
+use tremor_pdk::{Batch, Pull, abi::batch::HostBatch, abi::batch::Pool};
 use tremor_runtime::executor::block_on;
 
 use crate::{
@@ -29,7 +29,7 @@ fn a_plugin_may_be_the_last_to_let_go_of_a_batch_and_on_a_thread_of_its_own() {
     block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch))).unwrap();
     drop(batch);
     assert_eq!(pool.waiting(), 0, "the plugin still has it");
-    block_on(sink.on_signal(Signal::Tick)).unwrap();
+    block_on(sink.on_tick()).unwrap();
     assert_eq!(pool.waiting(), 1, "the plugin's thread gave it back");
     assert_eq!(Batch::from_pool(&pool).bytes().as_ptr().addr(), place);
 }

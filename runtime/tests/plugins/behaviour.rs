@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tremor_pdk::{
-    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, Signal, abi::batch::HostBatch,
+    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result,
+    abi::{batch::HostBatch, connector::Hook},
 };
 use tremor_runtime::{executor::block_on, plugin::HostContext};
 
@@ -28,7 +29,7 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
 
     let exceptions = instance.deliver(&["good", "bad", "good", "later"]).unwrap();
-    let told = exceptions.exceptions().iter();
+    let told = exceptions.iter();
     let told: Vec<_> = told.map(|told| (told.events.clone(), told.error.policy())).collect();
     assert_eq!(told, [(1..2, ErrorPolicy::DEAD_LETTER), (3..4, ErrorPolicy::RETRY)]);
     let metrics = context.metrics().snapshot();
@@ -36,9 +37,10 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     assert_eq!((&*metrics[0].name, metrics[0].value), ("delivered", 2.0));
 
     let sink = instance.sink.as_mut().unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
-    assert_eq!(block_on(sink.on_signal(Signal::Tick)).unwrap_err().message(), "drained before");
-    block_on(instance.connector.on_stop()).unwrap();
+    block_on(sink.on_tick()).unwrap();
+    block_on(sink.close()).unwrap();
+    assert_eq!(block_on(sink.close()).unwrap_err().message(), "closed before");
+    block_on(instance.connector.hook(Hook::CLOSE)).unwrap();
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn a_bad_configuration_is_an_error_of_the_constructor() {
 
 #[test]
 fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
-    for fault in ["constructor", "connect", "source", "sink", "start"] {
+    for fault in ["constructor", "connect", "start"] {
         let error = hostile(&json!({ "fault": format!("{fault}_panic") })).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::PANICKED, "{fault}: {error}");
         assert!(error.to_string().contains("hostile"), "{fault}: {error}");
@@ -74,16 +76,11 @@ fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
     let mut instance = hostile(&json!({ "fault": "deliver_panic", "after": 1 })).unwrap();
     instance.deliver(&["x"]).unwrap();
     assert_eq!(instance.deliver(&["x"]).unwrap_err().kind(), ErrorKind::PANICKED);
-    for fault in ["drain", "stop"] {
-        let mut instance = hostile(&json!({ "fault": format!("{fault}_panic") })).unwrap();
-        let (drained, stopped) = block_on(async {
-            (instance.connector.on_drain().await, instance.connector.on_stop().await)
-        });
-        let error = drained.and(stopped).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::PANICKED, "{fault}: {error}");
-    }
+    let mut instance = hostile(&json!({ "fault": "stop_panic" })).unwrap();
+    let error = block_on(instance.connector.hook(Hook::CLOSE)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PANICKED, "{error}");
     let mut instance = hostile(&json!({ "fault": "signal_panic" })).unwrap();
-    let signal = block_on(instance.sink.as_mut().unwrap().on_signal(Signal::Tick));
+    let signal = block_on(instance.sink.as_mut().unwrap().on_tick());
     assert_eq!(signal.unwrap_err().kind(), ErrorKind::PANICKED);
     drop(hostile(&json!({ "fault": "drop_panic" })).unwrap());
     drop(hostile(&json!({ "fault": "task_panic" })).unwrap());

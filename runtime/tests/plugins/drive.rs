@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, Error, Exceptions, Pull, Result,
-    abi::batch::HostBatch,
+    Batch, ErrorKind, Exception, Halves, Pull, Result,
+    abi::{batch::HostBatch, connector::Hook},
     dynamic::{DynConnector, DynSink, DynSource},
 };
 use tremor_runtime::{
@@ -61,16 +61,17 @@ impl Instance {
     ) -> Result<Self> {
         let mut connector = factory.create(config, host)?;
         block_on(async {
-            let mut attempt = 1;
-            while !connector.connect(attempt).await? {
-                attempt += 1;
-                if attempt > 3 {
-                    return Err(Error::connection_refused("not connected after three attempts"));
+            let wanted = connector.sides();
+            let mut attempts = 1;
+            let Halves { source, sink } = loop {
+                match connector.connect(wanted).await {
+                    Err(error) if error.kind() == ErrorKind::CONNECTION_REFUSED && attempts < 3 => {
+                        attempts += 1;
+                    }
+                    connected => break connected?,
                 }
-            }
-            let source = connector.create_source().await?;
-            let sink = connector.create_sink().await?;
-            connector.on_start().await?;
+            };
+            connector.hook(Hook::START).await?;
             Ok(Self { connector, source, sink })
         })
     }
@@ -94,7 +95,7 @@ impl Instance {
         }
     }
 
-    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Exceptions> {
+    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Vec<Exception>> {
         let mut batch = Batch::new();
         for message in messages {
             batch.push_message(message.as_bytes());

@@ -26,7 +26,7 @@ fn refused(path: &Path) -> ErrorKind {
 fn a_plugin_says_what_it_is_without_being_loaded() {
     let library = Library::inspect(&library("fixture-relay")).unwrap();
     let metadata = library.metadata();
-    assert_eq!((&*metadata.name, &*metadata.panic), ("fixture-relay", "unwind"));
+    assert_eq!((&*metadata.name, metadata.panic.as_deref()), ("fixture-relay", Some("unwind")));
     let artefact = &metadata.artefacts[0];
     assert_eq!((&*artefact.kind, &*artefact.name), ("connector", "relay"));
     library.check(Policy::default()).unwrap();

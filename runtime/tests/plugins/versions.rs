@@ -1,7 +1,6 @@
 //! Plugins of other versions of the ABI, and of the same version with fewer methods or other layouts.
 
 use serde_json::json;
-use tremor_pdk::Signal;
 use tremor_runtime::{
     executor::block_on,
     plugin::{ErrorKind, Library, Policy, load},
@@ -16,9 +15,9 @@ use crate::{
 const METHOD: Change<'static> = (
     "tremor-pdk/abi/src/connector.rs",
     "
-    /// Something other than events. Without it, signals pass the sink by.
-    fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
-        let _ = signal;
+    /// Ends the sink: no event follows, and every delivery has been answered. Repeated if it fails with the policy
+    /// to retry.
+    fn close(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
 ",
@@ -29,13 +28,15 @@ const METHOD: Change<'static> = (
 const ADAPTER: Change<'static> = (
     "tremor-pdk/src/ffi/stream.rs",
     "
-    fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
+    fn close(&mut self) -> CallFuture<'_, ()> {
+        self.start(\"close\", |sink| sink.close())",
     "
 }
 
 impl FfiSink {
     #[allow(dead_code)]
-    fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
+    fn close(&mut self) -> CallFuture<'_, ()> {
+        self.start(\"close\", |sink| sink.close())",
 );
 
 /// Two of acknowledgements.
@@ -105,18 +106,18 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     let old = factory(&path, "relay");
     let mut instance = Instance::start(&old, &json!({ "count": 2 }), &context).unwrap();
     assert_eq!(instance.pull_all().unwrap(), ["old 0", "old 1"]);
-    assert_eq!(instance.deliver(&["good", "bad"]).unwrap().exceptions().len(), 1);
+    assert_eq!(instance.deliver(&["good", "bad"]).unwrap().len(), 1);
     assert_eq!(context.metrics().snapshot()[0].count, 1);
-    // The method: signals pass it by, so that the second drain is no error.
+    // The method: without it the plugin is not closed, so that the second call is no error.
     let sink = instance.sink.as_mut().unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
+    block_on(sink.close()).unwrap();
+    block_on(sink.close()).unwrap();
     // A plugin of this version beside it has all of it.
     let new = factory(&crate::support::library("fixture-relay"), "relay");
     let mut instance = Instance::start(&new, &json!({ "count": 1 }), &host("new")).unwrap();
     let sink = instance.sink.as_mut().unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap_err();
+    block_on(sink.close()).unwrap();
+    block_on(sink.close()).unwrap_err();
 }
 
 #[test]

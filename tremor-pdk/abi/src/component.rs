@@ -37,14 +37,11 @@ pub trait RawOperator: Send + 'static {
     /// When `on_time` is to be called, in ns since the Unix epoch. Asked after every call.
     fn due(&self) -> ROption<u64>;
 
-    /// It is `now`, in ns since the Unix epoch. What is put into `batch` leaves by `out`.
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+    /// Notifies the operator that it is `now`, in ns since the Unix epoch.
+    fn on_time(&mut self, now: u64, output: &mut Output) -> CallResult<()>;
 
-    /// No event follows. What is put into `batch` leaves by `out`.
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
-
-    /// How many of the events that came in it still holds. Asked after every call.
-    fn held(&self) -> usize;
+    /// Notifies the operator that no event follows.
+    fn flush(&mut self, output: &mut Output) -> CallResult<()>;
 
     /// The ports by which events leave it, besides `out` and `err`. Asked once.
     #[sabi(last_prefix_field)]
@@ -80,12 +77,20 @@ pub trait RawPreprocessor: Send + 'static {
     /// that it has. Asked after every call.
     fn has_more(&self) -> bool;
 
-    /// Whether it holds bytes of a stream that have not come out yet. Asked after a call, of the
+    /// Returns when `on_time` is to be called, in ns on the host's monotonic clock. The host calls this
+    /// method after every call that gets a batch.
+    fn due(&self) -> ROption<u64>;
+
+    /// Puts messages that no longer wait for their streams into `batch`, which is empty. `now` is in ns
+    /// on the host's monotonic clock.
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// Returns whether bytes of `stream` are buffered. The host calls this method after a call, for the
     /// streams in its batch.
     fn holds(&self, stream: u64) -> bool;
 
-    /// The streams that have begun and not ended: those that it keeps any state of. Asked at the end
-    /// of a connection.
+    /// Returns the streams that the preprocessor keeps a state of. The host calls this method at the
+    /// end of a connection.
     #[sabi(last_prefix_field)]
     fn streams(&self) -> RVec<u64>;
 }

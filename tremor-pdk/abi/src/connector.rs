@@ -1,10 +1,9 @@
 //! Connectors at the boundary: what a plugin implements through the adapters of `tremor-pdk` and
 //! the runtime calls. Authors use the traits of `tremor-pdk` instead.
 //!
-//! The order of calls: constructor, `connect` until it answers `true`, `create_source` and
-//! `create_sink`, `on_start`, then the data path. A source and a sink live as long as one
-//! connection; what must survive it lives in the connector. All calls to one object come one after
-//! the other, from any thread of the host.
+//! The order of calls: constructor, `connect` until it succeeds, the hook `START`, then the data path. A
+//! source and a sink live as long as one connection; state that must survive the connection lives in the
+//! connector. All calls to one object come one after the other, from any thread of the host.
 
 // What abi_stable's macros generate.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
@@ -93,6 +92,18 @@ pub struct EventRange {
     pub len: u32,
 }
 
+/// Limits of what a source has in flight: the events of pulls that have not ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct InFlight {
+    /// Number of events from which the source is not pulled.
+    pub events: u64,
+    /// Number of bytes from which the source is not pulled, counted as the byte limit of a pull counts them.
+    pub bytes: u64,
+    /// Configuration key that sets the limits, for log lines; empty if there is none.
+    pub key: RStr<'static>,
+}
+
 /// The answer to a delivery. Events in no range were delivered; ranges come in order and do not
 /// overlap.
 #[repr(C)]
@@ -102,16 +113,106 @@ pub struct DeliverReply {
     pub exceptions: RVec<ExceptionRange>,
 }
 
-/// What a sink is told besides events. An open set.
+/// Properties of [`Deliveries`], as bits. An open set: unknown bits are ignored.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct DeliveryFlags(pub u32);
+
+impl DeliveryFlags {
+    /// Batches of one stream are delivered one after the other.
+    pub const ORDERED: Self = Self(1);
+    /// The sink answers several deliveries together, and is flushed whenever none can follow. In a demand only.
+    pub const GATHERS: Self = Self(1 << 1);
+    /// Batches are put together and divided within the limits of the record. In a grant only.
+    pub const BATCHED: Self = Self(1 << 2);
+
+    /// Returns whether all bits of `flags` are set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+/// The deliveries that a sink asks for, or those that it is granted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct Deliveries {
+    /// Number of deliveries at a time: in a demand, the number unless the flow sets another.
+    pub in_flight: u32,
+    /// Maximum of `in_flight` that the sink supports. The host ignores it in a grant.
+    pub most_in_flight: u32,
+    /// Maximum number of events of a delivery; 0 asks for nothing.
+    pub max_events: u64,
+    /// Maximum number of bytes of a delivery, unless one event has more; 0 asks for nothing.
+    pub max_bytes: u64,
+    /// Maximum time that an event waits for others, in ns; [`Self::NO_LINGER`] asks for nothing.
+    pub linger_ns: u64,
+    /// Properties.
+    pub flags: DeliveryFlags,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Deliveries {
+    /// Value of `linger_ns` that asks for nothing.
+    pub const NO_LINGER: u64 = u64::MAX;
+}
+
+/// A set of the sides of a connector. Bits without a name here are ignored.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct Sides(u8);
+
+impl Sides {
+    /// Neither side.
+    pub const NONE: Self = Self(0);
+    /// The source alone.
+    pub const SOURCE: Self = Self(1);
+    /// The sink alone.
+    pub const SINK: Self = Self(2);
+    /// The source and the sink.
+    pub const BOTH: Self = Self(3);
+
+    /// Returns the set with the source if `source` is `true`, and with the sink if `sink` is.
+    pub const fn new(source: bool, sink: bool) -> Self {
+        Self(source as u8 | (sink as u8) << 1)
+    }
+
+    /// Returns whether the source is in the set.
+    pub const fn has_source(self) -> bool {
+        self.0 & Self::SOURCE.0 != 0
+    }
+
+    /// Returns whether the sink is in the set.
+    pub const fn has_sink(self) -> bool {
+        self.0 & Self::SINK.0 != 0
+    }
+}
+
+/// A point in the life of a connector. An open set: a connector answers `Ok` to a hook that it does not know.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
-pub struct Signal(pub u8);
+pub struct Hook(pub u8);
 
-impl Signal {
-    /// Some time has passed: a chance for what is due.
-    pub const TICK: Self = Self(0);
-    /// No event follows: the sink sends what it holds back.
-    pub const DRAIN: Self = Self(1);
+impl Hook {
+    /// The first connection is made, and events are about to flow. Once for an instance.
+    pub const START: Self = Self(0);
+    /// No event flows until [`Hook::RESUME`].
+    pub const PAUSE: Self = Self(1);
+    /// Events flow again.
+    pub const RESUME: Self = Self(2);
+    /// The last call. Source and sink are dropped by then.
+    pub const CLOSE: Self = Self(3);
+
+    /// Returns the name of the method of an author's connector.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::START => "on_start",
+            Self::PAUSE => "on_pause",
+            Self::RESUME => "on_resume",
+            Self::CLOSE => "close",
+            _ => "an unknown hook",
+        }
+    }
 }
 
 /// A connector across the boundary.
@@ -123,43 +224,32 @@ pub type RawAcksBox = RawAcks_TO<RBox<()>>;
 /// A sink across the boundary.
 pub type RawSinkBox = RawSink_TO<RBox<()>>;
 
-/// A connector: connects, and makes the source and the sink of one connection.
+/// The halves of one connection of a connector.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct RawHalves {
+    /// The reading half.
+    pub source: ROption<RawSourceBox>,
+    /// The writing half.
+    pub sink: ROption<RawSinkBox>,
+}
+
+/// A connector: makes connections, each with a source, a sink or both.
 #[sabi_trait]
 pub trait RawConnector: Send + 'static {
     /// What it says about codecs. Asked once, before anything else.
     fn codec_requirement(&self) -> CodecRequirement;
 
-    /// Connects to the peer. `attempt` counts from 1 and starts again once connected. `false` is
-    /// "not yet": the host retries with backoff, as it does for errors worth retrying.
-    fn connect(&mut self, attempt: u64) -> CallFuture<'_, bool>;
+    /// Returns the sides that the connector has in its configuration. Asked once, before `connect`.
+    fn sides(&self) -> CallResult<Sides>;
 
-    /// Makes the source of this connection; none where the connector is only a sink.
-    fn create_source(&mut self) -> CallFuture<'_, ROption<RawSourceBox>>;
+    /// Connects to the peer, and returns the halves of the connection that are `wanted`. The host retries after
+    /// an error whose policy is to retry or to reconnect.
+    fn connect(&mut self, wanted: Sides) -> CallFuture<'_, RawHalves>;
 
-    /// Makes the sink of this connection; none where the connector is only a source.
-    fn create_sink(&mut self) -> CallFuture<'_, ROption<RawSinkBox>>;
-
-    /// Events are about to flow.
-    fn on_start(&mut self) -> CallFuture<'_, ()>;
-
-    /// No event flows until `on_resume`.
-    fn on_pause(&mut self) -> CallFuture<'_, ()>;
-
-    /// Events flow again.
-    fn on_resume(&mut self) -> CallFuture<'_, ()>;
-
-    /// The source is not pulled any more; what is under way still arrives at the sink.
-    fn on_drain(&mut self) -> CallFuture<'_, ()>;
-
-    /// The end, source and sink are gone.
-    fn on_stop(&mut self) -> CallFuture<'_, ()>;
-
-    /// The connection is gone; `connect` follows.
-    fn on_connection_lost(&mut self) -> CallFuture<'_, ()>;
-
-    /// `connect` succeeded.
+    /// Notifies the connector of a point in its life.
     #[sabi(last_prefix_field)]
-    fn on_connection_established(&mut self) -> CallFuture<'_, ()>;
+    fn hook(&mut self, hook: Hook) -> CallFuture<'_, ()>;
 }
 
 /// A source: fills batches.
@@ -195,8 +285,8 @@ pub trait RawSource: Send + 'static {
 /// Hears how the pulls of a source end, in any order, while a pull is pending or not.
 #[sabi_trait]
 pub trait RawAcks: Send + 'static {
-    /// How many pulls may be without an end at a time. Asked once.
-    fn most_in_flight(&self) -> u64;
+    /// Returns the limits of what the source has in flight. Called once, before the first pull.
+    fn most_in_flight(&self) -> InFlight;
 
     /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
     fn ack(&mut self, pull: u64) -> CallResult<()>;
@@ -225,9 +315,12 @@ pub trait RawAcks: Send + 'static {
 /// the next delivery in the slot follows then. Several slots may have a delivery that is pending.
 #[sabi_trait]
 pub trait RawSink: Send + 'static {
-    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
-    /// Asked once, before the first delivery. One at least.
-    fn in_flight(&mut self, wanted: u32) -> u32;
+    /// Returns the deliveries that the sink asks for. Called once, before anything else.
+    fn demand(&mut self) -> Deliveries;
+
+    /// Notifies the sink of the deliveries that it gets: slots are numbered from 0 to `in_flight - 1`. Called once,
+    /// before the first delivery.
+    fn on_grant(&mut self, granted: &Deliveries);
 
     /// Delivers the events of `batch`: raw where the connector asked for bytes, values otherwise.
     fn poll_deliver(
@@ -241,9 +334,19 @@ pub trait RawSink: Send + 'static {
     #[sabi(last_prefix_field)]
     fn give_up(&mut self, slot: u32);
 
-    /// Something other than events. Without it, signals pass the sink by.
-    fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
-        let _ = signal;
+    /// Notifies the sink that time has passed. Deliveries may be pending if the sink supports several.
+    fn on_tick(&mut self) -> CallFuture<'_, ()> {
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+
+    /// Asks the sink to answer the pending deliveries, because no delivery follows before one of them is answered.
+    fn flush(&mut self) -> CallFuture<'_, ()> {
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+
+    /// Ends the sink: no event follows, and every delivery has been answered. Repeated if it fails with the policy
+    /// to retry.
+    fn close(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
 }

@@ -13,11 +13,15 @@ use std::{
 use abi_stable::{StableAbi, abi_stability::abi_checking::check_layout_compatibility};
 
 use crate::{
-    batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
+    batch::{
+        Batch, Event, EventFlags, Failed, Limit, Output, PayloadKind, PortBatch, Rejected, Share,
+        Span,
+    },
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
-        RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+        CodecNeed, CodecRequirement, DeliverReply, Deliveries, DeliveryFlags, EventRange,
+        ExceptionRange, Hook, InFlight, PullKind, PullReply, RawAcksBox, RawConnectorBox,
+        RawHalves, RawSinkBox, RawSourceBox, Sides,
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
@@ -30,7 +34,7 @@ use crate::{
         Artefact, ArtefactKind, ArtefactRef, Constructors, ConstructorsRef, PluginModule,
         PluginModuleRef,
     },
-    value::{Array, Bytes, Object, Str, Value},
+    value::{Array, Bytes, Number, Object, Str, Value},
     version::AbiVersion,
 };
 
@@ -50,6 +54,7 @@ fn sizes_and_alignments_are_fixed() {
         Bytes<'_> => 24, 8;
         Node => 16, 8;
         NodeKind => 1, 1;
+        Number<'_> => 24, 8;
         Object<'_> => 16, 8;
         Str<'_> => 24, 8;
         Value<'_> => 32, 8;
@@ -57,25 +62,32 @@ fn sizes_and_alignments_are_fixed() {
         Batch => 88, 8;
         Event => 56, 8;
         EventFlags => 1, 1;
+        Failed => 160, 8;
         Limit => 8, 4;
-        Output => 168, 8;
+        Output => 200, 8;
         PayloadKind => 1, 1;
         PortBatch => 96, 8;
         Rejected => 128, 8;
+        Share => 16, 8;
         Span => 8, 4;
         // Connectors.
         CodecNeed => 1, 1;
         CodecRequirement => 24, 8;
         DeliverReply => 32, 8;
+        Deliveries => 40, 8;
+        DeliveryFlags => 4, 4;
         EventRange => 8, 4;
         ExceptionRange => 80, 8;
+        Hook => 1, 1;
+        InFlight => 32, 8;
         PullKind => 1, 1;
         PullReply => 16, 8;
         RawAcksBox => 24, 8;
         RawConnectorBox => 24, 8;
+        RawHalves => 64, 8;
         RawSinkBox => 24, 8;
         RawSourceBox => 24, 8;
-        Signal => 1, 1;
+        Sides => 1, 1;
         // Operators, codecs and processors.
         RawCodecBox => 24, 8;
         RawOperatorBox => 24, 8;
@@ -104,7 +116,7 @@ fn sizes_and_alignments_are_fixed() {
         ConstructorsRef => 8, 8;
         PluginModule => 16, 8;
         PluginModuleRef => 8, 8;
-        Record => 4096, 1;
+        Record => 8192, 1;
     }
 }
 

@@ -9,6 +9,9 @@
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
 
+#[cfg(target_endian = "big")]
+compile_error!("the layouts of the ABI are little-endian: a big-endian target cannot use them");
+
 #[cfg(test)]
 #[macro_use]
 mod layout;

@@ -27,9 +27,9 @@ pub const MAGIC: [u8; 16] = *b"\x7fTREMOR-PLUGIN\r\n";
 pub const VERSION: u32 = 1;
 
 const HEADER: usize = 24;
-const JSON: usize = 4_096 - HEADER;
+const JSON: usize = 8_192 - HEADER;
 
-/// The record as it lies in the section: 4,096 bytes.
+/// The record as it lies in the section: 8,192 bytes.
 #[repr(C)]
 pub struct Record {
     magic: [u8; 16],
@@ -42,7 +42,7 @@ impl Record {
     /// A record around a JSON text. In a constant, too long a text fails the build.
     ///
     /// # Panics
-    /// Where the text is longer than 4,072 bytes.
+    /// Where the text is longer than 8,168 bytes.
     #[allow(clippy::cast_possible_truncation)] // at most `JSON`
     pub const fn new(json: &JsonText) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl JsonText {
     #[must_use]
     pub const fn raw(mut self, text: &str) -> Self {
         let bytes = text.as_bytes();
-        assert!(self.len + bytes.len() <= JSON, "the plugin's metadata is longer than 4,072 bytes");
+        assert!(self.len + bytes.len() <= JSON, "the plugin's metadata is longer than 8,168 bytes");
         let mut i = 0;
         while i < bytes.len() {
             self.buffer[self.len + i] = bytes[i];
@@ -127,7 +127,7 @@ impl JsonText {
     }
 
     const fn byte(mut self, byte: u8) -> Self {
-        assert!(self.len < JSON, "the plugin's metadata is longer than 4,072 bytes");
+        assert!(self.len < JSON, "the plugin's metadata is longer than 8,168 bytes");
         self.buffer[self.len] = byte;
         self.len += 1;
         self
@@ -146,12 +146,22 @@ pub struct Metadata {
     pub description: String,
     /// The ABI that it was built for, as `major.minor`.
     pub abi: String,
-    /// The version of `tremor-pdk` that it was built with.
-    pub pdk: String,
-    /// What a panic does: `unwind` or `abort`.
-    pub panic: String,
+    /// Interface through which the host calls the library; `rust` if the record does not name one.
+    #[serde(default = "rust")]
+    pub interface: String,
+    /// The version of `tremor-pdk` that it was built with; `None` if it was built without.
+    pub pdk: Option<String>,
+    /// Effect of a panic, `unwind` or `abort`; `None` if the library's language has no panics.
+    pub panic: Option<String>,
     /// What it offers.
     pub artefacts: Vec<ArtefactMetadata>,
+}
+
+/// The interface of plugins that are built with `tremor-pdk`.
+pub const RUST: &str = "rust";
+
+fn rust() -> String {
+    RUST.to_owned()
 }
 
 /// What a record says of one artefact.
@@ -213,7 +223,7 @@ pub fn json_of(section: &[u8]) -> Result<&[u8], NotARecord> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonText, NotARecord, Record, json_of};
+    use super::{JsonText, Metadata, NotARecord, Record, json_of};
 
     fn bytes(record: &Record) -> Vec<u8> {
         [&record.magic[..], &record.version, &record.length, &record.json].concat()
@@ -226,6 +236,16 @@ mod tests {
         let section = bytes(&Record::new(&TEXT));
         let value: serde_json::Value = serde_json::from_slice(json_of(&section).unwrap()).unwrap();
         assert_eq!(value, serde_json::json!(["a\"\\\n\u{1}é", 407]));
+    }
+
+    #[test]
+    fn records_without_optional_keys_are_rust_plugins() {
+        let json = r#"{"name":"x","version":"1","abi":"2.0","later":1,"artefacts":[]}"#;
+        let metadata: Metadata = serde_json::from_str(json).unwrap();
+        assert_eq!((&*metadata.interface, metadata.pdk, metadata.panic), ("rust", None, None));
+        let json = r#"{"name":"x","version":"1","abi":"2.0","interface":"c","artefacts":[]}"#;
+        let metadata: Metadata = serde_json::from_str(json).unwrap();
+        assert_eq!(metadata.interface, "c");
     }
 
     #[test]

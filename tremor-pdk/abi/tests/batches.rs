@@ -167,8 +167,10 @@ fn a_batch_is_filled_without_writing_a_byte_twice() {
         .map(|part| batch.stream(2).fill_message(100, |it| Ok::<_, Infallible>(fill(it, part))));
     assert_eq!(counts, [Ok(0), Ok(9)]);
     batch.validate().expect("what was filled");
-    let seen: Vec<_> =
-        batch.iter().map(|it| (it.stream(), it.is_fragment(), it.raw().unwrap())).collect();
+    let seen: Vec<_> = batch
+        .iter()
+        .map(|it| (it.stream().number(), it.is_fragment(), it.raw().unwrap()))
+        .collect();
     let expected: [(u64, bool, &[u8]); 3] =
         [(1, true, b"some bytes"), (2, false, b""), (2, false, b"a message")];
     assert_eq!(seen, expected);

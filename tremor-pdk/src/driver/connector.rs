@@ -1,12 +1,14 @@
 //! The driver of a connector.
 
+use tremor_abi::connector::{Hook, Sides};
+
 use super::SourceDriver;
 use crate::{
-    CodecRequirement, Connector, Result, Sink, connector,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    CodecRequirement, Connector, Halves, Result, Sink, connector,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSource},
 };
 
-/// Drives a connector: its futures go to the heap, since none of them is on the data path.
+/// Drives a connector. Its futures are allocated on the heap, because none of them is on the data path.
 pub struct ConnectorDriver<C: Connector>(C);
 
 impl<C: Connector> ConnectorDriver<C> {
@@ -16,44 +18,122 @@ impl<C: Connector> ConnectorDriver<C> {
     }
 }
 
-macro_rules! forward {
-    ($($method:ident,)*) => {
-        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
-            Box::pin(self.0.$method())
-        })*
-    };
-}
-
 impl<C: Connector> DynConnector for ConnectorDriver<C> {
     fn codec_requirement(&self) -> CodecRequirement {
         const { connector::codec::<C>() }
     }
 
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.0.connect(attempt))
+    fn sides(&self) -> Sides {
+        self.0.sides()
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        Box::pin(async {
-            let source = self.0.create_source().await?;
-            Ok(source.map(|source| Box::new(SourceDriver::new(source)) as Box<dyn DynSource>))
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        Box::pin(async move {
+            let Halves { source, sink } = self.0.connect(wanted).await?;
+            let halves = Halves {
+                source: source.filter(|_| wanted.has_source()),
+                sink: sink.filter(|_| wanted.has_sink()),
+            };
+            let source = |source| Box::new(SourceDriver::new(source)) as Box<dyn DynSource>;
+            Ok(halves.map(source, Sink::into_driver))
         })
     }
 
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        Box::pin(async {
-            let sink = self.0.create_sink().await?;
-            Ok(sink.map(Sink::into_driver))
-        })
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        match hook {
+            Hook::START => Box::pin(self.0.on_start()),
+            Hook::PAUSE => Box::pin(self.0.on_pause()),
+            Hook::RESUME => Box::pin(self.0.on_resume()),
+            Hook::CLOSE => Box::pin(self.0.close()),
+            // A hook of a later minor version, which this plugin cannot know.
+            _ => Box::pin(async { Ok(()) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context as Poller, Poll, Waker},
+    };
+
+    use super::{ConnectorDriver, DynConnector, Hook, Sides};
+    use crate::prelude::*;
+
+    /// A connector and its halves, which count how many of them are dropped.
+    struct Both(Arc<AtomicUsize>);
+
+    impl Drop for Both {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    forward! {
-        on_start,
-        on_pause,
-        on_resume,
-        on_drain,
-        on_stop,
-        on_connection_lost,
-        on_connection_established,
+    impl Component for Both {
+        const NAME: &str = "both";
+        type Config = NoConfig;
+
+        fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+            Ok(Self(Arc::default()))
+        }
+    }
+
+    impl Connector for Both {
+        type Source = Self;
+        type Sink = Self;
+
+        async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Self, Self>> {
+            Ok(Halves::both(Self(self.0.clone()), Self(self.0.clone())))
+        }
+
+        async fn close(&mut self) -> Result<()> {
+            Err(Error::internal("closed"))
+        }
+    }
+
+    impl Source for Both {
+        async fn pull(&mut self, _batch: &mut Batch) -> Result<Pull> {
+            Ok(Pull::Finished)
+        }
+    }
+
+    impl Sink for Both {
+        async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+            Ok(())
+        }
+    }
+
+    fn ready<T>(mut future: crate::dynamic::BoxFuture<'_, T>) -> T {
+        let Poll::Ready(answer) = future.as_mut().poll(&mut Poller::from_waker(Waker::noop()))
+        else {
+            panic!("the call waits")
+        };
+        answer
+    }
+
+    #[test]
+    fn unwanted_half_is_dropped_at_once() {
+        for (wanted, dropped) in
+            [(Sides::BOTH, 0), (Sides::SOURCE, 1), (Sides::SINK, 1), (Sides::NONE, 2)]
+        {
+            let count = Arc::<AtomicUsize>::default();
+            let mut connector = ConnectorDriver::new(Both(count.clone()));
+            assert_eq!(connector.sides(), Sides::BOTH);
+            let halves = ready(connector.connect(wanted)).unwrap();
+            let made = Sides::new(halves.source.is_some(), halves.sink.is_some());
+            assert_eq!((made, count.load(Ordering::Relaxed)), (wanted, dropped));
+        }
+    }
+
+    #[test]
+    fn hook_calls_its_method_and_unknown_hook_is_ignored() {
+        let mut connector = ConnectorDriver::new(Both(Arc::default()));
+        assert_eq!(ready(connector.hook(Hook::START)), Ok(()));
+        assert_eq!(ready(connector.hook(Hook::CLOSE)).unwrap_err().message(), "closed");
+        assert_eq!(ready(connector.hook(Hook(200))), Ok(()));
     }
 }

@@ -15,8 +15,8 @@ use std::{
 
 use self::call::Call;
 use crate::{
-    Acks, Batch, Delivery, Error, Exceptions, ParallelSink, Pull, Result, Signal, Sink, Source,
-    Undelivered,
+    Acks, Batch, Delivery, Demand, Error, Exception, Grant, ParallelSink, Pull, Result, Sink,
+    Source, Undelivered,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -63,12 +63,20 @@ impl<S: Sink> SinkDriver<S> {
 }
 
 impl<S: Sink> DynSink for SinkDriver<S> {
+    fn demand(&mut self) -> Demand {
+        self.0.component().demand().at_most(1)
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
+        self.0.component().on_grant(grant);
+    }
+
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if slot > 0 {
             return Poll::Ready(Err(no_slot(slot)));
         }
@@ -80,8 +88,12 @@ impl<S: Sink> DynSink for SinkDriver<S> {
         _ = self.0.component();
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.0.component().on_signal(signal))
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.component().on_tick())
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.component().close())
     }
 }
 
@@ -93,7 +105,7 @@ pub struct ParallelSinkDriver<S: ParallelSink> {
 }
 
 impl<S: ParallelSink> ParallelSinkDriver<S> {
-    /// A driver of this sink, with one slot until it is asked for more.
+    /// A driver of this sink, with one slot until more are granted.
     pub fn new(sink: S) -> Self {
         let sink = Arc::new(sink);
         Self { slots: vec![Call::new(sink.clone())], sink }
@@ -101,10 +113,17 @@ impl<S: ParallelSink> ParallelSinkDriver<S> {
 }
 
 impl<S: ParallelSink> DynSink for ParallelSinkDriver<S> {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        let count = self.sink.most_in_flight().min(wanted).max(1);
-        self.slots.resize_with(count, || Call::new(self.sink.clone()));
-        count
+    fn demand(&mut self) -> Demand {
+        self.sink.demand()
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
+        self.slots.clear();
+        // No slot shares the sink now.
+        if let Some(sink) = Arc::get_mut(&mut self.sink) {
+            sink.on_grant(grant);
+        }
+        self.slots.resize_with(grant.in_flight.max(1), || Call::new(self.sink.clone()));
     }
 
     fn poll_deliver(
@@ -112,7 +131,7 @@ impl<S: ParallelSink> DynSink for ParallelSinkDriver<S> {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let Some(call) = self.slots.get_mut(slot) else { return Poll::Ready(Err(no_slot(slot))) };
         let poll = call.poll(context, batch, |sink, batch| sink.deliver(batch));
         poll.map(|delivery| answer(delivery, batch))
@@ -124,22 +143,36 @@ impl<S: ParallelSink> DynSink for ParallelSinkDriver<S> {
         }
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.sink.on_signal(signal))
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sink.on_tick())
+    }
+
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sink.flush())
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sink.close())
     }
 }
 
-fn answer(delivery: Delivery, batch: &Batch) -> Result<Exceptions> {
+fn answer(delivery: Delivery, batch: &Batch) -> Result<Vec<Exception>> {
     match delivery {
-        Ok(()) => Ok(Exceptions::none()),
+        Ok(()) => Ok(Vec::new()),
         Err(Undelivered::All(error)) => Err(error),
-        // An error that names no event is a fault of the sink: whether the peer has the events is unknown.
-        Err(Undelivered::Some(exceptions)) if !exceptions.name_events() => Err(Error::internal(
-            "the sink answered a delivery with `Undelivered::Some` and named no event; if all are delivered, \
-                 answer `Ok(())` or `exceptions.into()`",
-        )),
-        Err(Undelivered::Some(exceptions)) => exceptions.about(batch.len()),
+        Err(Undelivered::Some { exceptions }) => match exceptions.last() {
+            Some(last) if last.events.end > batch.len() => Err(foreign(batch.len())),
+            _ => Ok(exceptions),
+        },
     }
+}
+
+/// The answer names an event of another batch, so that it is unknown which events the peer has.
+#[cold]
+fn foreign(events: usize) -> Error {
+    Error::internal(format_args!(
+        "the sink answered a delivery of {events} events and rejected an event of another batch"
+    ))
 }
 
 /// The host polls a delivery in a slot that there is not.
@@ -163,7 +196,7 @@ mod tests {
     use tremor_abi::batch::HostBatch;
 
     use super::DynSink;
-    use crate::{Batch, Delivery, Error, ErrorKind, Exceptions, ParallelSink, Sink, Undelivered};
+    use crate::{Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, Sink};
 
     /// Answers a message once it was told to, and counts the deliveries that it has under way.
     #[derive(Clone, Default)]
@@ -181,8 +214,8 @@ mod tests {
     }
 
     impl ParallelSink for Desk {
-        fn most_in_flight(&self) -> usize {
-            3
+        fn demand(&self) -> Demand {
+            Demand::new().at_most(3)
         }
 
         async fn deliver(&self, batch: &Batch) -> Delivery {
@@ -205,22 +238,21 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_names_no_event_is_an_error_and_no_success() {
+    fn rejected_event_of_another_batch_is_an_error() {
+        let mut other = batch(b"first");
+        other.push_message(b"second");
         let mut exceptions = Exceptions::none();
-        assert_eq!(Delivery::from(exceptions.clone()), Ok(()));
-        let none = super::answer(Err(Undelivered::Some(exceptions.clone())), &batch(b"a"));
-        assert_eq!(none.unwrap_err().kind(), ErrorKind::INTERNAL);
-        exceptions.push(0..0, Error::full("no"));
-        assert_eq!(Delivery::from(exceptions.clone()), Ok(()));
-        let empty = super::answer(Err(Undelivered::Some(exceptions)), &batch(b"a"));
-        assert_eq!(empty.unwrap_err().kind(), ErrorKind::INTERNAL);
+        exceptions.reject(other.get(1).unwrap(), Error::full("no"));
+        let answer = super::answer(exceptions.into(), &batch(b"a"));
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::INTERNAL);
     }
 
     #[test]
     fn each_slot_has_its_own_delivery_and_one_that_is_given_up_is_dropped() {
         let desk = Desk::default();
         let mut sink: Box<dyn DynSink> = desk.clone().into_driver();
-        assert_eq!(sink.in_flight(8), 3);
+        assert_eq!(sink.demand().most_in_flight, 3);
+        sink.on_grant(Grant::new(3, true, None));
         let mut context = Context::from_waker(Waker::noop());
         let mut batches = [b"a", b"b", b"c"].map(|message| batch(message));
         for (slot, batch) in batches.iter_mut().enumerate() {
@@ -236,7 +268,7 @@ mod tests {
         ));
         assert!(matches!(
             sink.poll_deliver(&mut context, 1, &mut batches[1]),
-            Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty()
+            Poll::Ready(Ok(exceptions)) if exceptions.is_empty()
         ));
         assert_eq!(batches[1].events().len(), 1, "the batch is back");
         sink.give_up(0);

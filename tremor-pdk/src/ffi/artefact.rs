@@ -18,6 +18,7 @@ use tremor_abi::{
 use super::{connector::connector, fused::Fused, guard::guard};
 use crate::{
     Codec, Component, Connector, Error, Operator, Postprocessor, Preprocessor, Sink, Source,
+    Splitter, StreamSplitter,
     component::make,
     driver::{CodecDriver, ConnectorDriver},
     only::{IsSink, IsSource, Only},
@@ -87,6 +88,11 @@ pub fn sources<T: Component + Source>() -> ArtefactRef {
 /// Of a sink that is a component by itself.
 pub fn sinks<T: Component + Sink>() -> ArtefactRef {
     connectors::<Only<T, IsSink>>()
+}
+
+/// Of a preprocessor that is a splitter of streams.
+pub fn splitters<T: Component + StreamSplitter>() -> ArtefactRef {
+    preprocessors::<Splitter<T>>()
 }
 
 macro_rules! others {

@@ -21,16 +21,12 @@ impl<T: Operator> RawOperator for Fused<T> {
         self.ask("due", Operator::due).into()
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.try_call("on_time", |operator| operator.on_time(now, batch, output))
+    fn on_time(&mut self, now: u64, output: &mut Output) -> CallResult<()> {
+        self.try_call("on_time", |operator| operator.on_time(now, output))
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.try_call("on_drain", |operator| operator.on_drain(batch, output))
-    }
-
-    fn held(&self) -> usize {
-        self.ask("held", Operator::held)
+    fn flush(&mut self, output: &mut Output) -> CallResult<()> {
+        self.try_call("flush", |operator| operator.flush(output))
     }
 
     fn ports(&self) -> CallResult<RVec<RString>> {
@@ -61,6 +57,14 @@ impl<T: Preprocessor> RawPreprocessor for Fused<T> {
 
     fn has_more(&self) -> bool {
         self.ask("has_more", Preprocessor::has_more)
+    }
+
+    fn due(&self) -> ROption<u64> {
+        self.ask("due", Preprocessor::due).into()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.try_call("on_time", |preprocessor| preprocessor.on_time(now, batch, output))
     }
 
     fn holds(&self, stream: u64) -> bool {

@@ -1,8 +1,9 @@
 //! The adapter of a connector.
 
-use abi_stable::{sabi_trait::TD_Opaque, std_types::ROption};
+use abi_stable::sabi_trait::TD_Opaque;
 use tremor_abi::connector::{
-    self as abi, CallFuture, CodecNeed, RawConnector, RawConnectorBox, RawSinkBox, RawSourceBox,
+    self as abi, CallFuture, CallResult, CodecNeed, Hook, RawConnector, RawConnectorBox, RawHalves,
+    Sides,
 };
 
 use super::{fused::Fused, guard::guard, stream};
@@ -10,14 +11,6 @@ use crate::{CodecRequirement, dynamic::DynConnector};
 
 pub(super) fn connector(connector: Box<dyn DynConnector>) -> RawConnectorBox {
     RawConnectorBox::from_value(Fused::new(connector), TD_Opaque)
-}
-
-macro_rules! forward {
-    ($($method:ident,)*) => {
-        $(fn $method(&mut self) -> CallFuture<'_, ()> {
-            self.start(stringify!($method), |connector| connector.$method())
-        })*
-    };
 }
 
 impl RawConnector for Fused<Box<dyn DynConnector>> {
@@ -31,29 +24,18 @@ impl RawConnector for Fused<Box<dyn DynConnector>> {
         abi::CodecRequirement { need, default: default.into() }
     }
 
-    fn connect(&mut self, attempt: u64) -> CallFuture<'_, bool> {
-        self.start("connect", move |connector| connector.connect(attempt))
+    fn sides(&self) -> CallResult<Sides> {
+        guard("sides", || self.get().map(|connector| connector.sides()).unwrap_or_default()).into()
     }
 
-    fn create_source(&mut self) -> CallFuture<'_, ROption<RawSourceBox>> {
-        self.start("create_source", |connector| async move {
-            Ok(connector.create_source().await?.map(stream::source).into())
+    fn connect(&mut self, wanted: Sides) -> CallFuture<'_, RawHalves> {
+        self.start("connect", move |connector| async move {
+            let halves = connector.connect(wanted).await?.map(stream::source, stream::sink);
+            Ok(RawHalves { source: halves.source.into(), sink: halves.sink.into() })
         })
     }
 
-    fn create_sink(&mut self) -> CallFuture<'_, ROption<RawSinkBox>> {
-        self.start("create_sink", |connector| async move {
-            Ok(connector.create_sink().await?.map(stream::sink).into())
-        })
-    }
-
-    forward! {
-        on_start,
-        on_pause,
-        on_resume,
-        on_drain,
-        on_stop,
-        on_connection_lost,
-        on_connection_established,
+    fn hook(&mut self, hook: Hook) -> CallFuture<'_, ()> {
+        self.start(hook.as_str(), move |connector| connector.hook(hook))
     }
 }

@@ -8,13 +8,13 @@ use abi_stable::{
 };
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{
-    self as abi, CallFuture, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind,
-    PullReply, RawAcks, RawAcksBox, RawSink, RawSinkBox, RawSource, RawSourceBox,
+    self as abi, CallFuture, CallResult, DeliverReply, Deliveries, EventRange, ExceptionRange,
+    PullKind, PullReply, RawAcks, RawAcksBox, RawSink, RawSinkBox, RawSource, RawSourceBox,
 };
 
 use super::{fused::Fused, guard::guard};
 use crate::{
-    Acks, Batch, Exception, Exceptions, Pull, Signal,
+    Acks, Batch, Exception, Grant, InFlight, Pull,
     dynamic::{DynSink, DynSource},
 };
 
@@ -76,9 +76,11 @@ fn acks_box(acks: Box<dyn Acks>) -> RawAcksBox {
 }
 
 impl RawAcks for FfiAcks {
-    fn most_in_flight(&self) -> u64 {
-        let most = || self.get().map_or(usize::MAX, |acks| acks.most_in_flight());
-        guard("most_in_flight", most).map_or(u64::MAX, |most| most as u64)
+    fn most_in_flight(&self) -> abi::InFlight {
+        let most = || self.get().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight());
+        let InFlight { events, bytes, key } =
+            guard("most_in_flight", most).unwrap_or(InFlight::UNLIMITED);
+        abi::InFlight { events, bytes, key: key.into() }
     }
 
     fn ack(&mut self, pull: u64) -> CallResult<()> {
@@ -123,10 +125,15 @@ pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
 }
 
 impl RawSink for FfiSink {
-    fn in_flight(&mut self, wanted: u32) -> u32 {
-        let slots = |sink: &mut Box<dyn DynSink>| sink.in_flight(wanted as usize);
-        // Where it panics, the first delivery says so.
-        self.call("most_in_flight", slots).map_or(1, |slots| slots.try_into().unwrap_or(wanted))
+    fn demand(&mut self) -> Deliveries {
+        // After a panic the first delivery fails.
+        self.call("demand", |sink| sink.demand()).unwrap_or_default().into()
+    }
+
+    fn on_grant(&mut self, granted: &Deliveries) {
+        let grant = Grant::from(*granted);
+        // After a panic the first delivery fails.
+        let _ = self.call("on_grant", |sink| sink.on_grant(grant));
     }
 
     fn poll_deliver(
@@ -150,24 +157,26 @@ impl RawSink for FfiSink {
         let _ = self.call("give_up", |sink| sink.give_up(slot as usize));
     }
 
-    fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {
-        let signal = match signal {
-            abi::Signal::TICK => Signal::Tick,
-            abi::Signal::DRAIN => Signal::Drain,
-            // A signal of a later minor: nothing that this plugin could know of.
-            _ => return CallFuture::new(std::future::ready(RResult::ROk(()))),
-        };
-        self.start("on_signal", move |sink| sink.on_signal(signal))
+    fn on_tick(&mut self) -> CallFuture<'_, ()> {
+        self.start("on_tick", |sink| sink.on_tick())
+    }
+
+    fn flush(&mut self) -> CallFuture<'_, ()> {
+        self.start("flush", |sink| sink.flush())
+    }
+
+    fn close(&mut self) -> CallFuture<'_, ()> {
+        self.start("close", |sink| sink.close())
     }
 }
 
 /// Positions above 4 billion cannot be: a batch holds less than 4 GiB.
-fn deliver_reply(exceptions: Exceptions) -> DeliverReply {
+fn deliver_reply(exceptions: Vec<Exception>) -> DeliverReply {
     let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
     let range = |Exception { events, error }: Exception| ExceptionRange {
         start: narrow(events.start),
         len: narrow(events.len()),
         error,
     };
-    DeliverReply { exceptions: exceptions.into_exceptions().into_iter().map(range).collect() }
+    DeliverReply { exceptions: exceptions.into_iter().map(range).collect() }
 }

@@ -17,7 +17,7 @@ use super::{
     within::within,
 };
 use crate::{
-    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Signal, Sink,
+    Batch, CodecRequirement, Delivery, Descriptors, Error, Halves, Host, Pull, Result, Sides, Sink,
     Source, raw_runs,
 };
 
@@ -69,6 +69,20 @@ impl<S: StreamSocket> StreamSource<S> {
         link.add_reader();
         let peer = peer.to_string().into();
         Self { link, peer, appetite: Appetite::default(), has_brought: false, over: None }
+    }
+
+    /// Makes the wanted halves of a connection with this peer.
+    pub fn halves(
+        host: &Host,
+        link: Link<S>,
+        peer: &impl fmt::Display,
+        wanted: Sides,
+    ) -> Halves<Self, StreamSink<S>> {
+        let link = Arc::new(link);
+        Halves {
+            source: wanted.has_source().then(|| Self::new(link.clone(), peer)),
+            sink: wanted.has_sink().then(|| StreamSink::new(host, link, peer)),
+        }
     }
 }
 
@@ -185,11 +199,9 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
         flushed.map_err(|error| self.lost(Some(error)).into())
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
-        if signal == Signal::Drain {
-            // A peer that is gone has what it has.
-            let _ = within(&self.host, FAREWELL, self.end()).await;
-        }
+    async fn close(&mut self) -> Result<()> {
+        // An error means that the peer is gone: what it has received is all that it gets.
+        let _ = within(&self.host, FAREWELL, self.end()).await;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod door;
 mod idle;
 mod peer;
+mod renewal;
 #[cfg(all(test, feature = "testing-tls"))]
 mod secure_tests;
 #[cfg(all(test, feature = "testing"))]
@@ -23,8 +24,10 @@ use self::{
     door::Door,
     idle::Idle,
     peer::{Peer, Turn},
+    renewal::Renewal,
 };
 use super::{
+    connection_memory::ConnectionMemory,
     poller::Poller,
     secure::{Buffers, TlsAcceptor},
 };
@@ -39,6 +42,13 @@ const LOGGED_EVERY_NS: u64 = 60_000_000_000;
 /// How many steps of handshakes are made before others have their turn: each may take a millisecond and more of the
 /// processor, and a thousand clients may connect again at the same time.
 const HANDSHAKES_AT_MOST: usize = 16;
+
+/// Memory of a connection whose peer has sent little, in bytes: its entry, and that of its stream in preprocessors.
+const CONNECTION: usize = 2 << 10;
+
+/// Memory of a connection with TLS whose peer has sent little, in bytes. Half a record adds up to 18 KiB.
+#[cfg(feature = "tls")]
+const TLS_CONNECTION: usize = 24 << 10;
 
 /// How many connections are accepted before those that there are have their turn.
 const ACCEPTED_AT_MOST: usize = 256;
@@ -70,11 +80,13 @@ pub struct Connections {
     host: Host,
     poller: Poller,
     door: Door,
+    renewal: Option<Renewal>,
     idle: Idle,
     limits: Limits,
     tls: Option<TlsAcceptor>,
     buffers: Buffers,
     open: HashMap<u64, Peer>,
+    memory: ConnectionMemory,
     /// Streams that have something, or had when they were last looked at.
     ready: VecDeque<u64>,
     /// The stream of the last connection.
@@ -111,11 +123,13 @@ impl Connections {
         Ok(Self {
             poller,
             door: Door::new(listener, host),
+            renewal: None,
             idle: Idle::new(limits.idle_timeout),
             limits,
             tls: None,
             buffers: Buffers::default(),
             open: HashMap::new(),
+            memory: ConnectionMemory::new(host, CONNECTION),
             ready: VecDeque::new(),
             last: LISTENER,
             counts,
@@ -131,8 +145,38 @@ impl Connections {
     #[must_use]
     pub fn with_tls(mut self, acceptor: TlsAcceptor) -> Self {
         self.tls = Some(acceptor);
+        self.memory = ConnectionMemory::new(&self.host, TLS_CONNECTION);
         self.idle.expect_handshakes();
         self
+    }
+
+    /// Calls `renew` every `interval` while the source is pulled. A listener that it returns replaces the present one,
+    /// which has no connection waiting then; connections that are open stay open. For listeners whose address can be
+    /// taken away while they listen, such as the path of a socket.
+    #[must_use]
+    pub fn with_renewal(
+        mut self,
+        interval: Duration,
+        renew: impl FnMut() -> Option<Listener> + Send + 'static,
+    ) -> Self {
+        self.renewal = Some(Renewal::new(&self.host, interval, renew));
+        self
+    }
+
+    /// Replaces the listener if that is due. A listener with connections that wait is replaced later, because they
+    /// would be reset.
+    fn renew(&mut self) -> Result<()> {
+        let Some(renewal) = &mut self.renewal else { return Ok(()) };
+        if !renewal.is_due(&self.host) || self.door.is_knocked() {
+            return Ok(());
+        }
+        if let Some(listener) = renewal.listener() {
+            ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
+            self.poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
+            // The set of descriptors forgets the old listener because this closes it.
+            self.door.replace(listener);
+        }
+        Ok(())
     }
 
     /// Sees which connections have something.
@@ -157,6 +201,10 @@ impl Connections {
             if self.open.len() >= self.limits.max_connections {
                 return Ok(accepted > 0);
             }
+            if self.door.try_open() && !self.memory.reserve() {
+                self.door.shut_for_memory(&self.host);
+                return Ok(accepted > 0);
+            }
             let Some((socket, name)) = self.door.next(&self.host)? else { return Ok(accepted > 0) };
             let stream = self.last + 1;
             let session = self.tls.as_ref().map(TlsAcceptor::session).transpose()?;
@@ -166,13 +214,14 @@ impl Connections {
                 self.poller.add(&socket, stream)
             };
             if let Err(error) = added {
-                self.door.shut(&self.host, error);
+                self.door.shut_for_error(&self.host, error);
                 continue;
             }
             self.last = stream;
             let mut peer = Peer::new(socket, session, name, now_ns);
             peer.reads_to_end = self.door.has_short_reads();
             self.open.insert(stream, peer);
+            self.memory.opened();
             self.idle.begin(&self.host, now_ns);
             self.counts.accepted.add(1);
             self.count_open();
@@ -255,7 +304,9 @@ impl Connections {
     }
 
     fn close(&mut self, stream: u64) {
-        self.open.remove(&stream);
+        if self.open.remove(&stream).is_some() {
+            self.memory.closed();
+        }
         self.door.has_room();
         self.count_open();
     }
@@ -275,8 +326,12 @@ impl Connections {
         if !self.ready.is_empty() || self.may_accept() {
             return Ok(());
         }
+        let renewal = self.renewal.as_ref().map(Renewal::alarm);
         poll_fn(|context| {
-            if self.door.poll(context).is_ready() || self.idle.poll(context).is_ready() {
+            if self.door.poll(context).is_ready()
+                || self.idle.poll(context).is_ready()
+                || renewal.is_some_and(|alarm| alarm.poll(context).is_ready())
+            {
                 return Poll::Ready(Ok(()));
             }
             self.poller.poll_ready(context)
@@ -293,6 +348,7 @@ impl Source for Connections {
             self.look()?;
             let now_ns = self.idle.now_ns(&self.host);
             let has_accepted = self.accept(now_ns)?;
+            self.renew()?;
             self.end_idle(batch, now_ns);
             let is_busy = self.serve(batch, now_ns);
             // What is in the batch is never held up: there is no wait with it.

@@ -31,10 +31,10 @@
 //!     type Source = Connections;
 //!     type Sink = NoSink;
 //!
-//!     async fn create_source(&mut self) -> Result<Option<Connections>> {
+//!     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
 //!         let addresses = self.config.listen.resolve(&self.context).await?;
 //!         let listener = net::listen(&addresses, false)?;
-//!         Connections::new(&self.context, listener, Limits::default()).map(Some)
+//!         Connections::new(&self.context, listener, Limits::default()).map(Halves::source)
 //!     }
 //! }
 //!
@@ -50,6 +50,7 @@ mod alarm;
 mod appetite;
 mod bind;
 mod client;
+mod connection_memory;
 mod connections;
 mod drops;
 mod link;
@@ -75,6 +76,7 @@ pub use self::{
     address::Address,
     bind::{TcpListener, UnixListener, bind_udp, listen},
     client::{StreamSink, StreamSource, connect},
+    connection_memory::ConnectionMemory,
     connections::{Connections, Limits, Listener},
     link::Link,
     stream::{StreamSocket, TcpStream, UnixStream},

@@ -243,10 +243,10 @@ impl Sink for DatagramSink {
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let (mut datagrams, mut events) = (Vec::new(), Vec::new());
-        for (position, event) in batch.iter().enumerate() {
+        for event in batch {
             if let Some(datagram) = event.raw() {
                 datagrams.push(datagram);
-                events.push(position);
+                events.push(event);
             }
         }
         let mut exceptions = Exceptions::none();
@@ -260,7 +260,6 @@ impl Sink for DatagramSink {
                 }
                 Err(error) => error,
             };
-            let position = events[sent];
             match Errno::from_io_error(&error) {
                 // Of an earlier datagram, and told once: this one is sent again.
                 Some(Errno::CONNREFUSED) => self.refused.add(1),
@@ -270,7 +269,7 @@ impl Sink for DatagramSink {
                 Some(Errno::MSGSIZE) => {
                     let length = datagrams[sent].len();
                     let message = format!("{length} bytes are too many for a datagram: {error}");
-                    exceptions.push(position..position + 1, Error::bad_data(message));
+                    exceptions.reject(events[sent], Error::bad_data(message));
                     sent += 1;
                 }
                 _ => {
@@ -279,7 +278,8 @@ impl Sink for DatagramSink {
                     if error.policy() != ErrorPolicy::RECONNECT {
                         error = error.with_policy(ErrorPolicy::RETRY);
                     }
-                    exceptions.push(position..batch.len(), error);
+                    let unsent = batch.iter().skip(events[sent].position());
+                    exceptions.reject_all(unsent, &error);
                     break;
                 }
             }

@@ -3,11 +3,15 @@
 use std::{
     future::poll_fn,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
+
+use tremor_abi::connector::Hook;
 
 use super::TestHost;
 use crate::{
-    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Pull, Result, Signal,
+    Acks, Batch, BatchSize, Connector, ConnectorDriver, Delivery, Demand, Error, Grant, Halves,
+    Pull, Result, Undelivered,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
@@ -19,23 +23,23 @@ pub struct Connection {
     source: Option<Box<dyn DynSource>>,
     acks: Option<Box<dyn Acks>>,
     sink: Option<Box<dyn DynSink>>,
+    /// `true` if the sink is flushed while deliveries are in flight.
+    gathers: bool,
     /// How many pulls have brought something.
     pulls: u64,
 }
 
 impl Connection {
     pub(super) fn open<C: Connector>(host: TestHost, connector: C) -> Result<Self> {
+        let wanted = connector.sides();
         let mut connector: Box<dyn DynConnector> = Box::new(ConnectorDriver::new(connector));
-        let mut attempt = 1;
-        while !host.block_on(connector.connect(attempt))? {
-            attempt += 1;
-        }
-        host.block_on(connector.on_connection_established())?;
-        let mut source = host.block_on(connector.create_source())?;
-        let sink = host.block_on(connector.create_sink())?;
-        host.block_on(connector.on_start())?;
+        let Halves { mut source, mut sink } = host.block_on(connector.connect(wanted))?;
+        let demand = sink.as_mut().map_or_else(Demand::new, |sink| sink.demand());
+        sink.iter_mut().for_each(|sink| sink.on_grant(granted(demand)));
+        let gathers = demand.gathers;
+        host.block_on(connector.hook(Hook::START))?;
         let acks = source.as_mut().map_or(Ok(None), |source| source.acks())?;
-        Ok(Self { host, connector, source, acks, sink, pulls: 0 })
+        Ok(Self { host, connector, source, acks, sink, gathers, pulls: 0 })
     }
 
     /// The source.
@@ -121,24 +125,65 @@ impl Connection {
         Ok((pull, batch))
     }
 
-    /// Delivers a batch.
+    /// Delivers a batch. A sink that gathers deliveries is flushed if it does not answer at once.
     ///
     /// # Errors
     /// Those of the sink.
     pub fn deliver(&mut self, batch: &Batch) -> Delivery {
-        let host = self.host.clone();
-        let sink = self.sink()?;
-        let mut batch = batch.clone();
-        host.block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))?.into()
+        let answers = self.deliver_together(std::slice::from_ref(batch))?;
+        answers.into_iter().next().unwrap_or(Ok(()))
     }
 
-    /// Sends the sink a signal.
+    /// Delivers batches at the same time, and returns the answer to each. A sink that gathers deliveries is flushed
+    /// after all have begun, if one of them has no answer then.
+    ///
+    /// # Errors
+    /// Kind unsupported, if there are more batches than the sink was granted deliveries; and those of a flush.
+    pub fn deliver_together(&mut self, batches: &[Batch]) -> Result<Vec<Delivery>> {
+        let (host, gathers) = (self.host.clone(), self.gathers);
+        let sink = self.sink()?;
+        let mut batches = batches.to_vec();
+        let mut answers: Vec<Option<Delivery>> = vec![None; batches.len()];
+        let mut poll = |sink: &mut dyn DynSink, context: &mut Context<'_>| {
+            for (slot, (batch, answer)) in batches.iter_mut().zip(&mut answers).enumerate() {
+                if answer.is_none()
+                    && let Poll::Ready(polled) = sink.poll_deliver(context, slot, batch)
+                {
+                    *answer = Some(match polled {
+                        Ok(exceptions) if exceptions.is_empty() => Ok(()),
+                        Ok(exceptions) => Err(Undelivered::Some { exceptions }),
+                        Err(error) => Err(Undelivered::All(error)),
+                    });
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        };
+        let is_answered = poll(sink, &mut Context::from_waker(Waker::noop())).is_ready();
+        if gathers && !is_answered {
+            host.block_on(sink.flush())?;
+        }
+        if !is_answered {
+            host.block_on(poll_fn(|context| poll(sink, context)));
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Notifies the sink that time has passed.
     ///
     /// # Errors
     /// Those of the sink.
-    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+    pub fn tick(&mut self) -> Result<()> {
         let host = self.host.clone();
-        host.block_on(self.sink()?.on_signal(signal))
+        host.block_on(self.sink()?.on_tick())
+    }
+
+    /// Ends the sink, because no event follows.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn close_sink(&mut self) -> Result<()> {
+        let host = self.host.clone();
+        host.block_on(self.sink()?.close())
     }
 
     /// Drains and stops, as the runtime does at the end of a run.
@@ -149,12 +194,23 @@ impl Connection {
         if let Some(source) = &mut self.source {
             self.host.block_on(source.close())?;
         }
-        self.host.block_on(self.connector.on_drain())?;
         if self.sink.is_some() {
-            self.signal(Signal::Drain)?;
+            self.close_sink()?;
         }
         self.source = None;
         self.sink = None;
-        self.host.block_on(self.connector.on_stop())
+        self.host.block_on(self.connector.hook(Hook::CLOSE))
     }
+}
+
+/// Returns what a sink gets in a flow that sets neither `in_flight` nor `ordered` nor `batch`.
+fn granted(demand: Demand) -> Grant {
+    let Demand { in_flight, most_in_flight, ordered, max_events, max_bytes, linger, .. } = demand;
+    let is_batched = max_events.is_some() || max_bytes.is_some() || linger.is_some();
+    let batch = is_batched.then(|| BatchSize {
+        max_events: max_events.unwrap_or(1_000),
+        max_bytes: max_bytes.unwrap_or(1 << 20),
+        linger: linger.unwrap_or(Duration::from_millis(50)),
+    });
+    Grant::new(in_flight.clamp(1, most_in_flight.max(1)), ordered, batch)
 }

@@ -18,8 +18,8 @@
 //! # impl Connector for Count {
 //! #     type Source = Numbers;
 //! #     type Sink = NoSink;
-//! #     async fn create_source(&mut self) -> Result<Option<Numbers>> {
-//! #         Ok(Some(Numbers(0..self.0)))
+//! #     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Numbers, NoSink>> {
+//! #         Ok(Halves::source(Numbers(0..self.0)))
 //! #     }
 //! # }
 //! # struct Numbers(std::ops::Range<u64>);
@@ -66,7 +66,8 @@ pub use self::{
     deliveries::{batch_of, batch_with_metadata, exceptions},
 };
 use crate::{
-    Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
+    Batch, Component, Connector, Context, Error, Host, LogLevel, Output, Preprocessor, Result,
+    Sink, Source, Splitter, StreamSplitter, config,
     only::{IsSink, IsSource, Only},
 };
 
@@ -105,12 +106,37 @@ impl TestHost {
         T::new(config::read(json)?, self.context())
     }
 
-    /// An instance of a connector, connected and started, with its source and its sink.
+    /// An instance of a connector, connected and started, with all sides that it has.
     ///
     /// # Errors
     /// As [`TestHost::component`], and those of connecting and starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
         Connection::open(self.clone(), self.component::<C>(config)?)
+    }
+
+    /// Makes the preprocessor of a splitter as [`TestHost::component`] makes other components.
+    ///
+    /// # Errors
+    /// As those of [`TestHost::component`].
+    pub fn splitter<T: Component + StreamSplitter>(&self, config: &str) -> Result<Splitter<T>> {
+        self.component::<Splitter<T>>(config)
+    }
+
+    /// Advances the clock to the time that `preprocessor` asks for, and calls [`Preprocessor::on_time`]. Returns the
+    /// batch of that call: an empty one if the preprocessor does not ask for a time.
+    ///
+    /// # Errors
+    /// Those of the preprocessor, and the first one that it rejected something with.
+    pub fn pass_time(&self, preprocessor: &mut impl Preprocessor) -> Result<Batch> {
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        if let Some(due) = preprocessor.due() {
+            self.0.advance_to(due);
+            preprocessor.on_time(self.monotonic_ns(), &mut batch, &mut output)?;
+        }
+        match output.take_rejected().into_iter().next() {
+            Some(rejected) => Err(rejected.error),
+            None => Ok(batch),
+        }
     }
 
     /// As [`TestHost::connect`], for a source that is a component by itself.

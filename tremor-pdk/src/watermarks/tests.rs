@@ -2,15 +2,15 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::{prop_assert, prop_assert_eq};
 
-use super::{Acks, Unacknowledged, Watermarks};
+use super::{Acks, Batch, Begin, PositionWriter, Rewind, Watermarks};
 
 /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
 fn three() -> Watermarks<u64> {
     let watermarks = Watermarks::new();
     for pull in 1..=3 {
         for stream in [0, 1] {
-            watermarks.brought(pull, stream, pull);
-            watermarks.brought(pull, stream, pull * 10);
+            watermarks.record(pull, stream, pull);
+            watermarks.record(pull, stream, pull * 10);
         }
     }
     watermarks
@@ -21,9 +21,29 @@ fn acked(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<(u64, u64)> {
     watermarks.take().acknowledged
 }
 
-fn failed(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<Unacknowledged<u64>> {
+fn failed(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<Rewind<u64>> {
     watermarks.fail(pull, &[]).unwrap();
-    watermarks.take().again
+    rewinds(watermarks)
+}
+
+fn batch(pull: u64) -> Batch {
+    let mut batch = Batch::new();
+    batch.set_pull(pull);
+    batch
+}
+
+fn rewinds(watermarks: &Watermarks<u64>) -> Vec<Rewind<u64>> {
+    match watermarks.begin(&mut Batch::new()) {
+        Begin::Rewind(rewinds) => rewinds,
+        Begin::Write(_) => Vec::new(),
+    }
+}
+
+fn writer<'b>(watermarks: &'b Watermarks<u64>, batch: &'b mut Batch) -> PositionWriter<'b, u64> {
+    match watermarks.begin(batch) {
+        Begin::Write(writer) => writer,
+        Begin::Rewind(rewinds) => panic!("{rewinds:?}"),
+    }
 }
 
 #[test]
@@ -48,10 +68,10 @@ fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
 fn a_stream_is_read_again_from_its_mark_and_late_acknowledgements_of_it_change_nothing() {
     let mut watermarks = three();
     acked(&mut watermarks, 1);
-    let from_ten = |stream| Unacknowledged { stream, from: Some(10) };
+    let from_ten = |stream| Rewind { stream, from: Some(10) };
     assert_eq!(failed(&mut watermarks, 2), [from_ten(0), from_ten(1)]);
     assert_eq!(acked(&mut watermarks, 3), []);
-    watermarks.brought(4, 0, 20);
+    watermarks.record(4, 0, 20);
     assert_eq!(failed(&mut watermarks, 2), []);
     assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
     assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
@@ -60,7 +80,7 @@ fn a_stream_is_read_again_from_its_mark_and_late_acknowledgements_of_it_change_n
 #[test]
 fn failure_keeps_earlier_pulls_open() {
     let mut watermarks = three();
-    let from = |stream, from| Unacknowledged { stream, from };
+    let from = |stream, from| Rewind { stream, from };
     assert_eq!(failed(&mut watermarks, 3), [from(0, Some(20)), from(1, Some(20))]);
     assert_eq!(acked(&mut watermarks, 2), []);
     assert!(!watermarks.is_settled(0), "the first pull is in flight");
@@ -70,24 +90,25 @@ fn failure_keeps_earlier_pulls_open() {
     watermarks.fail(3, &[]).unwrap();
     assert_eq!(failed(&mut watermarks, 2), [from(0, Some(10)), from(1, Some(10))]);
     assert_eq!(failed(&mut watermarks, 1), [from(0, None), from(1, None)]);
-    assert!(watermarks.is_settled(0));
+    assert!(!watermarks.has_in_flight(0));
 }
 
 #[test]
-fn brought_before_failure_is_taken_counts_nothing() {
+fn position_pushed_while_its_pull_fails_is_not_recorded() {
     let mut watermarks = three();
     watermarks.fail(2, &[]).unwrap();
-    watermarks.brought(4, 0, 40);
+    watermarks.record(4, 0, 40);
     for pull in [1, 4] {
         watermarks.ack(pull).unwrap();
     }
     assert_eq!(watermarks.of(0), Some(10));
-    assert_eq!(watermarks.take().again[0], Unacknowledged { stream: 0, from: Some(10) });
-    watermarks.brought(5, 0, 20);
+    assert_eq!(rewinds(&watermarks)[0], Rewind { stream: 0, from: Some(10) });
+    drop(watermarks.take());
+    watermarks.record(5, 0, 20);
     assert_eq!(acked(&mut watermarks, 5), [(0, 20)]);
 }
 
-/// A source with one stream, whose pulls bring one event each.
+/// A source with one stream, whose pulls have one event each.
 #[derive(Default)]
 struct Model {
     /// The next event to be read, and the number of the last pull.
@@ -99,18 +120,19 @@ struct Model {
     superseded: BTreeSet<u64>,
     /// Events that are acknowledged and not read again.
     acknowledged: BTreeSet<u64>,
-    has_failed: bool,
 }
 
 impl Model {
     fn pull(&mut self, watermarks: &Watermarks<u64>) {
-        self.pull += 1;
-        watermarks.brought(self.pull, 7, self.next + 1);
-        self.open.push((self.pull, self.next));
-        if self.has_failed {
-            self.superseded.insert(self.pull);
+        match watermarks.begin(&mut batch(self.pull + 1)) {
+            Begin::Rewind(rewinds) => self.next = rewinds[0].from.unwrap_or(0),
+            Begin::Write(mut writer) => {
+                self.pull += 1;
+                writer.push_message(7, self.next + 1, b"");
+                self.open.push((self.pull, self.next));
+                self.next += 1;
+            }
         }
-        self.next += 1;
     }
 
     fn ack(&mut self, at: usize, watermarks: &mut Watermarks<u64>) {
@@ -127,16 +149,7 @@ impl Model {
         if !self.superseded.contains(&pull) {
             self.superseded.extend(self.open.iter().map(|it| it.0).filter(|it| *it > pull));
             self.acknowledged.retain(|it| *it < event);
-            self.has_failed = true;
         }
-    }
-
-    /// The source learns of failures, and goes back.
-    fn take(&mut self, watermarks: &Watermarks<u64>) {
-        for again in watermarks.take().again {
-            self.next = again.from.unwrap_or(0);
-        }
-        self.has_failed = false;
     }
 
     /// Number of events from the first on that are acknowledged without a gap.
@@ -157,14 +170,15 @@ proptest::proptest! {
                 (0..=2, _) => model.pull(&watermarks),
                 (3..=5, Some(at)) => model.ack(at, &mut watermarks),
                 (6, Some(at)) => model.fail(at, &mut watermarks),
-                _ => model.take(&watermarks),
+                _ => drop(watermarks.take()),
             }
             let position = watermarks.of(7).unwrap_or(0);
             prop_assert_eq!(position, model.prefix());
             prop_assert!(position >= before, "it went back");
             before = position;
         }
-        model.take(&watermarks);
+        // Goes back if a pull has failed.
+        model.pull(&watermarks);
         while !model.open.is_empty() {
             model.ack(0, &mut watermarks);
         }
@@ -173,12 +187,14 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_stream_that_failed_is_not_settled_before_that_is_told() {
+fn failed_stream_is_settled_once_it_can_be_read_again() {
     let mut watermarks = three();
     watermarks.fail(1, &[]).unwrap();
     assert!(!watermarks.is_settled(0) && !watermarks.is_settled(1));
-    assert_eq!(watermarks.take().again.len(), 2);
-    assert!(watermarks.is_settled(0), "it is known to be read again");
+    assert_eq!(rewinds(&watermarks).len(), 2);
+    assert!(!watermarks.is_settled(0), "the source may not have gone back yet");
+    drop(writer(&watermarks, &mut batch(2)));
+    assert!(watermarks.is_settled(0));
 }
 
 #[test]
@@ -189,15 +205,15 @@ fn a_stream_that_is_forgotten_is_not_heard_of_again() {
     assert_eq!(watermarks.forget(0), None);
     assert_eq!(watermarks.take().acknowledged, [(1, 10)]);
     assert_eq!(acked(&mut watermarks, 2), [(1, 20)]);
-    assert_eq!(failed(&mut watermarks, 3), [Unacknowledged { stream: 1, from: Some(20) }]);
+    assert_eq!(failed(&mut watermarks, 3), [Rewind { stream: 1, from: Some(20) }]);
     assert_eq!(watermarks.of(0), None);
 }
 
 #[test]
 fn a_stream_of_which_nothing_was_acknowledged_is_read_from_its_start() {
     let mut watermarks = Watermarks::<u64>::new();
-    watermarks.brought(1, 5, 3);
-    assert_eq!(failed(&mut watermarks, 1), [Unacknowledged { stream: 5, from: None }]);
+    watermarks.record(1, 5, 3);
+    assert_eq!(failed(&mut watermarks, 1), [Rewind { stream: 5, from: None }]);
 }
 
 #[test]
@@ -222,4 +238,73 @@ fn a_task_that_waits_for_progress_gets_the_last_of_each_stream() {
         progress.await
     });
     assert_eq!(task.acknowledged, [(0, 30), (1, 30)]);
+}
+
+#[test]
+fn writer_records_last_position_of_each_stream() {
+    let mut watermarks = Watermarks::new();
+    let mut first = batch(1);
+    let mut writer = writer(&watermarks, &mut first);
+    writer.push_message(0, 1, b"a");
+    writer.push_message(0, 2, b"b");
+    writer.push(5, 7, "c").unwrap();
+    writer.stream(0, 3).push_fragment(b"d");
+    writer.stream_of(9, 5, 8).push_message(b"e");
+    assert_eq!((writer.len(), writer.is_full()), (5, false));
+    writer.last_mut().unwrap().write_metadata(|writer| writer.u64(1)).unwrap();
+    drop(writer);
+    assert!(watermarks.has_in_flight(0) && watermarks.has_in_flight(5));
+    assert!(!watermarks.has_in_flight(9), "the positions are those of another stream");
+    let streams: Vec<_> = first.iter().map(|event| event.stream().number()).collect();
+    assert_eq!(streams, [0, 0, 5, 0, 9]);
+    assert_eq!(acked(&mut watermarks, 1), [(0, 3), (5, 8)]);
+}
+
+#[test]
+fn exchanged_batch_keeps_number_of_its_pull() {
+    let mut watermarks = Watermarks::new();
+    let (mut pull, mut filled) = (batch(4), Batch::new());
+    filled.push_message(b"elsewhere");
+    writer(&watermarks, &mut pull).exchange(2, 9, &mut filled);
+    assert_eq!((pull.len(), pull.pull(), filled.len()), (1, 4, 0));
+    assert_eq!(acked(&mut watermarks, 4), [(2, 9)]);
+}
+
+#[test]
+fn value_that_cannot_be_written_records_no_position() {
+    struct Fails;
+    impl serde::Serialize for Fails {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("on purpose"))
+        }
+    }
+    let watermarks = Watermarks::new();
+    let mut first = batch(1);
+    let mut writer = writer(&watermarks, &mut first);
+    assert!(writer.push(0, 1, &Fails).is_err());
+    drop(writer);
+    assert!(first.is_empty() && watermarks.is_settled(0));
+}
+
+#[test]
+fn failure_is_reported_once_and_returned_once() {
+    let mut watermarks = three();
+    watermarks.fail(2, &[]).unwrap();
+    assert!(watermarks.take().has_failed);
+    assert!(watermarks.take().is_empty());
+    assert_eq!(rewinds(&watermarks).len(), 2);
+    assert_eq!(rewinds(&watermarks), []);
+    watermarks.fail(3, &[]).unwrap();
+    assert!(watermarks.take().is_empty(), "the pull was forgotten with the failure before it");
+}
+
+#[test]
+fn late_ends_of_forgotten_stream_change_nothing() {
+    let mut watermarks = three();
+    watermarks.forget(0);
+    watermarks.record(4, 0, 99);
+    assert_eq!(acked(&mut watermarks, 1), [(1, 10)]);
+    assert_eq!(failed(&mut watermarks, 2), [Rewind { stream: 1, from: Some(10) }]);
+    assert!(watermarks.has_in_flight(0));
+    assert_eq!(acked(&mut watermarks, 4), [(0, 99)]);
 }

@@ -96,7 +96,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for fault in &faults {
         let without = measure(&built, &folder, "none", arguments.seconds)?;
         let with = measure(&built, &folder, fault, arguments.seconds)?;
-        let left = left(processors_taken(&built, &folder, fault, arguments.seconds)?);
+        let taken = processors_taken(&built, &folder, fault, arguments.seconds)?;
+        let left = left(taken, without.processors);
         let row = Row::new(fault, &without, &with, left);
         eprintln!("{row}");
         rows.push(row);
@@ -145,18 +146,22 @@ struct Measured {
     delivered: u64,
     /// Events of the other flow in a second.
     rate: f64,
+    /// Processors that the process took.
+    processors: f64,
     /// Longest gap between two events of the metronome.
     gap: Duration,
     /// Maximum memory of the process, in bytes; 0 if the process ended by itself.
     memory: u64,
 }
 
-/// Returns the part of all processors that a fault leaves to others, if it takes `taken` processors where no
-/// other flow wants them. Flows share processors, so a fault that takes all leaves half.
-fn left(taken: f64) -> f64 {
+/// Returns the part of its processors that a fault leaves to another flow, which uses `used` processors without the
+/// fault. The fault takes `taken` processors where no other flow wants them. Flows share processors, so a fault that
+/// takes all leaves half.
+fn left(taken: f64, used: f64) -> f64 {
     let all = thread::available_parallelism()
         .map_or(1.0, |count| f64::from(u16::try_from(count.get()).unwrap_or(u16::MAX)));
-    (1.0 - taken / all).max(0.5)
+    let left = (all - taken).max(all / 2.0);
+    if used > left { left / used } else { 1.0 }
 }
 
 /// Measures the processors that a fault takes without the flow at full load, the attacker of a peer included.
@@ -228,8 +233,13 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
     let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
     let (mut running, api, attacker) = start(built, folder, fault, fault, &flows)?;
     let within = PATIENCE + Duration::from_secs_f64(seconds);
-    let ended = running.until("the end of the other flow", within, |_| {
+    let (begun, before) = (Instant::now(), running.processor_time()?);
+    let mut processors = 0.0;
+    let ended = running.until("the end of the other flow", within, |running| {
         ask_for(&api, fault);
+        if let Ok(time) = running.processor_time() {
+            processors = time.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        }
         let other = api.json("GET", "/v1/flows/other").ok();
         Ok(other.filter(|other| other["state"] == "stopped"))
     });
@@ -263,6 +273,7 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
         taken,
         delivered,
         rate: report["events_per_second"].as_f64().unwrap_or(0.0),
+        processors,
         gap: gap(&fs::read_to_string(folder.join("ticks")).unwrap_or_default()),
         memory,
     })
@@ -356,8 +367,13 @@ mod tests {
 
     #[test]
     fn fault_that_takes_all_processors_leaves_half() {
-        assert!((super::left(0.0) - 1.0).abs() < 1e-9);
-        assert!((super::left(10_000.0) - 0.5).abs() < 1e-9);
+        const ALL: f64 = 10_000.0;
+        let all = super::thread::available_parallelism().unwrap().get();
+        let all = f64::from(u16::try_from(all).unwrap());
+        assert!((super::left(0.0, all) - 1.0).abs() < 1e-9);
+        assert!((super::left(ALL, all) - 0.5).abs() < 1e-9);
+        assert!((super::left(ALL, all / 2.0) - 1.0).abs() < 1e-9, "half is all that is used");
+        assert!((super::left(ALL, all * 0.75) - 2.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

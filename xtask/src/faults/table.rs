@@ -21,7 +21,7 @@ pub(super) struct Row {
     lost: u64,
     rate: f64,
     without: f64,
-    /// Part of all processors that the fault leaves.
+    /// Part of its processors that the fault leaves to the other flow.
     left: f64,
     memory: u64,
     gap: Duration,
@@ -124,7 +124,7 @@ mod tests {
 
     fn good() -> Measured {
         let (gap, memory) = (Duration::from_millis(10), 1 << 20);
-        Measured { lives: true, taken: 10, delivered: 10, rate: 50.0, gap, memory }
+        Measured { lives: true, taken: 10, delivered: 10, rate: 50.0, processors: 2.0, gap, memory }
     }
 
     fn row(with: &Measured) -> Table {

@@ -8,7 +8,7 @@ use std::{
 
 use criterion::{Criterion, Throughput};
 use serde_json::json;
-use tremor_pdk::{Batch, Operator, Output, SinkDriver, dynamic::DynSink};
+use tremor_pdk::{Batch, Operator, Output, Sides, SinkDriver, dynamic::DynSink};
 use tremor_runtime::{
     executor,
     plugin::{ConnectorFactory, Library, Policy},
@@ -34,7 +34,8 @@ fn sink(path: &std::path::Path) -> Box<dyn DynSink> {
     let factory = ConnectorFactory::load(&library, "take", Policy::default());
     let connector = factory.expect("its connector").create(&json!({}), &host::context());
     let mut connector = connector.expect("a good configuration");
-    executor::block_on(connector.create_sink()).expect("it makes one").expect("it has one")
+    let halves = executor::block_on(connector.connect(Sides::SINK));
+    halves.expect("no peer is needed").sink.expect("a sink was asked for")
 }
 
 pub(crate) fn components(criterion: &mut Criterion) {

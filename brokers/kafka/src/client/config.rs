@@ -8,10 +8,13 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// The CA certificates that the brokers' own are checked with.
+    #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's, for brokers that ask for one.
+    #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
+    #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
     /// Not for Kafka: a broker's certificate has to be for the name in its address.
     pub server_name: Option<String>,
@@ -33,6 +36,7 @@ pub struct Sasl {
     #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
     /// Of `OAUTHBEARER`: the file with the token, which another program renews.
+    #[schemars(extend("x-file" = "read"))]
     pub token_file: Option<PathBuf>,
 }
 

@@ -125,7 +125,7 @@ impl Member {
             // Only a release waits for acknowledgements: otherwise each of them would wake this task.
             if let Some(names) = names {
                 let mut state = self.shared.state();
-                while self.shared.poll_hear(&mut state, context).is_ready() {}
+                while Shared::poll_hear(&mut state, context).is_ready() {}
                 if state.partitions.are_settled(names) {
                     return Poll::Ready(());
                 }
@@ -206,7 +206,7 @@ impl Member {
             if let Some(Leaving { names, until }) = self.leaving.take() {
                 let is_settled = {
                     let mut state = self.shared.state();
-                    self.shared.hear(&mut state);
+                    Shared::hear(&mut state);
                     state.partitions.are_settled(&names)
                 };
                 let are_lost = client.assignment_lost();
@@ -342,7 +342,7 @@ impl Member {
         }
         let positions = {
             let mut state = self.shared.state();
-            self.shared.hear(&mut state);
+            Shared::hear(&mut state);
             let positions = state.partitions.release(&names);
             state.records.retain(|record| {
                 !names.iter().any(|it| it.1 == record.partition() && &*it.0 == record.topic())
@@ -380,7 +380,7 @@ impl Member {
         let positions = {
             let mut state = self.shared.state();
             // What has failed is read again soon, however long `commit_interval` is.
-            self.shared.hear(&mut state);
+            Shared::hear(&mut state);
             if now < self.next_commit {
                 return;
             }

@@ -28,7 +28,7 @@ use std::{future::poll_fn, sync::Arc};
 
 use tremor_pdk::prelude::*;
 
-use self::{client::Client, config::Settings, member::Member, shared::Shared, signal::Signal};
+use self::{config::Settings, member::Member, shared::Shared, signal::Signal};
 pub use self::{
     config::{Config, Start},
     source::Records,
@@ -39,8 +39,6 @@ use crate::client::Records as Memory;
 pub struct KafkaConsumer {
     settings: Arc<Settings>,
     context: Context,
-    /// What the next source reads with.
-    client: Option<Arc<Client>>,
     /// Memory for the records that the last client fetches ahead.
     memory: Option<Memory>,
     /// Set once the last client has left the group. None: there is none.
@@ -54,14 +52,13 @@ impl Component for KafkaConsumer {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let settings = Arc::new(Settings::new(&config, &context)?);
-        Ok(Self { settings, context, client: None, memory: None, ended: None })
+        Ok(Self { settings, context, memory: None, ended: None })
     }
 }
 
 impl KafkaConsumer {
     /// Waits until an earlier client has left the group.
     async fn ended(&mut self) {
-        self.client = None;
         if let Some(ended) = &self.ended {
             poll_fn(|context| ended.poll(context)).await;
         }
@@ -74,7 +71,7 @@ impl Connector for KafkaConsumer {
     type Source = Records;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Records, NoSink>> {
         self.ended().await;
         let most = self.settings.prefetch;
         let memory = Memory::borrow(&self.context, "prefetch", most, most.min(1 << 20))?;
@@ -88,20 +85,14 @@ impl Connector for KafkaConsumer {
             }
         };
         tremor_pdk::info!(self.context, "joins the group");
-        self.client = Some(client);
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Records>> {
-        let Some(client) = self.client.take() else { return Ok(None) };
         let shared = Shared::new(Host::clone(&self.context), self.settings.clone(), client);
         let shared = Arc::new(shared);
         let member =
             self.context.spawn("is a member of the group", Member::new(shared.clone()).run());
-        Ok(Some(Records::new(shared, member)))
+        Ok(Halves::source(Records::new(shared, member)))
     }
 
-    async fn on_stop(&mut self) -> Result<()> {
+    async fn close(&mut self) -> Result<()> {
         self.ended().await;
         Ok(())
     }

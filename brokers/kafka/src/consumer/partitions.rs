@@ -1,5 +1,5 @@
-//! The partitions that are ours: what was brought of each, up to where it is acknowledged, and what of that is
-//! committed.
+//! The partitions that are assigned to this member: what was read of each, up to which offset that is acknowledged, and
+//! what of that is committed.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{Progress, Unacknowledged, Watermarks};
+use tremor_pdk::{Progress, Rewind, Watermarks};
 
 use super::context::Name;
 
@@ -24,22 +24,18 @@ pub(super) struct Position {
 pub(super) struct Partitions {
     list: Vec<Partition>,
     watermarks: Watermarks<i64>,
-    /// Number of times that a partition was assigned or its offsets began anew: each time it is another stream to the
-    /// watermarks, so that a late acknowledgement of an earlier one changes nothing.
-    epochs: u64,
-    /// The stream of each partition that ever was ours: its events are of the same one in every epoch.
+    /// Stream of each partition that was ever assigned.
     streams: HashMap<Name, u64>,
 }
 
 struct Partition {
     name: Name,
     stream: u64,
-    epoch: u64,
     /// Where it is read from, if that is known when it is assigned.
     begin: Option<i64>,
-    /// The offset that was brought first in this epoch.
+    /// First offset that was read since the assignment, or since the offsets began anew.
     first: Option<i64>,
-    /// The offset after the last that was brought in this epoch.
+    /// Offset after the last one that was read since then.
     next: Option<i64>,
     /// Up to where it is acknowledged.
     mark: Option<i64>,
@@ -73,11 +69,9 @@ impl Partitions {
         for name in names {
             let next = self.streams.len() as u64;
             let stream = *self.streams.entry(name.clone()).or_insert(next);
-            self.epochs += 1;
             self.list.push(Partition {
                 name: name.clone(),
                 stream,
-                epoch: self.epochs,
                 begin: None,
                 first: None,
                 next: None,
@@ -122,13 +116,11 @@ impl Partitions {
         self.list[place].next.is_some_and(|next| offset < next)
     }
 
-    /// There is nothing where it was read: its records are others from here on, which begins another epoch, and
-    /// librdkafka has stopped reading it.
+    /// Notes that the partition has no record where it was read, and that librdkafka has stopped reading it. Its records
+    /// are others from here on, so that the ends of earlier pulls change nothing.
     pub(super) fn stop(&mut self, Place(place): Place) {
         let partition = &mut self.list[place];
-        self.watermarks.forget(partition.epoch);
-        self.epochs += 1;
-        partition.epoch = self.epochs;
+        self.watermarks.forget(partition.stream);
         // The offsets are of what is there no more, those that are committed as well.
         (partition.first, partition.next) = (None, None);
         (partition.mark, partition.committed, partition.begin) = (None, None, None);
@@ -145,47 +137,50 @@ impl Partitions {
         names.collect()
     }
 
-    /// This pull has brought records of it, from the first of these offsets to before the second.
-    pub(super) fn brought(&mut self, pull: u64, Place(place): Place, from: i64, to: i64) {
+    /// Notes that records of the partition were read, from the offset `from` to before `to`.
+    pub(super) fn set_read(&mut self, Place(place): Place, from: i64, to: i64) {
         let partition = &mut self.list[place];
         partition.first.get_or_insert(from);
         partition.next = Some(to);
-        self.watermarks.brought(pull, partition.epoch, to);
     }
 
-    /// Applies what has become of pulls. Returns the positions from which partitions are to be read again.
-    pub(super) fn hear(&mut self) -> Vec<Position> {
+    /// Applies acknowledgements. Returns whether a pull has failed.
+    pub(super) fn hear(&mut self) -> bool {
         let progress = self.watermarks.take();
         self.apply(progress)
     }
 
-    /// Waits until something has become of pulls, and hears of that as [`Partitions::hear`] does.
-    pub(super) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Vec<Position>> {
+    /// Waits until pulls have ended, and applies that as [`Partitions::hear`] does.
+    pub(super) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         // Polled where nobody else takes progress: it is to be applied in its order.
         let progress = pin!(self.watermarks.progress()).poll(context);
         progress.map(|progress| self.apply(progress))
     }
 
-    fn apply(&mut self, progress: Progress<i64>) -> Vec<Position> {
-        let Progress { acknowledged, again } = progress;
-        let mut places = Vec::new();
-        for Unacknowledged { stream: epoch, from } in again {
-            let Some(partition) = self.list.iter_mut().find(|it| it.epoch == epoch) else {
-                continue;
-            };
-            // Earlier pulls of the epoch may be in flight: they end as before.
-            let from = from.or(partition.first);
-            partition.next = from;
-            if let Some(offset) = from.filter(|_| !partition.is_leaving) {
-                places.push(Position { name: partition.name.clone(), offset });
-            }
-        }
-        for (epoch, mark) in acknowledged {
-            if let Some(partition) = self.list.iter_mut().find(|it| it.epoch == epoch) {
+    fn apply(&mut self, Progress { acknowledged, has_failed }: Progress<i64>) -> bool {
+        for (stream, mark) in acknowledged {
+            if let Some(partition) = self.list.iter_mut().find(|it| it.stream == stream) {
                 partition.mark = Some(mark);
             }
         }
-        places
+        has_failed
+    }
+
+    /// Goes back in partitions of which pulls have failed. Returns the positions from which they are to be read again.
+    pub(super) fn rewind(&mut self, streams: Vec<Rewind<i64>>) -> Vec<Position> {
+        let mut positions = Vec::new();
+        for Rewind { stream, from } in streams {
+            let Some(partition) = self.list.iter_mut().find(|it| it.stream == stream) else {
+                continue;
+            };
+            // Earlier pulls may be in flight: they end as before.
+            let from = from.or(partition.first);
+            partition.next = from;
+            if let Some(offset) = from.filter(|_| !partition.is_leaving) {
+                positions.push(Position { name: partition.name.clone(), offset });
+            }
+        }
+        positions
     }
 
     /// These were revoked: nothing more is brought of them.
@@ -199,10 +194,10 @@ impl Partitions {
         self.list.iter().filter(|it| !it.is_leaving).map(|it| it.name.clone()).collect()
     }
 
-    /// Whether what was brought of these has ended.
+    /// Returns whether all pulls of these partitions have ended.
     pub(super) fn are_settled(&self, names: &[Name]) -> bool {
         let mut those = self.list.iter().filter(|it| names.contains(&it.name));
-        those.all(|it| self.watermarks.is_settled(it.epoch))
+        !those.any(|it| self.watermarks.has_in_flight(it.stream))
     }
 
     /// These are ours no more: what is heard of them from here on changes nothing. Gives what is acknowledged of
@@ -212,7 +207,7 @@ impl Partitions {
             .into_iter()
             .partition::<Vec<_>, _>(|it| names.contains(&it.name));
         self.list = kept;
-        gone.iter().for_each(|it| _ = self.watermarks.forget(it.epoch));
+        gone.iter().for_each(|it| _ = self.watermarks.forget(it.stream));
         gone.iter().filter_map(Partition::uncommitted).collect()
     }
 
@@ -245,7 +240,7 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::Acks;
+    use tremor_pdk::{Acks, Batch, Begin};
 
     use super::*;
 
@@ -259,10 +254,30 @@ mod tests {
         partitions.assign(&[name(0), name(1)]);
         for number in [0, 1] {
             let place = partitions.find("t", number).unwrap();
-            partitions.brought(u64::from(number.cast_unsigned()) + 1, place, 0, 10);
+            read(&mut partitions, u64::from(number.cast_unsigned()) + 1, place, 0, 10);
         }
         let acks = partitions.watermarks().clone();
         (partitions, acks)
+    }
+
+    /// A pull that reads records of a partition, from the offset `from` to before `to`.
+    fn read(partitions: &mut Partitions, pull: u64, place: Place, from: i64, to: i64) {
+        let mut batch = Batch::new();
+        batch.set_pull(pull);
+        let stream = partitions.stream(place);
+        match partitions.watermarks().begin(&mut batch) {
+            Begin::Write(mut writer) => writer.push_message(stream, to, b""),
+            Begin::Rewind(streams) => panic!("{streams:?}"),
+        }
+        partitions.set_read(place, from, to);
+    }
+
+    /// Returns the positions from which partitions are to be read again.
+    fn rewind(partitions: &mut Partitions) -> Vec<Position> {
+        let Begin::Rewind(streams) = partitions.watermarks().begin(&mut Batch::new()) else {
+            return Vec::new();
+        };
+        partitions.rewind(streams)
     }
 
     fn at(number: i32, offset: i64) -> Position {
@@ -273,7 +288,7 @@ mod tests {
     fn what_is_acknowledged_is_uncommitted_until_it_is_committed() {
         let (mut partitions, mut acks) = two();
         acks.ack(2).unwrap();
-        assert_eq!(partitions.hear(), []);
+        assert!(!partitions.hear());
         assert_eq!(partitions.uncommitted(), [at(1, 10)]);
         partitions.committed(&[at(1, 10)]);
         assert_eq!(partitions.uncommitted(), []);
@@ -297,7 +312,7 @@ mod tests {
         let (mut partitions, mut acks) = two();
         partitions.leave(&[name(0)]);
         acks.fail(1, &[]).unwrap();
-        assert_eq!(partitions.hear(), []);
+        assert!(partitions.hear());
         assert!(partitions.are_settled(&[name(0)]));
         assert_eq!(partitions.release(&[name(0)]), []);
     }
@@ -313,9 +328,9 @@ mod tests {
         partitions.assign(&[name(0)]);
         assert_eq!(partitions.uncommitted(), []);
         let place = partitions.find("t", 0).unwrap();
-        partitions.brought(3, place, 50, 60);
+        read(&mut partitions, 3, place, 50, 60);
         acks.ack(1).unwrap();
-        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![]));
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (false, vec![]));
         acks.ack(3).unwrap();
         partitions.hear();
         assert_eq!(partitions.uncommitted(), [at(0, 60)]);
@@ -338,28 +353,16 @@ mod tests {
     fn what_has_failed_is_read_again_from_what_was_acknowledged_or_from_its_first_record() {
         let (mut partitions, mut acks) = two();
         let place = partitions.find("t", 0).unwrap();
-        partitions.brought(3, place, 10, 20);
+        read(&mut partitions, 3, place, 10, 20);
         acks.ack(1).unwrap();
         acks.fail(3, &[]).unwrap();
         acks.fail(2, &[]).unwrap();
-        let mut places = partitions.hear();
+        assert!(partitions.hear());
+        let mut places = rewind(&mut partitions);
         places.sort_by_key(|it| it.name.1);
         assert_eq!(places, [at(0, 10), at(1, 0)]);
         assert_eq!(partitions.uncommitted(), [at(0, 10)]);
-        assert!(!partitions.has(place, 10), "it comes again");
-    }
-
-    /// A pull that was filled between the failure and the news of it: its records come after those that have
-    /// failed.
-    #[test]
-    fn what_was_brought_after_a_failure_is_not_taken_for_all_before_it() {
-        let (mut partitions, mut acks) = two();
-        acks.fail(1, &[]).unwrap();
-        let place = partitions.find("t", 0).unwrap();
-        partitions.brought(3, place, 10, 20);
-        acks.ack(3).unwrap();
-        assert_eq!(partitions.hear(), [at(0, 0)]);
-        assert_eq!(partitions.uncommitted(), []);
+        assert!(!partitions.has(place, 10), "the record is read again");
     }
 
     #[test]
@@ -371,10 +374,10 @@ mod tests {
         assert_eq!(partitions.take_stopped(), []);
         assert!(!partitions.has(place, 0));
         acks.ack(1).unwrap();
-        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![]));
-        partitions.brought(3, place, 0, 5);
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (false, vec![]));
+        read(&mut partitions, 3, place, 0, 5);
         acks.ack(3).unwrap();
-        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![at(0, 5)]));
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (false, vec![at(0, 5)]));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! A record as an event.
 
-use tremor_pdk::{Batch, Result, Writer};
+use tremor_pdk::{PositionWriter, Result, Writer};
 
 use super::client::Record;
 
-/// Adds it to the batch: its value is a message, and the rest of it is metadata.
-pub(super) fn push(batch: &mut Batch, stream: u64, record: Record<'_>) -> Result<()> {
-    batch.stream(stream).push_message(record.value().unwrap_or_default());
-    match batch.last_mut() {
+/// Pushes a record: its value is a message, and the rest of it is metadata.
+pub(super) fn push(
+    writer: &mut PositionWriter<'_, i64>,
+    stream: u64,
+    record: Record<'_>,
+) -> Result<()> {
+    writer.push_message(stream, record.offset() + 1, record.value().unwrap_or_default());
+    match writer.last_mut() {
         Some(mut event) => event.write_metadata(|writer| write(writer, record)),
         None => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -10,7 +10,7 @@ use rdkafka::{
     Offset, TopicPartitionList, consumer::Consumer, error::KafkaError,
     types::RDKafkaErrorCode as Code,
 };
-use tremor_pdk::{Counter, Gauge, prelude::*, warn};
+use tremor_pdk::{Counter, Gauge, Rewind, Watermarks, prelude::*, warn};
 
 use super::{
     client::{Client, Records},
@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) host: Host,
     pub(super) settings: Arc<Settings>,
     pub(super) meters: Meters,
+    /// Those of the partitions, for the source.
+    pub(super) watermarks: Watermarks<i64>,
     state: Mutex<State>,
 }
 
@@ -86,13 +88,11 @@ impl Meters {
 impl Shared {
     pub(super) fn new(host: Host, settings: Arc<Settings>, client: Arc<Client>) -> Self {
         let meters = Meters::new(&host);
-        let state = State {
-            client: Some(client),
-            partitions: Partitions::default(),
-            records: Records::default(),
-            failed: None,
-        };
-        Self { host, settings, meters, state: Mutex::new(state) }
+        let partitions = Partitions::default();
+        let watermarks = partitions.watermarks().clone();
+        let state =
+            State { client: Some(client), partitions, records: Records::default(), failed: None };
+        Self { host, settings, meters, watermarks, state: Mutex::new(state) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -114,17 +114,31 @@ impl Shared {
         client.iter().for_each(|client| client.records().set());
     }
 
-    /// Hears what has become of pulls.
-    pub(super) fn hear(&self, state: &mut State) {
-        let places = state.partitions.hear();
-        self.read_again(state, &places);
+    /// Applies the ends of pulls.
+    pub(super) fn hear(state: &mut State) {
+        if state.partitions.hear() {
+            Self::wake_pull(state);
+        }
     }
 
-    /// Hears of it once there is something.
-    pub(super) fn poll_hear(&self, state: &mut State, context: &mut Context<'_>) -> Poll<()> {
-        let places = ready!(state.partitions.poll_hear(context));
-        self.read_again(state, &places);
-        Poll::Ready(())
+    /// Waits for ends of pulls, and applies them.
+    pub(super) fn poll_hear(state: &mut State, context: &mut Context<'_>) -> Poll<()> {
+        state.partitions.poll_hear(context).map(|has_failed| {
+            if has_failed {
+                Self::wake_pull(state);
+            }
+        })
+    }
+
+    /// Wakes the pull, which goes back in partitions of which pulls have failed.
+    fn wake_pull(state: &State) {
+        state.client.iter().for_each(|client| client.records().set());
+    }
+
+    /// Goes back in partitions of which pulls have failed.
+    pub(super) fn rewind(&self, state: &mut State, streams: Vec<Rewind<i64>>) {
+        let positions = state.partitions.rewind(streams);
+        self.read_again(state, &positions);
     }
 
     /// Reads partitions again that something has failed of.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
-use tremor_pdk::{Task, prelude::*};
+use tremor_pdk::{Begin, PositionWriter, Task, prelude::*};
 
 use super::{
     client::Record,
@@ -47,7 +47,7 @@ impl Source for Records {
     }
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
-        Some(Box::new(self.shared.state().partitions.watermarks().clone()))
+        Some(Box::new(self.shared.watermarks.clone()))
     }
 
     /// Commits what is acknowledged, and leaves the group.
@@ -56,7 +56,7 @@ impl Source for Records {
         self.member = None;
         let (client, positions) = {
             let mut state = self.shared.state();
-            self.shared.hear(&mut state);
+            Shared::hear(&mut state);
             let names = state.partitions.names();
             (state.client.clone(), state.partitions.release(&names))
         };
@@ -89,8 +89,14 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
         if let Some(error) = state.failed.take() {
             return Poll::Ready(Err(error));
         }
-        shared.hear(&mut state);
-        let filled = fill(shared, &mut state, batch);
+        Shared::hear(&mut state);
+        let filled = match shared.watermarks.begin(batch) {
+            Begin::Write(writer) => fill(shared, &mut state, writer),
+            Begin::Rewind(streams) => {
+                shared.rewind(&mut state, streams);
+                continue;
+            }
+        };
         if filled.is_err() || !batch.is_empty() {
             return Poll::Ready(filled);
         }
@@ -110,11 +116,11 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
 ///
 /// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
 /// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
-fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
+fn fill(shared: &Shared, state: &mut State, mut writer: PositionWriter<'_, i64>) -> Result<()> {
     let State { client, partitions, records, failed } = state;
     let mut run: Option<Run> = None;
     let mut result = Ok(());
-    while result.is_ok() && !batch.is_full() {
+    while result.is_ok() && !writer.is_full() {
         let Some(record) = records.first() else {
             // Topics are known by their names only until all records are done with.
             let Some(client) = client.as_ref().filter(|_| run.is_none()) else { break };
@@ -128,7 +134,7 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
             let (topic, partition) = (record.topic(), record.partition());
             if code == RDKafkaErrorCode::AutoOffsetReset {
                 if run.is_some() {
-                    // What was brought is of the epoch that ends here.
+                    // What was read is of the offsets that end here.
                     break;
                 }
                 // Otherwise the next member that has it looks.
@@ -155,13 +161,13 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
                 break;
             }
             if record.offset() >= run.to {
-                result = run.push(batch, record);
+                result = run.push(&mut writer, record);
             }
         } else if let Some(place) = partitions.find(record.topic(), record.partition())
             && !partitions.has(place, record.offset())
         {
             let first = run.insert(Run::new(place, partitions.stream(place), record));
-            result = first.push(batch, record);
+            result = first.push(&mut writer, record);
         } else {
             // Of a partition that is ours no more, or not for long: the next member reads it. Or it was
             // brought already.
@@ -169,7 +175,7 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
         records.pop();
     }
     if let Some(Run { place, from, to, .. }) = run {
-        partitions.brought(batch.pull(), place, from, to);
+        partitions.set_read(place, from, to);
     }
     result
 }
@@ -201,8 +207,8 @@ impl Run {
         self.partition == record.partition() && self.topic_handle == record.topic_handle()
     }
 
-    fn push(&mut self, batch: &mut Batch, record: Record<'_>) -> Result<()> {
+    fn push(&mut self, writer: &mut PositionWriter<'_, i64>, record: Record<'_>) -> Result<()> {
         self.to = record.offset() + 1;
-        record::push(batch, self.stream, record)
+        record::push(writer, self.stream, record)
     }
 }

@@ -61,39 +61,22 @@ impl Connector for KafkaProducer {
     type Sink = Produces;
 
     /// Starts a client of librdkafka, and waits until a broker has answered it.
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        self.end().await?;
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Produces>> {
+        self.close().await?;
         self.memory = None;
         let (least, most) = self.settings.buffer.clone().into_inner();
         let memory = Memory::borrow(&self.context, "max_buffer_bytes", most, least)?;
         let buffer = self.memory.insert(memory).bytes;
         let client = Client::start(&self.context, &self.settings, buffer).await?;
-        self.client = Some(client.into());
-        Ok(true)
+        let client = self.client.insert(client.into()).clone();
+        Ok(Halves::sink(Produces::new(&self.context, client, self.settings.clone())))
     }
 
-    async fn create_sink(&mut self) -> Result<Option<Produces>> {
-        let client = self.client.clone();
-        Ok(client.map(|client| Produces::new(&self.context, client, self.settings.clone())))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.end().await?;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.end().await?;
-        Ok(())
-    }
-}
-
-impl KafkaProducer {
-    /// Ends the client. What it has not delivered is not answered for.
-    async fn end(&mut self) -> Result<()> {
+    /// Ends the client. Records that it has not delivered are not answered for.
+    async fn close(&mut self) -> Result<()> {
         match self.client.take().and_then(Arc::into_inner) {
             Some(client) => client.end().await,
-            // A sink has it, and ends it.
+            // A sink has the client, and ends it.
             None => Ok(()),
         }
     }

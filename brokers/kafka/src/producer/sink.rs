@@ -151,16 +151,17 @@ impl ParallelSink for Produces {
         if let Some(error) = client.ended().filter(Error::is_final) {
             return Err(error.into());
         }
-        self.answer(refused)
+        self.answer(batch, refused)
     }
 }
 
 impl Produces {
     /// Events that were not delivered.
-    fn answer(&self, refused: Vec<(usize, Error)>) -> Delivery {
+    fn answer(&self, batch: &Batch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
-        Exceptions::from_iter(refused).into()
+        let event = |(position, error)| Some((batch.get(position)?, error));
+        refused.into_iter().filter_map(event).collect::<Exceptions>().into()
     }
 }
 

@@ -3,21 +3,31 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use async_nats::ConnectOptions;
-use tremor_pdk::{net::Address, prelude::*};
+use async_nats::{ConnectOptions, rustls::ClientConfig};
+use tremor_pdk::{
+    net::{
+        Address,
+        tls::{self, TlsConnector},
+    },
+    prelude::*,
+};
 
 /// TLS. A client needs none of the keys: without `ca_file` it trusts the CAs of the system. Files are PEM,
 /// and a relative path starts at the folder of the flow file.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates of the authorities that sign those of the servers.
+    /// The certificates of the authorities that sign those of the servers, or those of the servers themselves.
+    #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's, for servers that ask for one.
+    #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
+    #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
 }
 
@@ -38,6 +48,7 @@ pub struct Auth {
     pub nkey: Option<String>,
     /// A file with a JWT and the seed of its nkey, as `nsc` makes it. A relative path starts at the folder of the
     /// flow file.
+    #[schemars(extend("x-file" = "read"))]
     pub credentials_file: Option<PathBuf>,
 }
 
@@ -56,7 +67,7 @@ pub(crate) struct Peer {
     /// `HOST:PORT`.
     pub(super) servers: Vec<String>,
     identity: Option<Identity>,
-    tls: Option<Tls>,
+    tls: Option<TlsConnector>,
 }
 
 impl Peer {
@@ -68,15 +79,15 @@ impl Peer {
         tls: Option<&Tls>,
         host: &Host,
     ) -> Result<Self> {
-        if servers.is_empty() {
+        let Some(first) = servers.first() else {
             return Err(Error::configuration(
                 "`servers`: expected the address of a server at least, such as `nats-1:4222`",
             ));
-        }
+        };
         Ok(Self {
             servers: servers.iter().map(Address::to_string).collect(),
             identity: auth.map(|auth| auth.identity(host)).transpose()?,
-            tls: tls.map(|tls| tls.resolved(host)).transpose()?,
+            tls: tls.map(|tls| tls.connector(host, first)).transpose()?,
         })
     }
 
@@ -96,14 +107,27 @@ impl Peer {
         }
     }
 
-    /// The options of a client. On tokio: files are read.
+    /// Returns the configuration of TLS; `None` without the key `tls`. Call this outside of tokio, because the host reads
+    /// the files.
     ///
     /// # Errors
     /// A file cannot be read, or has something else in it.
-    pub(super) async fn options(&self) -> Result<ConnectOptions> {
+    pub(super) async fn tls_config(&self) -> Result<Option<Arc<ClientConfig>>> {
+        match &self.tls {
+            Some(tls) => tls.client_config().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the options of a client. Call this on tokio, because a file may be read.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has something else in it.
+    pub(super) async fn options(&self, tls: Option<Arc<ClientConfig>>) -> Result<ConnectOptions> {
         let mut options = ConnectOptions::new();
-        if let Some(tls) = &self.tls {
-            options = tls.add_to(options).await?;
+        if let Some(config) = tls {
+            // The client of NATS passes the name of the server that it connects to, one of several.
+            options = options.require_tls(true).tls_client_config(config.as_ref().clone());
         }
         match &self.identity {
             None => Ok(options),
@@ -156,40 +180,11 @@ impl Auth {
 }
 
 impl Tls {
-    /// With paths that start where they have to.
-    fn resolved(&self, host: &Host) -> Result<Self> {
-        if self.cert_file.is_some() != self.key_file.is_some() {
-            return Err(Error::configuration(
-                "`tls`: `cert_file` and `key_file` belong together: name both, or none",
-            ));
-        }
-        let resolve = |path: &Option<PathBuf>| path.as_ref().map(|path| host.resolve(path));
-        Ok(Self {
-            ca_file: resolve(&self.ca_file),
-            cert_file: resolve(&self.cert_file),
-            key_file: resolve(&self.key_file),
-        })
-    }
-
-    async fn add_to(&self, mut options: ConnectOptions) -> Result<ConnectOptions> {
-        options = options.require_tls(true);
-        for (key, path) in [
-            ("tls.ca_file", &self.ca_file),
-            ("tls.cert_file", &self.cert_file),
-            ("tls.key_file", &self.key_file),
-        ] {
-            // Read here for its error alone: the client would not name the key.
-            if let Some(path) = path {
-                read(key, path).await?;
-            }
-        }
-        if let Some(file) = &self.ca_file {
-            options = options.add_root_certificates(file.clone());
-        }
-        if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
-            options = options.add_client_certificate(cert.clone(), key.clone());
-        }
-        Ok(options)
+    /// Returns the TLS of the project's other clients with these keys. Opens no file.
+    fn connector(&self, host: &Host, first: &Address) -> Result<TlsConnector> {
+        let Self { ca_file, cert_file, key_file } = self.clone();
+        let keys = tls::Tls { ca_file, cert_file, key_file, ..tls::Tls::default() };
+        TlsConnector::new(&keys, host, first)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Event, ServerError};
+use async_nats::{Event, ServerError, rustls::ClientConfig};
 use futures_util::StreamExt;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
@@ -146,15 +146,16 @@ pub(crate) fn lost() -> Error {
 /// # Errors
 /// Why none is reached. A secret is in none.
 pub(crate) async fn connect(tokio: &Tokio, host: &Host, peer: &Peer) -> Result<Client> {
+    let tls = peer.tls_config().await?;
     let (host, peer) = (host.clone(), peer.clone());
-    tokio.run(async move { attempt(host, &peer).await }).await?
+    tokio.run(async move { attempt(host, &peer, tls).await }).await?
 }
 
-async fn attempt(host: Host, peer: &Peer) -> Result<Client> {
+async fn attempt(host: Host, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Client> {
     let (denied, _) = broadcast::channel(DENIALS);
     let is_ours = Arc::new(());
     let heard = Arc::new(Heard { denied: denied.clone(), is_ours: Arc::downgrade(&is_ours), host });
-    let options = peer.options().await?;
+    let options = peer.options(tls).await?;
     let options = options
         .name("tremor")
         .connection_timeout(ATTEMPT)

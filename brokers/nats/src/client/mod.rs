@@ -3,6 +3,8 @@
 mod config;
 mod connection;
 mod errors;
+#[cfg(test)]
+mod tls_tests;
 
 pub use self::config::{Auth, Tls};
 pub(crate) use self::{

@@ -1,6 +1,6 @@
 //! Answers about messages, on tokio.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_nats::{Client, Subject};
 use bytes::Bytes;
@@ -9,42 +9,26 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
-use tremor_pdk::{Counter, prelude::*};
+use tremor_pdk::{Counter, TicketProgress, prelude::*};
 
 use super::{
     config::Acknowledge,
-    shared::{Answer, Shared},
+    record::Ticket,
+    shared::{Close, Shared},
 };
-
-/// What the runtime tells about pulls.
-pub(super) struct Told(pub(super) Arc<Shared>);
-
-impl Acks for Told {
-    /// The server is asked to, and knows how often it did.
-    fn brings_again(&self) -> bool {
-        false
-    }
-
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        self.0.ack(pull);
-        Ok(())
-    }
-
-    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
-        self.0.failed(pull, events);
-        Ok(())
-    }
-}
 
 /// Sends answers.
 pub(super) struct Answers {
     pub(super) client: Client,
     pub(super) host: Host,
-    pub(super) said: mpsc::UnboundedReceiver<Answer>,
+    pub(super) closes: mpsc::UnboundedReceiver<Close>,
     pub(super) shared: Arc<Shared>,
     pub(super) ack: Acknowledge,
     pub(super) ack_wait: Duration,
+    /// Time after which the server redelivers a message that has failed.
+    pub(super) retry_delay: Duration,
     pub(super) acknowledged: Counter,
+    pub(super) failed: Counter,
     pub(super) unconfirmed: Counter,
 }
 
@@ -61,27 +45,21 @@ impl Answers {
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                answer = self.said.recv() => match answer {
-                    None => return,
-                    Some(Answer::Ack(replies)) if self.ack == Acknowledge::Double => {
-                        confirmations.extend(replies.into_iter().map(|it| confirm(self.client.clone(), it)));
+                close = self.closes.recv() => {
+                    let Some(Close { untaken, sent }) = close else { return };
+                    confirmations.extend(self.answer(self.shared.tickets.take()).await);
+                    self.send(untaken, &nak(Duration::ZERO)).await;
+                    while let Some(confirmed) = confirmations.next().await {
+                        self.confirmed(confirmed);
                     }
-                    Some(Answer::Ack(replies)) => {
-                        let count = replies.len() as u64;
-                        self.send(replies, &ACK).await;
-                        self.acknowledged.add(count);
-                    }
-                    Some(Answer::Nak(replies, delay)) => self.send(replies, &nak(delay)).await,
-                    Some(Answer::Flush(tell)) => {
-                        while let Some(confirmed) = confirmations.next().await {
-                            self.confirmed(confirmed);
-                        }
-                        // Without a connection the messages come again.
-                        let _ = self.client.flush().await;
-                        // Who asked may have gone.
-                        let _ = tell.send(());
-                    }
-                },
+                    // Without a connection the messages are redelivered.
+                    let _ = self.client.flush().await;
+                    // The source may be gone.
+                    let _ = sent.send(());
+                }
+                progress = self.shared.tickets.progress() => {
+                    confirmations.extend(self.answer(progress).await);
+                }
                 Some(confirmed) = confirmations.next(), if !confirmations.is_empty() => {
                     self.confirmed(confirmed);
                 }
@@ -91,6 +69,26 @@ impl Answers {
                 }
             }
         }
+    }
+
+    /// Answers messages that have ended. Returns the acknowledgements that the server has to confirm.
+    async fn answer(
+        &self,
+        TicketProgress { acknowledged, failed }: TicketProgress<Ticket>,
+    ) -> Vec<impl Future<Output = Result<(), async_nats::RequestError>> + use<>> {
+        let good: Vec<_> = acknowledged.into_iter().map(|(_, reply)| reply).collect();
+        let bad: Vec<_> = failed.into_iter().map(|failed| failed.ticket.1).collect();
+        self.failed.add(bad.len() as u64);
+        let confirmations = if self.ack == Acknowledge::Double {
+            good.into_iter().map(|reply| confirm(self.client.clone(), reply)).collect()
+        } else {
+            let count = good.len() as u64;
+            self.send(good, &ACK).await;
+            self.acknowledged.add(count);
+            Vec::new()
+        };
+        self.send(bad, &nak(self.retry_delay)).await;
+        confirmations
     }
 
     async fn send(&self, replies: Vec<Subject>, answer: &Bytes) {
@@ -120,9 +118,9 @@ async fn confirm(client: Client, reply: Subject) -> Result<(), async_nats::Reque
     client.request(reply, ACK).await.map(drop)
 }
 
-fn nak(delay: Option<Duration>) -> Bytes {
-    match delay.filter(|it| !it.is_zero()) {
-        None => Bytes::from_static(b"-NAK"),
-        Some(delay) => format!("-NAK {{\"delay\":{}}}", delay.as_nanos()).into(),
+fn nak(delay: Duration) -> Bytes {
+    if delay.is_zero() {
+        return Bytes::from_static(b"-NAK");
     }
+    format!("-NAK {{\"delay\":{}}}", delay.as_nanos()).into()
 }

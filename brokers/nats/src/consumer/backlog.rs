@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use async_nats::Message;
+use tremor_pdk::{Host, Memory};
 
-use super::shared::Shared;
+use super::shared::{Shared, cost};
 use crate::client::WAITING;
 
 /// Memory that messages of core NATS may take while they wait for the flow, in bytes. The client bounds their number
@@ -12,21 +13,28 @@ use crate::client::WAITING;
 const WAITING_BYTES: usize = 64 << 20;
 
 /// Messages of core NATS that wait for the flow.
-#[derive(Default)]
 pub(super) struct Backlog {
     messages: VecDeque<Message>,
     /// Memory of the messages, in bytes.
     bytes: usize,
+    /// Counts `bytes` in the memory of the flow.
+    memory: Memory,
 }
 
 impl Backlog {
-    /// Adds a message. Returns `false`, and drops the message, if too many or too large ones wait.
+    pub(super) fn new(host: &Host) -> Self {
+        Self { messages: VecDeque::new(), bytes: 0, memory: host.memory() }
+    }
+
+    /// Adds a message. Returns `false`, and drops the message, if too many or too large ones wait, or if others wait and
+    /// the flow has no memory for this one.
     pub(super) fn add(&mut self, message: Message) -> bool {
-        let bytes = cost(&message);
-        let has_space = self.messages.len() < WAITING
-            && (self.messages.is_empty() || self.bytes + bytes <= WAITING_BYTES);
+        let bytes = self.bytes + cost(&message);
+        let has_space =
+            self.messages.is_empty() || (self.messages.len() < WAITING && bytes <= WAITING_BYTES);
+        let has_space = has_space && (self.memory.try_resize(bytes) || self.messages.is_empty());
         if has_space {
-            self.bytes += bytes;
+            self.bytes = bytes;
             self.messages.push_back(message);
         }
         has_space
@@ -45,6 +53,7 @@ impl Backlog {
         {
             room.forget();
             self.bytes -= cost(&message);
+            self.memory.shrink(self.memory.used().saturating_sub(self.bytes));
             shared.arrived([message]);
         }
     }
@@ -60,11 +69,6 @@ impl Backlog {
     }
 }
 
-/// Returns the memory that a message takes, in bytes.
-fn cost(message: &Message) -> usize {
-    size_of::<Message>() + message.length
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -78,6 +82,7 @@ mod tests {
     use tremor_pdk::{Batch, testing::TestHost};
 
     use super::{Backlog, Shared, WAITING, WAITING_BYTES, cost};
+    use crate::consumer::shared::MAX_BYTES;
 
     fn message(length: usize) -> Message {
         let payload = vec![b'x'; length].into();
@@ -87,22 +92,66 @@ mod tests {
 
     #[test]
     fn backlog_is_bounded_by_bytes_and_by_number() {
-        let mut backlog = Backlog::default();
-        assert!(backlog.add(message(2 * WAITING_BYTES)), "one is never too large");
-        assert!(!backlog.add(message(0)));
-        let mut backlog = Backlog::default();
-        while backlog.add(message(1 << 20)) {}
-        assert_eq!(backlog.messages.len(), 63, "each has a header besides");
-        assert_eq!(backlog.bytes, 63 * cost(&message(1 << 20)));
-        let mut backlog = Backlog::default();
-        while backlog.add(message(0)) {}
-        assert_eq!(backlog.messages.len(), WAITING.min(WAITING_BYTES / cost(&message(0))));
+        let host = TestHost::new();
+        let backlog = || Backlog::new(&host.host());
+        let mut backlog_of_one = backlog();
+        assert!(backlog_of_one.add(message(2 * WAITING_BYTES)), "one is never too large");
+        assert!(!backlog_of_one.add(message(0)));
+        let mut large = backlog();
+        while large.add(message(1 << 20)) {}
+        assert_eq!(large.messages.len(), 63, "each has a header besides");
+        assert_eq!(large.bytes, 63 * cost(&message(1 << 20)));
+        let mut small = backlog();
+        while small.add(message(0)) {}
+        assert_eq!(small.messages.len(), WAITING.min(WAITING_BYTES / cost(&message(0))));
     }
+
+    #[test]
+    fn backlog_stays_within_memory_of_flow() {
+        let host = TestHost::new();
+        host.set_memory_limit(4 << 20);
+        let mut backlog = Backlog::new(&host.host());
+        while backlog.add(message(1 << 20)) {}
+        assert_eq!(backlog.messages.len(), 3);
+        drop(backlog);
+        assert_eq!(host.memory(), 0);
+        host.set_memory_limit(0);
+        let mut backlog = Backlog::new(&host.host());
+        assert!(backlog.add(message(1)), "one is never refused");
+        assert!(!backlog.add(message(1)));
+    }
+
+    #[test]
+    fn large_or_uncounted_prefetched_messages_stop_requests() {
+        let (closes, _) = mpsc::unbounded_channel();
+        let host = TestHost::new();
+        let shared = Shared::new(&host.host(), 500, false, Arc::default(), closes);
+        let pull = |shared: &Shared| {
+            let context = Context::from_waker(Waker::noop());
+            assert!(shared.poll_pull(&context, &mut Batch::new()).is_ready());
+        };
+        shared.arrived([message(1 << 20)]);
+        assert!(shared.may_request() && host.memory() > 1 << 20);
+        shared.arrived([message(MAX_BYTES)]);
+        assert!(!shared.may_request());
+        while !shared.may_request() {
+            pull(&shared);
+        }
+        host.set_memory_limit(1 << 20);
+        shared.arrived([message(2 << 20)]);
+        assert!(!shared.may_request(), "the flow has no memory");
+        while !shared.may_request() {
+            pull(&shared);
+        }
+        assert!(host.memory() <= 64 << 10, "a block is kept");
+    }
+
     #[test]
     fn waiting_messages_are_all_handed_over_as_capacity_is_freed() {
-        let (answers, _) = mpsc::unbounded_channel();
-        let shared = Shared::new(&TestHost::new().host(), 1, None, Arc::default(), answers);
-        let mut backlog = Backlog::default();
+        let (closes, _) = mpsc::unbounded_channel();
+        let host = TestHost::new().host();
+        let shared = Shared::new(&host, 1, false, Arc::default(), closes);
+        let mut backlog = Backlog::new(&host);
         (0..3).for_each(|_| assert!(backlog.add(message(1))));
         let mut context = Context::from_waker(Waker::noop());
         let mut rest = pin!(backlog.hand_over_all(&shared));

@@ -32,14 +32,13 @@ pub use self::{
     config::{Acknowledge, Config, Start},
     source::Messages,
 };
-use crate::client::{Client, connect};
+use crate::client::connect;
 
 /// The connector.
 pub struct NatsConsumer {
     settings: Arc<Settings>,
     context: Context,
     tokio: Option<Tokio>,
-    client: Option<Client>,
     resume: Arc<Resume>,
 }
 
@@ -51,7 +50,7 @@ impl Component for NatsConsumer {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
-        Ok(Self { settings, context, tokio: None, client: None, resume: Arc::default() })
+        Ok(Self { settings, context, tokio: None, resume: Arc::default() })
     }
 }
 
@@ -59,34 +58,16 @@ impl Connector for NatsConsumer {
     type Source = Messages;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        self.client = None;
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Messages, NoSink>> {
         let tokio = match self.tokio.take() {
             Some(tokio) => tokio,
             None => Tokio::start(&self.context).await?,
         };
-        let tokio = self.tokio.insert(tokio);
-        self.client = Some(connect(tokio, &self.context, &self.settings.peer).await?);
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Messages>> {
-        let (Some(client), Some(tokio)) = (self.client.take(), &self.tokio) else {
-            return Ok(None);
-        };
-        let (tokio, resume) = (tokio.clone(), self.resume.clone());
-        Messages::start(&self.context, tokio, client, &self.settings, resume).await.map(Some)
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.client = None;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.client = None;
-        self.tokio = None;
-        Ok(())
+        let tokio = self.tokio.insert(tokio).clone();
+        let client = connect(&tokio, &self.context, &self.settings.peer).await?;
+        let resume = self.resume.clone();
+        let messages = Messages::start(&self.context, tokio, client, &self.settings, resume);
+        messages.await.map(Halves::source)
     }
 }
 

@@ -92,6 +92,7 @@ impl Reader {
         let half = most.div_ceil(2);
         loop {
             let pause = asked.not_before.unwrap_or(asked.deadline);
+            let may_request = self.shared.may_request();
             tokio::select! {
                 biased;
                 () = self.shared.is_to_end() => {
@@ -103,7 +104,8 @@ impl Reader {
                     asked.deadline = Instant::now() + 2 * sign;
                 }
                 () = sleep_until(pause), if asked.not_before.is_some() => asked.not_before = None,
-                room = self.shared.room.acquire_many(half), if asked.not_before.is_none() => {
+                () = self.shared.pulled(), if !may_request => {}
+                room = self.shared.room.acquire_many(half), if asked.not_before.is_none() && may_request => {
                     room.map_err(Error::internal)?.forget();
                     let count = (half + self.shared.more_room(most - half)) as usize;
                     asked.requests += 1;
@@ -233,6 +235,7 @@ pub(super) async fn core(
     trips: u64,
     dropped: Counter,
     shared: Arc<Shared>,
+    host: &Host,
 ) {
     // Those after them are dropped.
     let waiting = (subscribers.len() * WAITING) as u64;
@@ -246,7 +249,7 @@ pub(super) async fn core(
             missed = all;
         }
     };
-    let mut backlog = Backlog::default();
+    let mut backlog = Backlog::new(host);
     loop {
         backlog.hand_over(&shared);
         // Unconstrained, both: a task that has done much in its turn would find nothing, and count what waits as dropped.

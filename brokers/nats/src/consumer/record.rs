@@ -1,14 +1,24 @@
 //! A message as an event: its payload is a message, and the rest of it is metadata.
 
-use async_nats::{HeaderMap, Message};
-use tremor_pdk::{Batch, Result, Writer};
+use std::time::Instant;
+
+use async_nats::{HeaderMap, Message, Subject};
+use tremor_pdk::{Batch, Result, TicketWriter, Writer};
 
 use super::info::Info;
 
-/// Adds one of a stream.
-pub(super) fn push_stream(batch: &mut Batch, message: &Message, info: &Info<'_>) -> Result<()> {
-    batch.push_message(&message.payload);
-    let Some(mut event) = batch.last_mut() else { return Ok(()) };
+/// Ticket of a message in flight: the time at which the flow took it, and the subject for its answer.
+pub(super) type Ticket = (Instant, Subject);
+
+/// Pushes a message of a stream.
+pub(super) fn push_stream(
+    writer: &mut TicketWriter<'_, Ticket>,
+    ticket: Ticket,
+    message: &Message,
+    info: &Info<'_>,
+) -> Result<()> {
+    writer.push_message(0, ticket, &message.payload);
+    let Some(mut event) = writer.last_mut() else { return Ok(()) };
     event.write_metadata(|writer| {
         writer.begin_object();
         writer.key("subject");

@@ -1,8 +1,7 @@
 //! What the tasks on tokio, the source and its acknowledgements share.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -10,18 +9,27 @@ use std::{
 
 use async_nats::{Message, Subject};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tremor_pdk::{Counter, prelude::*};
+use tremor_pdk::{Counter, Memory, Tickets, prelude::*};
 
-use super::{info::Info, record, resume::Resume};
+use super::{
+    info::Info,
+    record::{self, Ticket},
+    resume::Resume,
+};
 
-/// What is to be said to the server.
-pub(super) enum Answer {
-    /// These are done with.
-    Ack(Vec<Subject>),
-    /// These are to come again, after a while or at once.
-    Nak(Vec<Subject>, Option<Duration>),
-    /// Tell when all before is sent.
-    Flush(oneshot::Sender<()>),
+/// Memory of messages that were fetched ahead of the flow, in bytes, from which on no more are requested.
+pub(super) const MAX_BYTES: usize = 64 << 20;
+
+/// Returns the memory that a message takes, in bytes.
+pub(super) fn cost(message: &Message) -> usize {
+    size_of::<Message>() + message.length
+}
+
+/// The end: asks for redelivery of these messages, which the flow has not taken, and notifies `sent` once all answers are
+/// sent.
+pub(super) struct Close {
+    pub(super) untaken: Vec<Subject>,
+    pub(super) sent: oneshot::Sender<()>,
 }
 
 pub(super) struct Shared {
@@ -32,47 +40,78 @@ pub(super) struct Shared {
     pub(super) resume: Arc<Resume>,
     /// Nothing more is to be brought.
     ends: Notify,
-    answers: mpsc::UnboundedSender<Answer>,
-    /// None for core NATS, whose messages nobody answers.
-    retry_delay: Option<Duration>,
+    /// Messages were pulled while [`may_request`](Self::may_request) was `false`.
+    pulled: Notify,
+    closes: mpsc::UnboundedSender<Close>,
+    /// Messages of a stream in flight.
+    pub(super) tickets: Tickets<Ticket>,
+    /// `false` for core NATS, whose messages nobody answers.
+    is_of_stream: bool,
     host: Host,
     redelivered: Counter,
-    failed: Counter,
 }
 
-#[derive(Default)]
 struct State {
     /// Messages that the flow has not taken yet.
     queue: VecDeque<(Instant, Message)>,
-    /// The subjects for answers, of the messages of each pull that has not ended.
-    under_way: HashMap<u64, (Instant, Vec<Subject>)>,
+    /// Memory of the messages in `queue`, in bytes.
+    bytes: usize,
+    /// Counts `bytes` in the memory of the flow.
+    memory: Memory,
+    /// `true` while the flow does not have the memory for `bytes`.
+    is_short: bool,
     /// Who waits for messages.
     waiting: Option<Waker>,
     /// What the next pull is to answer.
     error: Option<Error>,
 }
 
+impl State {
+    fn may_request(&self) -> bool {
+        self.bytes == 0 || (self.bytes < MAX_BYTES && !self.is_short)
+    }
+
+    /// Takes the message that has waited the longest.
+    fn take(&mut self) -> Option<Message> {
+        let (_, message) = self.queue.pop_front()?;
+        self.bytes -= cost(&message);
+        Some(message)
+    }
+
+    /// Counts `bytes` in the memory of the flow. A part that the flow does not have stays uncounted, because the messages
+    /// were received already.
+    fn count(&mut self) {
+        self.is_short = !self.memory.try_resize(self.bytes);
+    }
+}
+
 impl Shared {
     pub(super) fn new(
         host: &Host,
         room: u32,
-        retry_delay: Option<Duration>,
+        is_of_stream: bool,
         resume: Arc<Resume>,
-        answers: mpsc::UnboundedSender<Answer>,
+        closes: mpsc::UnboundedSender<Close>,
     ) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            bytes: 0,
+            memory: host.memory(),
+            is_short: false,
+            waiting: None,
+            error: None,
+        };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             room: Semaphore::new(room as usize),
             resume,
             ends: Notify::new(),
-            answers,
-            retry_delay,
+            pulled: Notify::new(),
+            closes,
+            tickets: Tickets::new(),
+            is_of_stream,
             host: host.clone(),
             redelivered: host.counter("redelivered", "Messages that came again."),
-            failed: host.counter(
-                "failed",
-                "Messages that failed, and that the server was asked to bring again.",
-            ),
         }
     }
 
@@ -94,10 +133,25 @@ impl Shared {
     pub(super) fn arrived(&self, messages: impl IntoIterator<Item = Message>) {
         let now = Instant::now();
         let mut state = self.state();
-        state.queue.extend(messages.into_iter().map(|message| (now, message)));
+        for message in messages {
+            state.bytes += cost(&message);
+            state.queue.push_back((now, message));
+        }
+        state.count();
         let waiting = state.waiting.take();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns whether more messages may be requested: those that wait take less than [`MAX_BYTES`], and the flow has the
+    /// memory for them.
+    pub(super) fn may_request(&self) -> bool {
+        self.state().may_request()
+    }
+
+    /// Waits until messages were pulled after [`may_request`](Self::may_request) returned `false`.
+    pub(super) async fn pulled(&self) {
+        self.pulled.notified().await;
     }
 
     /// None will come any more.
@@ -112,26 +166,8 @@ impl Shared {
     /// Fills a batch with what there is, once there is something.
     pub(super) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
         let mut state = self.state();
-        let (mut replies, mut count, mut result) = (Vec::new(), 0, Ok(()));
-        let mut redelivered = 0;
-        while result.is_ok() && !batch.is_full() {
-            let Some((_, message)) = state.queue.pop_front() else { break };
-            count += 1;
-            if self.retry_delay.is_none() {
-                result = record::push_core(batch, &message);
-                continue;
-            }
-            let Some((reply, info)) =
-                message.reply.as_ref().and_then(|it| Some((it, Info::of(it)?)))
-            else {
-                tremor_pdk::warn!(self.host, "what is no message of the stream is not taken");
-                continue;
-            };
-            redelivered += u64::from(info.deliveries > 1);
-            result = record::push_stream(batch, &message, &info);
-            // One for each message in the batch.
-            replies.push(reply.clone());
-        }
+        let may_request = state.may_request();
+        let (count, result) = self.fill(&mut state, batch);
         if count == 0 {
             if let Some(error) = state.error.take() {
                 return Poll::Ready(Err(error));
@@ -139,34 +175,43 @@ impl Shared {
             state.waiting = Some(context.waker().clone());
             return Poll::Pending;
         }
-        if !replies.is_empty() {
-            state.under_way.insert(batch.pull(), (Instant::now(), replies));
-        }
+        state.count();
         drop(state);
-        self.redelivered.add(redelivered);
+        if !may_request {
+            self.pulled.notify_one();
+        }
         self.room.add_permits(count);
         Poll::Ready(result)
     }
 
-    /// A pull has ended.
-    pub(super) fn ack(&self, pull: u64) {
-        let brought = self.state().under_way.remove(&pull);
-        if let Some((_, replies)) = brought {
-            self.say(Answer::Ack(replies));
+    /// Moves messages from the queue to a batch until it is full. Returns the number of messages, and whether all of them
+    /// could be written.
+    fn fill(&self, state: &mut State, batch: &mut Batch) -> (usize, Result<()>) {
+        let (mut count, mut result) = (0, Ok(()));
+        if !self.is_of_stream {
+            while result.is_ok() && !batch.is_full() {
+                let Some(message) = state.take() else { break };
+                count += 1;
+                result = record::push_core(batch, &message);
+            }
+            return (count, result);
         }
-    }
-
-    /// A pull has ended, and these of its messages have failed.
-    pub(super) fn failed(&self, pull: u64, failed: &[Range<usize>]) {
-        let Some((_, replies)) = self.state().under_way.remove(&pull) else { return };
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for (position, reply) in replies.into_iter().enumerate() {
-            let is_bad = failed.iter().any(|it| it.contains(&position));
-            if is_bad { &mut bad } else { &mut good }.push(reply);
+        let (mut writer, mut redelivered) = (self.tickets.begin(batch), 0);
+        while result.is_ok() && !writer.is_full() {
+            let Some(message) = state.take() else { break };
+            count += 1;
+            let Some((reply, info)) =
+                message.reply.as_ref().and_then(|it| Some((it, Info::of(it)?)))
+            else {
+                tremor_pdk::warn!(self.host, "what is no message of the stream is not taken");
+                continue;
+            };
+            redelivered += u64::from(info.deliveries > 1);
+            let ticket = (Instant::now(), reply.clone());
+            result = record::push_stream(&mut writer, ticket, &message, &info);
         }
-        self.failed.add(bad.len() as u64);
-        self.say(Answer::Ack(good));
-        self.say(Answer::Nak(bad, self.retry_delay));
+        self.redelivered.add(redelivered);
+        (count, result)
     }
 
     /// The task that brings messages is to end, and to bring those that are on their way.
@@ -181,28 +226,27 @@ impl Shared {
 
     /// Gives back what the flow has not taken, and waits until every answer is sent.
     pub(super) async fn close(&self) {
-        let queue = std::mem::take(&mut self.state().queue);
-        let replies = queue.into_iter().filter_map(|(_, message)| message.reply);
-        self.say(Answer::Nak(replies.collect(), None));
-        let (tell, told) = oneshot::channel();
-        self.say(Answer::Flush(tell));
-        // Without a connection there is nobody to tell.
-        let _ = told.await;
+        let queue = {
+            let mut state = self.state();
+            state.bytes = 0;
+            state.count();
+            std::mem::take(&mut state.queue)
+        };
+        let untaken = queue.into_iter().filter_map(|(_, message)| message.reply).collect();
+        let (sent, is_sent) = oneshot::channel();
+        // Without a connection nobody receives it, and the messages are redelivered.
+        let _ = self.closes.send(Close { untaken, sent });
+        let _ = is_sent.await;
     }
 
-    /// The messages that have waited this long, here or in the flow.
+    /// Returns the subjects for answers of the messages that have waited this long, here or in the flow.
     pub(super) fn held(&self, for_at_least: Duration) -> Vec<Subject> {
         let state = self.state();
         let is_old = |since: &Instant| since.elapsed() >= for_at_least;
         // They came one after the other.
         let queue = state.queue.iter().take_while(|(since, _)| is_old(since));
-        let queue = queue.filter_map(|(_, message)| message.reply.as_ref());
-        let under_way = state.under_way.values().filter(|(since, _)| is_old(since));
-        queue.chain(under_way.flat_map(|(_, replies)| replies)).cloned().collect()
-    }
-
-    fn say(&self, answer: Answer) {
-        // After the end of the connection nobody hears it: the messages come again.
-        let _ = self.answers.send(answer);
+        let queue = queue.filter_map(|(_, message)| message.reply.clone());
+        let in_flight = self.tickets.in_flight().into_iter().filter(|(since, _)| is_old(since));
+        queue.chain(in_flight.map(|(_, reply)| reply)).collect()
     }
 }

@@ -4,12 +4,13 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::timeout};
 use tremor_pdk::{
+    InFlight,
     prelude::*,
     tokio::{Running, Tokio},
 };
 
 use super::{
-    acks::{Answers, Told},
+    acks::Answers,
     config::{Durable, From, Settings},
     durable,
     read::{self, Reader},
@@ -27,6 +28,7 @@ const ENDS: Duration = Duration::from_secs(2);
 pub struct Messages {
     tokio: Tokio,
     shared: Arc<Shared>,
+    most_in_flight: InFlight,
     /// Brings messages; none after the end.
     reading: Option<Running<()>>,
     /// Answers for them; none for core NATS.
@@ -43,13 +45,11 @@ impl Messages {
         settings: &Arc<Settings>,
         resume: Arc<Resume>,
     ) -> Result<Self> {
-        let (say, answers) = mpsc::unbounded_channel();
-        let retry_delay = match &settings.from {
-            From::Stream(durable) => Some(durable.retry_delay),
-            From::Core { .. } => None,
-        };
+        let (closing, closes) = mpsc::unbounded_channel();
+        let is_of_stream = matches!(&settings.from, From::Stream(_));
         let shared =
-            Arc::new(Shared::new(host, settings.prefetch, retry_delay, resume.clone(), say));
+            Arc::new(Shared::new(host, settings.prefetch, is_of_stream, resume.clone(), closing));
+        let mut most_in_flight = InFlight::UNLIMITED;
         let (reading, answering, watching) = match &settings.from {
             From::Core { .. } => {
                 let (own, settings) = (client.clone(), settings.clone());
@@ -59,11 +59,14 @@ impl Messages {
                     "dropped",
                     "Messages of core NATS that came faster than the flow took them.",
                 );
-                let reading = read::core(client, subscribers, trips, dropped, shared.clone());
+                let (said, shared) = (host.clone(), shared.clone());
+                let reading = async move {
+                    read::core(client, subscribers, trips, dropped, shared, &said).await;
+                };
                 (tokio.run(reading), None, None)
             }
-            From::Stream(Durable { ack, .. }) => {
-                let ack = *ack;
+            From::Stream(Durable { ack, retry_delay, .. }) => {
+                let (ack, retry_delay) = (*ack, *retry_delay);
                 let (own, settings_of_it) = (client.clone(), settings.clone());
                 let said = host.clone();
                 let found = tokio.run(async move {
@@ -76,14 +79,25 @@ impl Messages {
                     }
                 });
                 let consumer = found.await??;
-                let ack_wait = consumer.cached_info().config.ack_wait;
+                let config = &consumer.cached_info().config;
+                let ack_wait = config.ack_wait;
+                // The server sends no more than that without an answer, and -1 stands for no limit.
+                if let Ok(events @ 1..) = u64::try_from(config.max_ack_pending) {
+                    most_in_flight =
+                        InFlight { events, key: "max_ack_pending", ..InFlight::UNLIMITED };
+                }
                 let answers = Answers {
                     client: client.nats.clone(),
                     host: host.clone(),
-                    said: answers,
+                    closes,
                     shared: shared.clone(),
                     ack,
                     ack_wait,
+                    retry_delay,
+                    failed: host.counter(
+                        "failed",
+                        "Messages that failed, and that the server was asked to bring again.",
+                    ),
                     acknowledged: host.counter("acknowledged", "Messages that were acknowledged."),
                     unconfirmed: host.counter(
                         "unconfirmed",
@@ -102,7 +116,14 @@ impl Messages {
                 (tokio.run(reader.run()), Some(answering), Some(tokio.run(watching)))
             }
         };
-        Ok(Self { tokio, shared, reading: Some(reading), answering, _watching: watching })
+        Ok(Self {
+            tokio,
+            shared,
+            most_in_flight,
+            reading: Some(reading),
+            answering,
+            _watching: watching,
+        })
     }
 }
 
@@ -142,7 +163,7 @@ impl Source for Messages {
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         self.answering.as_ref()?;
-        Some(Box::new(Told(self.shared.clone())))
+        Some(Box::new(self.shared.tickets.clone().at_most(self.most_in_flight)))
     }
 
     /// Sends the last answers, and gives back what the flow has not taken.

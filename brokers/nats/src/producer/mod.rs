@@ -26,14 +26,13 @@ use tremor_pdk::{prelude::*, tokio::Tokio};
 
 use self::config::Settings;
 pub use self::{config::Config, sink::Publishes};
-use crate::client::{Client, connect};
+use crate::client::connect;
 
 /// The connector.
 pub struct NatsProducer {
     settings: Arc<Settings>,
     context: Context,
     tokio: Option<Tokio>,
-    client: Option<Client>,
 }
 
 impl Component for NatsProducer {
@@ -43,7 +42,7 @@ impl Component for NatsProducer {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
-        Ok(Self { settings, context, tokio: None, client: None })
+        Ok(Self { settings, context, tokio: None })
     }
 }
 
@@ -51,33 +50,14 @@ impl Connector for NatsProducer {
     type Source = NoSource;
     type Sink = Publishes;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        self.client = None;
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Publishes>> {
         let tokio = match self.tokio.take() {
             Some(tokio) => tokio,
             None => Tokio::start(&self.context).await?,
         };
-        let tokio = self.tokio.insert(tokio);
-        self.client = Some(connect(tokio, &self.context, &self.settings.peer).await?);
-        Ok(true)
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Publishes>> {
-        let (Some(client), Some(tokio)) = (self.client.take(), &self.tokio) else {
-            return Ok(None);
-        };
-        Ok(Some(Publishes::new(&self.context, tokio.clone(), client, self.settings.clone())))
-    }
-
-    async fn on_connection_lost(&mut self) -> Result<()> {
-        self.client = None;
-        Ok(())
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.client = None;
-        self.tokio = None;
-        Ok(())
+        let tokio = self.tokio.insert(tokio).clone();
+        let client = connect(&tokio, &self.context, &self.settings.peer).await?;
+        Ok(Halves::sink(Publishes::new(&self.context, tokio, client, self.settings.clone())))
     }
 }
 

@@ -36,10 +36,11 @@ impl Publishes {
     }
 
     /// Events that were not delivered.
-    fn answer(&self, refused: Vec<(usize, Error)>) -> Delivery {
+    fn answer(&self, batch: &Batch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
-        Exceptions::from_iter(refused).into()
+        let event = |(position, error)| Some((batch.get(position)?, error));
+        refused.into_iter().filter_map(event).collect::<Exceptions>().into()
     }
 }
 
@@ -50,18 +51,18 @@ impl ParallelSink for Publishes {
         let mut refused = Vec::new();
         let messages = message::all(batch, &self.settings, &mut refused);
         if messages.is_empty() {
-            return self.answer(refused);
+            return self.answer(batch, refused);
         }
         let (client, settings) = (self.client.clone(), self.settings.clone());
         if self.settings.jetstream {
             let confirming = Confirming::new(client, settings, messages, refused);
             let answers = self.tokio.run(confirming.publish()).await??;
             self.duplicates.add(answers.duplicates);
-            return self.answer(answers.refused);
+            return self.answer(batch, answers.refused);
         }
         let written = self.tokio.run(write(client, settings, messages)).await?;
         refused.extend(written?);
-        self.answer(refused)
+        self.answer(batch, refused)
     }
 }
 

@@ -51,7 +51,10 @@ fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wr
         (format!("{tls}, auth: {{ credentials_file: '{key}' }}"), "`auth.credentials_file`"),
         // The roots of the system do not know the CA of the server.
         (format!("auth: {{ user: {user}, password: {password} }}"), "see `tls`"),
-        ("tls: { ca_file: '/nowhere.pem' }".to_owned(), "`tls.ca_file`"),
+        (
+            "tls: { ca_file: '/nowhere.pem' }".to_owned(),
+            "cannot read `/nowhere.pem`, which `tls` names",
+        ),
     ];
     for (keys, expected) in bad {
         let mut running = flow(address, "a", &keys);

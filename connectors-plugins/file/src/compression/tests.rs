@@ -5,7 +5,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    ErrorKind, Result, Signal,
+    ErrorKind, Result,
     testing::{Connection, TestHost, batch_of},
 };
 
@@ -37,7 +37,7 @@ fn read(name: &str, bytes: &[u8], chunk_bytes: usize) -> (String, Option<tremor_
         match source.pull() {
             Ok((pull, batch)) => {
                 for event in &batch {
-                    assert!(event.is_fragment() && event.stream() == 0);
+                    assert!(event.is_fragment() && event.stream().number() == 0);
                     text.extend_from_slice(event.raw().unwrap());
                 }
                 if pull == tremor_pdk::Pull::Finished {
@@ -75,7 +75,7 @@ fn what_is_written_is_read_again_in_chunks_of_any_size() {
             for messages in [&["one\n", "two\n"][..], &[], &["three\n"]] {
                 assert_eq!(sink.deliver(&batch_of(messages)), Ok(()));
             }
-            sink.signal(Signal::Drain).unwrap();
+            sink.close_sink().unwrap();
             sink.stop().unwrap();
         }
         let bytes = fs::read(&path).unwrap();
@@ -105,7 +105,7 @@ fn a_file_that_nothing_was_written_to_is_a_compressed_file_all_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file").with_extension(ending);
         let mut sink = open(&path, r#""mode": "write""#).unwrap();
-        sink.signal(Signal::Drain).unwrap();
+        sink.close_sink().unwrap();
         let bytes = fs::read(&path).unwrap();
         assert!(!bytes.is_empty(), "{ending}");
         for bytes in [&bytes[..], b""] {

@@ -15,7 +15,7 @@ use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     input::{How, Input, Look, Stage},
-    kept::{Kept, Tracked},
+    kept::{Kept, PULL_BYTES, Tracked},
     pattern::Pattern,
     walk::Walk,
 };
@@ -24,11 +24,6 @@ use crate::Config;
 /// How long a file is still looked at after it was renamed or deleted: the process that writes to it
 /// learns of that later.
 const LINGER: Duration = Duration::from_secs(5);
-
-/// Number of bytes that a pull brings of a file whose positions are kept, at most, unless a single message has more. A
-/// pull is acknowledged as a whole: what was delivered of it comes twice after a crash. A sink often makes a delivery of a
-/// pull, so that smaller pulls cost throughput.
-const PULL_BYTES: usize = 64 << 10;
 
 /// All files of one source. All methods but those that say otherwise may block.
 pub(crate) struct Files {
@@ -122,6 +117,13 @@ impl Files {
         }
         files.search_first(&path)?;
         Ok(files)
+    }
+
+    /// Sets how much the next pulls bring.
+    pub(super) fn pace(&mut self) {
+        if let Some(kept) = &self.kept {
+            self.how.pull_bytes = self.how.chunk_bytes.min(kept.pull_bytes());
+        }
     }
 
     /// Keeps what is acknowledged where that is due, and reads on.

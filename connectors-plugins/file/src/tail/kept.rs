@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Exception, Host, Result, Task, Watermarks, warn};
+use tremor_pdk::{Acks, Batch, Begin, Exception, Host, InFlight, Result, Task, Watermarks, warn};
 
 use super::{
     checkpoint::{Checkpoint, Entry},
@@ -25,14 +25,28 @@ const UNWRITTEN: u64 = 1 << 20;
 /// as many acknowledged bytes as four times its length.
 const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 
+/// Number of bytes that a pull brings, at most, unless a single message has more. A pull is acknowledged as a whole: what
+/// was delivered of it comes twice after a crash.
+pub(super) const PULL_BYTES: usize = 64 << 10;
+
+/// The same while acknowledgements come fast. A sink often makes a delivery of a pull, so that larger pulls cost less time.
+const FAST_PULL_BYTES: usize = 256 << 10;
+
+/// Maximum time from a pull to its acknowledgement for which acknowledgements come fast, in ns.
+const FAST_NS: u64 = 10_000_000;
+
+/// Maximum number of bytes in flight with which pulls are large. `read_ahead` counts pulls of the usual size.
+const FAST_IN_FLIGHT: u64 = 1 << 20;
+
 /// The positions of all files of a source.
 ///
 /// The runtime reports acknowledgements whether or not the source is pulled, and a task of the plugin writes the
 /// checkpoint: a full queue prevents pulls for as long as a sink takes.
 pub(super) struct Kept {
     shared: Arc<Shared>,
-    /// Maximum number of pulls in flight.
-    most_pulls: usize,
+    most_in_flight: InFlight,
+    /// Number of bytes of a large pull; that of the others if `read_ahead` is small.
+    most_pull_bytes: usize,
 }
 
 struct Shared {
@@ -49,8 +63,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: Vec<Tracked>,
-    /// Number of bytes that each pull in flight has brought.
-    pulls: HashMap<u64, u64>,
+    /// Pulls in flight.
+    pulls: HashMap<u64, Pulled>,
+    /// Number of bytes that the pulls in flight have read.
+    in_flight: u64,
+    /// Time from the last pull that was acknowledged to its acknowledgement, in ns.
+    answered_in_ns: Option<u64>,
     /// Bytes that were acknowledged since the checkpoint was written.
     unwritten: u64,
     /// `true` if something was acknowledged that the disk may not have.
@@ -59,12 +77,26 @@ struct State {
     sync_at_ns: u64,
     /// Length of the checkpoint when it was written last, in bytes.
     length: u64,
-    /// `true` if a pull has failed since failures were taken.
-    has_failed: bool,
     /// `true` after the end, when nothing is written any more.
     is_closed: bool,
     /// Waker of the task that writes the checkpoint.
     waker: Option<Waker>,
+}
+
+/// A pull that has not ended.
+struct Pulled {
+    bytes: u64,
+    /// Time of the pull, by the monotonic clock.
+    since_ns: u64,
+}
+
+impl State {
+    /// Removes a pull that has ended.
+    fn end(&mut self, pull: u64) -> Option<Pulled> {
+        let ended = self.pulls.remove(&pull)?;
+        self.in_flight -= ended.bytes;
+        Some(ended)
+    }
 }
 
 /// A file that has an entry in the checkpoint.
@@ -91,8 +123,13 @@ impl Kept {
         // Half of `read_ahead` waits for acknowledgements. The other half is acknowledged and not written yet.
         let half = (config.read_ahead.get() / 2).max(1);
         let chunk_bytes = config.chunk_bytes.get() as u64;
-        let most_pulls = half.saturating_mul(chunk_bytes.div_ceil(pull_bytes));
-        let most_pulls = usize::try_from(most_pulls).unwrap_or(usize::MAX);
+        let most_bytes = half.saturating_mul(chunk_bytes);
+        let most_pull_bytes =
+            if most_bytes >= 4 * FAST_IN_FLIGHT { FAST_PULL_BYTES } else { PULL_BYTES };
+        // The pull that reaches the limit adds its bytes.
+        let last = pull_bytes.max(most_pull_bytes as u64).min(chunk_bytes);
+        let bytes = most_bytes.saturating_sub(last - 1).max(1);
+        let most_in_flight = InFlight { bytes, key: "read_ahead", ..InFlight::UNLIMITED };
         let shared = Shared {
             host: host.clone(),
             marks: Watermarks::new(),
@@ -101,12 +138,19 @@ impl Kept {
             checkpoint: Mutex::new(Some(checkpoint)),
             state: Mutex::default(),
         };
-        Ok(Some((Self { shared: Arc::new(shared), most_pulls }, entries)))
+        Ok(Some((Self { shared: Arc::new(shared), most_in_flight, most_pull_bytes }, entries)))
+    }
+
+    /// Returns the number of bytes that the next pulls are to read: few if the sinks take long to answer.
+    pub(super) fn pull_bytes(&self) -> usize {
+        let state = self.shared.state();
+        let is_fast = state.answered_in_ns.is_some_and(|time| time < FAST_NS);
+        if is_fast && state.in_flight <= FAST_IN_FLIGHT { self.most_pull_bytes } else { PULL_BYTES }
     }
 
     /// Returns the object that receives acknowledgements.
     pub(super) fn acks(&self) -> Box<dyn Acks> {
-        Box::new(KeptAcks { shared: self.shared.clone(), most_pulls: self.most_pulls })
+        Box::new(KeptAcks { shared: self.shared.clone(), most_in_flight: self.most_in_flight })
     }
 
     /// Starts the task that writes the checkpoint. The task ends when its handle is dropped.
@@ -169,33 +213,29 @@ impl Drop for Kept {
 pub(super) struct Pulls(Arc<Shared>);
 
 impl Pulls {
-    /// Reports that a pull has brought `bytes` bytes of `stream`, the last whole message of which ends at `position`.
-    pub(super) fn brought(&self, pull: u64, stream: u64, position: u64, bytes: u64) {
-        self.0.state().pulls.insert(pull, bytes);
-        self.0.marks.brought(pull, stream, position);
+    /// Begins to push events to the batch of a pull: see [`Watermarks::begin`].
+    pub(super) fn begin<'b>(&'b self, batch: &'b mut Batch) -> Begin<'b, u64> {
+        self.0.marks.begin(batch)
     }
 
-    /// Returns whether a pull has failed since [`Pulls::failed`] was called.
-    pub(super) fn has_failed(&self) -> bool {
-        self.0.state().has_failed
-    }
-
-    /// Takes the streams of which a pull has failed, each with the position from which it is to be read again.
-    pub(super) fn failed(&self) -> Vec<(u64, Option<u64>)> {
-        self.0.state().has_failed = false;
-        self.0.marks.take().again.into_iter().map(|again| (again.stream, again.from)).collect()
+    /// Sets the number of bytes that a pull has read.
+    pub(super) fn set_bytes(&self, pull: u64, bytes: u64) {
+        let since_ns = self.0.host.monotonic_ns();
+        let mut state = self.0.state();
+        state.pulls.insert(pull, Pulled { bytes, since_ns });
+        state.in_flight += bytes;
     }
 }
 
 /// Receives acknowledgements from the runtime.
 struct KeptAcks {
     shared: Arc<Shared>,
-    most_pulls: usize,
+    most_in_flight: InFlight,
 }
 
 impl Acks for KeptAcks {
-    fn most_in_flight(&self) -> usize {
-        self.most_pulls
+    fn most_in_flight(&self) -> InFlight {
+        self.most_in_flight
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
@@ -209,10 +249,8 @@ impl Acks for KeptAcks {
     }
 
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
-        self.shared.state().pulls.remove(&pull);
-        let failed = self.shared.marks.clone().fail(pull, events);
-        self.shared.state().has_failed = true;
-        failed
+        self.shared.state().end(pull);
+        self.shared.marks.clone().fail(pull, events)
     }
 }
 
@@ -225,9 +263,12 @@ impl Shared {
     fn acknowledged(&self, pull: u64) {
         let waker = {
             let mut state = self.state();
-            let bytes = state.pulls.remove(&pull).unwrap_or(0);
+            let ended = state.end(pull);
             let was_due = self.has_enough(&state);
-            state.unwritten += bytes;
+            if let Some(Pulled { bytes, since_ns }) = ended {
+                state.unwritten += bytes;
+                state.answered_in_ns = Some(self.host.monotonic_ns().saturating_sub(since_ns));
+            }
             let is_first = !std::mem::replace(&mut state.is_unsynced, true);
             let is_due = self.has_enough(&state) && !was_due;
             if is_first || is_due { state.waker.take() } else { None }

@@ -89,9 +89,9 @@ impl Scene {
 fn text(batches: &[Batch]) -> Vec<String> {
     let mut streams: Vec<(u64, String)> = Vec::new();
     for event in batches.iter().flat_map(Batch::iter) {
-        let at = streams.iter().position(|(stream, _)| *stream == event.stream());
+        let at = streams.iter().position(|(stream, _)| *stream == event.stream().number());
         let at = at.unwrap_or_else(|| {
-            streams.push((event.stream(), String::new()));
+            streams.push((event.stream().number(), String::new()));
             streams.len() - 1
         });
         let text = &mut streams[at].1;
@@ -344,7 +344,8 @@ fn files_of_a_pattern_are_streams_that_take_turns() {
     let mut parts = text(&batches);
     parts.sort();
     assert_eq!(parts, ["a1\na2\na3\n[ends]", "b1\nb2\n[ends]"]);
-    let turns: Vec<_> = batches.iter().take(4).map(|it| it.first().unwrap().stream()).collect();
+    let turns: Vec<_> =
+        batches.iter().take(4).map(|it| it.first().unwrap().stream().number()).collect();
     assert!(turns.windows(2).all(|two| two[0] != two[1]), "{turns:?}");
     let origin = |batch: &Batch| Path::new(batch.first().unwrap().origin().unwrap()).to_owned();
     assert!(batches.iter().any(|batch| origin(batch).ends_with("a.log")));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, ErrorKind, Result, Signal,
+    Batch, ErrorKind, Result,
     testing::{Connection, TestHost, batch_of},
 };
 
@@ -97,7 +97,7 @@ fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
 fn a_device_has_nothing_to_synchronise() {
     let mut sink = open(Path::new("/dev/null"), "truncate").unwrap();
     sink.deliver(&batch_of(&["one"])).unwrap();
-    sink.signal(Signal::Drain).unwrap();
+    sink.close_sink().unwrap();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Requests that wait for their way into the flow, and the limits of what may wait.
 
+use std::io::Write;
+
 use super::{Scene, bodies, expect, post};
 
 #[test]
@@ -53,16 +55,32 @@ fn kept_headers_count_as_waiting_bytes() {
 #[test]
 fn request_beyond_the_memory_of_the_flow_gets_503() {
     let mut scene = Scene::new("");
-    scene.host.set_memory_limit(64 << 10);
-    let long = "x".repeat(40 << 10);
-    let first = scene.client(&post(&long));
-    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    let [mut first, mut second, mut third] = [(); 3].map(|()| scene.client(b""));
+    scene.run_until(|| scene.metric("connections") == Some(3.0));
     scene.pass(1);
-    let second = scene.client(&post(&long));
+    scene.host.set_memory_limit(scene.host.memory() + (64 << 10));
+    let long = "x".repeat(40 << 10);
+    first.write_all(&post(&long)).unwrap();
+    scene.pass(1);
+    second.write_all(&post(&long)).unwrap();
     expect(&scene.answer(&second), 503, &["retry-after: 1", "no more memory"]);
     assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
     expect(&scene.answer(&first), 202, &[]);
-    let third = scene.client(&post(&long));
+    third.write_all(&post(&long)).unwrap();
     assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
     expect(&scene.answer(&third), 202, &[]);
+}
+
+#[test]
+fn connections_wait_while_flow_has_no_memory() {
+    let scene = Scene::new("");
+    scene.host.set_memory_limit(0);
+    let first = scene.client(b"");
+    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    let _second = scene.client(b"");
+    scene.pass(5);
+    assert_eq!(scene.metric("connections"), Some(1.0));
+    assert!(scene.host.log().iter().any(|(_, line)| line.contains("`--memory-limit`")));
+    drop(first);
+    scene.run_until(|| scene.metric("connections_accepted") == Some(2.0));
 }

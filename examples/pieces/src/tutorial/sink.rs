@@ -29,10 +29,10 @@ impl Sink for Journal {
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let mut exceptions = Exceptions::none();
-        for (position, event) in batch.iter().enumerate() {
+        for event in batch {
             match str::from_utf8(event.raw().unwrap_or_default()) {
                 Ok(text) => tremor_pdk::info!(self.context, "{}{text}", self.config.prefix),
-                Err(error) => exceptions.push(position..position + 1, Error::bad_data(error)),
+                Err(error) => exceptions.reject(event, Error::bad_data(error)),
             }
         }
         exceptions.into()
@@ -54,7 +54,7 @@ mod tests {
         let mut sink = host.sink::<Journal>(r#"{ "prefix": "got " }"#).unwrap();
         let answer = sink.deliver(&batch);
         assert_eq!(host.log()[0].1, "got hello");
-        let Err(Undelivered::Some(exceptions)) = answer else { panic!("{answer:?}") };
-        assert_eq!(exceptions.into_exceptions()[0].events, 1..2);
+        let Err(Undelivered::Some { exceptions, .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!(exceptions[0].events, 1..2);
     }
 }

@@ -141,6 +141,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
                 reason: "queue full",
                 since: Instant::now(),
                 error: None,
+                limit: None,
             }],
         }],
         components: vec![

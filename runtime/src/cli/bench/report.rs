@@ -70,7 +70,7 @@ struct Library {
     name: String,
     version: String,
     abi: String,
-    pdk: String,
+    pdk: Option<String>,
     hash: Option<String>,
 }
 

@@ -3,7 +3,11 @@
 use tremor_abi::document::Writer;
 
 use super::{Options, is_blank, is_number};
-use crate::codec::{Error, copied::text, limit};
+use crate::codec::{
+    Error,
+    copied::{signature_of, text},
+    limit,
+};
 
 /// Writes the value of a record.
 pub(in crate::codec) fn decode(
@@ -17,7 +21,8 @@ pub(in crate::codec) fn decode(
     let text = text(message)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
-    let mut record = Record { options, text, at: 0, ended: false };
+    let at = signature_of(message) as usize;
+    let mut record = Record { options, text, at, ended: false };
     let mut unescaped = String::new();
     let Some(headers) = &options.headers else {
         writer.begin_array();

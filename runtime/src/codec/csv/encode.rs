@@ -81,7 +81,7 @@ fn field(
         }
         Shape::F64(number) => Err(Error::bad_data(format!("field {index} is {number}"))),
         Shape::String(text) if options.numbers && is_number(text) => quoted(options, text, out),
-        Shape::String(text) => plain(options, text, out),
+        Shape::String(text) | Shape::Number(text) => plain(options, text, out),
         found @ (Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_)) => {
             Err(Error::expected(format_args!("a scalar as field {index}"), found))
         }

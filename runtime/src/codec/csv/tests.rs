@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use tremor_abi::value as tree;
+
 use super::is_number;
 use crate::{
     codec::{
@@ -194,4 +196,13 @@ proptest! {
     fn no_record_makes_it_panic(record in "[a,\"\r\n1é]{0,20}", numbers in any::<bool>()) {
         let _ = decode(&json!({ "numbers": numbers }), &record);
     }
+}
+
+#[test]
+fn number_that_is_text_is_written_unchanged() {
+    let number = |text| tree::Number::new(text).map(tree::Value::Number).expect("a JSON number");
+    let record = tree::Value::from(vec![number("1.10"), number("1e400")]);
+    let mut out = Bytes::new();
+    super::encode(&super::Options::default(), record.view(), &mut out).unwrap();
+    assert_eq!(out.as_slice(), b"1.10,1e400");
 }

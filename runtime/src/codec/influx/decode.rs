@@ -2,7 +2,11 @@
 
 use tremor_abi::document::Writer;
 
-use crate::codec::{Error, copied::text, limit};
+use crate::codec::{
+    Error,
+    copied::{signature_of, text},
+    limit,
+};
 
 /// A name or tag, as it stands in the line.
 struct Name<'l> {
@@ -19,10 +23,10 @@ struct Line<'l> {
 /// Writes the value of a line.
 pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
     let text = text(message)?;
-    let mut line = Line { text, at: 0 };
+    let mut line = Line { text, at: signature_of(message) as usize };
     let mut unescaped = String::new();
     writer.begin_object();
-    if text.starts_with('#') {
+    if line.peek() == Some(b'#') {
         return Err(line.error("expected a measurement, found a comment"));
     }
     let measurement = line.name(b", ", b", ", "a measurement")?;

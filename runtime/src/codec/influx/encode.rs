@@ -146,8 +146,10 @@ fn field(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
         Shape::F64(number) if number.is_finite() => {
             append(out, zmij::Buffer::new().format_finite(number));
         }
-        Shape::F64(number) => {
-            let expected = format!("expected a finite number as the field `{key}`, found {number}");
+        Shape::Number(text) if value.as_f64().is_some() => append(out, text),
+        Shape::F64(_) | Shape::Number(_) => {
+            let expected =
+                format!("expected a finite number as the field `{key}`, found {value:?}");
             return Err(Error::bad_data(expected));
         }
         found => {

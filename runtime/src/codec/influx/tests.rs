@@ -1,7 +1,15 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::codec::tests::{decode, encode_json};
+use tremor_abi::{
+    literal,
+    value::{self as tree, Number},
+};
+
+use crate::codec::{
+    Bytes,
+    tests::{decode, encode_json},
+};
 
 fn decoded(line: &str) -> Result<Value, String> {
     decode("influx", line.as_bytes()).map(|text| serde_json::from_str(&text).unwrap())
@@ -168,4 +176,17 @@ proptest! {
     fn no_line_makes_it_panic(line in "[m,= \\\\\"#fiu0-9.\n]{0,40}") {
         let _ = decoded(&line);
     }
+}
+
+#[test]
+fn number_that_is_text_is_a_field_within_the_range_of_floats() {
+    let line = |text: &'static str| {
+        let number = tree::Value::Number(Number::new(text).expect("a JSON number"));
+        let value = literal!({ "measurement": "m", "fields": { "f": number } });
+        let mut out = Bytes::new();
+        super::encode(value.view(), &mut out).map(|()| out.to_vec())
+    };
+    assert_eq!(line("1.10"), Ok(b"m f=1.10".to_vec()));
+    let error = line("1e400").unwrap_err().to_string();
+    assert_eq!(error, "expected a finite number as the field `f`, found 1e400");
 }

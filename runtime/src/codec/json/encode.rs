@@ -139,6 +139,10 @@ impl Encoder {
                         let data = tail(bytes, node).get(..node.len() as usize);
                         out.base64(data.ok_or_else(forged)?);
                     }
+                    NodeKind::NUMBER => {
+                        let value = Document::new(bytes, std::slice::from_ref(node)).root(0);
+                        number(value.as_number_text().ok_or_else(forged)?, out);
+                    }
                     _ => return Err(forged()),
                 }
             }
@@ -192,6 +196,12 @@ fn float(value: f64, out: &mut Output<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes a number that is kept as text unchanged.
+#[cold]
+fn number(text: &str, out: &mut Output<'_>) {
+    out.number(text);
+}
+
 fn tree(
     value: ValueRef<'_>,
     out: &mut Output<'_>,
@@ -209,6 +219,7 @@ fn tree(
         Shape::I64(value) => out.signed(value),
         Shape::U64(value) => out.unsigned(value),
         Shape::F64(value) => float(value, out)?,
+        Shape::Number(text) => number(text, out),
         Shape::String(text) => {
             out.string(Baseline, text.as_bytes(), text.len(), b',');
         }

@@ -47,8 +47,9 @@ impl Output<'_> {
         self.number(zmij::Buffer::new().format_finite(value));
     }
 
+    /// Appends the text of a number and a comma.
     #[inline]
-    fn number(&mut self, digits: &str) {
+    pub(super) fn number(&mut self, digits: &str) {
         self.text(digits.as_bytes());
         self.word([b',']);
     }

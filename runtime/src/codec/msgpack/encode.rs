@@ -93,10 +93,25 @@ fn flat(bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error>
             NodeKind::F64 => out.double(f64::from_bits(node.payload())),
             NodeKind::BOOL => out.word([0xc2 | u8::from(node.payload() != 0)]),
             NodeKind::NULL => out.word([0xc0]),
+            NodeKind::NUMBER => {
+                let value = Document::new(bytes, std::slice::from_ref(node)).root(0);
+                number(value, out).ok_or_else(forged)?;
+            }
             _ => return Err(forged()),
         }
     }
     Ok(())
+}
+
+/// Writes a number that is kept as text as the nearest float, or as text if it exceeds the range of
+/// floats. Returns `None` if `value` is not such a number.
+fn number(value: ValueRef<'_>, out: &mut Output<'_>) -> Option<()> {
+    let text = value.as_number_text()?;
+    match value.as_f64() {
+        Some(float) => out.double(float),
+        None => out.text_value(text.as_bytes(), u32::try_from(text.len()).ok()?).then_some(())?,
+    }
+    Some(())
 }
 
 /// Writes an object of one pair, whose nodes these are without its head, as the extension that it
@@ -126,6 +141,10 @@ fn tree(value: ValueRef<'_>, out: &mut Output<'_>, depth: usize) -> Result<(), E
         Shape::I64(value) => out.signed_integer(value),
         Shape::U64(value) => out.unsigned_integer(value),
         Shape::F64(value) => out.double(value),
+        Shape::Number(text) => match value.as_f64() {
+            Some(float) => out.double(float),
+            None => _ = out.text_value(text.as_bytes(), count(text.len())?),
+        },
         Shape::String(text) => {
             out.text_value(text.as_bytes(), count(text.len())?);
         }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::codec::{Bytes, Error, Nodes, Span, json};
-use tremor_abi::document::{Document, MAX_DEPTH, Node, validate};
+use tremor_abi::document::{Document, MAX_DEPTH, Node, Writer, validate};
 use tremor_abi::literal;
-use tremor_abi::value::{Array, Value};
+use tremor_abi::value::{Array, Number, Value};
 
 fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<Value<'static>, Error> {
     let mut bytes = Bytes::from_slice(b"before");
@@ -73,6 +73,21 @@ fn map(len: u16) -> (Value<'static>, Vec<u8>) {
     let keys = || (0..len).map(|key| format!("{key:05}"));
     let pairs = keys().flat_map(|key| [&[0xa5], key.as_bytes(), &[0xc0]].concat()).collect();
     (keys().map(|key| (key, Value::Null)).collect(), pairs)
+}
+
+#[test]
+fn number_that_is_text_becomes_the_nearest_float_or_text() {
+    let number = |text| Value::Number(Number::new(text).expect("a JSON number"));
+    let value = Value::from(Array::from(vec![number("-0.50"), number("1e400")]));
+    let expected = b"\x92\xcb\xbf\xe0\0\0\0\0\0\0\xa51e400";
+    assert_eq!(encode(&value), expected);
+    let (mut bytes, mut nodes) = (Bytes::new(), Nodes::new());
+    let mut writer = Writer::new(&mut bytes, &mut nodes);
+    writer.write_value(value.view());
+    let root = writer.finish().expect("a value");
+    let mut out = Bytes::new();
+    Encoder.document(&bytes, &nodes, root, &mut out).expect("a value that can be written");
+    assert_eq!(out.as_slice(), expected);
 }
 
 /// Each format code with its limits: what it is read as, and that it is written so.

@@ -10,7 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Error, ErrorKind, dynamic::DynConnector};
+use tremor_pdk::{
+    Error, ErrorKind, Sides,
+    abi::connector::Hook,
+    dynamic::{DynConnector, DynHalves},
+};
 
 use crate::engine::{
     connector::{
@@ -197,8 +201,8 @@ impl ConnectorTask {
                 self.leave().await;
                 // A source that still waits does so in a flow that was stopped, and ends at once.
                 self.settled().await.map_err(Fault::Final)?;
-                let stop = connector.on_stop();
-                in_time("on_stop", stop, &self.control, Phase::Halted).await.map_err(Fault::Final)
+                let close = connector.hook(Hook::CLOSE);
+                in_time("close", close, &self.control, Phase::Halted).await.map_err(Fault::Final)
             }
             Err(Fault::Asked) => Err(self.replaced(&mut *connector).await),
             Err(fault) => Err(fault),
@@ -214,7 +218,7 @@ impl ConnectorTask {
         // A source that still hears of acknowledgements is not gone.
         if self.life.settling.is_none()
             && let Err(error) =
-                in_time("on_stop", connector.on_stop(), &self.control, Phase::Stopped).await
+                in_time("close", connector.hook(Hook::CLOSE), &self.control, Phase::Stopped).await
         {
             tracing::warn!(component = %self.name, %error, "the last instance did not stop in order");
         }
@@ -231,20 +235,16 @@ impl ConnectorTask {
         loop {
             self.enter(State::Connecting);
             connection.restore();
-            if !self.connect(connector, connection).await? {
-                return Ok(());
-            }
+            let halves = self.connect(connector, connection).await?;
+            let Some(halves) = halves else { return Ok(()) };
             let since = Instant::now();
-            let outcome = self.connected(connector, connection, &mut told).await?;
+            let outcome = self.connected(connector, connection, halves, &mut told).await?;
             if let (Outcome::Lost(_), Some(why)) = (&outcome, connection.replaced()) {
                 return Err(why.into());
             }
             let has_lasted = since.elapsed() > self.reconnect.policy().max;
             let was_good = has_lasted || connection.has_passed_events();
             let Some(wait) = self.goes_on(outcome, was_good)? else { return Ok(()) };
-            let lost = self.wanted(connection, connector.on_connection_lost()).await?;
-            let Some(told) = lost else { return Ok(()) };
-            told?;
             if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
                 return Ok(());
             }
@@ -317,18 +317,18 @@ impl ConnectorTask {
         Ok(wait)
     }
 
-    /// Connects, with backoff. `false`: the flow ends before that.
+    /// Connects, with backoff. Returns `None` if the flow ends before that.
     async fn connect(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Connection,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Option<DynHalves>, Fault> {
         let mut attempt = 1;
-        loop {
-            let error = match self.wanted(connection, connector.connect(attempt)).await? {
-                None => return Ok(false),
-                Some(Ok(true)) => break,
-                Some(Ok(false)) => Error::connection_refused("not connected yet"),
+        let halves = loop {
+            let wanted = Sides::new(self.source.is_some(), self.sink.is_some());
+            let error = match self.wanted(connection, connector.connect(wanted)).await? {
+                None => return Ok(None),
+                Some(Ok(halves)) => break complete(halves, wanted).map_err(Fault::Final)?,
                 Some(Err(error)) if !may_connect_later(&error) => return Err(error.into()),
                 Some(Err(error)) => error,
             };
@@ -341,14 +341,14 @@ impl ConnectorTask {
                 tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
             }
             if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
-                return Ok(false);
+                return Ok(None);
             }
             attempt += 1;
-        }
+        };
         if std::mem::take(&mut self.life.is_down) && self.notices.admits("connected") {
             tracing::info!(component = %self.name, attempt, "connected");
         }
-        Ok(true)
+        Ok(Some(halves))
     }
 
     /// Counts an attempt that has failed.
@@ -376,4 +376,20 @@ impl ConnectorTask {
     fn ends_with(&self) -> Phase {
         if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
     }
+}
+
+/// Returns the halves of a connection if they are those that the flow uses.
+///
+/// # Errors
+/// A half that is `wanted` is missing.
+fn complete(halves: DynHalves, wanted: Sides) -> Result<DynHalves, Error> {
+    let missing = match (&halves.source, &halves.sink) {
+        (None, _) if wanted.has_source() => "source",
+        (_, None) if wanted.has_sink() => "sink",
+        _ => return Ok(halves),
+    };
+    Err(Error::unsupported(format_args!(
+        "`connect` made no {missing}, but the flow links the connector as one; link it the other way around, \
+         or change its configuration or its type"
+    )))
 }

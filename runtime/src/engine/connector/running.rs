@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tremor_pdk::{
-    Error,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    Error, Halves,
+    abi::connector::Hook,
+    dynamic::{DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{
     ConnectorTask, Told,
     fault::{Fault, may_connect_later},
-    sides::{Pauses, Running, Step, sides},
+    sides::{Pauses, Running, Step},
 };
 use crate::{
     engine::{
@@ -45,9 +46,10 @@ impl ConnectorTask {
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
+        halves: DynHalves,
         told: &mut Told,
     ) -> Result<Outcome, Fault> {
-        match self.run_connection(connector, connection, told).await {
+        match self.run_connection(connector, connection, halves, told).await {
             // Lost before an event could come or go, and lost all the same.
             Err(Fault::Restart(error)) if may_connect_later(&error) => Ok(Outcome::Lost(error)),
             result => result,
@@ -59,12 +61,15 @@ impl ConnectorTask {
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
+        Halves { source, sink }: DynHalves,
         told: &mut Told,
     ) -> Result<Outcome, Fault> {
-        let started = &mut told.started;
-        let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
-        let Some(sides) = self.wanted(connection, sides).await? else { return Ok(Outcome::Over) };
-        let (source, sink) = sides?;
+        if !told.started {
+            let started = self.wanted(connection, connector.hook(Hook::START)).await?;
+            let Some(started) = started else { return Ok(Outcome::Over) };
+            started?;
+            told.started = true;
+        }
         self.enter(if told.paused { State::Paused } else { State::Running });
         if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
             self.control.sink_ready(&self.name);
@@ -101,15 +106,11 @@ impl ConnectorTask {
                     self.source = Some(*side);
                     ends.push(end);
                 }
-                Step::Settled(Ok(())) => {
-                    let drain = connector.on_drain();
-                    ends.extend(answered("on_drain", drain, connection, &control).await);
-                }
+                Step::Settled(Ok(())) | Step::SinkEnded(_, End::Finished) => {}
                 Step::Settled(Err(error)) => {
                     connection.break_off();
                     fault = Some(Fault::Final(error));
                 }
-                Step::SinkEnded(_, End::Finished) => {}
                 Step::SinkEnded(side, end) => {
                     self.sink = Some(*side);
                     ends.push(end);
@@ -117,13 +118,11 @@ impl ConnectorTask {
                 Step::Paused => {
                     told.paused = true;
                     self.enter(State::Paused);
-                    let pause = connector.on_pause();
-                    ends.extend(answered("on_pause", pause, connection, &control).await);
+                    ends.extend(answered(Hook::PAUSE, connector, connection, &control).await);
                 }
                 Step::Resumed => {
                     told.paused = false;
-                    let resume = connector.on_resume();
-                    ends.extend(answered("on_resume", resume, connection, &control).await);
+                    ends.extend(answered(Hook::RESUME, connector, connection, &control).await);
                     self.enter(State::Running);
                     standing.gate.open();
                 }
@@ -204,12 +203,13 @@ impl ConnectorTask {
 /// Waits for the answer to a call of the connector while its sides run. What it fails with ends the
 /// connection.
 async fn answered(
-    what: &str,
-    call: BoxFuture<'_, Result<(), Error>>,
+    hook: Hook,
+    connector: &mut dyn DynConnector,
     connection: &Connection,
     control: &Control,
 ) -> Option<End> {
-    let error = in_time(what, call, control, Phase::Stopped).await.err()?;
+    let call = connector.hook(hook);
+    let error = in_time(hook.as_str(), call, control, Phase::Stopped).await.err()?;
     connection.break_off();
     Some(End::Failed(error))
 }

@@ -1,4 +1,4 @@
-//! The two sides of a connector within one connection: how they are made, and which ends first.
+//! The two sides of a connector within one connection, and which of them ends first.
 
 use std::{
     future::poll_fn,
@@ -6,10 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{
-    Error,
-    dynamic::{DynConnector, DynSink, DynSource},
-};
+use tremor_pdk::Error;
 
 use crate::engine::{
     life::{
@@ -21,28 +18,6 @@ use crate::engine::{
     source::{SourceSide, settling::Settling},
 };
 use crate::executor;
-
-/// Makes the sides that the flow has a use for.
-pub(crate) async fn sides(
-    connector: &mut dyn DynConnector,
-    is_source: bool,
-    is_sink: bool,
-    started: &mut bool,
-) -> Result<(Option<Box<dyn DynSource>>, Option<Box<dyn DynSink>>), Error> {
-    connector.on_connection_established().await?;
-    let (mut source, mut sink) = (None, None);
-    if is_source {
-        source = Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?);
-    }
-    if is_sink {
-        sink = Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?);
-    }
-    if !*started {
-        connector.on_start().await?;
-        *started = true;
-    }
-    Ok((source, sink))
-}
 
 /// The tasks of both sides, as long as they run.
 pub(crate) struct Running {
@@ -123,11 +98,4 @@ fn poll_end<T>(task: &mut Option<executor::Task<T>>, context: &mut Context<'_>) 
         *task = None;
     }
     ended
-}
-
-fn cannot_be(side: &str) -> Error {
-    Error::unsupported(format_args!(
-        "this connector has no {side}, but the flow links it as one; link it the other way around, \
-         or use another type"
-    ))
 }

@@ -75,18 +75,18 @@ impl State {
             }
         }
         for connector in &self.connectors {
-            let Some(since) = connector.bound() else { continue };
+            let Some(bound) = connector.bound() else { continue };
             let source = connector.name();
             if found.contains_key(source) {
                 continue;
             }
             let sinks = self.sinks.iter().filter(|it| it.feeds(source) && it.has_events());
             let sinks = sinks.map(|it| it.connector.name());
-            let awaited = |name: &str| Awaited::at_pull_limit(name, since);
-            let all: Vec<_> = self.buffers.filled_by(source).chain(sinks).map(awaited).collect();
-            if !all.is_empty() {
-                found.insert(source, all);
-            }
+            let mut names = self.buffers.filled_by(source).chain(sinks).peekable();
+            // Events that no pipeline and no sink has are with the source's own tasks.
+            let own = names.peek().is_none().then_some(source);
+            let awaited = |name: &str| Awaited::at_pull_limit(name, bound);
+            found.insert(source, names.chain(own).map(awaited).collect());
         }
         found
     }
@@ -128,7 +128,7 @@ impl Sink {
     }
 
     fn has_events(&self) -> bool {
-        self.connector.in_flight() > 0
+        self.connector.in_flight() + self.connector.queued() > 0
     }
 
     /// Returns the reason why the source `node` of the connector `source` is not pulled, if it is this sink.

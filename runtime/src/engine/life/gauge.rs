@@ -31,11 +31,13 @@ struct Waiting {
 }
 
 impl Gauge {
-    pub(crate) fn set(&self, Queue { events, bytes }: Queue) {
+    /// Sets what is in the queue. Senders wait for the queue with batches of `waiting` bytes, which only the memory of the
+    /// flow counts.
+    pub(crate) fn set(&self, Queue { events, bytes }: Queue, waiting: usize) {
         self.0.events.store(events, Ordering::Relaxed);
         self.0.bytes.store(bytes, Ordering::Relaxed);
         if let Some(charge) = self.0.charge.get() {
-            charge.set(bytes);
+            charge.set(bytes + waiting);
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::Error;
+use tremor_pdk::{Error, InFlight};
 
 use crate::{
     engine::life::{
@@ -115,27 +115,30 @@ pub struct Status {
 }
 
 /// A sink or pipeline that a source waits for, and the reason.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Awaited {
     /// Name of the sink's connector or of the pipeline in the flow.
     pub sink: String,
     /// `queue full` if the sink runs and its queue has no capacity, `retrying` if the connection exists and
-    /// deliveries fail, `pull limit` if the source has as many pulls in flight as it may have and the sink or
-    /// pipeline has events of them, otherwise the state of the sink's connector.
+    /// deliveries fail, `pull limit` if the source has as much in flight as it may have and the sink or pipeline has
+    /// events of that, otherwise the state of the sink's connector.
     pub reason: &'static str,
     /// Start of the wait for capacity of the queue, of the failures or of the state.
     pub since: Instant,
     /// Last error of the sink if it has not recovered. May contain values of references.
     pub error: Option<String>,
+    /// Limits of what the source may have in flight, if these are the reason.
+    pub limit: Option<InFlight>,
 }
 
-/// Reason of a source that has as many pulls in flight as it may have.
+/// Reason of a source that has as much in flight as it may have.
 pub(crate) const PULL_LIMIT: &str = "pull limit";
 
 impl Awaited {
-    /// Returns the wait of a source at its limit of pulls in flight for what `name` has of them.
-    pub(crate) fn at_pull_limit(name: &str, since: Instant) -> Self {
-        Self { sink: name.to_owned(), reason: PULL_LIMIT, since, error: None }
+    /// Returns the wait of a source, which has as much in flight as `limit` allows, for what `name` has of that.
+    pub(crate) fn at_pull_limit(name: &str, (since, limit): (Instant, InFlight)) -> Self {
+        let sink = name.to_owned();
+        Self { sink, reason: PULL_LIMIT, since, error: None, limit: Some(limit) }
     }
 }
 
@@ -175,8 +178,9 @@ struct Now {
     drains: bool,
     trouble: Option<Trouble>,
     series: Series,
-    /// Start of the time in which the source is not pulled, because all pulls that may be in flight are.
-    bound: Option<Instant>,
+    /// Start of the time in which the source is not pulled because of the limits of what it has in flight, and these
+    /// limits.
+    bound: Option<(Instant, InFlight)>,
     /// Whether an attempt to connect has succeeded or failed.
     is_tried: bool,
     restarts: u64,
@@ -271,7 +275,7 @@ impl Standing {
         };
         let since = full_since.unwrap_or(since);
         let error = trouble.map(|it| it.error.clone());
-        Awaited { sink: self.name.to_string(), reason, since, error }
+        Awaited { sink: self.name.to_string(), reason, since, error, limit: None }
     }
 
     /// It is in another state: draining, where it runs or is paused and its source brings nothing more;
@@ -300,13 +304,13 @@ impl Standing {
         now.enter(state);
     }
 
-    /// Notes whether the source is not pulled because all pulls that may be in flight are.
-    pub(crate) fn set_bound(&self, is_bound: bool) {
-        lock(&self.now).bound = is_bound.then(Instant::now);
+    /// Notes the limits of what the source has in flight if it is not pulled because of them.
+    pub(crate) fn set_bound(&self, limit: Option<InFlight>) {
+        lock(&self.now).bound = limit.map(|limit| (Instant::now(), limit));
     }
 
-    /// Returns the start of the time in which the source is not pulled for that reason.
-    pub(crate) fn bound(&self) -> Option<Instant> {
+    /// Returns the start of the time in which the source is not pulled for that reason, and the limits.
+    pub(crate) fn bound(&self) -> Option<(Instant, InFlight)> {
         lock(&self.now).bound
     }
 
@@ -395,7 +399,8 @@ impl Standing {
         Some(HeldUp { component: self.name.to_string(), doing })
     }
 
-    fn queued(&self) -> usize {
+    /// Returns the number of events that wait for the sink.
+    pub(crate) fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, Gauge::events)
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Place {
     at: Option<(u64, usize)>,
     /// Node of the flow whose task waits. Reported only.
     node: u32,
+    /// Memory of the item that the task waits with, as a queue counts it, in bytes.
+    pub(crate) bytes: usize,
 }
 
 impl Wakers {
@@ -80,7 +82,7 @@ impl Wakers {
 impl Place {
     /// Returns the place of a task of `node`.
     pub(crate) fn of(node: u32) -> Self {
-        Self { at: None, node }
+        Self { node, ..Self::default() }
     }
 
     /// Returns the node of the flow whose task waits.

@@ -1,21 +1,13 @@
 //! What components consist of.
 
-use std::{
-    collections::HashMap,
-    num::{NonZeroU64, NonZeroUsize},
-};
+use std::collections::HashMap;
 
 use tremor_pdk::Component as _;
 
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::Parts,
-        route::pipeline::Step,
-        sink::{Parallel, lane::Batching},
-        source::pace::Pace,
-        target::Target,
-        tuning::{SINK_BATCH_BYTES, SINK_BATCH_EVENTS, SINK_BATCH_LINGER},
+        parts::Parts, route::pipeline::Step, sink::terms::Terms, source::pace::Pace, target::Target,
     },
     flow::{self, Flow, Node, NodeId, Role},
     processor::{Chain, Framing, Join},
@@ -30,23 +22,10 @@ pub(super) fn codec(
     parts.codec(&flow.spec.connectors[node.index])
 }
 
-/// How many deliveries a sink may have under way.
-pub(super) fn parallel(spec: &flow::Connector) -> Parallel {
-    let wanted = spec.in_flight.map_or(1, |wanted| wanted.get().try_into().unwrap_or(usize::MAX));
-    Parallel { wanted, ordered: spec.ordered }
-}
-
-/// How batches are put together for a sink.
-pub(super) fn batching(spec: &flow::Connector) -> Option<Batching> {
-    let set = spec.batch?;
-    let whole = |set: Option<NonZeroU64>, unless: NonZeroUsize| {
-        set.map_or(unless, |set| NonZeroUsize::try_from(set).unwrap_or(NonZeroUsize::MAX))
-    };
-    Some(Batching {
-        max_events: whole(set.max_events, SINK_BATCH_EVENTS),
-        max_bytes: whole(set.max_bytes, SINK_BATCH_BYTES),
-        linger: set.linger.unwrap_or(SINK_BATCH_LINGER),
-    })
+/// Returns the keys of the flow about the deliveries of a sink.
+pub(super) fn terms(spec: &flow::Connector) -> Terms {
+    let in_flight = spec.in_flight.map(|set| set.get().try_into().unwrap_or(usize::MAX));
+    Terms { in_flight, ordered: spec.ordered, batch: spec.batch }
 }
 
 /// What happens to the messages of each sink after its codec.
@@ -69,16 +48,17 @@ pub(crate) fn steps(
     node: &Node,
     port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
 ) -> Result<Vec<Step>, flow::Diagnostic> {
-    let mut make = |component: &flow::Component| {
+    let make = |(number, component): (usize, &flow::Component)| {
         let instance = parts.operator(&node.name, component)?;
         let port = |name: String| {
             let targets = port(node, &name);
             (name, targets)
         };
         let ports = instance.ports.into_iter().map(port).collect();
-        Ok(Step::new(instance.operator, instance.make, ports))
+        let label = format!("operator {number} (`{}`)", component.name.value);
+        Ok(Step::new(label, instance.operator, instance.make, ports))
     };
-    flow.spec.pipelines[node.index].operators.iter().map(&mut make).collect()
+    (1..).zip(&flow.spec.pipelines[node.index].operators).map(make).collect()
 }
 
 pub(crate) fn preprocessors<S>(

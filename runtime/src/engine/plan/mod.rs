@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use tremor_pdk::{Error, abi::batch::Pool};
 
 use self::{
-    assembly::{batching, codec, framings, pace, parallel, preprocessors, steps},
+    assembly::{codec, framings, pace, preprocessors, steps, terms},
     placement::{Runners, runners},
     wiring::{Queues, Targets},
 };
@@ -106,7 +106,8 @@ pub(crate) fn tasks(
                 breaker: breakers.entry(id).or_default().clone(),
                 standing: standing.clone(),
                 inlet: Inlet {
-                    id: id.number(),
+                    // Zero is for events without a source.
+                    id: id.number() + 1,
                     preprocessors: preprocessors(parts, spec, is_raw)?,
                 },
                 worker: Worker {
@@ -128,8 +129,9 @@ pub(crate) fn tasks(
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
-                backlog: Backlog::new(batching(spec)),
-                parallel: parallel(spec),
+                backlog: Backlog::new(None),
+                terms: terms(spec),
+                is_grant_logged: false,
                 tick: TICK,
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,

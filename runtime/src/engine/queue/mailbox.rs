@@ -44,6 +44,8 @@ struct State<T> {
     task: Task,
     /// Senders that wait for room.
     waiting: Wakers,
+    /// Memory of the items that these senders wait with, in bytes.
+    waiting_bytes: usize,
     waits: Waits,
 }
 
@@ -109,13 +111,14 @@ impl<T> Mailbox<T> {
             parked: None,
             task: Task::Absent,
             waiting: Wakers::default(),
+            waiting_bytes: 0,
             waits: Waits::default(),
         };
         Self { bounds, state: Mutex::new(state), gauge: Gauge::default() }
     }
 
     /// Puts an item in, once there is room for it, or at once where it is not to wait. Where the task
-    /// may be run by the sender, and waits, it is lent.
+    /// may be run by the sender, and waits, it is lent. While the sender waits, the memory of the item is counted.
     pub(super) fn poll_put(
         &self,
         context: &Context<'_>,
@@ -128,8 +131,14 @@ impl<T> Mailbox<T> {
         let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
         if waits && !state.has_room(self.bounds, load) {
             state.wait(place, context.waker());
+            if place.bytes != load.bytes {
+                state.waiting_bytes += load.bytes;
+                state.waiting_bytes -= std::mem::replace(&mut place.bytes, load.bytes);
+                self.show(&state);
+            }
             return Poll::Pending;
         }
+        state.waiting_bytes -= std::mem::take(&mut place.bytes);
         let Some((item, load)) = item.take() else { return Poll::Ready(Put::Taken) };
         if state.is_closed {
             return Poll::Ready(Put::Refused(item));
@@ -210,6 +219,7 @@ impl<T> Mailbox<T> {
     /// A sender is gone.
     pub(super) fn leave(&self, place: &mut Place) {
         let mut state = self.lock();
+        state.waiting_bytes -= std::mem::take(&mut place.bytes);
         if place.is_taken() {
             state.waits.since.retain(|(node, _)| *node != place.node());
         }
@@ -257,7 +267,7 @@ impl<T> Mailbox<T> {
 
     fn show(&self, state: &State<T>) {
         let Load { events, bytes } = state.load;
-        self.gauge.set(Queue { events, bytes });
+        self.gauge.set(Queue { events, bytes }, state.waiting_bytes);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

@@ -14,10 +14,13 @@ use super::{
     Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,
     mailbox::{Host, Load},
 };
-use crate::engine::{
-    account::token::{InFlight, Token},
-    processors::Processors,
-    tuning::FEW_EVENTS,
+use crate::{
+    engine::{
+        account::token::{InFlight, Token},
+        processors::Processors,
+        tuning::FEW_EVENTS,
+    },
+    memory::MemoryBudget,
 };
 
 fn bounded(bounds: Bounds) -> (Sender, Receiver) {
@@ -168,4 +171,36 @@ fn queue_bytes_count_containers_of_small_batches() {
             "{count} batches take more than {BYTES} bytes"
         );
     }
+}
+
+#[test]
+fn batch_that_waits_for_full_queue_is_counted() {
+    const LENGTH: usize = 1 << 20;
+    let large = || {
+        let mut batch = Batch::new();
+        batch.push_message(&vec![b'x'; LENGTH]);
+        weighed(InFlight::new(batch, Token::untracked()).into())
+    };
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds { events: 1, bytes: usize::MAX });
+    let account = MemoryBudget::default().flow().account("out");
+    receiver.mailbox().gauge().count_in(account.clone());
+    let batches = || account.used() / LENGTH;
+    assert!(sender.poll_send(&context, &mut large(), true).is_ready());
+    assert_eq!(batches(), 1);
+    let (mut second, mut third) = (large(), large());
+    let mut other = sender.clone();
+    for _ in 0..2 {
+        assert!(sender.poll_send(&context, &mut second, true).is_pending());
+        assert_eq!(batches(), 2);
+    }
+    assert!(other.poll_send(&context, &mut third, true).is_pending());
+    assert_eq!(batches(), 3);
+    drop(other);
+    assert_eq!(batches(), 2);
+    assert!(receiver.poll_receive(&context).is_ready());
+    assert!(sender.poll_send(&context, &mut second, true).is_ready());
+    assert_eq!(batches(), 1);
+    assert!(receiver.poll_receive(&context).is_ready());
+    assert_eq!(batches(), 0);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Error, ErrorKind, Operator, Output, Result,
-    abi::batch::{HostBatch, Pool, Rejected},
+    abi::batch::{Failed, HostBatch, Pool, Rejected},
 };
 
 use crate::engine::{
@@ -18,7 +18,10 @@ use crate::engine::{
     },
     life::{backoff::Budget, control::Control},
     parts::MakeOperator,
-    route::{dead_letter, held::Held},
+    route::{
+        buffers::{Buffers, Outcome},
+        dead_letter,
+    },
     target::{Ports, Target},
 };
 use crate::flow::{ERR, OUT};
@@ -36,28 +39,29 @@ pub(crate) struct Pipeline {
 
 /// An operator at its place in a pipeline.
 pub(crate) struct Step {
+    /// Position and type of the operator, for messages.
+    label: Box<str>,
     operator: Box<dyn Operator>,
     /// Makes another operator, should this one panic, while there is budget for that.
     make: Option<MakeOperator>,
     budget: Budget,
     /// Its own ports, and where their events go.
     ports: Vec<(String, Vec<Target>)>,
-    /// The batches that it holds events of, and how many events it holds.
-    held: Held,
-    held_events: usize,
+    /// The events that it buffers.
+    buffers: Buffers,
     output: Output,
 }
 
-/// What became of the events that an operator had.
+/// The numbers of a call that have to agree.
 struct Balance {
-    /// How many there were: those that came in, those that it held, and those that it made.
+    /// Events that came in, were buffered until this call, or were created.
     had: usize,
-    /// Those that are to be sent somewhere.
+    /// Events that leave.
     out: usize,
-    /// Those that are not: discarded, merged, held.
+    /// Events that do not: they were discarded, merged or absorbed.
     kept: usize,
-    /// Whether what goes out may stand for others that came in.
-    has_merged: bool,
+    /// Events that were released and had not been absorbed.
+    unknown: usize,
 }
 
 /// Why an operator is called other than for events.
@@ -78,26 +82,27 @@ pub(crate) struct Env<'r> {
 
 impl Step {
     pub(crate) fn new(
+        label: impl Into<Box<str>>,
         operator: Box<dyn Operator>,
         make: Option<MakeOperator>,
         ports: Vec<(String, Vec<Target>)>,
     ) -> Self {
-        let (held, output) = (Held::default(), Output::new());
+        let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
         let budget = Budget::new(RESTARTS, Duration::from_mins(1));
-        Self { operator, make, budget, ports, held, held_events: 0, output }
+        Self { label, operator, make, budget, ports, buffers, output }
     }
 
-    /// What has panicked is gone, and what it held with it. Another one takes its place, if that may
-    /// be; otherwise everything that comes fails.
-    fn restart(&mut self, name: &str, error: &Error) {
-        self.held.fail();
-        // What it has said of the batch in hand holds no more.
+    /// Replaces an operator that has panicked, if the budget allows; otherwise all further events fail.
+    /// Returns the number of events that it had buffered, which fail with it.
+    fn restart(&mut self, name: &str, error: &Error) -> usize {
+        let lost = self.buffers.clear();
+        // What the operator has absorbed and released in this call is gone as well.
         self.output.begin(0);
-        let Some(make) = &self.make else { return };
+        let Some(make) = &self.make else { return lost };
         if !self.budget.take(Instant::now()) {
             tracing::error!(component = name, %error, "operator has failed for good");
             self.make = None;
-            return;
+            return lost;
         }
         match make() {
             Ok(operator) => {
@@ -106,6 +111,7 @@ impl Step {
             }
             Err(error) => tracing::error!(component = name, %error, "operator cannot be restarted"),
         }
+        lost
     }
 
     /// The names of its own ports.
@@ -118,41 +124,49 @@ impl Step {
         self.operator.due()
     }
 
-    /// After a call with so many events: whether they go on in their batch, and that is all, as it is
-    /// for most operators that keep nothing.
+    /// Returns whether a call with `came` events has left all of them in their batch, and done nothing else,
+    /// as most operators do.
     fn has_passed(&self, came: usize, batch: &Batch) -> bool {
-        let has_held = self.held_events > 0 || !self.held.is_empty();
-        batch.len() == came
-            && came > 0
-            && self.output.is_empty()
-            && !has_held
-            && self.operator.held() == 0
+        batch.len() == came && came > 0 && self.output.is_empty()
     }
 
-    /// After a call with so many events: what became of them and of those that were held, as far as
-    /// the operator says.
-    fn balance(&mut self, came: usize, batch: &Batch, stats: &Stats) -> Balance {
-        let (created, merged) = (self.output.take_created(), self.output.take_merged());
-        let discarded = self.output.take_discarded();
-        let had = came + self.held_events + created;
-        self.held_events = self.operator.held();
-        let ports: usize = self.output.batches().map(Batch::len).sum();
-        let out = batch.len() + ports + self.output.rejected().len();
+    /// Returns the numbers of a call with `came` events, and counts them in the metrics. `lost` events were
+    /// buffered by an operator that has panicked.
+    fn balance(
+        &mut self,
+        (came, lost, merged): (usize, usize, usize),
+        outcome: &Outcome,
+        batch: &Batch,
+        stats: &Stats,
+    ) -> Balance {
+        let (created, discarded) = (self.output.take_created(), self.output.take_discarded());
+        let left: usize = self.output.all_batches().map(Batch::len).sum();
+        let out = batch.len() + left + self.output.rejected().len();
         stats.created(created);
         stats.merged(merged);
         stats.discarded(discarded);
-        let kept = discarded + merged + self.held_events;
-        Balance { had, out, kept, has_merged: merged > 0 }
+        let Outcome { absorbed, released, unknown, .. } = *outcome;
+        let kept = discarded.saturating_add(merged).saturating_add(absorbed);
+        let had = came.saturating_add(released).saturating_add(lost).saturating_add(created);
+        Balance { had, out, kept, unknown }
     }
 
-    /// What the operator did wrong in a call that it thinks went well.
-    fn broken(&self, balance: &Balance, came: &Token) -> Option<Error> {
-        let Balance { had, out, kept, .. } = balance;
-        let left = out + kept;
+    /// Returns what is wrong with a call that reported no error.
+    fn broken(&self, balance: &Balance) -> Option<Error> {
+        let Balance { had, out, kept, unknown } = balance;
+        let label = &self.label;
+        if *unknown > 0 {
+            return Some(Error::internal(format_args!(
+                "{label} emits, rejects or discards {unknown} buffered events that it has not absorbed: \
+                 let the closure of `Output::divert` return the verdict of `Buffered::absorb`"
+            )));
+        }
+        let left = out.saturating_add(*kept);
         if *had != left {
             return Some(Error::internal(format_args!(
-                "the operator had {had} events and accounts for {left}: an event is left, sent, \
-                 rejected, held, or said to be discarded, merged or created"
+                "{label} had {had} events and accounts for {left}: leave, send, reject, discard or absorb \
+                 every event that comes in, and emit others with `Buffered::emit`, \
+                 `Buffered::emit_events` or `Output::create`"
             )));
         }
         let unknown = self
@@ -161,20 +175,14 @@ impl Step {
             .iter()
             .map(|out| out.port)
             .find(|port| *port != Output::OUT && usize::from(*port) >= self.ports.len());
-        if let Some(port) = unknown {
+        unknown.map(|port| {
             let names: Vec<_> = self.ports().collect();
-            return Some(Error::internal(format_args!(
-                "the operator sent events to its port {port}, but `Operator::ports` names {} of \
-                 its own, counted from 0: [{}]",
+            Error::internal(format_args!(
+                "{label} sent events to its port {port}, but `Operator::ports` names {} of its own, \
+                 counted from 0: [{}]",
                 names.len(),
                 names.join(", "),
-            )));
-        }
-        let is_forgotten = self.held_events > 0 && self.held.is_empty() && self.output.holds() == 0;
-        (is_forgotten && came.is_tracked()).then(|| {
-            Error::internal(
-                "the operator holds events, and has not said with `Output::hold` of which batch",
-            )
+            ))
         })
     }
 
@@ -205,6 +213,12 @@ impl Step {
             let letters = Letters { batch: &item.batch, rejected, token: item.token.clone() };
             letters.post(name, ports, stats, env);
         }
+        for Failed { batch, error } in self.output.take_failed() {
+            let reject = |event| Rejected { event, error: error.clone() };
+            let rejected = batch.events().iter().copied().map(reject).collect();
+            let letters = Letters { batch: &batch, rejected, token: item.token.clone() };
+            letters.post(name, ports, stats, env);
+        }
         ahead
     }
 }
@@ -221,7 +235,7 @@ impl Pipeline {
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             let count = item.batch.len();
-            step.output.begin(step.held.number(&item.token));
+            step.output.begin(step.buffers.number(&item.token));
             let result = step.operator.process(&mut item.batch, &mut step.output);
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
@@ -251,26 +265,36 @@ impl Pipeline {
         let Self { name, steps, ports, stats } = self;
         let step = &mut steps[position];
         let error = result.err().inspect(|error| {
+            if count > 0 && item.batch.is_empty() {
+                // No event is left that would take the error to `err`.
+                tracing::error!(component = %name, %error, "{}", step.label);
+            }
             reject_rest(&mut item.batch, &mut step.output, error);
         });
         let has_panicked = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::PANICKED);
+        let is_tracked = came.is_tracked() || step.buffers.is_tracked();
+        let mut buffered = 0;
         if let (true, Some(error)) = (has_panicked, &error) {
-            step.restart(name, error);
+            buffered = step.restart(name, error);
         }
-        let balance = step.balance(count, &item.batch, stats);
-        let comes_again = came.comes_again() || step.held.comes_again();
-        let is_tracked = came.is_tracked() || !step.held.is_empty();
-        let lost = balance.had.saturating_sub(balance.out + balance.kept);
+        let comes_again = came.comes_again() || step.buffers.comes_again();
+        let merged = step.output.take_merged();
+        // Events that were absorbed have become part of others as well.
+        let came = if merged > 0 { came.merged() } else { came };
+        let outcome = step.buffers.account(came, &mut step.output);
+        let balance = step.balance((count, buffered, merged), &outcome, &item.batch, stats);
+        item.token = if merged > 0 { outcome.token.merged() } else { outcome.token };
+        let lost = balance.had.saturating_sub(balance.out.saturating_add(balance.kept));
         let failure = match error {
-            // What a call that failed has left neither in its batch nor anywhere else is lost with it.
+            // Events that a failed call has left nowhere are lost with it.
             Some(error) if lost > 0 => {
                 stats.failed(lost);
                 stats.unrecoverable(if is_tracked { 0 } else { lost });
                 let says = format_args!("{lost} events are lost with a call that failed");
                 Some((lost, error.context(says)))
             }
-            error => step.broken(&balance, &came).map(|broken| {
-                // Nothing of it can be believed, and so nothing goes out.
+            error => step.broken(&balance).map(|broken| {
+                // None of the numbers can be trusted, so no event leaves.
                 let failed = balance.had.saturating_sub(balance.kept);
                 stats.failed(failed);
                 stats.unrecoverable(if is_tracked { 0 } else { failed });
@@ -279,17 +303,11 @@ impl Pipeline {
                 (failed, error.map_or(broken.clone(), |error| error.context(&broken)))
             }),
         };
-        // What is held of it has become part of other events as well.
-        let came = if balance.has_merged { came.merged() } else { came };
-        item.token = step.held.account(Some(came), &mut step.output);
-        if balance.has_merged {
-            item.token = std::mem::replace(&mut item.token, Token::untracked()).merged();
-        }
         if let Some((failed, error)) = failure {
-            // It may have lost what it held as well.
-            step.held.fail();
+            // The operator may have lost buffered events too.
+            step.buffers.fail();
             drop(item.token.clone());
-            // One that has panicked is made anew as often as may be, and gets these events again.
+            // A replaced operator gets these events again.
             if !has_panicked || step.make.is_none() {
                 fail(name, failed, || error, comes_again, env.control);
             }
@@ -321,46 +339,47 @@ impl Pipeline {
     /// rest of the pipeline.
     pub(crate) fn call(&mut self, position: usize, call: Call, env: &mut Env<'_>) {
         let step = &mut self.steps[position];
-        let mut batch = Batch::from_pool(env.pool);
-        let result: Result<()> = match call {
-            Call::Time(now) => step.operator.on_time(now, &mut batch, &mut step.output),
-            Call::Drain => step.operator.on_drain(&mut batch, &mut step.output),
+        step.output.begin(step.buffers.number(&Token::untracked()));
+        let result = match call {
+            Call::Time(now) => step.operator.on_time(now, &mut step.output),
+            Call::Drain => step.operator.flush(&mut step.output),
         };
         if let Err(error) = &result {
-            tracing::error!(component = %self.name, %error, "operator");
+            tracing::error!(component = %self.name, %error, "{}", step.label);
         }
-        let mut item = InFlight::new(batch, Token::untracked());
+        let mut item = InFlight::new(Batch::from_pool(env.pool), Token::untracked());
         let ahead = self.account(position, result, (Token::untracked(), 0), &mut item, env);
         self.process_all(position + 1, ahead, item, env);
     }
 
     /// Reports the events that operators still buffer after they were drained. These fail when the pipeline is
     /// dropped.
-    pub(crate) fn report_held(&self, control: &Control) {
-        for (number, step) in (1..).zip(&self.steps).filter(|(_, step)| step.held_events > 0) {
-            let held = step.held_events;
+    pub(crate) fn report_buffered(&self, control: &Control) {
+        for step in self.steps.iter().filter(|step| step.buffers.events() > 0) {
+            let (label, events) = (&step.label, step.buffers.events());
             let error = || {
                 Error::internal(format_args!(
-                    "operator {number} of the pipeline still buffers {held} events after its `on_drain`, \
-                     which has to emit, reject or discard them"
+                    "{label} of the pipeline still buffers {events} events after its `flush`, which has \
+                     to emit, reject or discard them; a `Buffered` that was dropped keeps its events"
                 ))
             };
-            fail(&self.name, held, error, step.held.comes_again(), control);
+            fail(&self.name, events, error, step.buffers.comes_again(), control);
         }
     }
 
-    /// How many events operators hold.
-    fn held(&self) -> usize {
-        self.steps.iter().map(|step| step.held_events).sum()
+    /// Returns the number of events that operators buffer.
+    fn buffered(&self) -> usize {
+        self.steps.iter().map(|step| step.buffers.events()).fold(0, usize::saturating_add)
     }
 }
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        // Nothing, unless the task was stopped: what operators held fails with its tokens.
-        let is_tracked = self.steps.iter().any(|step| !step.held.is_empty());
-        self.stats.failed(self.held());
-        self.stats.undelivered(if is_tracked { 0 } else { self.held() });
+        // Operators buffer events here only if the task was stopped, or they did not emit them when they
+        // were drained: these events fail with their tokens.
+        let is_tracked = self.steps.iter().any(|step| step.buffers.is_tracked());
+        self.stats.failed(self.buffered());
+        self.stats.undelivered(if is_tracked { 0 } else { self.buffered() });
     }
 }
 

@@ -145,7 +145,7 @@ impl Routes {
         }
     }
 
-    /// Operators emit what they hold back.
+    /// Has operators emit the events that they buffer.
     pub(crate) fn drain(&mut self) {
         // Stages come in the order that events go through them.
         for pipeline in 0..self.pipelines.len() {
@@ -154,7 +154,7 @@ impl Routes {
             }
         }
         for pipeline in &self.pipelines {
-            pipeline.report_held(&self.control);
+            pipeline.report_buffered(&self.control);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Error, ErrorPolicy, Exceptions,
+    Error, ErrorPolicy, Exception,
     abi::batch::{HostBatch, Rejected},
 };
 
@@ -45,9 +45,9 @@ impl SinkSide {
     pub(super) async fn account(
         &mut self,
         mut pending: Pending,
-        exceptions: Exceptions,
+        exceptions: Vec<Exception>,
     ) -> Option<(Pending, Error)> {
-        if exceptions.exceptions().is_empty() {
+        if exceptions.is_empty() {
             let (events, letters) = (pending.events(), pending.letters());
             self.delivered(events - letters, false);
             self.delivered(letters, true);
@@ -111,9 +111,9 @@ impl SinkSide {
 
 impl Verdicts {
     /// Those about a delivery of so many events.
-    fn of(exceptions: Exceptions, events: usize) -> Self {
+    fn of(exceptions: Vec<Exception>, events: usize) -> Self {
         let (mut rejected, mut again, mut error) = (Vec::new(), Vec::new(), None);
-        for exception in exceptions.into_exceptions() {
+        for exception in exceptions {
             let policy = exception.error.policy();
             if matches!(policy, ErrorPolicy::RETRY | ErrorPolicy::RECONNECT) {
                 again.resize(events, false);

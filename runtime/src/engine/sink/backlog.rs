@@ -75,15 +75,16 @@ impl Backlog {
         self.batching.is_some()
     }
 
-    /// There is a sink that may have so many deliveries under way, in the order of their streams or in any.
-    /// Everything may be tried at once.
-    pub(crate) fn begin(&mut self, slots: usize, in_order: bool) {
+    /// Prepares the deliveries for a sink that may have `slots` of them in flight, in the order of their streams or in
+    /// any. All of them may be tried at once.
+    pub(crate) fn begin(&mut self, slots: usize, in_order: bool, batching: Option<Batching>) {
         let lanes = if in_order { slots } else { 1 };
-        if (slots, lanes) != (self.slots, self.lanes.len()) {
-            self.pool = places(self.batching, slots, lanes);
+        let is_other = lanes != self.lanes.len() || batching != self.batching;
+        if is_other || slots != self.slots {
+            self.pool = places(batching, slots, lanes);
         }
-        (self.slots, self.in_order) = (slots, in_order);
-        if lanes != self.lanes.len() {
+        (self.slots, self.in_order, self.batching) = (slots, in_order, batching);
+        if is_other {
             let old = std::mem::take(&mut self.lanes);
             self.lanes.resize_with(lanes, Lane::default);
             (self.loads, self.streams) = (vec![Load::default(); lanes], Streams::default());
@@ -236,6 +237,20 @@ impl Backlog {
     /// Nothing comes any more. Whether that was not known.
     pub(crate) fn complete(&mut self) -> bool {
         !std::mem::replace(&mut self.is_complete, true)
+    }
+
+    /// Returns `true` if nothing follows what has been received.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns `true` if a delivery waits for the answer to an earlier one of its stream, of those that are
+    /// `under_way`.
+    pub(crate) fn waits_for_order<'p>(
+        &self,
+        mut under_way: impl Iterator<Item = &'p Pending>,
+    ) -> bool {
+        self.in_order && under_way.any(|pending| self.lanes[pending.lane].len() > 0)
     }
 
     /// Sets whether the flow may take no more memory. While that is so, no delivery waits for others.

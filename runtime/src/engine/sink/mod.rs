@@ -9,6 +9,7 @@ pub(crate) mod retry;
 mod signals;
 mod slots;
 mod streams;
+pub(crate) mod terms;
 
 use std::{
     future::poll_fn,
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, dynamic::DynSink};
+use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, dynamic::DynSink};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -39,6 +40,7 @@ use crate::engine::{
         retry::Retries,
         signals::next_tick,
         slots::Slots,
+        terms::Terms,
     },
 };
 use crate::{codec::BatchEncoder, processor::Framing};
@@ -57,34 +59,29 @@ pub(crate) struct SinkSide {
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet.
     pub(crate) backlog: Backlog,
-    pub(crate) parallel: Parallel,
+    pub(crate) terms: Terms,
+    /// `true` if the log says that the sink got other deliveries than it or the flow asked for.
+    pub(crate) is_grant_logged: bool,
     /// How often the sink is told the time: [`TICK`].
     pub(crate) tick: Duration,
     /// When that is tried again.
     pub(crate) retries: Retries,
-    /// The sink was told that nothing follows, and has not said that this is well.
+    /// `true` from the first attempt to close the sink until one succeeds.
     pub(crate) undrained: bool,
     pub(crate) standing: Arc<Standing>,
     /// What the sources that feed it know of it.
     pub(crate) outage: Arc<Outage>,
 }
 
-/// How many deliveries a sink may have under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parallel {
-    /// So many, where it can.
-    pub(crate) wanted: usize,
-    /// Whether batches of one stream are delivered one after the other.
-    pub(crate) ordered: bool,
-}
-
 /// What a sink waits for.
 enum Step {
-    Answered(Pending, Result<Exceptions, Error>),
+    Answered(Pending, Result<Vec<Exception>, Error>),
     Received(Option<Queued>),
     Due(Due),
     /// Nothing comes any more for which what it has could wait.
     Complete,
+    /// No delivery follows before one of those in flight is answered.
+    Flush,
     /// Its connector is paused, or is not any more.
     Gate,
     Interrupted,
@@ -110,8 +107,10 @@ struct Session<'s> {
     /// Limits how long a sink that answers at once keeps its thread.
     turn: Turn,
     slots: Slots,
-    /// Whether it may be called while deliveries are under way.
-    is_parallel: bool,
+    /// The deliveries that the sink asked for.
+    demand: Demand,
+    /// `true` if the sink was flushed after the last delivery began.
+    is_flushed: bool,
     alarm: Alarm,
     tick: Instant,
     /// Whether nothing comes any more.
@@ -151,18 +150,19 @@ impl SinkSide {
         self.retries.try_now();
         self.outage.end();
         self.standing.gate.set_rests(Side::Sink, false);
-        // Asked for two at least, one that takes several says so where the flow wants one.
-        let slots = sink.in_flight(self.parallel.wanted.max(2)).max(1);
-        let is_parallel = slots > 1;
-        let slots = Slots::new(slots.min(self.parallel.wanted));
-        self.backlog.begin(slots.count(), self.parallel.ordered);
+        let demand = sink.demand();
+        let (grant, batching) = self.terms.grant(demand);
+        self.log_grant(demand, grant);
+        sink.on_grant(grant);
+        self.backlog.begin(grant.in_flight, grant.ordered, batching);
         let mut session = Session {
             sink,
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
             turn: Turn::default(),
-            slots,
-            is_parallel,
+            slots: Slots::new(grant.in_flight),
+            demand,
+            is_flushed: false,
             alarm: Alarm::default(),
             tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
@@ -219,7 +219,7 @@ impl Session<'_> {
                     if !std::mem::replace(&mut self.has_ended, true) {
                         self.side.router.close().await;
                     }
-                    match self.drain().await {
+                    match self.close().await {
                         Ok(true) => return End::Finished,
                         Ok(false) => Ok(()),
                         Err(end) => Err(end),
@@ -234,6 +234,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
+                Step::Flush => self.flush().await,
                 Step::Gate | Step::Complete => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
             };
@@ -258,14 +259,22 @@ impl Session<'_> {
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
-        let Self { side, sink, interrupt, turn, slots, is_parallel, alarm, gate, .. } = self;
+        // A sink that supports several deliveries may be called while some are in flight.
+        let is_parallel = self.demand.most_in_flight > 1;
+        let gathers = self.demand.gathers;
+        // A sink that gathers answers nothing before it is flushed, even if it supports one delivery only.
+        let may_flush =
+            (is_parallel || gathers) && !self.is_flushed && self.side.retries.next().is_none();
+        let Self { side, sink, interrupt, turn, slots, alarm, gate, .. } = self;
         // One that takes one delivery at a time is told when that is over.
-        let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
+        let may_be_told = !is_paused && (slots.is_empty() || is_parallel);
         // What is due and finds no slot is begun with the next answer.
         let next_due = slots.has_free().then(|| side.backlog.next_due(slots.pending())).flatten();
-        let retry = side.retries.next().or(next_due);
+        // A flush that failed is tried again during a pause too: the pause begins once deliveries are answered.
+        let flushes_again = gathers && !slots.is_empty();
+        let retry = side.retries.next().filter(|_| may_begin || flushes_again);
         let times = [
-            (retry.filter(|_| may_begin), Due::Retry),
+            (retry.or(next_due.filter(|_| may_begin)), Due::Retry),
             (side.router.egress.due(), Due::Operator),
             (may_be_told.then_some(self.tick), Due::Tick),
         ];
@@ -293,6 +302,10 @@ impl Session<'_> {
                 if side.backlog.complete() {
                     return Poll::Ready(Step::Complete);
                 }
+            }
+            // All deliveries in flight have begun: they were polled above.
+            if may_flush && !slots.is_empty() && side.is_flush_due(slots, gathers, is_paused) {
+                return Poll::Ready(Step::Flush);
             }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
@@ -324,7 +337,7 @@ impl Session<'_> {
         let sink = &mut self.sink;
         let polled = poll_fn(|context| Poll::Ready(sink.poll_deliver(context, 0, &mut outgoing)));
         match polled.await {
-            Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty() => {
+            Poll::Ready(Ok(exceptions)) if exceptions.is_empty() => {
                 self.connection.event_passed();
                 self.side.router.stats.deliveries.end(begun);
                 self.side.delivered(item.batch.len(), item.is_letter);
@@ -340,6 +353,7 @@ impl Session<'_> {
             Poll::Pending => {
                 let mut pending = self.side.backlog.pending(item, &outgoing);
                 pending.begun = begun;
+                self.is_flushed = false;
                 self.slots.put(pending, outgoing);
                 Ok(())
             }
@@ -365,6 +379,7 @@ impl Session<'_> {
             return pending.settle();
         }
         pending.begun = self.side.router.stats.deliveries.begin();
+        self.is_flushed = false;
         self.slots.put(pending, outgoing);
     }
 
@@ -373,13 +388,13 @@ impl Session<'_> {
     async fn answered(
         &mut self,
         mut pending: Pending,
-        result: Result<Exceptions, Error>,
+        result: Result<Vec<Exception>, Error>,
     ) -> Result<(), End> {
         self.side.router.stats.deliveries.end(pending.begun.take());
         match result {
             Ok(exceptions) => {
                 let all = pending.events();
-                let undelivered = exceptions.exceptions().iter().map(|it| it.events.len());
+                let undelivered = exceptions.iter().map(|it| it.events.len());
                 let has_taken = undelivered.sum::<usize>() < all;
                 if has_taken {
                     self.connection.event_passed();

@@ -1,22 +1,37 @@
-//! Signals to a sink: the time, and the end of its events.
+//! Calls of a sink that deliver nothing: the time, a flush, and the end.
 
 use std::{
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{ErrorPolicy, Signal};
+use tremor_pdk::ErrorPolicy;
 
 use crate::engine::{
     life::{connection::End, series::Retried},
-    sink::Session,
+    sink::{Session, SinkSide, slots::Slots},
 };
 
 impl Session<'_> {
-    /// Has the sink send what it buffers, because no event follows. Returns whether it has sent everything.
-    pub(super) async fn drain(&mut self) -> Result<bool, End> {
+    /// Asks the sink to answer the deliveries in flight.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.is_flushed = true;
+        match self.interrupt.or(self.sink.flush()).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.is_flushed = false;
+                self.side.retries.drain_again(&error).map_err(End::of)?;
+                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                Ok(())
+            }
+            Ok(result) => result.map_err(End::of),
+        }
+    }
+
+    /// Closes the sink, because no event follows. Returns whether it has sent everything that it buffered.
+    pub(super) async fn close(&mut self) -> Result<bool, End> {
         self.side.undrained = true;
-        match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {
+        match self.interrupt.or(self.sink.close()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Ok(())) => {
                 self.side.undrained = false;
@@ -40,7 +55,7 @@ impl Session<'_> {
 
     pub(super) async fn tick(&mut self) -> Result<(), End> {
         self.tick = next_tick(self.side.tick, Instant::now());
-        match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
+        match self.interrupt.or(self.sink.on_tick()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.side.retries.tick_failed(&error);
@@ -54,6 +69,20 @@ impl Session<'_> {
                 result.map_err(End::of)
             }
         }
+    }
+}
+
+impl SinkSide {
+    /// Returns whether no delivery follows before one of those in flight is answered.
+    pub(super) fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
+        if !gathers {
+            return self.backlog.is_complete() && self.backlog.is_empty();
+        }
+        is_paused
+            || self.backlog.is_complete()
+            || !slots.has_free()
+            || self.backlog.waits_for_order(slots.pending())
+            || !self.control.memory().is_open()
     }
 }
 

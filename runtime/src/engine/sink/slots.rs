@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use tremor_pdk::{Batch, Exceptions, Result, dynamic::DynSink};
+use tremor_pdk::{Batch, Exception, Result, dynamic::DynSink};
 
 use crate::{engine::sink::pending::Pending, lock::lock};
 
@@ -96,7 +96,7 @@ impl Slots {
         &mut self,
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
-    ) -> Poll<(Pending, Result<Exceptions>)> {
+    ) -> Poll<(Pending, Result<Vec<Exception>>)> {
         let Some(wakers) = &self.wakers else { return self.poll_slot(0, context, sink) };
         let woken = wakers.woken.clone();
         let count = {
@@ -125,7 +125,7 @@ impl Slots {
         slot: usize,
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
-    ) -> Poll<(Pending, Result<Exceptions>)> {
+    ) -> Poll<(Pending, Result<Vec<Exception>>)> {
         let Some(delivery) = &mut self.all[slot] else { return Poll::Pending };
         let Poll::Ready(result) = sink.poll_deliver(context, slot, &mut delivery.outgoing) else {
             return Poll::Pending;

@@ -2,16 +2,13 @@
 //! by side.
 
 use hashbrown::HashMap;
-use tremor_pdk::{Batch, abi::batch::HostBatch};
-
-/// A source, and a stream of it.
-type Stream = (u32, u64);
+use tremor_pdk::{Batch, StreamKey, abi::batch::HostBatch};
 
 /// The lane of each stream of which something waits or is under way. What has nothing there may take
 /// another one.
 #[derive(Default)]
 pub(super) struct Streams {
-    homes: HashMap<Stream, Home>,
+    homes: HashMap<StreamKey, Home>,
     /// Where there are more, those that have nothing are forgotten.
     most: usize,
 }
@@ -50,9 +47,9 @@ impl Streams {
     ) -> Vec<(usize, Vec<usize>)> {
         let mut assigned: Vec<(usize, Vec<usize>)> = Vec::new();
         // Events of one stream mostly follow each other.
-        let mut last: Option<(Stream, usize)> = None;
+        let mut last: Option<(StreamKey, usize)> = None;
         for (position, event) in batch.events().iter().enumerate() {
-            let stream = (event.source, event.stream);
+            let stream = event.stream_key();
             let at = match last {
                 Some((other, at)) if other == stream => at,
                 _ => {
@@ -76,7 +73,7 @@ impl Streams {
     }
 
     /// That which it has, or the one with the least to do.
-    fn lane(&mut self, stream: Stream, place: u64, loads: &[Load]) -> usize {
+    fn lane(&mut self, stream: StreamKey, place: u64, loads: &[Load]) -> usize {
         let least = || (0..loads.len()).min_by_key(|lane| loads[*lane].events).unwrap_or_default();
         let home = self.homes.entry(stream).or_insert_with(|| Home { lane: least(), last: place });
         if !home.is_used(loads) {

@@ -7,10 +7,11 @@ use std::{
     collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use tremor_pdk::{
-    Acks, Batch, Pull, Result,
+    Acks, Batch, InFlight, Limit, Pull, Result,
     abi::batch::{Event, HostBatch, Rejected},
     dynamic::DynSource,
 };
@@ -19,7 +20,7 @@ use crate::engine::{
     account::token::{Ended, Ledger, Token},
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
-    tuning::STEADY,
+    tuning::{SHORTEST_WAIT, STEADY},
 };
 use crate::{
     memory::FlowMemory,
@@ -45,15 +46,15 @@ pub(crate) struct Intake {
     acks: Option<Box<dyn Acks>>,
     /// Where pulls end up, where something hears of it.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// How many pulls may be without an end.
-    most_in_flight: usize,
+    /// Limits of what is in flight.
+    most_in_flight: InFlight,
     pulls: u64,
     /// Events of the last pull, and bytes of all pulls since the last piece, until a piece continues with them.
     brought: (usize, usize),
     /// The pulls from the first one on that has not ended.
     open: VecDeque<Open>,
-    /// How many of them the source has not heard of.
-    unheard: usize,
+    /// Events and bytes of the pulls whose end was not reported to the source.
+    in_flight: Amount,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
     /// Whether events come without end, and any task may pull.
@@ -64,15 +65,41 @@ pub(crate) struct Intake {
     left: Option<Result<Pull>>,
     /// `true` while the remainder of cut off streams is preprocessed only to be dropped.
     discards: bool,
+    /// When preprocessors were last called for a time that they had asked for.
+    timed_at: Option<Instant>,
 }
 
 /// A pull that is not known to have ended, or that came after such a one.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// How many events it brought.
-    events: usize,
+    /// Events and bytes that it read.
+    amount: Amount,
     /// Whether the source has heard of its end.
     heard: bool,
+}
+
+/// Number of events, and of bytes as [`Limit::bytes`] counts them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    events: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.events += other.events;
+        self.bytes += other.bytes;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.events -= other.events;
+        self.bytes -= other.bytes;
+    }
+
+    /// Returns whether this reaches none of the limits. A limit of zero is one of 1.
+    fn is_below(self, most: &InFlight) -> bool {
+        (self.events as u64) < most.events.max(1) && (self.bytes as u64) < most.bytes.max(1)
+    }
 }
 
 /// What has become of a pull: messages, to be decoded, and what preprocessors took out.
@@ -104,18 +131,19 @@ impl Intake {
             inlet,
             source,
             ledger: acks.as_ref().map(|acks| Arc::new(Ledger::of(acks.brings_again()))),
-            most_in_flight: acks.as_ref().map_or(usize::MAX, |acks| acks.most_in_flight().max(1)),
+            most_in_flight: acks.as_ref().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight()),
             acks,
             pulls: 0,
             brought: (0, 0),
             open: VecDeque::new(),
-            unheard: 0,
+            in_flight: Amount::default(),
             in_a_row: 0,
             steady: None,
             processors,
             memory: FlowMemory::default(),
             left,
             discards: false,
+            timed_at: None,
         }
     }
 
@@ -140,7 +168,7 @@ impl Intake {
             return Poll::Ready(Err(error));
         }
         if !waited {
-            batch.set_pull(self.pulls + 1);
+            self.prepare(batch);
         }
         let polled = self.source.poll_pull(context, batch);
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
@@ -165,7 +193,7 @@ impl Intake {
         }
         let polled = match self.tell_ended() {
             Ok(()) => {
-                batch.set_pull(self.pulls + 1);
+                self.prepare(batch);
                 self.source.poll_pull(context, batch)
             }
             Err(error) => Poll::Ready(Err(error)),
@@ -183,11 +211,45 @@ impl Intake {
         has_more
     }
 
-    /// Whether another pull may follow before one of those before it has ended. Where a message is half
-    /// read, it may: the rest of it is yet to come.
+    /// Sets the number of the pull that is to fill `batch`, and asks for no more than what may be in flight.
+    fn prepare(&self, batch: &mut Batch) {
+        batch.set_pull(self.pulls + 1);
+        let (limit, most) = (batch.limit(), &self.most_in_flight);
+        let least =
+            |wanted: u32, most: u64| u32::try_from(most).map_or(wanted, |it| it.min(wanted));
+        batch.set_limit(Limit {
+            events: least(limit.events, most.events.max(1)),
+            bytes: least(limit.bytes, most.bytes.max(1)),
+        });
+    }
+
+    /// Returns the limits of what is in flight.
+    pub(crate) fn most_in_flight(&self) -> InFlight {
+        self.most_in_flight
+    }
+
+    /// Returns whether another pull may begin, as far as the source limits what is in flight. Pulls of which preprocessors
+    /// wait for the remainder of a message do not count, because the remainder is yet to be pulled.
     pub(crate) fn may_pull(&self) -> bool {
-        self.unheard < self.most_in_flight
-            || self.unheard - self.inlet.preprocessors.held_pulls() < self.most_in_flight
+        let most = &self.most_in_flight;
+        if self.in_flight.is_below(most) {
+            return true;
+        }
+        let mut others = self.in_flight;
+        self.inlet.preprocessors.for_each_held_pull(|pull| {
+            if let Some(open) =
+                self.at(pull).and_then(|at| self.open.get(at)).filter(|it| !it.heard)
+            {
+                others.subtract(open.amount);
+            }
+        });
+        others.is_below(most)
+    }
+
+    /// Returns the index of a pull in `open`.
+    fn at(&self, pull: u64) -> Option<usize> {
+        let first = self.pulls - self.open.len() as u64 + 1;
+        pull.checked_sub(first).and_then(|at| usize::try_from(at).ok())
     }
 
     /// Returns whether another pull may begin. If memory is missing for it, the task is woken once some was returned.
@@ -233,13 +295,14 @@ impl Intake {
         self.pulls += 1;
         let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
         if token.is_some() {
-            self.open.push_back(Open { events: batch.len(), heard: false });
+            let amount = Amount { events: batch.len(), bytes: batch.bytes().len() };
+            self.open.push_back(Open { amount, heard: false });
+            self.in_flight.add(amount);
             let events = batch.events_mut().iter_mut();
             // A message that is put together of parts has no position of its own.
             let whole =
                 events.enumerate().filter(|(_, it)| !it.is_fragment() && !it.is_stream_end());
             whole.for_each(|(position, event)| event.set_position(position));
-            self.unheard += 1;
         }
         self.stamp(batch.events_mut());
         // A pull that puts nothing out leaves its bytes to the next piece, which counts them.
@@ -250,6 +313,28 @@ impl Intake {
     /// Whether something that was pulled has not gone on yet: that comes before the next pull.
     pub(crate) fn has_more(&self) -> bool {
         self.inlet.preprocessors.has_more()
+    }
+
+    /// Returns when a preprocessor has to be called next.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let due = time::instant_of(self.inlet.preprocessors.due()?);
+        Some(self.timed_at.map_or(due, |at| due.max(at + SHORTEST_WAIT)))
+    }
+
+    /// Returns whether there is a round of preprocessing to do: for something that was pulled, or for preprocessors
+    /// whose time has come.
+    pub(crate) fn has_round(&self) -> bool {
+        self.has_more() || self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Begins the round that [`Intake::has_round`] found. Returns the current time.
+    pub(crate) fn begin_round(&mut self) -> Instant {
+        let now = Instant::now();
+        if !self.has_more() {
+            self.timed_at = Some(now);
+            self.inlet.preprocessors.push_time(time::monotonic_ns());
+        }
+        now
     }
 
     /// Does one bounded round of preprocessing, and returns what comes out, with its place: what was pulled
@@ -329,14 +414,12 @@ impl Intake {
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
         let mut told = Ok(());
         for Ended { pull, failed, mut undecodable } in ended {
-            let first = self.pulls - self.open.len() as u64 + 1;
-            let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
-            let Some(open) = place.and_then(|place| self.open.get_mut(place)) else { continue };
+            let Some(open) = self.at(pull).and_then(|at| self.open.get_mut(at)) else { continue };
             if std::mem::replace(&mut open.heard, true) {
                 continue;
             }
-            self.unheard -= 1;
-            let all = 0..open.events;
+            self.in_flight.subtract(open.amount);
+            let all = 0..open.amount.events;
             while self.open.pop_front_if(|open| open.heard).is_some() {}
             let Some(acks) = &mut self.acks else { continue };
             undecodable.retain(|it| it.events.end <= all.end);
@@ -369,10 +452,10 @@ impl Intake {
     pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
         let first = self.pulls - self.open.len() as u64 + 1;
         let mut told = Ok(());
-        self.unheard = 0;
+        self.in_flight = Amount::default();
         for (pull, open) in (first..).zip(self.open.drain(..)) {
             if let (false, Some(acks)) = (open.heard, &mut self.acks) {
-                told = told.and(acks.fail(pull, std::slice::from_ref(&(0..open.events))));
+                told = told.and(acks.fail(pull, std::slice::from_ref(&(0..open.amount.events))));
             }
         }
         told

@@ -67,7 +67,7 @@ pub(crate) struct SourceSide {
 /// What a source waits for.
 enum Step {
     Pulled(Result<Pull, Error>),
-    /// What was pulled before has more to it than went on at once.
+    /// Another round of preprocessing is due.
     WentOn,
     /// The source cannot take an acknowledgement.
     Failed(Error),
@@ -114,7 +114,7 @@ struct Session<'s> {
     attempts: Attempts,
     /// Start of the running series of such pulls.
     failing_since: Option<Instant>,
-    /// Whether the source is known to be not pulled because all pulls that may be in flight are.
+    /// `true` if the source is known to be not pulled because of the limits of what it has in flight.
     is_bound: bool,
     /// Pulls without an event, in a row.
     futile: Futile,
@@ -210,7 +210,7 @@ impl SourceSide {
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         if session.is_bound {
-            self.standing.set_bound(false);
+            self.standing.set_bound(None);
         }
         self.helpers = session.idle_helpers;
         let has_brought = {
@@ -344,8 +344,8 @@ impl Session<'_> {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_more() && others.may_go_on() {
-                *pulled_at = Instant::now();
+            if !waited && intake.has_round() && others.may_go_on() {
+                *pulled_at = intake.begin_round();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
             let mut was_polled = until.is_some();
@@ -361,7 +361,7 @@ impl Session<'_> {
                 let reaches_bound = !may_pull && !intake.may_pull();
                 if reaches_bound != *is_bound {
                     *is_bound = reaches_bound;
-                    standing.set_bound(reaches_bound);
+                    standing.set_bound(reaches_bound.then(|| intake.most_in_flight()));
                 }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
@@ -379,9 +379,12 @@ impl Session<'_> {
                     }
                     (waited, was_polled) = (true, true);
                 }
-                let times = [(until, true), (due, false)];
-                if let Poll::Ready(is_over) = others.alarm.poll(context, times) {
-                    break if is_over { Step::Waited } else { Step::Due };
+                // Nothing is preprocessed during a pause.
+                let timed = intake.due().filter(|_| !held.by_gate);
+                let times: [(_, fn() -> Step); 3] =
+                    [(until, || Step::Waited), (due, || Step::Due), (timed, || Step::WentOn)];
+                if let Poll::Ready(step) = others.alarm.poll(context, times) {
+                    break step();
                 }
                 if egress.poll_due(context, due).is_ready() {
                     break Step::Changed;

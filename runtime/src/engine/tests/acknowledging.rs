@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Holds, Operator, Output, Pull, Result, abi::batch::HostBatch,
+    Acks, Batch, Buffered, Error, Operator, Output, Pull, Result, abi::batch::HostBatch,
     dynamic::DynSource,
 };
 
@@ -95,7 +95,7 @@ fn a_source_hears_of_its_pulls_while_it_waits_for_events_and_goes_on_waiting() {
 }
 
 #[test]
-fn a_source_that_has_as_much_in_flight_as_it_may_is_pulled_for_the_rest_of_a_message_only() {
+fn source_at_its_limit_is_pulled_for_remainder_of_message_only() {
     let mut double = Pulls::of(&[&["half"], &[" a line\n"], &["whole\n"], &["more\n"]]);
     (double.fragments, double.most_in_flight) = (true, 1);
     let inlet = Inlet { preprocessors: fragments::lines(), ..Inlet::default() };
@@ -118,29 +118,22 @@ fn a_source_that_has_as_much_in_flight_as_it_may_is_pulled_for_the_rest_of_a_mes
     assert!(intake.may_pull());
 }
 
-/// An operator that makes one event of all events of a batch, and holds it until nothing follows.
+/// An operator that makes one event of all events, and buffers it until no event follows.
 #[derive(Default)]
 struct Sums {
-    held: Batch,
-    holds: Holds,
+    first: Batch,
+    buffered: Buffered,
 }
 
 impl Operator for Sums {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.merge(batch.len() - 1);
-        self.held = std::mem::take(batch).part(0..1);
-        output.hold(&mut self.holds);
+        self.first = self.buffered.absorb_all(batch, output).part(0..1);
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.release(&mut self.holds);
-        *batch = std::mem::take(&mut self.held);
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit_events(output, Output::OUT, std::mem::take(&mut self.first));
         Ok(())
-    }
-
-    fn held(&self) -> usize {
-        self.held.len()
     }
 }
 

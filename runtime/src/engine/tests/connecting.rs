@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Error, Exceptions, Result, Signal,
-    dynamic::{BoxFuture, DynSink},
-};
+use tremor_pdk::{Batch, Error, Exception, Result, Sides, dynamic::DynSink};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -51,7 +48,7 @@ fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
 /// A source that brings so many times three events, once, and a sink that takes them once it has ended.
 fn both_sides(
     pulls: usize,
-    takes: impl IntoIterator<Item = Result<Exceptions>>,
+    takes: impl IntoIterator<Item = Result<Vec<Exception>>>,
 ) -> (Peer, Pulls, Taking) {
     let (pulls, taking) = (Pulls::numbers(pulls), Taking(Takes::of(takes)));
     let (source, sink, ended) = (Mutex::new(Some(pulls.clone())), taking.clone(), &pulls.ended);
@@ -69,14 +66,14 @@ const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 
 #[test]
 fn a_source_that_has_ended_does_not_keep_its_own_sink_from_being_connected_again() {
-    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Exceptions::none()), lost()]);
+    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Vec::new()), lost()]);
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
     assert_eq!(sorted(&source.heard), pulls(2, true), "it has heard of its acknowledgements");
     assert!(peer.control.failure().is_none());
-    assert_eq!((peer.count("connect"), peer.count("create_source")), (4, 1));
-    assert!(peer.calls().ends_with(&["on_drain", "on_stop"]));
+    assert_eq!((peer.count("connect"), peer.count("source")), (4, 1));
+    assert!(peer.calls().ends_with(&["close"]));
 }
 
 /// A sink that drains the flow with its first batch, and loses its connection when the source has
@@ -92,17 +89,13 @@ impl DynSink for Drains {
         context: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         self.control.advance(Phase::Draining);
         if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(lost());
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -122,7 +115,7 @@ fn a_source_that_drains_does_not_keep_its_own_sink_from_being_connected_again() 
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX[..3]);
     assert_eq!(sorted(&source.heard), pulls(1, true));
-    assert_eq!((peer.count("connect"), peer.count("create_source")), (2, 1));
+    assert_eq!((peer.count("connect"), peer.count("source")), (2, 1));
 }
 
 #[test]
@@ -174,10 +167,10 @@ fn lost_connections_that_were_of_no_use_are_attempts_that_have_failed() {
     // Those that could not be made are of the same kind.
     let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
     let refused = || Err(Error::connection_refused("nobody there"));
-    *peer.connects.lock().unwrap() = [Ok(true), refused(), Ok(false)].into();
+    *peer.connects.lock().unwrap() = [Ok(()), refused(), refused()].into();
     run(&peer, attempts(2));
     assert_eq!(peer.count("connect"), 3);
-    assert_eq!(peer.count("create_source"), 1);
+    assert_eq!(peer.count("source"), 1);
 }
 
 #[test]
@@ -190,7 +183,7 @@ fn attempts_begin_again_after_an_event_that_came() {
 
 #[test]
 fn attempts_begin_again_after_an_event_that_was_delivered() {
-    let each = |pull| if pull % 2 == 0 { Ok(Exceptions::none()) } else { lost() };
+    let each = |pull| if pull % 2 == 0 { Ok(Vec::new()) } else { lost() };
     // Those that a lost connection had are delivered again on the next.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
@@ -209,7 +202,18 @@ fn attempts_begin_again_after_a_connection_that_has_lasted() {
 }
 
 #[test]
-fn a_connection_is_lost_as_well_where_its_source_cannot_be_made() {
+fn missing_half_fails_the_connector_at_once() {
+    let mut peer = Peer::of_source(Box::new(|_| Ok(Box::new(Script::default()))));
+    peer.sides = Sides::SINK;
+    let peer = Arc::new(peer);
+    run(&peer, AT_ONCE);
+    let failure = peer.control.failure().unwrap().error.to_string();
+    assert!(failure.contains("`connect` made no source"), "{failure}");
+    assert_eq!(peer.count("connect"), 1);
+}
+
+#[test]
+fn connect_that_cannot_make_a_half_is_retried() {
     let failures = AtomicUsize::default();
     let peer = Arc::new(Peer::of_source(Box::new(move |_| {
         match failures.fetch_add(1, Ordering::Relaxed) {
@@ -219,7 +223,7 @@ fn a_connection_is_lost_as_well_where_its_source_cannot_be_made() {
     })));
     run(&peer, AT_ONCE);
     assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
-    assert_eq!((peer.count("connect"), peer.count("on_connection_lost")), (21, 20));
+    assert_eq!(peer.count("connect"), 21);
 }
 
 #[test]
@@ -230,13 +234,13 @@ fn a_lost_connection_is_not_made_again_at_once() {
     let policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
     let connector = peer.task(Some(source), None, policy);
     block_on(both(connector.run(), async {
-        while peer.count("on_connection_lost") == 0 {
+        while peer.control.connector("peer").unwrap().status().error.is_none() {
             executor::yield_now().await;
         }
         peer.control.advance(Phase::Stopped);
     }));
     assert_eq!(peer.count("connect"), 1);
-    assert!(peer.calls().ends_with(&["on_stop"]), "a wait ends with the flow");
+    assert!(peer.calls().ends_with(&["close"]), "a wait ends with the flow");
 }
 
 #[test]
@@ -261,12 +265,8 @@ impl DynSink for Never {
         _: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -289,7 +289,7 @@ fn what_a_source_brings_with_each_lost_connection_does_not_fill_the_queue_of_its
         }
         for connections in 2..20 {
             connected.lock().unwrap().take().unwrap().break_off();
-            while peer.count("create_sink") < connections {
+            while peer.count("sink") < connections {
                 executor::yield_now().await;
             }
             // Time for the source, were it to bring something.

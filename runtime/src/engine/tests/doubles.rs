@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -38,7 +38,7 @@ pub(super) struct Pulls {
     pub(super) fragments: bool,
     /// Whether it cannot take acknowledgements.
     pub(super) deaf: bool,
-    /// How many pulls it has in flight at most; zero is any number.
+    /// Number of events in flight from which it is not pulled; zero is any number.
     pub(super) most_in_flight: usize,
     /// Whether a sink was said to be down, each time.
     pub(super) breaker: Shared<Vec<bool>>,
@@ -133,8 +133,11 @@ pub(super) struct Hears {
 }
 
 impl Acks for Hears {
-    fn most_in_flight(&self) -> usize {
-        if self.most_in_flight == 0 { usize::MAX } else { self.most_in_flight }
+    fn most_in_flight(&self) -> InFlight {
+        match self.most_in_flight {
+            0 => InFlight::UNLIMITED,
+            most => InFlight { events: most as u64, ..InFlight::UNLIMITED },
+        }
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
@@ -151,15 +154,20 @@ impl Acks for Hears {
     }
 }
 
+/// Events of a delivery that a sink does not take.
+pub(super) fn exception(events: Range<usize>, error: Error) -> Exception {
+    Exception { events, error }
+}
+
 /// What a sink does with deliveries: what is here, and then it takes everything.
 #[derive(Default)]
 pub(super) struct Takes {
-    pub(super) next: VecDeque<Result<Exceptions>>,
+    pub(super) next: VecDeque<Result<Vec<Exception>>>,
     pub(super) delivered: Vec<Vec<String>>,
 }
 
 impl Takes {
-    pub(super) fn of(next: impl IntoIterator<Item = Result<Exceptions>>) -> Shared<Self> {
+    pub(super) fn of(next: impl IntoIterator<Item = Result<Vec<Exception>>>) -> Shared<Self> {
         let next = next.into_iter().collect();
         Arc::new(Mutex::new(Self { next, delivered: Vec::new() }))
     }
@@ -175,22 +183,17 @@ impl DynSink for Taking {
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let mut takes = self.0.lock().map_err(Error::internal)?;
-        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Exceptions::none()))?;
-        let refused = |position: usize| {
-            delivery.exceptions().iter().any(|exception| exception.events.contains(&position))
-        };
+        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Vec::new()))?;
+        let refused =
+            |position: usize| delivery.iter().any(|exception| exception.events.contains(&position));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let messages = batch.events().iter().enumerate();
         let messages = messages.filter(|(position, _)| !refused(*position));
         let messages = messages.filter_map(|(_, event)| batch.raw(event).map(text)).collect();
         takes.delivered.push(messages);
         Poll::Ready(Ok(delivery))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -206,16 +209,12 @@ impl DynSink for Held {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if self.may.load(Ordering::Relaxed) {
             return self.taking.poll_deliver(context, slot, batch);
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        self.taking.on_signal(signal)
     }
 }
 
@@ -242,35 +241,27 @@ impl Operator for Sees {
     }
 }
 
-/// An operator that puts out five events at a time.
+/// An operator that emits five events at a time.
 #[derive(Default)]
 pub(super) struct Fives {
-    held: Batch,
-    holds: Holds,
+    events: Batch,
+    buffered: Buffered,
 }
 
 impl Operator for Fives {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.held.append(std::mem::take(batch));
-        while self.held.len() >= 5 {
-            output.release(&mut self.holds);
-            output.send(Output::OUT, self.held.part(0..5));
-            self.held = self.held.part(5..self.held.len());
-        }
-        if !self.held.is_empty() {
-            output.hold(&mut self.holds);
+        self.events.append(self.buffered.absorb_all(batch, output));
+        while self.events.len() >= 5 {
+            let first = self.events.part(0..5);
+            self.buffered.take(5).emit_events(output, Output::OUT, first);
+            self.events = self.events.part(5..self.events.len());
         }
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.release(&mut self.holds);
-        *batch = std::mem::take(&mut self.held);
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit_events(output, Output::OUT, std::mem::take(&mut self.events));
         Ok(())
-    }
-
-    fn held(&self) -> usize {
-        self.held.len()
     }
 }
 
@@ -290,10 +281,10 @@ impl Operator for Waits {
         self.due
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn on_time(&mut self, _: u64, output: &mut Output) -> Result<()> {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
-        output.create(1);
-        batch.push(&"told").map_err(Error::internal)
+        output.create(&"told")?;
+        Ok(())
     }
 }

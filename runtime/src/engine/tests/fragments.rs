@@ -1,4 +1,5 @@
 use serde_json::Value as Config;
+use tremor_pdk::testing::TestHost;
 
 use super::{
     Setup,
@@ -11,7 +12,10 @@ use crate::{components::factory, flow::Kind, plugin::HostContext, processor};
 pub(super) fn lines<S>() -> processor::Chain<S> {
     let lines = factory(Kind::Preprocessor, "lines").unwrap();
     let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
-    processor::Chain::new(vec![lines, Box::new(processor::Join::default())])
+    processor::Chain::new(vec![
+        lines,
+        Box::new(processor::Join::preprocessor(TestHost::new().context())),
+    ])
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
-    dynamic::{BoxFuture, DynSink, DynSource},
+    Batch, Buffered, Error, Exception, Operator, Output, Pull, Result,
+    dynamic::{DynSink, DynSource},
 };
 
 use super::{
@@ -57,15 +57,11 @@ impl DynSink for Down {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if self.is_up.load(Ordering::Relaxed) {
             return self.taking.poll_deliver(context, slot, batch);
         }
         Poll::Ready(Err(Error::full("down")))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -120,9 +116,9 @@ fn a_sink_that_cannot_be_connected_is_down() {
             Ok(Box::new(taking.clone()))
         }),
     ));
-    *peer.connects.lock().unwrap() = [Ok(false), Err(Error::connection_refused("no"))].into();
+    *peer.connects.lock().unwrap() = [1, 2].map(|_| Err(Error::connection_refused("no"))).into();
     block_on(both(peer.task(None, Some(sink), AT_ONCE).run(), async {
-        while peer.count("create_sink") == 0 || breaker.is_open() {
+        while peer.count("sink") == 0 || breaker.is_open() {
             executor::yield_now().await;
         }
         // Nothing comes any more.
@@ -161,7 +157,7 @@ impl DynSink for Slow {
         context: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         self.under_way.store(true, Ordering::Relaxed);
         if self.holds.load(Ordering::Relaxed) {
             context.waker().wake_by_ref();
@@ -169,11 +165,7 @@ impl DynSink for Slow {
         }
         self.under_way.store(false, Ordering::Relaxed);
         self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
-        Poll::Ready(Ok(Exceptions::none()))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Poll::Ready(Ok(Vec::new()))
     }
 }
 
@@ -296,31 +288,30 @@ fn a_connector_is_paused_once_its_sink_has_answered() {
     });
 }
 
-/// An operator that puts out what it has got when it is told the time.
+/// An operator that emits at the next time what it has buffered.
 #[derive(Default)]
-struct Later(Batch);
+struct Later {
+    events: Batch,
+    buffered: Buffered,
+}
 
 impl Operator for Later {
-    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        self.0.append(std::mem::take(batch));
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.events.append(self.buffered.absorb_all(batch, output));
         Ok(())
     }
 
     fn due(&self) -> Option<u64> {
-        (!self.0.is_empty()).then_some(0)
+        (!self.buffered.is_empty()).then_some(0)
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        *batch = std::mem::take(&mut self.0);
+    fn on_time(&mut self, _: u64, output: &mut Output) -> Result<()> {
+        self.flush(output)
+    }
+
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit_events(output, Output::OUT, std::mem::take(&mut self.events));
         Ok(())
-    }
-
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.on_time(0, batch, output)
-    }
-
-    fn held(&self) -> usize {
-        self.0.len()
     }
 }
 
@@ -351,7 +342,7 @@ fn a_flow_that_drains_resumes_what_is_paused() {
         gate.pause();
         scene.until("on_pause", 1).await;
     });
-    assert!(scene.peer.calls().ends_with(&["on_pause", "on_resume", "on_drain", "on_stop"]));
+    assert!(scene.peer.calls().ends_with(&["on_pause", "on_resume", "close"]));
 }
 
 #[test]
@@ -361,7 +352,7 @@ fn a_pause_lasts_through_a_lost_connection() {
         gate.pause();
         scene.until("on_pause", 1).await;
         scene.peer.last_connection().break_off();
-        scene.until("create_sink", 2).await;
+        scene.until("sink", 2).await;
         scene.nothing_flows().await;
         assert_eq!((scene.peer.count("on_pause"), scene.state()), (1, State::Paused), "it knows");
         gate.resume();
@@ -377,15 +368,15 @@ fn a_connector_that_is_restarted_from_outside_loses_nothing_and_has_not_failed()
         for round in 1..10 {
             standing.restart();
             let before = scene.delivered();
-            scene.until("create_sink", round + 1).await;
+            scene.until("sink", round + 1).await;
             while scene.delivered() == before {
                 executor::yield_now().await;
             }
-            assert_eq!((scene.peer.count("on_stop"), scene.state()), (round, State::Running));
+            assert_eq!((scene.peer.count("close"), scene.state()), (round, State::Running));
         }
         assert_eq!(standing.status().restarts, 9);
     });
-    assert_eq!((scene.peer.count("new"), scene.peer.count("on_stop")), (10, 10));
+    assert_eq!((scene.peer.count("new"), scene.peer.count("close")), (10, 10));
 }
 
 #[test]
@@ -398,7 +389,7 @@ fn a_delivery_under_way_is_made_again_by_the_next_instance_and_a_pause_lasts() {
             executor::yield_now().await;
         }
         standing.restart();
-        scene.until("create_sink", 2).await;
+        scene.until("sink", 2).await;
         let before = scene.delivered();
         scene.holds.store(false, Ordering::Relaxed);
         while scene.delivered() == before {

@@ -11,8 +11,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Exceptions, Pull, Result, Signal,
-    dynamic::{BoxFuture, DynSink, DynSource},
+    Acks, Batch, Exception, Pull, Result,
+    dynamic::{DynSink, DynSource},
 };
 
 use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
@@ -30,7 +30,7 @@ use crate::engine::{
 struct Endless {
     brought: Arc<AtomicUsize>,
     heard: Heard,
-    /// How many pulls it has in flight at most; zero is any number.
+    /// Number of events in flight from which it is not pulled; zero is any number.
     most: usize,
 }
 
@@ -67,18 +67,14 @@ impl DynSink for Answers {
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Poll::Pending;
         }
         self.left.store(left - 1, Ordering::Relaxed);
         self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
-        Poll::Ready(Ok(Exceptions::none()))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Poll::Ready(Ok(Vec::new()))
     }
 }
 
@@ -107,7 +103,7 @@ impl Flow {
         Self::of_source(bounds, batch, helpers, 0)
     }
 
-    /// The same with a source that has so many pulls in flight at most.
+    /// The same with a source that is not pulled from `most` events in flight on.
     fn of_source(bounds: Bounds, batch: u32, helpers: usize, most: usize) -> Self {
         let harness = Setup { bounds, helpers, ..Setup::default() }.harness();
         let Harness { mut source, sink: mut side, books, .. } = harness;
@@ -196,9 +192,9 @@ fn a_sink_that_never_answers_has_a_batch_its_queue_is_full_and_each_task_has_a_b
 }
 
 #[test]
-fn a_source_has_no_more_pulls_in_flight_than_it_says() {
+fn source_is_pulled_up_to_its_limit_of_events_in_flight() {
     for most in 1..6 {
-        let mut flow = Flow::of_source(Bounds::default(), 3, 0, most);
+        let mut flow = Flow::of_source(Bounds::default(), 3, 0, 3 * most);
         flow.settle();
         assert_eq!(flow.whereabouts().iter().sum::<usize>(), 3 * most);
         flow.sink.left.store(4, Ordering::Relaxed);

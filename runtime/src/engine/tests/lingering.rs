@@ -20,12 +20,13 @@ use tremor_pdk::{
 use super::{
     Harness, Heard, Setup, both,
     doubles::{Hears, Shared, Takes, Taking},
+    parallel::batch,
     pulls, sorted,
 };
 use crate::{
     engine::{
         life::connection::{Connection, End},
-        sink::{backlog::Backlog, lane::Batching},
+        sink::lane::Batching,
     },
     executor::{self, block_on},
 };
@@ -147,7 +148,7 @@ fn run(linger: Duration, work: impl AsyncFnOnce(Hands)) -> Vec<(u64, bool)> {
     let Harness { mut source, mut sink, mut letters, .. } = Setup::default().harness();
     let max_events = NonZeroUsize::new(2).unwrap();
     let batching = Batching { max_events, max_bytes: NonZeroUsize::MAX, linger };
-    sink.backlog = Backlog::new(Some(batching));
+    sink.terms.batch = Some(batch(batching));
     sink.tick = HOUR;
     let (fed, takes, wakes) = (Fed::default(), Takes::of([]), Arc::<Wakes>::default());
     let heard = fed.heard.clone();

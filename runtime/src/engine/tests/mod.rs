@@ -6,9 +6,11 @@ mod batching;
 mod connecting;
 mod doubles;
 mod fragments;
+mod gathering;
 mod helping;
 mod holding;
 mod in_flight;
+mod limits;
 mod lines;
 mod lingering;
 mod parallel;
@@ -19,6 +21,7 @@ mod rounds;
 mod supervising;
 mod taking_through;
 mod ticking;
+mod timed;
 mod yielding;
 
 use std::{
@@ -56,7 +59,7 @@ use crate::engine::{
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{Parallel, SinkSide, TICK, backlog::Backlog, retry::Retries},
+    sink::{SinkSide, TICK, backlog::Backlog, retry::Retries, terms::Terms},
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -160,7 +163,8 @@ fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
 
 /// One pipeline whose events go to the first queue.
 fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
-    let steps = operators.into_iter().map(|operator| Step::new(operator, None, Vec::new()));
+    let steps =
+        operators.into_iter().map(|operator| Step::new("operator", operator, None, Vec::new()));
     let out = vec![Target::Queue(0)];
     let ports = Ports { out, ..Ports::default() };
     Pipeline { name: "main".into(), steps: steps.collect(), ports, stats }
@@ -187,7 +191,8 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new()),
         backlog: Backlog::new(None),
-        parallel: Parallel { wanted: 1, ordered: true },
+        terms: Terms::default(),
+        is_grant_logged: false,
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,

@@ -3,28 +3,29 @@
 use std::{
     collections::BTreeMap,
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Demand, Error, Exception, Pull, Result,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
 use super::{
     AT_ONCE, Harness, Heard, Setup, both,
-    doubles::{Hears, Shared},
+    doubles::{Hears, Shared, exception},
     notices, pulls, settled, sorted,
 };
 use crate::{
     engine::{
         life::connection::{Connection, End},
-        sink::{Parallel, backlog::Backlog, lane::Batching, retry::Retries},
+        sink::{lane::Batching, retry::Retries, terms::Terms},
     },
     executor::{self, block_on},
+    flow,
 };
 
 /// A source that brings one message of a stream with each pull: the number of the pull.
@@ -54,8 +55,12 @@ impl DynSource for Streams {
 #[derive(Default)]
 pub(super) struct Desk {
     most: usize,
+    /// The demand of the sink. One that gathers answers its deliveries when it is flushed.
+    demand: Demand,
+    /// The deliveries in flight at each flush.
+    pub(super) flushed: Vec<Vec<String>>,
     under_way: BTreeMap<usize, (String, Waker)>,
-    answers: BTreeMap<usize, Result<Exceptions>>,
+    answers: BTreeMap<usize, Result<Vec<Exception>>>,
     /// Every delivery that has begun, in order.
     pub(super) begun: Vec<String>,
     delivered: Vec<String>,
@@ -64,6 +69,11 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    /// Returns the state of a sink with this demand.
+    pub(super) fn of(demand: Demand) -> Shared<Self> {
+        Arc::new(Mutex::new(Self { demand, ..Self::default() }))
+    }
+
     /// The messages under way, in their order.
     fn messages(&self) -> Vec<String> {
         let mut messages: Vec<_> = self.under_way.values().map(|(it, _)| it.clone()).collect();
@@ -71,7 +81,7 @@ impl Desk {
         messages
     }
 
-    pub(super) fn answer(&mut self, message: &str, answer: Result<Exceptions>) {
+    pub(super) fn answer(&mut self, message: &str, answer: Result<Vec<Exception>>) {
         let found = self.under_way.iter().find(|(_, (it, _))| it == message);
         let (slot, (_, waker)) = found.expect("it is under way");
         waker.wake_by_ref();
@@ -84,8 +94,9 @@ impl Desk {
 struct Answers(Shared<Desk>);
 
 impl DynSink for Answers {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted.min(self.0.lock().unwrap().most)
+    fn demand(&mut self) -> Demand {
+        let desk = self.0.lock().unwrap();
+        desk.demand.at_most(desk.most)
     }
 
     fn poll_deliver(
@@ -93,7 +104,7 @@ impl DynSink for Answers {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let desk = &mut *self.0.lock().unwrap();
         if let Some(answer) = desk.answers.remove(&slot) {
             let (message, _) = desk.under_way.remove(&slot).unwrap();
@@ -117,12 +128,20 @@ impl DynSink for Answers {
         desk.given_up += 1;
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
         let mut desk = self.0.lock().unwrap();
-        if signal == Signal::Drain {
-            assert!(desk.under_way.is_empty(), "a drain comes after the last answer");
-            desk.drained = true;
+        let messages = desk.messages();
+        desk.flushed.push(messages.clone());
+        if desk.demand.gathers {
+            messages.iter().for_each(|message| desk.answer(message, Ok(Vec::new())));
         }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        let mut desk = self.0.lock().unwrap();
+        assert!(desk.under_way.is_empty(), "closed after the last answer");
+        desk.drained = true;
         Box::pin(async { Ok(()) })
     }
 }
@@ -145,7 +164,7 @@ pub(super) async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) 
 
 /// Runs a source of these streams into a sink with so many slots, which `work` tells what to answer. The
 /// sink connects again where its connection is lost. Gives how the pulls ended.
-fn run(
+pub(super) fn run(
     streams: &[u64],
     parallel: (usize, bool),
     desk: &Shared<Desk>,
@@ -169,6 +188,12 @@ pub(super) fn run_batching(
     sorted(&heard)
 }
 
+/// Returns the keys of a flow that set this size of batches.
+pub(super) fn batch(Batching { max_events, max_bytes, linger }: Batching) -> flow::Batch {
+    let (max_events, max_bytes) = (max_events.try_into().ok(), max_bytes.try_into().ok());
+    flow::Batch { max_events, max_bytes, linger: Some(linger) }
+}
+
 /// The same with a source of any kind.
 pub(super) fn run_source(
     double: impl DynSource + 'static,
@@ -178,8 +203,8 @@ pub(super) fn run_source(
     work: impl Future<Output = ()>,
 ) {
     let Harness { mut source, mut sink, books, mut letters, .. } = Setup::default().harness();
-    sink.backlog = Backlog::new(batching);
-    sink.parallel = Parallel { wanted: 64, ordered };
+    let in_flight = (!desk.lock().unwrap().demand.gathers).then_some(64);
+    sink.terms = Terms { in_flight, ordered: Some(ordered), batch: batching.map(batch) };
     sink.retries = Retries::new(AT_ONCE, notices());
     desk.lock().unwrap().most = slots;
     let connection = Arc::<Connection>::default();
@@ -210,13 +235,13 @@ fn a_sink_has_as_many_deliveries_as_it_takes_and_answers_come_in_any_order() {
     let desk = Shared::<Desk>::default();
     let heard = run(&[0; 5], (3, false), &desk, async {
         until(&desk, 3, &["1", "2", "3"]).await;
-        desk.lock().unwrap().answer("2", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 4, &["1", "3", "4"]).await;
         for message in ["4", "3", "1"] {
-            desk.lock().unwrap().answer(message, Ok(Exceptions::none()));
+            desk.lock().unwrap().answer(message, Ok(Vec::new()));
         }
         until(&desk, 5, &["5"]).await;
-        desk.lock().unwrap().answer("5", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("5", Ok(Vec::new()));
     });
     assert_eq!(heard, pulls(5, true));
     assert_eq!(desk.lock().unwrap().delivered.len(), 5);
@@ -228,14 +253,14 @@ fn in_order_streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
     // Messages 1, 2 and 5 are of stream 7, the others of streams of their own.
     let heard = run(&[7, 7, 8, 9, 7], (3, true), &desk, async {
         until(&desk, 3, &["1", "3", "4"]).await;
-        desk.lock().unwrap().answer("3", Ok(Exceptions::none()));
-        desk.lock().unwrap().answer("4", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("3", Ok(Vec::new()));
+        desk.lock().unwrap().answer("4", Ok(Vec::new()));
         until(&desk, 3, &["1"]).await;
         desk.lock().unwrap().answer("1", Err(Error::full("not now")));
         // It is tried again, before those after it in its stream.
         for (begun, message) in [(4, "1"), (5, "2"), (6, "5")] {
             until(&desk, begun, &[message]).await;
-            desk.lock().unwrap().answer(message, Ok(Exceptions::none()));
+            desk.lock().unwrap().answer(message, Ok(Vec::new()));
         }
     });
     assert_eq!(heard, pulls(5, true));
@@ -248,16 +273,15 @@ fn where_some_of_many_answers_fail_each_event_ends_once() {
     let desk = Shared::<Desk>::default();
     let heard = run(&[1, 2, 3, 4], (4, true), &desk, async {
         until(&desk, 4, &["1", "2", "3", "4"]).await;
-        let mut bad = Exceptions::none();
-        bad.push(0..1, Error::bad_data("no"));
+        let bad = vec![exception(0..1, Error::bad_data("no"))];
         desk.lock().unwrap().answer("3", Ok(bad));
         desk.lock().unwrap().answer("1", Err(Error::full("not now")));
-        desk.lock().unwrap().answer("4", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("4", Ok(Vec::new()));
         until(&desk, 5, &["1", "2"]).await;
         desk.lock().unwrap().answer("2", Err(Error::timeout("slow")));
         until(&desk, 6, &["1", "2"]).await;
-        desk.lock().unwrap().answer("1", Ok(Exceptions::none()));
-        desk.lock().unwrap().answer("2", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("1", Ok(Vec::new()));
+        desk.lock().unwrap().answer("2", Ok(Vec::new()));
     });
     assert_eq!(heard, pulls(4, true), "what was dead-lettered is done with");
 }
@@ -267,15 +291,15 @@ fn what_has_no_answer_when_the_connection_is_lost_is_delivered_in_order_on_the_n
     let desk = Shared::<Desk>::default();
     let heard = run(&[1, 2, 3, 1], (3, true), &desk, async {
         until(&desk, 3, &["1", "2", "3"]).await;
-        desk.lock().unwrap().answer("2", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 3, &["1", "3"]).await;
         desk.lock().unwrap().answer("3", Err(Error::connection_lost("reset")));
         // The other one was given up.
         until(&desk, 5, &["1", "3"]).await;
-        desk.lock().unwrap().answer("1", Ok(Exceptions::none()));
-        desk.lock().unwrap().answer("3", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("1", Ok(Vec::new()));
+        desk.lock().unwrap().answer("3", Ok(Vec::new()));
         until(&desk, 6, &["4"]).await;
-        desk.lock().unwrap().answer("4", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("4", Ok(Vec::new()));
     });
     assert_eq!(heard, pulls(4, true));
     let desk = desk.lock().unwrap();
@@ -292,10 +316,10 @@ fn what_is_due_while_all_slots_are_taken_waits_for_one_and_keeps_no_task_busy() 
         until(&desk, 3, &["2", "3"]).await;
         // Its time comes, and there is no slot: were the sink to look again and again, this would not end.
         executor::sleep(later).await;
-        desk.lock().unwrap().answer("2", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 4, &["1", "3"]).await;
-        desk.lock().unwrap().answer("1", Ok(Exceptions::none()));
-        desk.lock().unwrap().answer("3", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("1", Ok(Vec::new()));
+        desk.lock().unwrap().answer("3", Ok(Vec::new()));
     });
     assert_eq!(heard, pulls(3, true));
 }

@@ -10,8 +10,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Error, Pull, Result,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    Batch, CodecRequirement, Error, Pull, Result, Sides,
+    abi::connector::Hook,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{AT_ONCE, Harness, doubles::Shared};
@@ -36,11 +37,13 @@ type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;
 /// The other side of a connector's connections.
 pub(super) struct Peer {
     /// What attempts to connect come to, and then all of them succeed.
-    pub(super) connects: Mutex<VecDeque<Result<bool>>>,
+    pub(super) connects: Mutex<VecDeque<Result<()>>>,
     /// What constructors come to, and then all of them succeed.
     pub(super) news: Mutex<VecDeque<Result<()>>>,
     pub(super) source: Make<dyn DynSource>,
     pub(super) sink: Make<dyn DynSink>,
+    /// Halves that connections have.
+    pub(super) sides: Sides,
     /// What was called, in order.
     pub(super) calls: Mutex<Vec<&'static str>>,
     /// The connection of the last instance.
@@ -57,6 +60,7 @@ impl Peer {
             news: Mutex::default(),
             source,
             sink,
+            sides: Sides::BOTH,
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
@@ -139,48 +143,39 @@ impl Instance {
     }
 }
 
-macro_rules! calls {
-    ($($name:ident),*) => {
-        $(fn $name(&mut self) -> BoxFuture<'_, Result<()>> {
-            self.called(stringify!($name));
-            Box::pin(async { Ok(()) })
-        })*
-    };
-}
-
 impl DynConnector for Instance {
     fn codec_requirement(&self) -> CodecRequirement {
         CodecRequirement::Required
     }
 
-    fn connect(&mut self, _attempt: u64) -> BoxFuture<'_, Result<bool>> {
+    fn sides(&self) -> Sides {
+        self.peer.sides
+    }
+
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
         self.called("connect");
         let mut connects = self.peer.connects.lock().unwrap_or_else(PoisonError::into_inner);
-        let connected = connects.pop_front().unwrap_or(Ok(true));
-        Box::pin(async { connected })
+        let connected = connects.pop_front().unwrap_or(Ok(()));
+        drop(connects);
+        let halves = connected.and_then(|()| {
+            let mut halves = DynHalves { source: None, sink: None };
+            if wanted.has_source() && self.peer.sides.has_source() {
+                self.called("source");
+                halves.source = Some((self.peer.source)(&self.connection)?);
+            }
+            if wanted.has_sink() && self.peer.sides.has_sink() {
+                self.called("sink");
+                halves.sink = Some((self.peer.sink)(&self.connection)?);
+            }
+            Ok(halves)
+        });
+        Box::pin(async { halves })
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        self.called("create_source");
-        let source = (self.peer.source)(&self.connection);
-        Box::pin(async { source.map(Some) })
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        self.called(hook.as_str());
+        Box::pin(async { Ok(()) })
     }
-
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        self.called("create_sink");
-        let sink = (self.peer.sink)(&self.connection);
-        Box::pin(async { sink.map(Some) })
-    }
-
-    calls!(
-        on_start,
-        on_pause,
-        on_resume,
-        on_drain,
-        on_stop,
-        on_connection_lost,
-        on_connection_established
-    );
 }
 
 /// A source whose pulls come to these, whichever connection it is of; then it ends. An empty batch

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use tremor_pdk::{Error, Exceptions, Operator};
+use tremor_pdk::{Error, Operator};
 
 use super::{
     Harness, Setup, both,
-    doubles::{Pulls, Sees, Shared, Takes, Taking},
+    doubles::{Pulls, Sees, Shared, Takes, Taking, exception},
     pulls, settled, sorted,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 #[test]
 fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
     let lost = || Err(Error::connection_lost("gone"));
-    let done = || Ok(Exceptions::none());
+    let done = || Ok(Vec::new());
     for next in [vec![lost()], vec![done(), lost()], vec![lost(), done(), lost(), lost()]] {
         for helpers in [0, 3] {
             let seen = Shared::<Vec<String>>::default();
@@ -33,8 +33,7 @@ fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
 
 #[test]
 fn what_is_to_be_delivered_again_is_encoded_again() {
-    let mut exceptions = Exceptions::none();
-    exceptions.push(1..2, Error::timeout("not now"));
+    let exceptions = vec![exception(1..2, Error::timeout("not now"))];
     let outcome = Setup::default().harness().run(Pulls::numbers(1), &Takes::of([Ok(exceptions)]));
     assert_eq!(outcome.delivered, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(outcome.heard, pulls(1, true));
@@ -42,10 +41,11 @@ fn what_is_to_be_delivered_again_is_encoded_again() {
 
 #[test]
 fn the_part_that_a_lost_connection_kept_from_the_peer_is_delivered_on_the_next_and_in_order() {
-    let mut exceptions = Exceptions::none();
-    exceptions.push(0..1, Error::bad_data("never"));
-    exceptions.push(1..2, Error::timeout("not now"));
-    exceptions.push(2..3, Error::connection_lost("gone"));
+    let exceptions = vec![
+        exception(0..1, Error::bad_data("never")),
+        exception(1..2, Error::timeout("not now")),
+        exception(2..3, Error::connection_lost("gone")),
+    ];
     let takes = Takes::of([Ok(exceptions)]);
     let outcome = Setup::default().harness().run(Pulls::numbers(2), &takes);
     assert_eq!(outcome.messages(), ["1", "2", "3", "4", "5"]);
@@ -78,7 +78,7 @@ fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
         let Harness { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
-        let takes = Takes::of([Ok(Exceptions::none()), lost]);
+        let takes = Takes::of([Ok(Vec::new()), lost]);
         let sink_runs = async {
             let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
             assert!(matches!(end, End::Lost(_)), "{end:?}");

@@ -13,14 +13,14 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, ErrorPolicy, Exceptions, Operator, Result, Signal,
+    Batch, Error, ErrorPolicy, Exception, Operator, Result,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink},
 };
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Pulls, Shared, Takes, Taking, Waits},
+    doubles::{Pulls, Shared, Takes, Taking, Waits, exception},
     lines::lines,
     notices, outlet,
     peer::attempts,
@@ -78,7 +78,7 @@ impl DynSink for TakesOne {
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if self.left > 0 {
             self.left -= 1;
             return Poll::Ready(full());
@@ -87,15 +87,11 @@ impl DynSink for TakesOne {
         let first = batch.events().first().and_then(|event| batch.raw(event));
         let first = first.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         self.takes.lock().map_err(Error::internal)?.delivered.push(first.into_iter().collect());
-        let mut exceptions = Exceptions::none();
+        let mut exceptions = Vec::new();
         if batch.len() > 1 {
-            exceptions.push(1..batch.len(), Error::full("no room for the rest"));
+            exceptions.push(exception(1..batch.len(), Error::full("no room for the rest")));
         }
         Poll::Ready(Ok(exceptions))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -114,8 +110,7 @@ fn a_peer_that_takes_a_part_of_a_batch_each_time_gets_all_of_it() {
 
 #[test]
 fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_rest_flows_on() {
-    let mut part = Exceptions::none();
-    part.push(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY));
+    let part = vec![exception(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY))];
     let takes = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
     let outcome = harness(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
     assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
@@ -131,8 +126,7 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
 #[test]
 fn attempts_count_however_a_sink_says_that_it_has_taken_nothing() {
     let nothing = || {
-        let mut all = Exceptions::none();
-        all.push(0..3, Error::full("no room"));
+        let all = vec![exception(0..3, Error::full("no room"))];
         Ok(all)
     };
     let takes = [nothing(), full(), nothing()];
@@ -219,13 +213,9 @@ impl DynSink for BreaksOff {
         _: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         self.0.break_off();
         Poll::Ready(full())
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -260,9 +250,8 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let pipelines = vec![pipeline(operators, Arc::default())];
     sink.router = router("sink", pipelines, ports, dead, None, &stats);
     let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
-    let mut refused = Exceptions::none();
-    refused.push(0..1, Error::bad_data("never"));
-    refused.push(1..2, Error::full("no room"));
+    let refused =
+        vec![exception(0..1, Error::bad_data("never")), exception(1..2, Error::full("no room"))];
     // It takes one of three, and then nothing, however often it is asked.
     let takes = Takes::of([Ok(refused), full(), full()]);
     let sink_runs = async {
@@ -292,12 +281,11 @@ impl DynSink for HoldsBack {
         _: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
-        Poll::Ready(Ok(Exceptions::none()))
+    ) -> Poll<Result<Vec<Exception>>> {
+        Poll::Ready(Ok(Vec::new()))
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        assert_eq!(signal, Signal::Drain);
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
         self.drains.fetch_add(1, Ordering::Relaxed);
         let result = self.full.pop_front().map_or(Ok(()), |()| full());
         Box::pin(async { result })

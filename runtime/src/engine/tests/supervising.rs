@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Result, dynamic::DynSource};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -131,7 +131,7 @@ fn a_connector_restarts_for_as_long_as_it_waits_before_that() {
 #[test]
 fn what_a_sink_had_when_it_panicked_the_next_instance_delivers_in_order() {
     let Harness { mut source, sink, books, .. } = Setup::default().harness();
-    let takes = Takes::of([Ok(Exceptions::none()), panicked(), panicked()]);
+    let takes = Takes::of([Ok(Vec::new()), panicked(), panicked()]);
     let taking = Taking(takes.clone());
     let peer = Arc::new(Peer::new(
         Box::new(|_| Err(Error::internal("no source"))),
@@ -214,7 +214,7 @@ fn an_instance_that_did_not_do_as_it_should_is_replaced_and_that_is_a_restart() 
         run(&peer, restarts(attempts));
         assert!(failure(&peer).ends_with("slow"), "{}", failure(&peer));
         assert_eq!(peer.count("new") as u64, attempts + 1);
-        assert_eq!(peer.count("on_stop"), 0, "what is not well is not asked to stop");
+        assert_eq!(peer.count("close"), 0, "what is not well is not asked to stop");
     }
 }
 
@@ -249,7 +249,7 @@ fn a_restart_that_is_asked_for_waits_for_nothing() {
     assert_eq!(peer.count("new"), 2);
 
     let peer = Script::of([Ok("1")]).peer();
-    *peer.connects.lock().unwrap() = [Ok(false)].into();
+    *peer.connects.lock().unwrap() = [Err(Error::connection_refused("no"))].into();
     asked_in(State::Connecting, &peer, LONG, self::restarts(0));
-    assert_eq!((peer.count("new"), peer.count("on_stop")), (2, 2), "both have stopped in order");
+    assert_eq!((peer.count("new"), peer.count("close")), (2, 2), "both have stopped in order");
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Exceptions, Result, Signal,
+    Batch, Demand, Exception, Result,
     dynamic::{BoxFuture, DynSink},
 };
 
@@ -32,8 +32,8 @@ struct Clock {
 }
 
 impl DynSink for Clock {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted.min(self.most)
+    fn demand(&mut self) -> Demand {
+        Demand::new().at_most(self.most)
     }
 
     fn poll_deliver(
@@ -41,7 +41,7 @@ impl DynSink for Clock {
         context: &mut Context<'_>,
         slot: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         assert_eq!(slot, 0, "the flow wants one delivery at a time");
         let calls = &mut *self.calls.lock().unwrap();
         if calls.begun.is_none() {
@@ -52,7 +52,7 @@ impl DynSink for Clock {
         if is_told || (self.most == 1 && begun.elapsed() > 5 * TICK) {
             calls.said.push("ends");
             calls.begun = None;
-            return Poll::Ready(Ok(Exceptions::none()));
+            return Poll::Ready(Ok(Vec::new()));
         }
         if self.most == 1 {
             context.waker().wake_by_ref();
@@ -62,12 +62,10 @@ impl DynSink for Clock {
         Poll::Pending
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
         let calls = &mut *self.calls.lock().unwrap();
-        if signal == Signal::Tick {
-            calls.said.push("tick");
-            calls.waker.take().into_iter().for_each(Waker::wake);
-        }
+        calls.said.push("tick");
+        calls.waker.take().into_iter().for_each(Waker::wake);
         Box::pin(async { Ok(()) })
     }
 }

@@ -1,6 +1,8 @@
 //! What can be checked once artefacts are known: types, configurations, ports of operators.
 
+mod files;
 mod schema;
+mod schemas;
 mod secrets;
 mod words;
 
@@ -12,12 +14,14 @@ use std::{
 };
 
 use serde_json::Value;
+use tremor_pdk::Sides;
 
+pub use self::files::files;
 use self::schema::Schema;
 use super::{
     Flow,
     diagnostic::{Diagnostic, Error, Report},
-    link::{ERR, IN, OUT},
+    link::{ERR, End, IN, OUT},
     spec::{Component, Connector, Pipeline},
     suggest::{did_you_mean, list, quote},
 };
@@ -97,6 +101,13 @@ pub trait Resolver {
         Vec::new()
     }
 
+    /// Returns the sides that a connector has in this configuration, if they are known. Asked only for connectors
+    /// whose configuration is good.
+    fn sides(&self, flow: &Flow, connector: &str, config: &Value) -> Option<Sides> {
+        let _ = (flow, connector, config);
+        None
+    }
+
     /// Says what is wrong with a configuration beyond what its schema tells. Asked only for those that
     /// fit their schema.
     ///
@@ -133,7 +144,7 @@ pub(crate) fn fits(schema: &Value, config: &Value) -> bool {
 
 /// Checks all of a flow that depends on artefacts: that every type is known, that every
 /// configuration fits its schema and its artefact, that the parts of connectors go together, and that
-/// operators have the ports that links name.
+/// connectors have the sides and operators the ports that links name.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -161,6 +172,9 @@ pub(super) fn report(
         for (kind, component) in parts(connector) {
             let sound = checker.component(kind, component);
             fit &= sound || kind != Kind::Codec;
+            if sound && kind == Kind::Connector {
+                checker.sides(connector);
+            }
         }
         if fit && let Err(error) = resolver.go_together(flow, connector) {
             checker.report.push(error);
@@ -296,6 +310,30 @@ impl Checker<'_> {
             self.report.push(self.report.error(config.place_of(&why), message));
         }
         sound
+    }
+
+    /// Reports the first link that uses a side which the connector does not have in its configuration.
+    fn sides(&mut self, connector: &Connector) {
+        let (name, Component { name: kind, config }) =
+            (&connector.name.value, &connector.component);
+        let Some(sides) = self.resolver.sides(self.flow, &kind.value, config.value()) else {
+            return;
+        };
+        let links = self.flow.spec.links.iter();
+        let mut leave = links.clone().map(|link| &link.from).filter(|from| from.port == OUT);
+        let mut enter = links.map(|link| &link.to);
+        let is_own = |end: &&End| end.name == *name;
+        let (source, sink) = (("source", "reads"), ("sink", "writes"));
+        let (end, (side, verb), (other, _)) = match (leave.find(is_own), enter.find(is_own)) {
+            (Some(end), _) if !sides.has_source() => (end, source, sink),
+            (_, Some(end)) if !sides.has_sink() => (end, sink, source),
+            _ => return,
+        };
+        let (name, kind) = (quote(name), quote(&kind.value));
+        let message =
+            format!("connector {name} has no {side}: with this `config`, {kind} {verb} no events");
+        let help = format!("change `config` or `type` of {name}, or link it as a {other}");
+        self.report.push(self.report.error(end.at, message).help(help));
     }
 
     fn ports(&mut self, flow: &Flow, pipeline: &Pipeline) {

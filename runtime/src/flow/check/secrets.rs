@@ -1,12 +1,15 @@
 //! Values of a configuration that no message may have, as its schema marks them.
 
-use std::{borrow::Cow, collections::HashSet, ptr};
+use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::super::{
-    spec::Config,
-    yaml::{Data, Node},
+use super::{
+    super::{
+        spec::Config,
+        yaml::{Data, Node},
+    },
+    schemas,
 };
 use crate::redact;
 
@@ -43,39 +46,14 @@ pub(super) fn keep(config: &Config, schema: Option<&Value>) {
 }
 
 fn collect(node: &Node, schema: Option<&Value>, take: &mut impl FnMut(&str)) {
-    match schema {
-        Some(root) => walk(node, root, &[root], take),
-        None => take_all(node, Secrecy::Variables, take),
-    }
-}
-
-/// Takes the secrets of a node that has to fit these schemas.
-fn walk(node: &Node, root: &Value, schemas: &[&Value], take: &mut impl FnMut(&str)) {
-    let schemas = applied(root, schemas);
-    let secrecy = schemas.iter().map(|schema| Secrecy::of(schema)).max().unwrap_or_default();
-    if secrecy != Secrecy::Open {
-        take_all(node, secrecy, take);
-    }
-    if secrecy == Secrecy::Secret {
-        return;
-    }
-    match &node.data {
-        Data::Map(entries) => {
-            for entry in entries {
-                let below = schemas.iter().flat_map(|schema| of_key(schema, &entry.key));
-                let below: Vec<_> = below.collect();
-                walk(&entry.value, root, &below, take);
-            }
+    let Some(root) = schema else { return take_all(node, Secrecy::Variables, take) };
+    schemas::walk(node, root, &mut |node, schemas| {
+        let secrecy = schemas.iter().map(|schema| Secrecy::of(schema)).max().unwrap_or_default();
+        if secrecy != Secrecy::Open {
+            take_all(node, secrecy, take);
         }
-        Data::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                let below = schemas.iter().filter_map(|schema| of_item(schema, index));
-                let below: Vec<_> = below.collect();
-                walk(item, root, &below, take);
-            }
-        }
-        _ => {}
-    }
+        secrecy != Secrecy::Secret
+    });
 }
 
 fn take_all(node: &Node, secrecy: Secrecy, take: &mut impl FnMut(&str)) {
@@ -92,44 +70,6 @@ fn take_all(node: &Node, secrecy: Secrecy, take: &mut impl FnMut(&str)) {
             take(&text);
         }
     });
-}
-
-/// Returns these schemas and all that they refer to or combine, each once: whichever of several alternatives
-/// is meant, a value that is secret in one of them is secret.
-fn applied<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
-    let mut seen = HashSet::new();
-    let mut all = Vec::new();
-    let mut next = schemas.to_vec();
-    while let Some(schema) = next.pop() {
-        if !seen.insert(ptr::from_ref(schema)) {
-            continue;
-        }
-        all.push(schema);
-        let reference = schema.get("$ref").and_then(Value::as_str);
-        let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
-        next.extend(pointer.and_then(|pointer| root.pointer(pointer)));
-        for keyword in ["allOf", "anyOf", "oneOf"] {
-            next.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten());
-        }
-        next.extend(["if", "then", "else"].iter().filter_map(|keyword| schema.get(keyword)));
-    }
-    all
-}
-
-/// Returns the schemas of the value of a key.
-fn of_key<'s>(schema: &'s Value, key: &str) -> Vec<&'s Value> {
-    if let Some(property) = schema.get("properties").and_then(|properties| properties.get(key)) {
-        return vec![property];
-    }
-    // Whether a pattern matches the key is not looked at: more may be taken for secret than is.
-    let patterns = schema.get("patternProperties").and_then(Value::as_object);
-    let patterns = patterns.into_iter().flat_map(|patterns| patterns.values());
-    patterns.chain(schema.get("additionalProperties")).collect()
-}
-
-fn of_item(schema: &Value, index: usize) -> Option<&Value> {
-    let prefix = schema.get("prefixItems").and_then(|items| items.get(index));
-    prefix.or_else(|| schema.get("items"))
 }
 
 #[cfg(test)]

@@ -200,11 +200,12 @@ fn connector(components: &[&Described]) -> Value {
         ),
         "in_flight": described(
             or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
-            "How many deliveries the sink may have under way at a time.",
+            "Maximum number of deliveries that the sink has in flight; 1 unless set, or what the sink asks for.",
         ),
         "ordered": described(
             or_reference(&json!({ "type": "boolean" })),
-            "Whether batches of one stream are delivered one after the other; true unless set.",
+            "Whether batches of one stream are delivered one after the other; true unless set, or what the sink \
+             asks for.",
         ),
         "batch": section("Puts batches together for the sink, and takes large ones apart.", json!({
             "max_events": count(1, "Events that a delivery has at most; 1000 unless set."),

@@ -6,11 +6,15 @@ pub(super) mod keys;
 mod read;
 mod settings;
 
-use std::{num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
+};
 
 pub use component::{Component, Config};
 pub(crate) use read::{Draft, read};
-pub(super) use settings::MOST_IN_FLIGHT;
+pub(crate) use settings::{MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER};
 
 use super::{link::Link, source::Located};
 
@@ -55,11 +59,11 @@ pub struct Connector {
     pub on_failure: OnFailure,
     /// How to go on when the sink's peer is full or slow.
     pub retry: Retry,
-    /// How many deliveries the sink may have under way; `None` is left to the runtime.
+    /// Maximum number of deliveries that the sink has in flight; `None` leaves that to the sink.
     pub in_flight: Option<NonZeroU64>,
-    /// Whether batches of one stream are delivered one after the other.
-    pub ordered: bool,
-    /// How batches are put together for the sink; they are not where it is `None`.
+    /// Whether batches of one stream are delivered one after the other; `None` leaves that to the sink.
+    pub ordered: Option<bool>,
+    /// How batches are put together for the sink; `None` leaves that to the sink.
     pub batch: Option<Batch>,
     /// How much the source is asked for at a time.
     pub pull: Pull,
@@ -112,6 +116,15 @@ pub struct Retry {
     /// The longest time to wait between two attempts.
     pub max_backoff: Option<Duration>,
 }
+
+/// Default of `batch.max_events`, about as many events as a body of HTTP usually has.
+pub(crate) const SINK_BATCH_EVENTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+
+/// Default of `batch.max_bytes`.
+pub(crate) const SINK_BATCH_BYTES: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
+
+/// Default of `batch.linger`.
+pub(crate) const SINK_BATCH_LINGER: Duration = Duration::from_millis(50);
 
 /// The key `batch`. What is `None` is left to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

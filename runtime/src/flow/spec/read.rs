@@ -218,7 +218,7 @@ fn read_connector(
         hang_limit,
         on_failure: on_failure.unwrap_or_default(),
         in_flight,
-        ordered: ordered.unwrap_or(true),
+        ordered,
         batch,
         pull: pull.unwrap_or_default(),
         queue: queue.unwrap_or_default(),

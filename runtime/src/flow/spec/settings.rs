@@ -63,10 +63,10 @@ pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
 
 /// The most bytes of a delivery: offsets into a batch have 32 bits, and nodes take more room than the bytes
 /// they come from.
-pub(in super::super) const MOST_BATCH_BYTES: u64 = 1 << 30;
+pub(crate) const MOST_BATCH_BYTES: u64 = 1 << 30;
 
 /// What waits is in memory, and nowhere else.
-const MOST_LINGER: Duration = Duration::from_hours(1);
+pub(crate) const MOST_LINGER: Duration = Duration::from_hours(1);
 
 pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Batch> {
     let fields = connector.section("batch", owner, keys::BATCH, report)?;
@@ -145,7 +145,7 @@ fn one_of<T>(
 }
 
 /// The most deliveries that a sink may have under way: each has a batch in memory.
-pub(in super::super) const MOST_IN_FLIGHT: u64 = 1_024;
+pub(crate) const MOST_IN_FLIGHT: u64 = 1_024;
 
 pub(super) fn in_flight(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     let number = count(node, key, report)?;

@@ -93,7 +93,10 @@ fn contains(field: ValueRef<'_>, part: ValueRef<'_>) -> bool {
 
 impl Order {
     fn holds(self, field: ValueRef<'_>, limit: ValueRef<'_>) -> bool {
-        let is_number = |value: ValueRef<'_>| value.cast_f64().is_some_and(|value| !value.is_nan());
+        let is_number = |value: ValueRef<'_>| {
+            value.cast_f64().is_some_and(|value| !value.is_nan())
+                || value.as_number_text().is_some()
+        };
         let comparable = is_number(field) && is_number(limit)
             || field.as_str().is_some() && limit.as_str().is_some();
         comparable && {

@@ -4,8 +4,8 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, EventRef, Holds, Memory, Object, Operator, Output, Result,
-    Value, ValueRef, Verdict, abi::batch::HostBatch,
+    Batch, Buffered, Component, Context, Error, EventMut, EventRef, Memory, Object, Operator,
+    Output, Result, Value, ValueRef, Verdict,
 };
 
 use self::{
@@ -31,15 +31,13 @@ struct Group {
     /// The values of the fields that it is made by.
     by: Box<[Value<'static>]>,
     states: Box<[State]>,
-    events: u64,
+    buffered: Buffered,
     /// Bytes of the key and of the values that the group is made by.
     fixed: usize,
     /// Part of [`Windows::bytes`], as it was after the last batch with events of the group.
     bytes: usize,
-    /// The batches that they came with, but for the one in hand.
-    holds: Holds,
-    /// Whether the batch in hand has brought some of them.
-    is_new: bool,
+    /// `true` if the batch in hand has events of the group.
+    is_touched: bool,
     /// Times of the first and the last event, in ns since the Unix epoch.
     first: u64,
     last: u64,
@@ -56,26 +54,23 @@ pub(crate) struct Windows {
     /// Where the open window of time begins, or the last one ended; in ns since the Unix epoch.
     /// Events before it are late.
     begin: u64,
-    /// Events in open groups.
-    held: usize,
     /// Memory of the open groups, in bytes.
     bytes: usize,
     /// Counts them in the memory of the flow.
     memory: Memory,
     /// The groups that the batch in hand has events of.
     touched: Vec<Slot>,
-    /// What is emitted by the call at hand.
+    /// Rows that the current call emits.
     rows: Vec<Row>,
 }
 
-/// What became of a group.
+/// The result of a group.
 struct Row {
     /// In ns since the Unix epoch.
     time: u64,
     value: Value<'static>,
-    /// The events that it was made of, and the batches that they came with.
-    events: u64,
-    holds: Holds,
+    /// The events that the row was made of.
+    buffered: Buffered,
 }
 
 const LATE: Verdict = Verdict::Port(0);
@@ -91,19 +86,17 @@ impl Component for Windows {
 
 impl Operator for Windows {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |event| self.take(event.get()));
-        // What is still open goes out later than this batch.
+        output.divert(batch, |event| self.take(event));
         for slot in self.touched.drain(..) {
             if let Some(group) = self.groups.try_get_mut(slot) {
-                group.is_new = false;
-                output.hold(&mut group.holds);
+                group.is_touched = false;
                 let bytes = group.memory();
                 self.bytes = self.bytes - group.bytes + bytes;
                 group.bytes = bytes;
             }
         }
         self.count();
-        self.emit(batch, output)
+        self.emit(output)
     }
 
     fn due(&self) -> Option<u64> {
@@ -113,20 +106,16 @@ impl Operator for Windows {
         }
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.close(false);
         }
-        self.emit(batch, output)
+        self.emit(output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
         self.close(true);
-        self.emit(batch, output)
-    }
-
-    fn held(&self) -> usize {
-        self.held
+        self.emit(output)
     }
 
     fn ports(&self) -> Vec<String> {
@@ -156,7 +145,6 @@ impl Windows {
             groups: Bounded::new(config.max_groups.get()),
             evictions: Evictions::default(),
             begin: 0,
-            held: 0,
             bytes: 0,
             memory,
             touched: Vec::new(),
@@ -164,8 +152,9 @@ impl Windows {
         })
     }
 
-    /// Takes an event in.
-    fn take(&mut self, event: EventRef<'_>) -> Verdict {
+    /// Absorbs an event into its group.
+    fn take(&mut self, absorbed: &EventMut<'_>) -> Verdict {
+        let event = absorbed.get();
         if let Err(error) = self.check(event) {
             return Verdict::Reject(error);
         }
@@ -181,9 +170,8 @@ impl Windows {
         }
         let slot = self.group(event);
         let group = self.groups.get_mut(slot);
-        self.held += 1;
-        group.events += 1;
-        if !std::mem::replace(&mut group.is_new, true) {
+        let verdict = group.buffered.absorb(absorbed);
+        if !std::mem::replace(&mut group.is_touched, true) {
             self.touched.push(slot);
         }
         group.last = event.ingest_ns();
@@ -192,11 +180,11 @@ impl Windows {
                 column.function.add(state, value);
             }
         }
-        if matches!(self.size, Size::Events(events) if group.events >= events) {
+        if matches!(self.size, Size::Events(events) if group.buffered.len() as u64 >= events) {
             let group = self.groups.remove(slot);
             self.push_row(group, false);
         }
-        Verdict::Hold
+        verdict
     }
 
     /// Whether all aggregates can take the event in: it counts in all of them or in none.
@@ -224,11 +212,10 @@ impl Windows {
         let found = self.groups.find_or_insert(key, || Group {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(|column| column.function.begin()).collect(),
-            events: 0,
+            buffered: Buffered::new(),
             fixed: key.len() + by.iter().filter_map(|it| it.get(event)).map(size).sum::<usize>(),
             bytes: 0,
-            holds: Holds::default(),
-            is_new: false,
+            is_touched: false,
             first: event.ingest_ns(),
             last: event.ingest_ns(),
         });
@@ -278,7 +265,7 @@ impl Windows {
         let mut window = Object::with_capacity(4);
         window.insert("start", start);
         window.insert("end", end);
-        window.insert("events", group.events);
+        window.insert("events", group.buffered.len() as u64);
         if is_partial {
             window.insert("partial", true);
         }
@@ -294,39 +281,27 @@ impl Windows {
         for (column, state) in self.columns.iter().zip(group.states) {
             row.insert(column.name.clone(), column.function.end(state));
         }
-        self.held -= usize::try_from(group.events).unwrap_or(usize::MAX);
         self.bytes -= group.bytes;
-        let (events, holds) = (group.events, group.holds);
-        self.rows.push(Row { time: end, value: Value::Object(row), events, holds });
+        let (value, buffered) = (Value::Object(row), group.buffered);
+        self.rows.push(Row { time: end, value, buffered });
     }
 
-    fn emit(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        for row in &mut self.rows {
-            output.merge(usize::try_from(row.events).unwrap_or(usize::MAX));
-            output.create(1);
-            output.release(&mut row.holds);
-        }
+    fn emit(&mut self, output: &mut Output) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let mut rows = Batch::new();
-        for Row { time, value, .. } in self.rows.drain(..) {
-            if rows.is_heavy() {
-                output.send(Output::OUT, std::mem::take(&mut rows));
-            }
-            rows.push(&value)?;
-            if let Some(event) = rows.events_mut().last_mut() {
-                event.ingest_ns = time;
+        for Row { time, value, mut buffered } in self.rows.drain(..) {
+            match buffered.emit(output, &value) {
+                Ok(mut row) => row.set_ingest_ns(time),
+                Err(error) => {
+                    let mut window = Batch::new();
+                    window.push(&value.get("window"))?;
+                    buffered.reject(output, window, error);
+                }
             }
         }
         if self.memory.used() > self.bytes {
             self.memory.resize(self.bytes);
-        }
-        if output.rejected().is_empty() {
-            // The buffers of what went in need not travel with what goes out.
-            *batch = rows;
-        } else {
-            batch.append(rows);
         }
         Ok(())
     }

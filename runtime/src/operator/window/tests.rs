@@ -45,11 +45,11 @@ fn row(start: u64, end: u64, by: &str, n: u64) -> (u64, u64, String, u64) {
 fn a_window_of_time_emits_one_event_a_group_when_the_next_begins() {
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(12, "a"), (13, "b"), (19, "a")]);
-    assert_eq!((ran.out.len(), ran.held), (0, 3));
+    assert_eq!((ran.out.len(), ran.buffered), (0, 3));
     let ran = at(&mut window, &[(20, "b"), (55, "a")]);
     let expected = [row(10, 20, "a", 2), row(10, 20, "b", 1), row(20, 30, "b", 1)];
     assert_eq!(rows(&ran.out), expected, "an event on the edge belongs to the next window");
-    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 1)]);
+    assert_eq!(rows(&window.flush().out), [row(50, 60, "a", 1)]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn without_events_a_window_ends_when_its_time_has_come() {
     assert_eq!(rows(&window.on_time(20 * MS).out), [row(10, 20, "a", 1)]);
     assert_eq!(window.operator.due(), None);
     let ran = at(&mut window, &[(19, "a"), (20, "a")]);
-    assert_eq!((ran.port("late").len(), ran.held), (1, 1), "the window was over");
+    assert_eq!((ran.port("late").len(), ran.buffered), (1, 1), "the window was over");
 }
 
 #[test]
@@ -70,15 +70,15 @@ fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late()
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(50, "a"), (49, "b"), (50, "a"), (0, "b"), (59, "a")]);
     assert_eq!(ran.port("late"), [r#"{"by":"b"}"#, r#"{"by":"b"}"#]);
-    assert_eq!(ran.held, 3);
-    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 3)]);
+    assert_eq!(ran.buffered, 3);
+    assert_eq!(rows(&window.flush().out), [row(50, 60, "a", 3)]);
 }
 
 #[test]
 fn the_last_window_that_there_can_be_does_not_overflow() {
     let mut window = counting(json!({ "every": "10ms" }));
     let ran = window.process(timed(&[(u64::MAX, json!(1)), (u64::MAX, json!(2))]));
-    assert_eq!(ran.held, 2);
+    assert_eq!(ran.buffered, 2);
     assert_eq!(window.operator.due(), Some(u64::MAX));
     assert_eq!(window.on_time(u64::MAX).out.len(), 1);
 }
@@ -88,8 +88,8 @@ fn a_window_of_events_ends_group_by_group() {
     let mut window = counting(json!({ "events": 2, "by": ["by"] }));
     let ran = at(&mut window, &[(5, "a"), (7, "b"), (6, "a"), (1, "a"), (0, "b")]);
     assert_eq!(rows(&ran.out), [row(5, 6, "a", 2), row(7, 0, "b", 2)]);
-    assert_eq!((ran.merged, ran.held, window.operator.due()), (4, 1, None));
-    let rest = window.on_drain();
+    assert_eq!((ran.merged, ran.buffered, window.operator.due()), (4, 1, None));
+    let rest = window.flush();
     assert_eq!(rows(&rest.out), [row(1, 1, "a", 1)]);
     assert_eq!(parsed(&rest.out)[0]["window"]["partial"], true);
 }
@@ -162,17 +162,17 @@ fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
     let mut emitted = 0;
     for round in 0..100_u64 {
         let events: Vec<_> = (0..1_000).map(|number| (0, round * 1_000 + number)).collect();
-        let mut batch = timed(&events);
-        window.process(&mut batch, &mut Output::new()).unwrap();
-        emitted += batch.len();
+        let mut output = Output::new();
+        window.process(&mut timed(&events), &mut output).unwrap();
+        emitted += output.batches().map(Batch::len).sum::<usize>();
     }
     assert_eq!((emitted, window.groups.len()), (99_000, 1_000));
     assert_eq!(window.evictions.total(), 99_000);
 }
 
-/// Takes in an event of each of 40 groups with names of 50 KiB, with memory for twenty such groups. Returns the events that
-/// come out, and the operator.
-fn with_large_groups(host: &TestHost, size: &Json) -> (Batch, Windows) {
+/// Absorbs an event of each of 40 groups with names of 50 KiB, with memory for twenty such groups. Returns the output of
+/// this call, and the operator.
+fn with_large_groups(host: &TestHost, size: &Json) -> (Output, Windows) {
     host.set_memory_limit(1 << 20);
     let mut config = json!({ "by": [""], "aggregates": { "n": { "function": "count" } } });
     config.as_object_mut().unwrap().extend(size.as_object().unwrap().clone());
@@ -180,35 +180,39 @@ fn with_large_groups(host: &TestHost, size: &Json) -> (Batch, Windows) {
     let mut window = Windows::of(config, host.host().memory()).unwrap();
     let name = |group| format!("{group}{}", "x".repeat(50 << 10));
     let mut batch = timed(&(0..40).map(|group| (0, name(group))).collect::<Vec<_>>());
-    window.process(&mut batch, &mut Output::new()).unwrap();
-    (batch, window)
+    let mut output = Output::new();
+    window.process(&mut batch, &mut output).unwrap();
+    assert!(batch.is_empty());
+    (output, window)
+}
+
+fn emitted(output: &Output) -> usize {
+    output.batches().map(Batch::len).sum()
 }
 
 #[test]
 fn window_of_events_without_memory_emits_its_oldest_groups() {
     let host = TestHost::new();
-    let (emitted, mut window) = with_large_groups(&host, &json!({ "events": 2 }));
-    assert!((20..30).contains(&emitted.len()), "{} of 40", emitted.len());
-    assert_eq!((emitted.len(), window.held()), (40 - window.groups.len(), window.groups.len()));
-    assert!(emitted.value(&emitted.events()[0]).unwrap().to_string().contains("\"partial\":true"));
+    let (output, mut window) = with_large_groups(&host, &json!({ "events": 2 }));
+    let count = emitted(&output);
+    assert!((20..30).contains(&count), "{count} of 40");
+    assert_eq!(count, 40 - window.groups.len());
+    let row = output.batches().flatten().next().unwrap().value().unwrap().to_string();
+    assert!(row.contains("\"partial\":true"), "{row}");
     assert!(host.memory() > 0 && host.memory() <= 1 << 20, "{}", host.memory());
-    window.on_drain(&mut Batch::new(), &mut Output::new()).unwrap();
+    window.flush(&mut Output::new()).unwrap();
     assert!(host.memory() <= 64 << 10, "a block is kept");
 }
 
 #[test]
 fn window_of_time_without_memory_is_counted_until_it_ends() {
     let host = TestHost::new();
-    let (emitted, mut window) = with_large_groups(&host, &json!({ "every": "1s" }));
-    assert_eq!((emitted.len(), window.held()), (0, 40));
+    let (mut output, mut window) = with_large_groups(&host, &json!({ "every": "1s" }));
+    assert_eq!((emitted(&output), window.groups.len()), (0, 40));
     assert!(host.memory() > 40 * (50 << 10), "{}", host.memory());
-    let (mut rows, mut output) = (Batch::new(), Output::new());
-    window.on_time(1_000 * MS, &mut rows, &mut output).unwrap();
-    let ahead: usize = output.batches().map(Batch::len).sum();
-    assert_eq!((ahead + rows.len(), window.held()), (40, 0));
-    assert!(
-        output.batches().chain([&rows]).all(|it| it.weight() <= Batch::WEIGHT_AT_MOST + (1 << 20))
-    );
+    window.on_time(1_000 * MS, &mut output).unwrap();
+    assert_eq!((emitted(&output), window.groups.len()), (40, 0));
+    assert!(output.batches().all(|it| it.weight() <= Batch::WEIGHT_AT_MOST + (1 << 20)));
     assert!(host.memory() <= 64 << 10, "a block is kept");
 }
 
@@ -263,7 +267,7 @@ proptest! {
         for events in events.chunks(cut) {
             texts.extend(window.process(timed(events)).out);
         }
-        texts.extend(window.on_drain().out);
+        texts.extend(window.flush().out);
         for row in parsed(&texts) {
             let number = |value: &Json| value.as_u64().unwrap();
             let key = (number(&row["window"]["start"]) / MS / length, number(&row["group"]["by"]));

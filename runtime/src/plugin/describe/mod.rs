@@ -27,7 +27,11 @@ use self::{
     cache::Cache,
     process::{Finished, run},
 };
-use super::{Error, ErrorKind, Library, Policy, connector, program};
+use super::{
+    Error, ErrorKind, Library, Policy,
+    connector::{self, InstanceInfo},
+    program,
+};
 
 /// The hidden command of the binary.
 pub const COMMAND: &str = "plugin-describe";
@@ -62,8 +66,8 @@ fn id(kind: &str, name: &str) -> String {
 enum Answer {
     /// The schemas of the library with these contents.
     Schemas { hash: Option<String>, schemas: Schemas },
-    /// Of each configuration the ports that an operator of it has besides `out` and `err`, if it is good.
-    Checked(Vec<Result<Vec<String>, Wrong>>),
+    /// The result for each configuration.
+    Checked(Vec<Result<InstanceInfo, Wrong>>),
     /// Whether all configurations fit their schemas.
     Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
@@ -158,8 +162,7 @@ impl Describer {
     }
 
     /// Has an instance made of a configuration, to see whether it is good beyond what its schema tells.
-    /// Relative paths start from `folder`. Returns the ports by which events leave an operator of this
-    /// configuration besides `out` and `err`.
+    /// Relative paths start from `folder`.
     ///
     /// # Errors
     /// Kind [`Configuration`](ErrorKind::Configuration), where it is not, in the plugin's words.
@@ -170,7 +173,7 @@ impl Describer {
         (kind, name): (&str, &str),
         config: &Value,
         folder: &Path,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<InstanceInfo, Error> {
         if library.is_linked() {
             let folder = folder.to_string_lossy();
             let checked = connector::check(library, (kind, name), config, &folder, self.policy)?;
@@ -187,14 +190,14 @@ impl Describer {
         }
     }
 
-    /// Has instances made of several configurations, in one child process: the ports of those that are good.
+    /// Has instances made of several configurations, in one child process: the properties of those that are good.
     /// Of those that have none, nothing is known, and each is to be asked about alone: a child that crashes, say, is
     /// at fault for one of them.
     pub(crate) fn check_all(
         &self,
         library: &Library,
         questions: &[Question<'_>],
-    ) -> Vec<Option<Vec<String>>> {
+    ) -> Vec<Option<InstanceInfo>> {
         let input = serde_json::to_vec(questions).unwrap_or_default();
         let asked = !library.is_linked();
         match asked.then(|| self.ask(library, &[CHECK.into()], input)) {

@@ -27,7 +27,7 @@ pub(super) fn mismatch(library: &Library, errors: &AbiInstabilityErrors) -> Erro
     let _ = write!(
         message,
         "\n  plugin:   ABI {plugin}, tremor-pdk {}\n  tremor:   ABI {host}",
-        library.metadata().pdk
+        library.metadata().pdk.as_deref().unwrap_or("unknown")
     );
     Error::new(ErrorKind::Layout, library.path(), message).help(format!(
         "rebuild the plugin with an unchanged `tremor-pdk` for ABI {host}, from a clean build"

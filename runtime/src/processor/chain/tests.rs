@@ -1,7 +1,10 @@
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use serde_json::{Value, json};
-use tremor_pdk::{Batch, Preprocessor, abi::batch::HostBatch};
+use tremor_pdk::{
+    Batch, Found, Input, Preprocessor, Splitter, StreamSplitter, abi::batch::HostBatch,
+    testing::TestHost,
+};
 
 use super::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd};
 use crate::processor::{Join, testing::pre};
@@ -63,7 +66,7 @@ impl Scene {
     fn new(names: &[(&str, Value)]) -> Self {
         let mut steps: Vec<Box<dyn Preprocessor>> =
             names.iter().map(|(name, config)| pre(name, config)).collect();
-        steps.push(Box::new(Join::default()));
+        steps.push(Box::new(Join::preprocessor(TestHost::new().context())));
         Self { chain: Chain::new(steps), pulls: Pulls::default(), last: 0 }
     }
 
@@ -269,6 +272,10 @@ impl Preprocessor for Slowly {
         !self.0.is_empty()
     }
 
+    fn holds(&self, stream: u64) -> bool {
+        self.0.iter().any(|(other, _)| *other == stream)
+    }
+
     fn streams(&self) -> Vec<u64> {
         self.0.iter().map(|(stream, _)| *stream).collect()
     }
@@ -394,4 +401,70 @@ fn preprocessor_with_endless_more_fails_its_pull_and_restarts() {
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
     assert_eq!(scene.pull(&[(1, b"next\n")]), ["next"]);
     assert_eq!(scene.failed(), [1]);
+}
+
+/// Joins lines that begin with a space to the line before them, for at most a second.
+struct Traces;
+
+impl StreamSplitter for Traces {
+    type State = ();
+
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> tremor_pdk::Result<Found> {
+        let mut lines = input.windows(2).enumerate();
+        let next = lines.find(|(_, two)| two[0] == b'\n' && two[1] != b' ');
+        Ok(match next {
+            Some((end, _)) => Found::message(0..end, end + 1),
+            None if input.is_end() => Found::message(0..input.len(), input.len()),
+            None => Found::More,
+        })
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+fn traces(host: &TestHost) -> Scene {
+    let mut scene = lines();
+    let traces = Splitter::of(Traces, "traces", host.context());
+    let join = Join::preprocessor(host.context());
+    scene.chain = Chain::new(vec![Box::new(traces), Box::new(join)]);
+    scene
+}
+
+impl Scene {
+    /// Advances the clock, and returns what is delivered by that.
+    fn wait(&mut self, host: &TestHost, time: Duration) -> Vec<String> {
+        host.advance(time);
+        self.chain.push_time(host.monotonic_ns());
+        self.rest().into_iter().flat_map(deliver).collect()
+    }
+}
+
+#[test]
+fn message_by_time_has_the_pulls_that_are_buffered() {
+    let host = TestHost::new();
+    let mut scene = traces(&host);
+    assert!(scene.pull(&[(1, b"one\n")]).is_empty());
+    assert!(scene.pull(&[(1, b" two\n"), (2, b"other")]).is_empty());
+    assert!(scene.wait(&host, Duration::from_millis(500)).is_empty());
+    assert!(scene.pull(&[(2, b" stream")]).is_empty());
+    assert_eq!(scene.open(), [1, 2, 3]);
+    assert_eq!(scene.wait(&host, Duration::from_millis(500)), ["one\n two\n"]);
+    assert_eq!(scene.open(), [2, 3]);
+    assert_eq!(scene.wait(&host, Duration::from_millis(500)), ["other stream"]);
+    assert_eq!((scene.open(), scene.failed(), scene.chain.due()), (vec![], vec![], None));
+}
+
+#[test]
+fn end_of_streams_forgets_the_time() {
+    for (how, expected) in [(StreamEnd::Complete, "one"), (StreamEnd::Aborted, "rejected one")] {
+        let host = TestHost::new();
+        let mut scene = traces(&host);
+        assert!(scene.pull(&[(1, b"one")]).is_empty());
+        assert!(scene.chain.due().is_some());
+        assert_eq!(scene.end(how), [expected]);
+        assert!(scene.wait(&host, Duration::from_secs(1)).is_empty());
+        assert_eq!((scene.open(), scene.failed(), scene.chain.due()), (vec![], vec![], None));
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     snappy, sniff, xz, zstd,
 };
 use crate::processor::{
-    reassembly,
+    max_length,
     streams::{Cut, States, Streams},
 };
 
@@ -27,7 +27,7 @@ const MESSAGE: usize = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The most that a whole message may become, in bytes. More goes to `err`.
-    #[serde(default = "reassembly::max_length")]
+    #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
     /// The largest window or dictionary that a stream may ask for, in bytes, and about the most that
@@ -42,7 +42,7 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) struct SnappyConfig {
     /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
-    #[serde(default = "reassembly::max_length")]
+    #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
     /// The most that the decompressors of all streams may take, in bytes. It grows with what is

@@ -54,10 +54,6 @@ impl Head {
         &self.bytes[..self.len]
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Adds a byte; there is room for those of any length.
     pub(super) fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.len) {

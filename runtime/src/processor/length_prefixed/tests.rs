@@ -130,7 +130,7 @@ fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
                 rejected,
                 [
                     "the length has more than 64 bits: the rest of the stream is lost",
-                    "4 bytes after the failure of the stream were not cut into messages",
+                    "14 bytes from the failure of the stream on were not split into messages",
                 ]
             );
         },

@@ -44,16 +44,12 @@ impl Operator for Component<Box<dyn Operator>> {
         self.record.call(Call::Due, || self.inner.inner.due())
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Time, || self.inner.inner.on_time(now, output))
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Drain, || self.inner.inner.on_drain(batch, output))
-    }
-
-    fn held(&self) -> usize {
-        self.record.call(Call::Held, || self.inner.inner.held())
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Flush, || self.inner.inner.flush(output))
     }
 
     fn ports(&self) -> Vec<String> {
@@ -69,6 +65,14 @@ impl Preprocessor for Component<Box<dyn Preprocessor>> {
 
     fn has_more(&self) -> bool {
         self.record.call(Call::HasMore, || self.inner.inner.has_more())
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.record.call(Call::Due, || self.inner.inner.due())
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
     }
 
     fn holds(&self, stream: u64) -> bool {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    self as pdk, Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Pull, Result, Sides,
+    abi::connector::Hook,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{Call, Dropped, Watched};
@@ -37,55 +38,42 @@ struct Connector {
     another: MakeWatched,
 }
 
-macro_rules! forward {
-    ($($method:ident => $call:ident,)*) => {
-        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
-            Box::pin(self.record.wait(Call::$call, || self.inner.inner.$method()))
-        })*
-    };
-}
-
 impl DynConnector for Connector {
     fn codec_requirement(&self) -> CodecRequirement {
         self.inner.inner.codec_requirement()
     }
 
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.record.wait(Call::Connect, || self.inner.inner.connect(attempt)))
+    fn sides(&self) -> Sides {
+        self.inner.inner.sides()
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        let made = self.record.wait(Call::CreateSource, || self.inner.inner.create_source());
-        let record = self.source.clone();
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        let connected = self.record.wait(Call::Connect, || self.inner.inner.connect(wanted));
+        let (record, another) = (self.source.clone(), self.another.clone());
         Box::pin(async move {
-            Ok(made.await?.map(|source| {
+            let source = |source| {
                 let inner = Dropped::new(source, &record);
-                Box::new(Source { inner, record }) as Box<dyn DynSource>
-            }))
-        })
-    }
-
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        let made = self.record.wait(Call::CreateSink, || self.inner.inner.create_sink());
-        let another = self.another.clone();
-        Box::pin(async move {
-            Ok(made.await?.map(|sink| {
+                Box::new(Source { inner, record: record.clone() }) as Box<dyn DynSource>
+            };
+            let sink = |sink| {
                 let record = another();
                 let inner = Dropped::new(sink, &record);
                 let slots = Vec::new();
-                Box::new(Sink { inner, record, slots, another }) as Box<dyn DynSink>
-            }))
+                Box::new(Sink { inner, record, slots, another: another.clone() })
+                    as Box<dyn DynSink>
+            };
+            Ok(connected.await?.map(source, sink))
         })
     }
 
-    forward! {
-        on_start => Start,
-        on_pause => Pause,
-        on_resume => Resume,
-        on_drain => Drain,
-        on_stop => Stop,
-        on_connection_lost => ConnectionLost,
-        on_connection_established => ConnectionEstablished,
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        let call = match hook {
+            Hook::START => Call::Start,
+            Hook::PAUSE => Call::Pause,
+            Hook::RESUME => Call::Resume,
+            _ => Call::Close,
+        };
+        Box::pin(self.record.wait(call, || self.inner.inner.hook(hook)))
     }
 }
 
@@ -133,7 +121,7 @@ impl pdk::Acks for Acks {
         self.record.call(Call::Acks, || self.inner.inner.brings_again())
     }
 
-    fn most_in_flight(&self) -> usize {
+    fn most_in_flight(&self) -> pdk::InFlight {
         self.record.call(Call::Acks, || self.inner.inner.most_in_flight())
     }
 
@@ -159,13 +147,16 @@ struct Sink {
 }
 
 impl DynSink for Sink {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        let slots = self.record.call(Call::InFlight, || self.inner.inner.in_flight(wanted));
+    fn demand(&mut self) -> Demand {
+        self.record.call(Call::Demand, || self.inner.inner.demand())
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
         self.slots.clear();
-        if slots > 1 {
-            self.slots.resize_with(slots, || (self.another)());
+        if grant.in_flight > 1 {
+            self.slots.resize_with(grant.in_flight, || (self.another)());
         }
-        slots
+        self.record.call(Call::Grant, || self.inner.inner.on_grant(grant));
     }
 
     fn poll_deliver(
@@ -173,7 +164,7 @@ impl DynSink for Sink {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let record = self.slots.get(slot).unwrap_or(&self.record);
         let inside = record.0.poll_deliver(batch.len());
         let polled = self.inner.inner.poll_deliver(context, slot, batch);
@@ -186,7 +177,15 @@ impl DynSink for Sink {
         record.call(Call::Deliver, || self.inner.inner.give_up(slot));
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.record.wait(Call::Signal, || self.inner.inner.on_signal(signal)))
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Tick, || self.inner.inner.on_tick()))
+    }
+
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Flush, || self.inner.inner.flush()))
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::CloseSink, || self.inner.inner.close()))
     }
 }

@@ -5,13 +5,15 @@ use std::{
     net::{Ipv4Addr, TcpStream, UdpSocket},
     os::{fd::AsFd, unix::net::UnixStream},
     path::PathBuf,
-    process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use rustix::net::{Shutdown, shutdown, sockopt::set_socket_linger};
 
-use super::row::{Peer, Then};
+use super::{
+    row::{Peer, Then},
+    tls,
+};
 
 /// Longest time that a write may take, so that a server that does not read delays nothing for long.
 const WRITE: Duration = Duration::from_secs(5);
@@ -22,8 +24,8 @@ pub(super) enum Server {
     Tcp(String),
     Unix(PathBuf),
     Udp(String),
-    /// A server of TLS, and the file of its certificate. Only good events come over TLS.
-    Tls(String, PathBuf),
+    /// A server of TLS, and its certificate in PEM. Bombs come without TLS unless they are [half records](Client::halves).
+    Tls(String, String),
 }
 
 /// A client that sends parts of a bomb, each on a connection of its own, and of UDP each as a datagram.
@@ -32,6 +34,8 @@ pub(super) struct Client {
     /// Bytes at the beginning of each connection.
     pub(super) opening: Vec<u8>,
     pub(super) bombs: Vec<Vec<u8>>,
+    /// `true` if each bomb is half of a TLS record after the handshake.
+    pub(super) halves: bool,
     /// Makes the bytes of the good event with this number.
     pub(super) good: Box<dyn Fn(usize) -> Vec<u8>>,
     /// `true` if the good event ends with the stream.
@@ -44,17 +48,7 @@ pub(super) enum Connection {
     Tcp(TcpStream),
     Unix(UnixStream),
     Udp(UdpSocket),
-    /// A client of OpenSSL.
-    Tls(Child),
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Self::Tls(client) = self {
-            let _ = client.kill();
-            let _ = client.wait();
-        }
-    }
+    Tls(Box<tls::Client>),
 }
 
 impl Connection {
@@ -81,14 +75,10 @@ impl Connection {
     /// Connects by TLS, if that is what the server speaks.
     fn good(server: &Server) -> io::Result<Self> {
         let Server::Tls(address, certificate) = server else { return Self::to(server) };
-        let client = Command::new("openssl")
-            .args(["s_client", "-quiet", "-no_ign_eof", "-connect", address, "-CAfile"])
-            .arg(certificate)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self::Tls(client))
+        let stream = TcpStream::connect(address)?;
+        stream.set_write_timeout(Some(WRITE))?;
+        stream.set_read_timeout(Some(WRITE))?;
+        Ok(Self::Tls(Box::new(tls::connect(stream, certificate)?)))
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -96,14 +86,15 @@ impl Connection {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
             Self::Udp(socket) => socket.send(bytes).map(drop),
-            Self::Tls(client) => client.stdin.as_mut().map_or(Ok(()), |it| it.write_all(bytes)),
+            Self::Tls(client) => client.write_all(bytes).and_then(|()| client.flush()),
         }
     }
 
     fn reset(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => Ok(set_socket_linger(stream, Some(Duration::ZERO))?),
-            Self::Unix(_) | Self::Udp(_) | Self::Tls(_) => Ok(()),
+            Self::Tls(client) => Ok(set_socket_linger(&client.sock, Some(Duration::ZERO))?),
+            Self::Unix(_) | Self::Udp(_) => Ok(()),
         }
     }
 
@@ -123,11 +114,18 @@ impl Client {
             return self.bombs.iter().try_for_each(|bomb| socket.send(bomb));
         }
         for bomb in &self.bombs {
-            let mut connection = Connection::to(&self.server)?;
+            let mut connection = if self.halves {
+                Connection::good(&self.server)?
+            } else {
+                Connection::to(&self.server)?
+            };
             connection.send(&self.opening)?;
             let length = if then == Then::Breaks { bomb.len() / 2 } else { bomb.len() };
             // A server may refuse the bomb before it has read all of it.
-            let _ = connection.send(&bomb[..length]);
+            let _ = match &mut connection {
+                Connection::Tls(client) => tls::send_half(client, &bomb[..length]),
+                connection => connection.send(&bomb[..length]),
+            };
             self.open.push(connection);
         }
         if then == Then::Breaks {

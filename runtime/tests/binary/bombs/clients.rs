@@ -1,20 +1,25 @@
 //! Clients and child processes, each with a hostile peer.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tungstenite::handshake::derive_accept_key;
 
 use super::{
     GOOD, INPUT, compressed,
     pairs::many,
-    row::{self, Peer, Then},
-    server::{Greet, Server},
+    row::{self, Peer, Target, Then},
+    sample,
+    server::{Behaviour, Form, Greet, Server},
+    tls,
 };
-use crate::peer::wait_until;
+use crate::{peer::wait_until, tls::certificate};
 
 /// A hostile server of a client.
-struct Attack {
-    name: &'static str,
+struct Attack<'n> {
+    name: &'n str,
     /// Keys of the connector. `ADDRESS` stands for the address of the server.
     input: &'static str,
     greet: Greet,
@@ -22,13 +27,32 @@ struct Attack {
     good: fn(usize) -> Vec<u8>,
 }
 
-impl Attack {
+/// Runs one of these attacks, or all of them in the long form.
+fn run<const N: usize>(attacks: [Attack<'_>; N]) {
+    let rows = attacks.map(|attack| (attack.name.to_owned(), attack));
+    sample::run(rows, &[], 1, |_, attack| attack.run());
+}
+
+impl Attack<'_> {
     fn run(self) {
         let Self { name, input, greet, bomb, good } = self;
         let address = row::free_address();
-        let scene = row::scene(&input.replace("ADDRESS", &address));
-        let server = Server::start(&address, greet, bomb.clone(), good);
-        row::survives(name, scene, bomb.len(), |_| Box::new(server));
+        let target = Target::source(&input.replace("ADDRESS", &address));
+        let behaviour = Behaviour { greet, tls: None, form: Form::Whole };
+        let server = Server::start(&address, behaviour, bomb.clone(), good);
+        row::survives(name, target, bomb.len(), |_| Box::new(server));
+    }
+
+    /// Attacks the connector through TLS.
+    fn run_with_tls(self, form: Form) {
+        let Self { name, input, greet, bomb, good } = self;
+        let address = row::free_address();
+        let (certificate, key) = certificate();
+        let target = Target::source(&input.replace("ADDRESS", &address))
+            .write("cert.pem", certificate.as_bytes());
+        let tls = Some(tls::server(&certificate, &key));
+        let server = Server::start(&address, Behaviour { greet, tls, form }, bomb.clone(), good);
+        row::survives(name, target, bomb.len(), |_| Box::new(server));
     }
 }
 
@@ -39,25 +63,56 @@ const HTTP: &str =
 const WS: &str = "type: ws_client, codec: string, reconnect: { backoff: 1ms, max_backoff: 1ms }, \
     config: { url: 'ws://ADDRESS/' }";
 
+const TCP_TLS: &str = "type: tcp_client, preprocessors: [lines], codec: string, \
+    reconnect: { backoff: 1ms, max_backoff: 1ms }, \
+    config: { address: 'ADDRESS', tls: { ca_file: cert.pem, server_name: localhost } }";
+const HTTP_TLS: &str = "type: http_client, codec: string, \
+    config: { url: 'https://ADDRESS/', interval: 10ms, tls: { ca_file: cert.pem } }";
+const WS_TLS: &str = "type: ws_client, codec: string, \
+    reconnect: { backoff: 1ms, max_backoff: 1ms }, \
+    config: { url: 'wss://ADDRESS/', tls: { ca_file: cert.pem } }";
+
+/// Good event of a server of byte streams.
+fn line(number: usize) -> Vec<u8> {
+    format!("{GOOD} {number}\n").into_bytes()
+}
+
+/// Good event of a server of HTTP.
+fn response(number: usize) -> Vec<u8> {
+    let body = format!("{GOOD} {number}");
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// Good event of a server of WebSockets.
+fn frame(number: usize) -> Vec<u8> {
+    let text = format!("{GOOD} {number}");
+    [&[0x81, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+}
+
+/// Agrees to a WebSocket.
+fn agree(request: &str) -> Vec<u8> {
+    let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+    let accept = derive_accept_key(key.unwrap().as_bytes());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
+    .into()
+}
+
 #[test]
 fn tcp_client_stays_within_bounds() {
-    let good = |number| format!("{GOOD} {number}\n").into_bytes();
-    for (name, bomb) in [
+    let rows = [
         ("tcp_client, endless line", vec![b'x'; INPUT]),
         ("tcp_client, empty lines", vec![b'\n'; INPUT]),
         ("tcp_client, zstd", compressed("zstd", &many("lines", 32 << 20), 1, b"")),
-    ] {
-        Attack { name, input: TCP, greet: None, bomb, good }.run();
-    }
+    ];
+    run(rows.map(|(name, bomb)| Attack { name, input: TCP, greet: None, bomb, good: line }));
 }
 
 #[test]
 fn http_client_stays_within_bounds() {
     let greet: Greet = Some(|_| Vec::new());
-    let good = |number| {
-        let body = format!("{GOOD} {number}");
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
-    };
     let answer = |headers: &str, body: &[u8]| {
         [format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes(), body].concat()
     };
@@ -65,7 +120,7 @@ fn http_client_stays_within_bounds() {
     let length = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n", gzip.len());
     let chunks = b"1\r\nx\r\n".repeat(160_000);
     let extension = [&b"1;"[..], &vec![b'x'; INPUT - 100]].concat();
-    for (name, bomb) in [
+    let rows = [
         ("http_client, body", answer("", &vec![b'x'; INPUT - 100])),
         ("http_client, gzip", answer(&length, &gzip)),
         ("http_client, chunks of a byte", answer("Transfer-Encoding: chunked\r\n", &chunks)),
@@ -74,50 +129,76 @@ fn http_client_stays_within_bounds() {
         ("http_client, many headers", answer(&"a:\r\n".repeat(240_000), b"")),
         ("http_client, answers without end", b"HTTP/1.1 103 E\r\n\r\n".repeat(55_000)),
         ("http_client, status without end", vec![b'x'; INPUT]),
-    ] {
-        Attack { name, input: HTTP, greet, bomb, good }.run();
-    }
+    ];
+    run(rows.map(|(name, bomb)| Attack { name, input: HTTP, greet, bomb, good: response }));
 }
 
 #[test]
 fn ws_client_stays_within_bounds() {
-    let agree: Greet = Some(|request| {
-        let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
-        let accept = derive_accept_key(key.unwrap().as_bytes());
-        format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {accept}\r\n\r\n"
-        )
-        .into()
-    });
-    let good = |number| {
-        let text = format!("{GOOD} {number}");
-        [&[0x81, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
-    };
+    let greet: Greet = Some(agree);
     // Frames of a server are not masked.
     let half = [&[0x82, 127, 0, 0, 0, 0, 0, 0x3f, 0, 0][..], &vec![b'x'; INPUT - 100]].concat();
     let fragments = [&[0x01, 0][..], &[0x00, 0].repeat(490_000)].concat();
     let ping = [&[0x89, 125][..], &[0; 125]].concat();
-    for (name, bomb) in [
+    let handshake = [&b"HTTP/1.1 101 OK\r\nA: "[..], &vec![b'x'; INPUT - 100]].concat();
+    let rows = [
         ("ws_client, empty messages", [0x81, 0].repeat(490_000)),
         ("ws_client, start of a message", half),
         ("ws_client, empty fragments", fragments),
         ("ws_client, pings", ping.repeat(7_000)),
-    ] {
-        Attack { name, input: WS, greet: agree, bomb, good }.run();
-    }
-    let bomb = [&b"HTTP/1.1 101 OK\r\nA: "[..], &vec![b'x'; INPUT - 100]].concat();
-    Attack { name: "ws_client, handshake", input: WS, greet: agree, bomb, good }.run();
+        ("ws_client, handshake", handshake),
+    ];
+    run(rows.map(|(name, bomb)| Attack { name, input: WS, greet, bomb, good: frame }));
+}
+
+/// A client: its type, its configuration, the greeting that it expects, and a good message of a length.
+type Client = (&'static str, &'static str, Greet, fn(usize) -> Vec<u8>);
+
+#[test]
+fn clients_stay_within_bounds_of_hostile_tls_servers() {
+    // A message of the handshake that is longer than its record, which is longer than what is sent of it.
+    let start = [&[22, 3, 3, 0x3f, 0xff, 2, 0, 0x7f, 0xff][..], &[0; 9_000]].concat();
+    let record = [&[22, 3, 3, 0x40, 0][..], &[0; 16 << 10]].concat();
+    let mut endless = record.repeat(INPUT / record.len());
+    endless[5..9].copy_from_slice(&[2, 0xff, 0xff, 0xff]);
+    let clients: [Client; 3] = [
+        ("tcp_client", TCP_TLS, None, line),
+        ("http_client", HTTP_TLS, Some(|_| Vec::new()), response),
+        ("ws_client", WS_TLS, Some(agree), frame),
+    ];
+    let bombs = [
+        ("no handshake", Vec::new(), Form::Handshake),
+        ("start of a handshake", start, Form::Handshake),
+        ("endless handshake", endless, Form::Handshake),
+        ("half a record", vec![b'x'; tls::RECORD], Form::HalfRecord),
+    ];
+    let rows = clients.iter().flat_map(|(client, input, greet, good)| {
+        bombs.iter().map(move |(what, bomb, form)| {
+            let attack = Attack { name: "", input, greet: *greet, bomb: bomb.clone(), good: *good };
+            (format!("{client} with TLS, {what}"), (attack, *form))
+        })
+    });
+    sample::run(rows, &[], 1, |name, (attack, form)| {
+        Attack { name, ..attack }.run_with_tls(form);
+    });
 }
 
 /// A child process, which runs a script again and again.
-struct Child {
+pub(super) struct Child {
     folder: PathBuf,
     /// Command that writes the bomb, with `COUNT` for its bytes.
     bomb: &'static str,
+    /// Script of a good event, with `NUMBER` for its number.
+    good: &'static str,
 }
 
 impl Child {
+    pub(super) fn start(folder: &Path, bomb: &'static str, good: &'static str) -> Self {
+        let child = Self { folder: folder.to_owned(), bomb, good };
+        child.say("sleep 0.05");
+        child
+    }
+
     /// Replaces the script.
     fn say(&self, script: &str) {
         let new = self.folder.join("script.new");
@@ -143,26 +224,28 @@ impl Peer for Child {
     }
 
     fn send_good(&mut self, number: usize) {
-        self.say(&format!("echo {GOOD} {number}; sleep 0.05"));
+        self.say(&self.good.replace("NUMBER", &number.to_string()));
     }
 }
+
+/// Commands that write the bombs of a child process, with `COUNT` for their bytes.
+pub(super) const WRITTEN: [(&str, &str); 5] = [
+    ("endless line", "head -c COUNT /dev/zero"),
+    ("empty lines", "head -c COUNT /dev/zero | tr '\\0' '\\n'"),
+    ("endless line on stderr", "head -c COUNT /dev/zero >&2"),
+    ("empty lines on stderr", "head -c COUNT /dev/zero | tr '\\0' '\\n' >&2"),
+    ("lines on stderr", "yes | head -c COUNT >&2"),
+];
 
 #[test]
 fn exec_stays_within_bounds() {
     let input = "type: exec, preprocessors: [lines], codec: string, \
         reconnect: { backoff: 1ms, max_backoff: 1ms }, \
         config: { command: sh, args: [-c, '. ./script'], restart: always }";
-    for (name, bomb) in [
-        ("exec, endless line", "head -c COUNT /dev/zero"),
-        ("exec, empty lines", "head -c COUNT /dev/zero | tr '\\0' '\\n'"),
-        ("exec, endless line on stderr", "head -c COUNT /dev/zero >&2"),
-        ("exec, empty lines on stderr", "head -c COUNT /dev/zero | tr '\\0' '\\n' >&2"),
-        ("exec, lines on stderr", "yes | head -c COUNT >&2"),
-    ] {
-        row::survives(name, row::scene(input), INPUT, |asked| {
-            let child = Child { folder: asked.path().to_owned(), bomb };
-            child.say("sleep 0.05");
-            Box::new(child)
+    let rows = WRITTEN.map(|(what, bomb)| (format!("exec, {what}"), bomb));
+    sample::run(rows, &[], 1, |name, bomb| {
+        row::survives(name, Target::source(input), INPUT, |asked| {
+            Box::new(Child::start(asked.path(), bomb, "echo a good event NUMBER; sleep 0.05"))
         });
-    }
+    });
 }

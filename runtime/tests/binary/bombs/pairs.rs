@@ -1,21 +1,14 @@
 //! Pairs of built-in preprocessors, each with a bomb that passes the first and expands in the second.
-//!
-//! Unless `TREMOR_BOMBS` is `all`, a random sample of the pairs is tested. A failure names the pair:
-//! `TREMOR_BOMBS='gzip lines'` tests this one alone.
-
-use std::{
-    env,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use fastrand::Rng;
 use tremor_runtime::{components::built_in_names, flow::Kind};
 
 use super::{
     GOOD, INPUT,
     client::{Client, Server},
-    compressed, row,
+    compressed,
+    row::{self, Target},
+    sample,
 };
 
 /// Number of pairs in the sample.
@@ -36,33 +29,14 @@ const BEFORE_BASE64: usize = INPUT / 4 * 3 - 3;
 #[test]
 fn pairs_of_preprocessors_expand_within_bounds() {
     let names: Vec<_> = built_in_names(Kind::Preprocessor).collect();
-    let mut pairs: Vec<_> =
-        names.iter().flat_map(|first| names.iter().map(move |second| (*first, *second))).collect();
-    let chosen = env::var("TREMOR_BOMBS").ok();
-    let seed = fastrand::u64(..);
-    match chosen.as_deref() {
-        Some("all") => {}
-        Some(pair) => pairs.retain(|(first, second)| pair == format!("{first} {second}")),
-        None => {
-            Rng::with_seed(seed).shuffle(&mut pairs);
-            pairs.truncate(SAMPLE);
-        }
-    }
-    assert!(
-        !pairs.is_empty(),
-        "expected `all` or two preprocessors in TREMOR_BOMBS, not {chosen:?}"
-    );
-    for (first, second) in pairs {
-        if let Err(failure) = catch_unwind(AssertUnwindSafe(|| survives(first, second))) {
-            eprintln!("a bomb failed; TREMOR_BOMBS='{first} {second}' repeats it");
-            resume_unwind(failure);
-        }
-    }
+    let pairs = names.iter().flat_map(|first| names.iter().map(move |second| (*first, *second)));
+    let rows = pairs.map(|(first, second)| (format!("{first} {second}"), (first, second)));
+    sample::run(rows, &[], SAMPLE, |_, (first, second)| survives(first, second));
 }
 
 fn survives(first: &'static str, second: &'static str) {
     let address = row::free_address();
-    let scene = row::scene(&format!(
+    let target = Target::source(&format!(
         "type: tcp_server, preprocessors: [{first}, {second}], codec: string, config: {{ listen: '{address}' }}"
     ));
     let bomb = bomb(first, second);
@@ -77,11 +51,12 @@ fn survives(first: &'static str, second: &'static str) {
         server: Server::Tcp(address),
         opening: Vec::new(),
         bombs: vec![bomb],
+        halves: false,
         good: Box::new(good),
         ends: true,
         open: Vec::new(),
     };
-    row::survives(&format!("{first}, {second}"), scene, bytes, |_| Box::new(client));
+    row::survives(&format!("{first}, {second}"), target, bytes, |_| Box::new(client));
 }
 
 /// Returns the format that a preprocessor decompresses, if it does.

@@ -12,8 +12,12 @@ use std::{
 };
 
 use rustix::net::sockopt::set_socket_linger;
+use rustls::ServerConfig;
 
-use super::row::{Peer, Then};
+use super::{
+    row::{Peer, Then},
+    tls,
+};
 use crate::peer::wait_until;
 
 /// Longest time that a read or a write may take, so that a client that does nothing delays nothing for long.
@@ -26,10 +30,29 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// for protocols without a request.
 pub(super) type Greet = Option<fn(&str) -> Vec<u8>>;
 
+/// Form in which a server of TLS sends a bomb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Within TLS, if the server speaks it.
+    Whole,
+    /// In place of the server's side of the handshake.
+    Handshake,
+    /// Half of a record after the handshake.
+    HalfRecord,
+}
+
+/// Behaviour of a hostile server.
+pub(super) struct Behaviour {
+    pub(super) greet: Greet,
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) form: Form,
+}
+
 /// A server that gives the same answer to all clients.
 pub(super) struct Server {
     shared: Arc<Shared>,
     bomb: Vec<u8>,
+    form: Form,
     /// Makes the answer with the good event of this number.
     good: fn(usize) -> Vec<u8>,
     thread: Option<thread::JoinHandle<()>>,
@@ -44,35 +67,38 @@ struct Shared {
 
 struct Answer {
     bytes: Vec<u8>,
+    form: Form,
     then: Then,
 }
 
 impl Server {
     pub(super) fn start(
         address: &str,
-        greet: Greet,
+        behaviour: Behaviour,
         bomb: Vec<u8>,
         good: fn(usize) -> Vec<u8>,
     ) -> Self {
-        let answer = Mutex::new(Answer { bytes: Vec::new(), then: Then::Closes });
+        let form = behaviour.form;
+        let answer = Answer { bytes: Vec::new(), form: Form::Whole, then: Then::Closes };
+        let answer = Mutex::new(answer);
         let served = AtomicUsize::new(0);
         let shared = Arc::new(Shared { answer, served, is_over: AtomicBool::new(false) });
         let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let serving = shared.clone();
-        let thread = Some(thread::spawn(move || serving.serve(&listener, greet)));
-        Self { shared, bomb, good, thread }
+        let thread = Some(thread::spawn(move || serving.serve(&listener, &behaviour)));
+        Self { shared, bomb, form, good, thread }
     }
 
-    fn set(&self, bytes: &[u8], then: Then) {
+    fn set(&self, bytes: &[u8], form: Form, then: Then) {
         let mut answer = self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        *answer = Answer { bytes: bytes.to_vec(), then };
+        *answer = Answer { bytes: bytes.to_vec(), form, then };
         self.shared.served.store(0, Relaxed);
     }
 }
 
 impl Shared {
-    fn serve(&self, listener: &TcpListener, greet: Greet) {
+    fn serve(&self, listener: &TcpListener, behaviour: &Behaviour) {
         let mut _open = None;
         while !self.is_over.load(Relaxed) {
             if self.served.load(Relaxed) == 0 {
@@ -84,27 +110,54 @@ impl Shared {
                 continue;
             };
             // The client may close its connection at any time.
-            _open = self.answer(stream, greet).unwrap_or(None);
+            _open = self.answer(stream, behaviour).unwrap_or(None);
             self.served.fetch_add(1, Relaxed);
         }
     }
 
-    fn answer(&self, mut stream: TcpStream, greet: Greet) -> io::Result<Option<TcpStream>> {
+    fn answer(
+        &self,
+        mut stream: TcpStream,
+        behaviour: &Behaviour,
+    ) -> io::Result<Option<TcpStream>> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_write_timeout(Some(LIMIT))?;
-        let greeting = match greet {
-            Some(greet) => greet(&read_head(&mut stream)?),
-            None => Vec::new(),
-        };
-        let (bytes, then) = {
+        let answer = || {
             let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-            (answer.bytes.clone(), answer.then)
+            (answer.bytes.clone(), answer.form, answer.then)
         };
-        if !bytes.starts_with(b"HTTP/") {
-            stream.write_all(&greeting)?;
-        }
-        stream.write_all(&bytes)?;
+        let (bytes, form, mut then) = answer();
+        stream = match &behaviour.tls {
+            Some(_) if form == Form::Handshake => {
+                stream.write_all(&bytes)?;
+                stream
+            }
+            Some(config) => {
+                let mut stream = tls::accept(stream, config.clone())?;
+                let greeting = greeting(behaviour, &mut stream)?;
+                let (bytes, form, now) = answer();
+                then = now;
+                if form == Form::Whole {
+                    stream.write_all(&answer_of(&greeting, &bytes))?;
+                } else {
+                    stream.write_all(&greeting)?;
+                    tls::send_half(&mut stream, &bytes[..bytes.len().min(tls::RECORD)])?;
+                }
+                if then == Then::Closes {
+                    stream.conn.send_close_notify();
+                }
+                stream.flush()?;
+                stream.sock
+            }
+            None => {
+                let greeting = greeting(behaviour, &mut stream)?;
+                let (bytes, _, now) = answer();
+                then = now;
+                stream.write_all(&answer_of(&greeting, &bytes))?;
+                stream
+            }
+        };
         if then == Then::Breaks {
             set_socket_linger(&stream, Some(Duration::ZERO))?;
         }
@@ -112,7 +165,17 @@ impl Shared {
     }
 }
 
-fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+/// Reads the head of a request, if the protocol has requests, and returns the first bytes of the answer.
+fn greeting(behaviour: &Behaviour, stream: &mut impl Read) -> io::Result<Vec<u8>> {
+    behaviour.greet.map_or(Ok(Vec::new()), |greet| Ok(greet(&read_head(stream)?)))
+}
+
+/// Returns an answer with its first bytes.
+fn answer_of(greeting: &[u8], bytes: &[u8]) -> Vec<u8> {
+    if bytes.starts_with(b"HTTP/") { bytes.to_vec() } else { [greeting, bytes].concat() }
+}
+
+fn read_head(stream: &mut impl Read) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte)?;
@@ -124,12 +187,12 @@ fn read_head(stream: &mut TcpStream) -> io::Result<String> {
 impl Peer for Server {
     fn attack(&mut self, then: Then) {
         let half = &self.bomb[..self.bomb.len() / 2];
-        self.set(if then == Then::Breaks { half } else { &self.bomb }, then);
+        self.set(if then == Then::Breaks { half } else { &self.bomb }, self.form, then);
         wait_until(|| self.shared.served.load(Relaxed) > 0);
     }
 
     fn send_good(&mut self, number: usize) {
-        self.set(&(self.good)(number), Then::Closes);
+        self.set(&(self.good)(number), Form::Whole, Then::Closes);
     }
 }
 

@@ -7,11 +7,12 @@ use super::{
     client::{Client, Server},
     compressed,
     pairs::many,
-    row,
+    row::{self, Target},
+    sample, tls,
 };
 use crate::{
     servers::{as_frames, as_requests},
-    tls::{certificate, has},
+    tls::certificate,
 };
 
 /// Hostile clients of a server.
@@ -23,35 +24,40 @@ struct Attack<'a> {
     opening: Vec<u8>,
     /// Input of each connection, or each datagram.
     bombs: Vec<Vec<u8>>,
+    /// `true` if each bomb is half of a TLS record.
+    halves: bool,
     good: fn(usize) -> Vec<u8>,
 }
 
-impl Attack<'_> {
-    fn run(self) {
-        self.run_within(MOST);
-    }
+/// Runs one of these attacks and the ones in `always`, or all of them in the long form.
+fn run<'a>(attacks: impl IntoIterator<Item = Attack<'a>>, always: &[&str]) {
+    let rows = attacks.into_iter().map(|attack| (attack.name.to_owned(), attack));
+    sample::run(rows, always, 1, |_, attack| attack.run_within(MOST));
+}
 
+impl Attack<'_> {
     /// Makes the attack on a process that may take `most` bytes.
     fn run_within(self, most: u64) {
-        let Self { name, input, opening, bombs, good } = self;
+        let Self { name, input, opening, bombs, halves, good } = self;
         let address = row::free_address();
         let (certificate, key) = certificate();
-        let scene = row::scene(&input.replace("ADDRESS", &address))
+        let target = Target::source(&input.replace("ADDRESS", &address))
             .write("cert.pem", certificate.as_bytes())
             .write("key.pem", key.as_bytes());
         let bytes = bombs.iter().map(Vec::len).sum();
-        row::survives_within(most, name, scene, bytes, |asked| {
+        row::survives_within(most, name, target, bytes, |asked| {
             let server = if input.contains("unix_server") {
                 Server::Unix(asked.path().join("socket"))
             } else if input.contains("udp_server") {
                 Server::Udp(address)
             } else if input.contains("cert.pem") {
-                Server::Tls(address, asked.path().join("cert.pem"))
+                Server::Tls(address, certificate)
             } else {
                 Server::Tcp(address)
             };
             let open = Vec::new();
-            Box::new(Client { server, opening, bombs, good: Box::new(good), ends: false, open })
+            let good = Box::new(good);
+            Box::new(Client { server, opening, bombs, halves, good, ends: false, open })
         });
     }
 }
@@ -102,13 +108,19 @@ const WS: &str = "type: ws_server, codec: string, config: { listen: 'ADDRESS' }"
 #[test]
 fn servers_of_streams_stay_within_bounds() {
     let expands = compressed("zstd", &many("lines", 32 << 20), 1, b"");
-    let attack =
-        |name, input, bombs, good| Attack { name, input, opening: Vec::new(), bombs, good };
+    let attack = |name, input, bombs, good| Attack {
+        name,
+        input,
+        opening: Vec::new(),
+        bombs,
+        halves: false,
+        good,
+    };
     let octets = |number| {
         let text = format!("{GOOD} {number}");
         format!("{} {text}", text.len()).into_bytes()
     };
-    for attack in [
+    let attacks = [
         attack("tcp, long lines of many", TCP, vec![vec![b'x'; INPUT / 100]; 100], line),
         attack("tcp, empty lines", TCP, vec![vec![b'\n'; INPUT]], line),
         attack("tcp, zstd", TCP_DECOMPRESS, vec![expands.clone(); 2], line),
@@ -116,21 +128,23 @@ fn servers_of_streams_stay_within_bounds() {
         attack("syslog, empty", OCTET_COUNTING, vec![b"1 x".repeat(INPUT / 3)], octets),
         attack("syslog, too long", OCTET_COUNTING, vec![b"999999999 x".to_vec(); 300], octets),
         attack("unix, zstd", UNIX, vec![expands.clone(); 2], line),
-    ] {
-        attack.run();
-    }
+    ];
+    run(attacks, &[]);
 }
 
 #[test]
 fn server_of_datagrams_stays_within_bounds() {
     let expands = compressed("zstd", &b"x".repeat(1 << 20), 4, b"");
-    for (name, input, bombs) in [
+    let rows = [
         ("udp, empty", UDP, vec![Vec::new(); 20_000]),
         ("udp, large", UDP, vec![vec![b'x'; 65_507]; 15]),
         ("udp, zstd", UDP_DECOMPRESS, vec![expands; 100]),
-    ] {
-        Attack { name, input, opening: Vec::new(), bombs, good: datagram }.run();
-    }
+    ];
+    let attacks = rows.map(|(name, input, bombs)| {
+        let (opening, halves) = (Vec::new(), false);
+        Attack { name, input, opening, bombs, halves, good: datagram }
+    });
+    run(attacks, &[]);
 }
 
 #[test]
@@ -139,16 +153,19 @@ fn http_server_stays_within_bounds() {
     let length = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n", expands.len());
     let large = format!("Large: {}\r\nContent-Length: 0\r\n", "x".repeat(9_000));
     let chunks = b"1\r\n\n\r\n".repeat(150_000);
-    for (name, bombs) in [
+    let rows = [
         ("http, gzip", vec![post(&length, &expands); 5]),
         ("http, chunks of a byte", vec![post("Transfer-Encoding: chunked\r\n", &chunks)]),
         ("http, large headers", vec![post(&large, b"").repeat(10); 10]),
         ("http, many headers", vec![post(&"a:\r\n".repeat(240_000), b"")]),
         ("http, empty requests", vec![post("Content-Length: 0\r\n", b"").repeat(5_000); 3]),
         ("http, starts of bodies", vec![post("Content-Length: 8000000\r\n", &[b'x'; 2_000]); 300]),
-    ] {
-        Attack { name, input: HTTP, opening: Vec::new(), bombs, good: request }.run();
-    }
+    ];
+    let attacks = rows.map(|(name, bombs)| {
+        let (opening, halves) = (Vec::new(), false);
+        Attack { name, input: HTTP, opening, bombs, halves, good: request }
+    });
+    run(attacks, &[]);
 }
 
 #[test]
@@ -157,22 +174,26 @@ fn ws_server_stays_within_bounds() {
     let half = [&[0x82, 0xff, 0, 0, 0, 0, 0, 0x3f, 0, 0, 0, 0, 0, 0][..], &[b'x'; 9_000]].concat();
     let fragments = [&[0x01, 0x80, 0, 0, 0, 0][..], &[0x00, 0x80, 0, 0, 0, 0].repeat(150_000)];
     let ping = [&[0x89, 0xfd, 0, 0, 0, 0][..], &[0; 125]].concat();
-    for (name, bombs) in [
+    let rows = [
         ("ws, empty messages", vec![[0x81, 0x80, 0, 0, 0, 0].repeat(160_000)]),
         ("ws, starts of messages", vec![half; 100]),
         ("ws, empty fragments", vec![fragments.concat()]),
         ("ws, pings", vec![ping.repeat(7_000)]),
-    ] {
-        let opening = upgrade();
-        Attack { name, input: WS, opening, bombs, good: frame }.run();
-    }
-    let (name, bombs) = ("ws, large handshake", vec![vec![b'x'; INPUT]]);
-    let good = |number| [upgrade(), frame(number)].concat();
-    Attack { name, input: WS, opening: Vec::new(), bombs, good }.run();
+    ];
+    let attacks = rows.map(|(name, bombs)| {
+        let (opening, halves) = (upgrade(), false);
+        Attack { name, input: WS, opening, bombs, halves, good: frame }
+    });
+    let large = Attack {
+        name: "ws, large handshake",
+        input: WS,
+        opening: Vec::new(),
+        bombs: vec![vec![b'x'; INPUT]],
+        halves: false,
+        good: |number| [upgrade(), frame(number)].concat(),
+    };
+    run(attacks.into_iter().chain([large]), &["ws, starts of messages"]);
 }
-
-/// Connections that a server accepts unless its flow says otherwise.
-const DEFAULT_CONNECTIONS: usize = 10_000;
 
 /// Memory of a process without connections, in bytes.
 const IDLE: u64 = 40 << 20;
@@ -183,35 +204,55 @@ type Good = fn(usize) -> Vec<u8>;
 /// A part of the connections that a server accepts by default takes this part of the memory.
 #[test]
 fn connections_that_say_little_stay_within_bounds() {
-    // Both processes need descriptors.
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let count = usize::try_from(limit / 2).unwrap_or(usize::MAX).min(DEFAULT_CONNECTIONS / 5);
-    let most = IDLE + (MOST - IDLE) * count as u64 / DEFAULT_CONNECTIONS as u64;
     let first = |number| [upgrade(), frame(number)].concat();
     // The beginning of a handshake, whose record is longer than what is sent of it.
     let hello = [&[22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb, 3, 3][..], &[0; 100]].concat();
-    let attacks: [(_, _, _, Good); 7] = [
-        ("tcp_server", "", vec![b'x'; 100], line),
-        ("http_server", "", b"POST / HTTP/1.1\r\nHost: a\r\n".to_vec(), request),
-        ("ws_server", "", upgrade()[..100].to_vec(), first),
-        ("ws_server", "", upgrade(), first),
-        ("tcp_server", TLS, hello.clone(), line),
-        ("http_server", TLS, hello.clone(), request),
-        ("ws_server", TLS, hello, first),
+    let attacks: [(_, _, _, Vec<u8>, Good); 8] = [
+        ("tcp_server, half lines", "tcp_server", "", vec![b'x'; 100], line),
+        ("http_server, half heads", "http_server", "", post("", b"")[..20].to_vec(), request),
+        ("http_server, idle", "http_server", "", post("Content-Length: 0\r\n", b""), request),
+        ("ws_server, half handshakes", "ws_server", "", upgrade()[..100].to_vec(), first),
+        ("ws_server, idle", "ws_server", "", upgrade(), first),
+        ("tcp_server with TLS, half hellos", "tcp_server", TLS, hello.clone(), line),
+        ("http_server with TLS, half hellos", "http_server", TLS, hello.clone(), request),
+        ("ws_server with TLS, half hellos", "ws_server", TLS, hello, first),
     ];
-    for (connector, tls, bomb, good) in attacks {
-        if !tls.is_empty() && !has("openssl") {
-            continue;
-        }
+    // Both processes need descriptors.
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most_connections = usize::try_from(limit / 2).unwrap_or(usize::MAX);
+    let rows = attacks
+        .map(|(name, connector, tls, bomb, good)| (name.to_owned(), (connector, tls, bomb, good)));
+    // hyper's buffers, and once the future of a connection, took more than this.
+    let always = ["http_server, idle", "ws_server, half handshakes"];
+    sample::run(rows, &always, 1, |name, (connector, tls, bomb, good)| {
+        let default = if connector == "http_server" { 5_000 } else { 10_000 };
+        let count = most_connections.min(default / 5);
+        let most = IDLE + (MOST - IDLE) * count as u64 / default as u64;
         let preprocessors = if connector == "tcp_server" { "lines" } else { "" };
-        let input = format!(
+        let input = &format!(
             "type: {connector}, preprocessors: [{preprocessors}], codec: string,
     config: {{ listen: 'ADDRESS', max_connections: {count}{tls} }}"
         );
-        let name = format!("{connector}{tls}, {count} connections with {} bytes", bomb.len());
-        let bombs = vec![bomb; count];
-        // hyper has 16 KiB for each connection, and the allocator reuses only a part of what earlier ones had.
-        let most = if connector == "http_server" { 2 * most - IDLE } else { most };
-        Attack { name: &name, input: &input, opening: Vec::new(), bombs, good }.run_within(most);
-    }
+        let (opening, halves, bombs) = (Vec::new(), false, vec![bomb; count]);
+        Attack { name, input, opening, bombs, halves, good }.run_within(most);
+    });
+}
+
+#[test]
+fn half_records_stay_within_bounds() {
+    let rows: [(_, _, Good); 3] = [
+        ("tcp_server", Vec::new(), line),
+        ("http_server", Vec::new(), request),
+        ("ws_server", upgrade(), frame),
+    ];
+    let rows = rows.map(|row| (format!("{}, half records", row.0), row));
+    sample::run(rows, &[], 1, |name, (connector, opening, good)| {
+        let preprocessors = if connector == "tcp_server" { "lines" } else { "" };
+        let input = &format!(
+            "type: {connector}, preprocessors: [{preprocessors}], codec: string,
+    config: {{ listen: 'ADDRESS'{TLS} }}"
+        );
+        let bombs = vec![vec![b'x'; tls::RECORD]; INPUT / tls::RECORD];
+        Attack { name, input, opening, bombs, halves: true, good }.run_within(MOST);
+    });
 }

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Batch, Event, PayloadKind, Span, event::METADATA_IN_NODES, fill::narrow};
-use crate::{
-    ByteBuffer, NodeBuffer,
-    document::{Node, NodeKind},
-    value::Value,
+use super::{
+    Batch, Event, EventRef, PayloadKind, Span, event::IN_NODES, fill::narrow, metadata::Kept,
 };
+use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 
 impl Batch {
     /// Adds the events of another batch after those of this one, with all that belongs to them.
@@ -24,9 +22,20 @@ impl Batch {
         self.values.extend(std::mem::take(&mut from.values));
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
-        let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0) };
+        let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0), origin: (0, 0) };
         events.extend(from.events.iter().map(|event| copy.event(event, values)));
         self.events = events;
+    }
+
+    /// Adds a copy of an event of another batch, with all that belongs to it.
+    ///
+    /// # Panics
+    /// Panics if the batch would reach 4 GiB.
+    pub fn push_event(&mut self, event: EventRef<'_>) {
+        let (from, event) = event.parts();
+        let (bytes, nodes) = self.buffers_mut();
+        let copied = Copy { from, bytes, nodes, metadata: (0, 0), origin: (0, 0) }.event(event, 0);
+        self.copy_event(from, copied, &mut Kept::default());
     }
 
     pub(crate) fn size_of(&self, event: &Event) -> usize {
@@ -59,6 +68,7 @@ fn value_size(value: &Value<'_>) -> usize {
     value.walk(|key, value| {
         let data = match value {
             Value::String(text) => text.len(),
+            Value::Number(number) => number.as_str().len(),
             Value::Bytes(bytes) => bytes.as_slice().len(),
             _ => 0,
         };
@@ -78,7 +88,7 @@ pub(super) fn subtree(nodes: &[Node], root: usize) -> Range<usize> {
 
 /// The bytes that a node refers to.
 fn data(node: &Node) -> Option<Range<usize>> {
-    if !matches!(node.kind(), NodeKind::STRING | NodeKind::BYTES) {
+    if !node.kind().has_data() {
         return None;
     }
     node.data()
@@ -91,6 +101,8 @@ struct Copy<'b> {
     nodes: &'b mut NodeBuffer,
     /// The root of metadata that was copied last, and where to: all pieces of a message have the same.
     metadata: (u32, u32),
+    /// The root of the origin that was copied last, and of its copy.
+    origin: (u32, u32),
 }
 
 impl Copy<'_> {
@@ -108,14 +120,19 @@ impl Copy<'_> {
         }
         if let Some(root) = event.metadata_root() {
             if self.metadata.0 != event.metadata {
-                let copy = (self.document(root, None) + 1) | METADATA_IN_NODES;
+                let copy = (self.document(root, None) + 1) | IN_NODES;
                 self.metadata = (event.metadata, copy);
             }
             new.metadata = self.metadata.1;
         } else if event.metadata != 0 {
             new.metadata += values;
         }
-        if event.origin != 0 {
+        if let Some(root) = event.origin_root() {
+            if self.origin.0 != event.origin {
+                self.origin = (event.origin, (self.document(root, None) + 1) | IN_NODES);
+            }
+            new.origin = self.origin.1;
+        } else if event.origin != 0 {
             new.origin += values;
         }
         new
@@ -215,9 +232,11 @@ mod tests {
         let mut batch = mixed(0);
         batch.append(mixed(10));
         batch.append(mixed(20).part(2..4));
+        mixed(30).iter().for_each(|event| batch.push_event(event));
         let mut expected = seen(&mixed(0));
         expected.extend(seen(&mixed(10)));
         expected.extend(seen(&mixed(20).part(2..4)));
+        expected.extend(seen(&mixed(30)));
         assert_eq!(seen(&batch), expected);
         batch.validate().unwrap();
     }

@@ -1,7 +1,11 @@
 //! How much a batch holds at most.
 
 use super::{Batch, Event, PayloadKind, event::Span, metadata::Kept, storage::Shared};
-use crate::{document::Node, error::PluginError, value::Value};
+use crate::{
+    document::{Budget, Node},
+    error::PluginError,
+    value::Value,
+};
 
 impl Batch {
     /// How much a batch of several events should weigh at most
@@ -13,15 +17,14 @@ impl Batch {
     pub const WEIGHT_AT_MOST: usize = 2 << 20;
 
     /// What an event may always weigh when it is decoded; see [`Batch::decoded_at_most`].
-    pub const EVENT_AT_MOST: usize = 16 << 20;
+    pub const EVENT_AT_MOST: usize = Budget::MIN;
 
     /// How much a message of so many bytes may become when it is decoded, in bytes of text and
     /// nodes: 16 MiB, or four times the message where that is more. Whoever lets larger messages in
     /// lets larger events in, and few bytes never become many.
     #[doc(hidden)]
     pub const fn decoded_at_most(message: usize) -> usize {
-        let fourfold = message.saturating_mul(4);
-        if fourfold > Self::EVENT_AT_MOST { fourfold } else { Self::EVENT_AT_MOST }
+        Budget::limit_for(message)
     }
 
     pub(crate) fn weight(&self) -> usize {
@@ -29,7 +32,7 @@ impl Batch {
     }
 
     /// The same without edited values.
-    fn flat_weight(&self) -> usize {
+    pub(super) fn flat_weight(&self) -> usize {
         let storage = self.shared.storage();
         storage.bytes.len()
             + storage.nodes.len() * size_of::<Node>()
@@ -236,7 +239,7 @@ mod tests {
         batch.stream(1).push_message(b"kept");
         batch.shed();
         assert!(batch.is_heavy(), "all of it is used");
-        batch.retain(|event| event.stream() == 1);
+        batch.retain(|event| event.stream().number() == 1);
         batch.shed();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
     }

@@ -10,7 +10,11 @@
 //! them: with `unsafe`, or in a decoder, which gets them whole.
 
 use super::{Batch, Event, PayloadKind};
-use crate::{document::Validator, error::PluginError};
+use crate::{
+    document::{Budget, Reason, Validator},
+    error::PluginError,
+    value::Value,
+};
 
 /// What a batch had before a plugin got it to edit: what
 /// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) need not look at again. Kept from batch to batch for its capacity.
@@ -25,7 +29,7 @@ pub struct Mark {
 
 impl Batch {
     pub(crate) fn validate(&self) -> Result<(), PluginError> {
-        let documents = self.documents(0);
+        let mut check = Check::new(self, 0);
         let (bytes, values) = (self.bytes().len(), self.values.len());
         for (position, event) in self.events().iter().enumerate() {
             let is_plain_message = event.kind == PayloadKind::RAW
@@ -33,8 +37,8 @@ impl Batch {
                 && event.original.word() == 0
                 && event.origin as usize <= values
                 && event.metadata == 0;
-            if !is_plain_message {
-                self.validate_event(position, event, &documents)?;
+            if !is_plain_message || !check.documents.budget.spend(event.payload.len.into()) {
+                check.event(position, event)?;
             }
         }
         Ok(())
@@ -54,62 +58,91 @@ impl Batch {
         let same = nodes.as_ptr().addr() == mark.address
             && nodes.len() >= mark.nodes
             && self.bytes().len() >= mark.bytes;
-        let known: &[Event] = if same { &mark.events } else { &[] };
-        let documents = self.documents(mark.bytes);
-        let mut expected = known;
+        let mut expected: &[Event] = if same { &mark.events } else { &[] };
+        let mut check = Check::new(self, mark.bytes);
         for (position, event) in self.events().iter().enumerate() {
-            // Events mostly keep their order, so the one looked for is mostly the next one.
+            // Events mostly keep their order, so the one looked for is mostly the next one. An event of
+            // the mark is known once: a second one with the same payload is checked, because it counts
+            // towards the budget.
             let old = match expected.split_first() {
                 Some((old, rest)) if event.has_payload_of(old) => {
                     expected = rest;
                     Some(old)
                 }
-                _ => find(known, event).map(|at| {
-                    expected = &known[at + 1..];
-                    &known[at]
+                _ => find(expected, event).map(|at| {
+                    let old = &expected[at];
+                    expected = &expected[at + 1..];
+                    old
                 }),
             };
-            let Some(old) = old.filter(|_| event.origin as usize <= self.values.len()) else {
-                self.validate_event(position, event, &documents)?;
+            let Some(old) = old.filter(|old| self.has_origin_of(event, old)) else {
+                check.event(position, event)?;
                 continue;
             };
             let is_sound = event.metadata == 0
                 || event.metadata_root().is_some_and(|root| {
-                    event.metadata == old.metadata || documents.is_flat(nodes, root)
+                    event.metadata == old.metadata || check.documents.is_flat(nodes, root)
                 });
             if !is_sound {
-                self.validate_metadata(position, event, &documents)?;
+                check.metadata(position, event)?;
             }
         }
         Ok(())
     }
 
-    /// For documents of which the text mostly lies after the first `old` bytes.
-    fn documents(&self, old: usize) -> Validator<'_> {
-        // A batch without nodes has none, and its bytes are not looked at.
-        let old = if self.nodes().is_empty() { self.bytes().len() } else { old };
-        Validator::new(self.bytes(), old)
+    /// Returns whether the origin of an event is a value of the batch, or in its nodes the one that a known
+    /// event had.
+    #[inline]
+    fn has_origin_of(&self, event: &Event, old: &Event) -> bool {
+        event.origin as usize <= self.values.len()
+            || (event.origin == old.origin && event.origin_root().is_some())
+    }
+
+    fn has_value(&self, position: u32) -> bool {
+        (position as usize) < self.values.len()
+    }
+}
+
+/// The check of one batch, event by event.
+struct Check<'b> {
+    batch: &'b Batch,
+    documents: Validator<'b>,
+    /// The metadata and the origin that were found valid last. Neighbours mostly have the same, which are
+    /// copied once for all of them, so that they count once.
+    metadata: u32,
+    origin: u32,
+    /// Positions after the last payload and the last metadata in the values. Values before them may belong to
+    /// several events, and count for each of these.
+    payloads: u32,
+    metadata_values: u32,
+}
+
+impl<'b> Check<'b> {
+    /// Returns a check for documents of which the text mostly lies after the first `old` bytes.
+    fn new(batch: &'b Batch, old: usize) -> Self {
+        // A batch without nodes has no documents, so its bytes need not be examined.
+        let old = if batch.nodes().is_empty() { batch.bytes().len() } else { old };
+        let documents = Validator::new(batch.bytes(), old, Budget::new(batch.flat_weight()));
+        Self { batch, documents, metadata: 0, origin: 0, payloads: 0, metadata_values: 0 }
     }
 
     #[inline(never)]
-    fn validate_event(
-        &self,
-        position: usize,
-        event: &Event,
-        documents: &Validator<'_>,
-    ) -> Result<(), PluginError> {
-        let bytes = self.bytes().len();
+    fn event(&mut self, position: usize, event: &Event) -> Result<(), PluginError> {
+        let batch = self.batch;
+        let bytes = batch.bytes().len();
         match event.kind {
             PayloadKind::NONE => {}
-            PayloadKind::RAW if event.payload.range().end <= bytes => {}
+            PayloadKind::RAW if event.payload.range().end <= bytes => {
+                self.spend(position, event.payload.len.into())?;
+            }
             PayloadKind::RAW => {
                 return Err(forged(position, "refers to bytes outside of the batch"));
             }
-            PayloadKind::DOCUMENT => {
-                let document = documents.validate(self.nodes(), event.payload.start);
-                document.map_err(|invalid| forged(position, format_args!("is an {invalid}")))?;
+            PayloadKind::DOCUMENT => self.document(position, event.payload.start, "is")?,
+            PayloadKind::VALUE if batch.has_value(event.payload.start) => {
+                let is_shared = is_before(event.payload.start, &mut self.payloads);
+                self.value(position, event.payload.start, is_shared)?;
             }
-            PayloadKind::VALUE if self.has_value(event.payload.start) => {}
             PayloadKind::VALUE => {
                 return Err(forged(position, "refers to a value outside of the batch"));
             }
@@ -121,33 +154,88 @@ impl Batch {
         if event.original.range().end > bytes {
             return Err(forged(position, "refers to original bytes outside of the batch"));
         }
-        if event.origin.checked_sub(1).is_some_and(|origin| !self.has_value(origin)) {
+        self.spend(position, event.original.len.into())?;
+        if event.origin != self.origin {
+            self.origin(position, event)?;
+            self.origin = event.origin;
+        }
+        self.metadata(position, event)
+    }
+
+    fn origin(&mut self, position: usize, event: &Event) -> Result<(), PluginError> {
+        if let Some(root) = event.origin_root() {
+            self.document(position, root, "has an origin that is")?;
+            if self.batch.origin(event).is_none() {
+                return Err(forged(position, "has an origin that is not text"));
+            }
+        } else if event.origin_value().is_some_and(|origin| !self.batch.has_value(origin)) {
             return Err(forged(position, "refers to an origin outside of the batch"));
         }
-        self.validate_metadata(position, event, documents)
+        let text = self.batch.origin(event).map_or(0, str::len);
+        self.spend(position, text as u64)
     }
 
     #[inline(never)]
-    fn validate_metadata(
-        &self,
-        position: usize,
-        event: &Event,
-        documents: &Validator<'_>,
-    ) -> Result<(), PluginError> {
+    fn metadata(&mut self, position: usize, event: &Event) -> Result<(), PluginError> {
+        if event.metadata == self.metadata {
+            return Ok(());
+        }
         if let Some(root) = event.metadata_root() {
-            documents.validate(self.nodes(), root).map_err(|invalid| {
-                forged(position, format_args!("has metadata that is an {invalid}"))
-            })?;
+            self.document(position, root, "has metadata that is")?;
         }
-        if event.metadata_value().is_some_and(|metadata| !self.has_value(metadata)) {
-            return Err(forged(position, "refers to metadata outside of the batch"));
+        if let Some(metadata) = event.metadata_value() {
+            if !self.batch.has_value(metadata) {
+                return Err(forged(position, "refers to metadata outside of the batch"));
+            }
+            let is_shared = is_before(metadata, &mut self.metadata_values);
+            self.value(position, metadata, is_shared)?;
         }
+        self.metadata = event.metadata;
         Ok(())
     }
 
-    fn has_value(&self, position: u32) -> bool {
-        (position as usize) < self.values.len()
+    #[inline]
+    fn document(&mut self, position: usize, root: u32, what: &str) -> Result<(), PluginError> {
+        self.documents.validate(self.batch.nodes(), root).map_err(|invalid| {
+            if invalid.reason == Reason::Budget {
+                return self.exceeded(position);
+            }
+            forged(position, format_args!("{what} an {invalid}"))
+        })
     }
+
+    /// Counts a value that several events may have. Others take no more than the batch.
+    fn value(&mut self, position: usize, index: u32, is_shared: bool) -> Result<(), PluginError> {
+        let value = self.batch.values.get(index as usize).filter(|_| is_shared);
+        self.spend(position, value.map_or(0, Value::weight) as u64)
+    }
+
+    #[inline]
+    fn spend(&mut self, position: usize, bytes: u64) -> Result<(), PluginError> {
+        if self.documents.budget.spend(bytes) { Ok(()) } else { Err(self.exceeded(position)) }
+    }
+
+    #[cold]
+    fn exceeded(&self, position: usize) -> PluginError {
+        let limit = self.documents.budget.limit();
+        forged(
+            position,
+            format_args!(
+                "exceeds the limit of {limit} bytes for the values and bytes that its events refer \
+                 to, which count for each event: put the events out in several batches, or let \
+                 fewer of them refer to the same value"
+            ),
+        )
+    }
+}
+
+/// Returns whether a value lies before `end`, and otherwise moves `end` after it.
+fn is_before(index: u32, end: &mut u32) -> bool {
+    let is_before = index < *end;
+    if !is_before {
+        *end = index + 1;
+    }
+    is_before
 }
 
 impl Event {
@@ -174,137 +262,4 @@ fn forged(position: usize, what: impl std::fmt::Display) -> PluginError {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{Batch, Mark, PayloadKind};
-    use crate::{batch::Span, document::Node, error::ErrorKind, literal, value::Value};
-
-    #[test]
-    fn what_the_batch_s_own_methods_made_is_valid() {
-        let mut batch = Batch::new();
-        batch.stream(1).push_message(b"raw");
-        batch.stream(1).push(&["a", "b"]).unwrap();
-        batch.set_metadata(1, Value::from("known".to_owned()));
-        batch.set_origin("here");
-        batch.stream(1).end();
-        batch.value_mut(1).unwrap();
-        batch.validate().unwrap();
-    }
-
-    #[test]
-    fn what_was_forged_is_an_error_that_names_the_event() {
-        let refused = |forge: &dyn Fn(&mut Batch)| {
-            let mut batch = Batch::new();
-            batch.stream(1).push_message(b"raw");
-            batch.stream(1).push(&["a", "b"]).unwrap();
-            forge(&mut batch);
-            let error = batch.validate().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::INTERNAL);
-            error.to_string()
-        };
-        let outside = Span { start: u32::MAX, len: 2 };
-        let text = refused(&|batch| batch.events[0].payload = outside);
-        assert!(text.starts_with("event 0 "), "{text}");
-        let text = refused(&|batch| batch.events[1].payload = outside);
-        assert!(text.contains("node 4294967295 does not exist"), "{text}");
-        refused(&|batch| batch.events[0].original = outside);
-        refused(&|batch| batch.events[1].kind = PayloadKind::VALUE);
-        refused(&|batch| batch.events[1].kind = PayloadKind(77));
-        refused(&|batch| batch.events[1].metadata = 1);
-        let text = refused(&|batch| batch.events[1].metadata = u32::MAX);
-        assert!(text.contains("has metadata that is an invalid document"), "{text}");
-        refused(&|batch| batch.events[1].origin = 9);
-    }
-
-    #[test]
-    fn after_a_mark_whatever_is_new_is_looked_at() {
-        let mut batch = Batch::new();
-        for number in 0..4 {
-            batch.stream(number).push(&["a", "b"]).unwrap();
-        }
-        let mut mark = Mark::default();
-        batch.mark(&mut mark);
-        batch.validate_changes(&mark).unwrap();
-
-        batch.events.swap(0, 3);
-        batch.events.truncate(3);
-        batch.stream(9).push(&[1]).unwrap();
-        batch.write_metadata(1, |writer| writer.str("new")).unwrap();
-        *batch.value_mut(2).unwrap() = Value::from(1);
-        batch.validate_changes(&mark).unwrap();
-
-        let new = batch.events[3].payload.start as usize;
-        let (_, nodes) = batch.buffers_mut();
-        nodes[new] = Node::array(u32::MAX, u32::MAX.into());
-        let error = batch.validate_changes(&mark).unwrap_err();
-        assert!(error.to_string().starts_with("event 3 "), "{error}");
-    }
-
-    /// What a plugin may do to a batch, or should not; the numbers say to which event and how.
-    fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
-        let count = batch.len();
-        if count == 0 {
-            return batch.push_message(b"one more");
-        }
-        let position = event % count;
-        match edit {
-            0 => batch.events.swap(0, position),
-            1 => drop(batch.events.remove(position)),
-            2 => batch.stream(7).push(&literal!({ "new": [number] })).unwrap(),
-            3 => batch.write_metadata(position, |writer| writer.str("\u{e4}")).unwrap(),
-            4 => batch
-                .write_metadata(position, |writer| {
-                    writer.begin_object();
-                    writer.key("rate");
-                    writer.u64(number.into());
-                    writer.end_object();
-                })
-                .unwrap(),
-            5 => batch.set_metadata(position, Value::from(number)),
-            6 => drop(batch.value_mut(position).map(|value| *value = Value::from(number))),
-            7 => batch.set_origin_from(position, "elsewhere"),
-            8 => *batch = batch.clone(),
-            9 => batch.events.push(batch.events[position]),
-            // From here on it forges.
-            10 => batch.events[position].payload.start = number,
-            11 => batch.events[position].kind = PayloadKind(number.to_le_bytes()[0]),
-            12 => batch.events[position].metadata = number,
-            13 => batch.events[position].origin = number,
-            14 => batch.events[position].original = Span { start: number, len: 4 },
-            _ => {
-                let node = *batch.nodes().last().unwrap_or(&Node::null());
-                batch.buffers_mut().1.push(Node::object(number, node.payload()));
-                let root = u32::try_from(batch.nodes().len() - 1).unwrap();
-                batch.events[position].metadata =
-                    (root + 1) | super::super::event::METADATA_IN_NODES;
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_check_of_what_is_new_finds_what_a_check_of_everything_finds(
-            edits in prop::collection::vec(
-                (0_u8..16, 0_usize..9, prop_oneof![3 => 0_u32..40, 1 => any::<u32>()]), 0..12,
-            ),
-        ) {
-            let mut batch = Batch::new();
-            for number in 0..3 {
-                batch.stream(number).push_message(b"raw");
-                batch.stream(number).push(&literal!({ "number": number })).unwrap();
-                batch.write_metadata(batch.len() - 1, |writer| writer.str("known")).unwrap();
-            }
-            batch.set_origin_from(2, "here");
-            batch.value_mut(3).unwrap();
-            batch.stream(2).end();
-            let mut mark = Mark::default();
-            batch.mark(&mut mark);
-            for one in edits {
-                edit(&mut batch, one);
-                let (changes, all) = (batch.validate_changes(&mark), batch.validate());
-                prop_assert_eq!(changes.is_ok(), all.is_ok(), "{:?} and {:?}", changes, all);
-            }
-        }
-    }
-}
+mod tests;

@@ -64,11 +64,74 @@ impl EventFlags {
     }
 }
 
-/// Set in [`Event::metadata`] where the metadata is a part of the batch's document.
-pub(crate) const METADATA_IN_NODES: u32 = 1 << 31;
+/// A stream of one source: a connection, a file, a partition. Keys of two sources of a flow differ, so
+/// that a state which is kept by key never mixes their streams.
+///
+/// A key is valid during one run of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    source: u32,
+    number: u64,
+}
+
+impl StreamKey {
+    /// Makes the key of a stream. Sources of a flow count from 1; 0 is for events without a source.
+    #[doc(hidden)]
+    pub const fn new(source: u32, number: u64) -> Self {
+        Self { source, number }
+    }
+
+    /// Returns the number that the source has given the stream. Streams of other sources may have it too.
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+}
+
+/// Set in [`Event::metadata`] and [`Event::origin`] if the value is a part of the batch's document.
+pub(crate) const IN_NODES: u32 = 1 << 31;
+
+/// Location of a value that an event refers to besides its payload.
+pub(crate) enum Location {
+    /// There is no value.
+    None,
+    /// Position in the batch's table of values.
+    Value(u32),
+    /// Index of the root node in the batch's nodes.
+    Document(u32),
+}
+
+impl Location {
+    /// Reads [`Event::metadata`] or [`Event::origin`].
+    #[inline]
+    pub(crate) const fn new(word: u32) -> Self {
+        match word.checked_sub(1) {
+            None => Self::None,
+            Some(at) if word & IN_NODES == 0 => Self::Value(at),
+            Some(at) => Self::Document(at & !IN_NODES),
+        }
+    }
+
+    /// Returns the root, if the value is a part of the batch's document.
+    #[inline]
+    pub(crate) const fn root(self) -> Option<u32> {
+        match self {
+            Self::Document(root) => Some(root),
+            Self::None | Self::Value(_) => None,
+        }
+    }
+
+    /// Returns the position in the batch's values, if the value is one of those.
+    #[inline]
+    pub(crate) const fn value(self) -> Option<u32> {
+        match self {
+            Self::Value(position) => Some(position),
+            Self::None | Self::Document(_) => None,
+        }
+    }
+}
 
 /// One event. It owns nothing, so copying a batch's events is one `memcpy`, and dropping them is
-/// free; what it points to belongs to the batch.
+/// free; what it points to belongs to the batch. All parts are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, StableAbi)]
 pub struct Event {
@@ -83,10 +146,10 @@ pub struct Event {
     /// The bytes it was decoded from, where they are known.
     pub(crate) original: Span,
     /// Zero is none. Otherwise a position plus one: in the batch's values or, with
-    /// [`METADATA_IN_NODES`] set, in its nodes.
+    /// [`IN_NODES`] set, in its nodes.
     pub(crate) metadata: u32,
-    /// Where the event came from, in the connector's own words: position in the batch's values
-    /// plus one; zero is none.
+    /// Where the event came from, in the connector's own words. A location as of the metadata, and
+    /// the value is text.
     pub(crate) origin: u32,
     /// The stream within the source: a connection, a file. Messages are only ever put together
     /// from fragments of one stream.
@@ -97,6 +160,23 @@ pub struct Event {
     /// the source knows better.
     pub ingest_ns: u64,
 }
+
+// Part of the ABI: events are written to disk and read by other languages.
+const _: () = {
+    assert!(size_of::<Span>() == 8 && std::mem::offset_of!(Span, len) == 4);
+    assert!(size_of::<Event>() == 56 && align_of::<Event>() == 8);
+    assert!(std::mem::offset_of!(Event, kind) == 0);
+    assert!(std::mem::offset_of!(Event, flags) == 1);
+    assert!(std::mem::offset_of!(Event, position) == 2);
+    assert!(std::mem::offset_of!(Event, source) == 4);
+    assert!(std::mem::offset_of!(Event, payload) == 8);
+    assert!(std::mem::offset_of!(Event, original) == 16);
+    assert!(std::mem::offset_of!(Event, metadata) == 24);
+    assert!(std::mem::offset_of!(Event, origin) == 28);
+    assert!(std::mem::offset_of!(Event, stream) == 32);
+    assert!(std::mem::offset_of!(Event, pull) == 40);
+    assert!(std::mem::offset_of!(Event, ingest_ns) == 48);
+};
 
 impl Event {
     pub(crate) const fn new(
@@ -135,6 +215,18 @@ impl Event {
     #[inline]
     pub fn set_position(&mut self, position: usize) {
         self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);
+    }
+
+    /// Returns the stream with its source.
+    #[doc(hidden)]
+    #[inline]
+    pub const fn stream_key(&self) -> StreamKey {
+        StreamKey { source: self.source, number: self.stream }
+    }
+
+    /// Sets the stream with its source.
+    pub(super) const fn set_stream_key(&mut self, stream: StreamKey) {
+        (self.source, self.stream) = (stream.source, stream.number);
     }
 
     /// Whether the payload is a part of a byte stream and not a whole message.

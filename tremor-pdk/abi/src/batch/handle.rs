@@ -1,6 +1,6 @@
 //! Events as authors see them: handles that belong to their batch, and cannot be used with another.
 
-use super::{Batch, Event, Selection};
+use super::{Batch, Event, Selection, StreamKey};
 use crate::{
     document::{ValueRef, Writer},
     error::PluginError,
@@ -18,6 +18,15 @@ impl<'b> EventRef<'b> {
     #[inline]
     pub(super) const fn new(batch: &'b Batch, event: &'b Event) -> Self {
         Self { batch, event }
+    }
+
+    /// Returns the position of the event in its batch, from 0. Within [`Batch::retain`], which moves events, the
+    /// position is unspecified.
+    #[inline]
+    pub fn position(self) -> usize {
+        let first = self.batch.events.as_slice().as_ptr().addr();
+        let bytes = std::ptr::from_ref(self.event).addr().wrapping_sub(first);
+        bytes / size_of::<Event>()
     }
 
     /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
@@ -50,10 +59,11 @@ impl<'b> EventRef<'b> {
         self.batch.metadata(self.event)
     }
 
-    /// The stream within the source: a connection, a file.
+    /// Returns the stream, such as a connection or a file. The key includes the source: a state that is kept
+    /// by key does not mix streams of two sources.
     #[inline]
-    pub const fn stream(self) -> u64 {
-        self.event.stream
+    pub const fn stream(self) -> StreamKey {
+        self.event.stream_key()
     }
 
     /// The pull of the source that brought it.
@@ -87,6 +97,13 @@ impl<'b> EventRef<'b> {
     }
 }
 
+impl<'b> EventRef<'b> {
+    /// Returns the batch, and the entry of its list.
+    pub(super) const fn parts(self) -> (&'b Batch, &'b Event) {
+        (self.batch, self.event)
+    }
+}
+
 impl From<EventRef<'_>> for Event {
     fn from(event: EventRef<'_>) -> Self {
         *event.event
@@ -97,12 +114,32 @@ impl From<EventRef<'_>> for Event {
 pub struct EventMut<'b> {
     batch: &'b mut Batch,
     position: usize,
+    /// The number of the batch within a call of an operator; zero otherwise.
+    number: u64,
 }
 
 impl<'b> EventMut<'b> {
     #[inline]
     pub(super) const fn new(batch: &'b mut Batch, position: usize) -> Self {
-        Self { batch, position }
+        Self::of_call(batch, position, 0)
+    }
+
+    /// An event of the batch that an operator is called with.
+    #[inline]
+    pub(super) const fn of_call(batch: &'b mut Batch, position: usize, number: u64) -> Self {
+        Self { batch, position, number }
+    }
+
+    /// Returns the number of the batch in hand, and the event.
+    pub(super) fn in_hand(&self) -> (u64, &Event) {
+        (self.number, &self.batch.events[self.position])
+    }
+
+    /// Sets the stream, with its source.
+    pub(super) fn set_stream(&mut self, stream: Option<StreamKey>) {
+        if let Some(stream) = stream {
+            self.batch.events[self.position].set_stream_key(stream);
+        }
     }
 
     /// The event, to read.

@@ -2,7 +2,11 @@
 
 use abi_stable::std_types::RVec;
 
-use super::{Batch, Event, Span, event::METADATA_IN_NODES, fill::narrow};
+use super::{
+    Batch, Event, Span,
+    event::{IN_NODES, Location},
+    fill::narrow,
+};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Document, ValueRef, Writer},
@@ -10,36 +14,29 @@ use crate::{
     value::{Object, Value},
 };
 
-/// Where an event's metadata lies.
-enum Place {
-    None,
-    Value(u32),
-    Document(u32),
-}
-
 impl Event {
-    fn metadata_place(&self) -> Place {
-        match self.metadata.checked_sub(1) {
-            None => Place::None,
-            Some(at) if self.metadata & METADATA_IN_NODES == 0 => Place::Value(at),
-            Some(at) => Place::Document(at & !METADATA_IN_NODES),
-        }
+    /// Returns the root of the metadata, if that is a part of the batch's document.
+    #[inline]
+    pub(super) const fn metadata_root(&self) -> Option<u32> {
+        Location::new(self.metadata).root()
     }
 
-    /// The root of the metadata, where that is a part of the batch's document.
-    pub(super) fn metadata_root(&self) -> Option<u32> {
-        match self.metadata_place() {
-            Place::Document(root) => Some(root),
-            Place::None | Place::Value(_) => None,
-        }
+    /// Returns the position of the metadata in the batch's values, if it is one of those.
+    #[inline]
+    pub(super) const fn metadata_value(&self) -> Option<u32> {
+        Location::new(self.metadata).value()
     }
 
-    /// The position of the metadata in the batch's values, where that is where it lies.
-    pub(super) fn metadata_value(&self) -> Option<u32> {
-        match self.metadata_place() {
-            Place::Value(position) => Some(position),
-            Place::None | Place::Document(_) => None,
-        }
+    /// Returns the root of the origin, if that is a part of the batch's document.
+    #[inline]
+    pub(super) const fn origin_root(&self) -> Option<u32> {
+        Location::new(self.origin).root()
+    }
+
+    /// Returns the position of the origin in the batch's values, if it is one of those.
+    #[inline]
+    pub(super) const fn origin_value(&self) -> Option<u32> {
+        Location::new(self.origin).value()
     }
 }
 
@@ -64,12 +61,16 @@ impl Kept {
     ) {
         // The bytes that it was decoded from stay where they are.
         event.original = Span::default();
+        // What does not fit into 64 GiB of nodes is left out.
+        let mut copy = |root| {
+            let copy = from.document(root).copy_to(bytes, nodes);
+            copy.map_or(0, |root| (root + 1) | IN_NODES)
+        };
         if let Some(root) = event.metadata_root() {
-            self.adopt_metadata(event, || {
-                let copy = from.document(root).copy_to(bytes, nodes);
-                // Metadata that does not fit into 64 GiB of nodes is none.
-                copy.map_or(0, |root| (root + 1) | METADATA_IN_NODES)
-            });
+            self.adopt_metadata(event, || copy(root));
+        }
+        if let Some(root) = event.origin_root() {
+            self.adopt_origin(event, || copy(root));
         }
         self.adopt_values(event, from, values);
     }
@@ -79,6 +80,13 @@ impl Kept {
             self.metadata = (event.metadata, copy());
         }
         event.metadata = self.metadata.1;
+    }
+
+    fn adopt_origin(&mut self, event: &mut Event, copy: impl FnOnce() -> u32) {
+        if self.origin.0 != event.origin {
+            self.origin = (event.origin, copy());
+        }
+        event.origin = self.origin.1;
     }
 
     /// As [`Kept::adopt`], for a batch with the same buffers.
@@ -91,11 +99,8 @@ impl Kept {
         if let Some(value) = event.metadata_value() {
             self.adopt_metadata(event, || copy(value).unwrap_or_default());
         }
-        if let Some(value) = event.origin.checked_sub(1) {
-            if self.origin.0 != event.origin {
-                self.origin = (event.origin, copy(value).unwrap_or_default());
-            }
-            event.origin = self.origin.1;
+        if let Some(value) = event.origin_value() {
+            self.adopt_origin(event, || copy(value).unwrap_or_default());
         }
     }
 }
@@ -115,10 +120,21 @@ impl Batch {
 
     #[inline]
     pub(crate) fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
-        match event.metadata_place() {
-            Place::None => None,
-            Place::Value(position) => self.table(position),
-            Place::Document(root) => Some(self.document(root)),
+        self.located(event.metadata)
+    }
+
+    #[inline]
+    pub(crate) fn origin(&self, event: &Event) -> Option<&str> {
+        self.located(event.origin)?.as_str()
+    }
+
+    /// Returns the value at the location that `word` encodes.
+    #[inline]
+    fn located(&self, word: u32) -> Option<ValueRef<'_>> {
+        match Location::new(word) {
+            Location::None => None,
+            Location::Value(position) => self.table(position),
+            Location::Document(root) => Some(self.document(root)),
         }
     }
 
@@ -152,7 +168,7 @@ impl Batch {
             return Ok(());
         };
         let root = document(&mut storage.bytes, &mut storage.nodes, write)?;
-        self.events[position].metadata = (root + 1) | METADATA_IN_NODES;
+        self.events[position].metadata = (root + 1) | IN_NODES;
         Ok(())
     }
 }
@@ -166,7 +182,7 @@ fn document(
     let mut writer = Writer::new(bytes, nodes);
     write(&mut writer);
     let root = writer.finish().map_err(PluginError::internal)?;
-    debug_assert!(root < METADATA_IN_NODES - 1);
+    debug_assert!(root < IN_NODES - 1);
     Ok(root)
 }
 

@@ -18,6 +18,7 @@
 
 mod append;
 mod bounds;
+mod buffered;
 mod check;
 mod cut;
 mod event;
@@ -35,13 +36,14 @@ mod storage;
 use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
+    buffered::{Absorbed, Buffered, Share},
     check::Mark,
     cut::Cutter,
-    event::{Event, EventFlags, PayloadKind, Span},
+    event::{Event, EventFlags, PayloadKind, Span, StreamKey},
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::HostBatch,
-    output::{Holds, Output, PortBatch, Rejected, Verdict},
+    output::{Failed, Output, PortBatch, Rejected, Verdict},
     rest::Rest,
     rewrite::Payload,
     select::{Selection, SelectionError},
@@ -169,11 +171,6 @@ impl Batch {
     pub(crate) fn original(&self, event: &Event) -> &[u8] {
         let span = if event.kind == PayloadKind::RAW { event.payload } else { event.original };
         self.slice(span)
-    }
-
-    #[inline]
-    pub(crate) fn origin(&self, event: &Event) -> Option<&str> {
-        self.table(event.origin.checked_sub(1)?)?.as_str()
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use abi_stable::{StableAbi, std_types::RVec};
 
-use super::{Batch, Event, EventMut, PayloadKind, Span, metadata::Kept};
+use super::{Absorbed, Batch, Event, EventMut, EventRef, PayloadKind, Share, Span, metadata::Kept};
 use crate::error::PluginError;
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
@@ -31,6 +31,16 @@ pub struct PortBatch {
     pub batch: Batch,
 }
 
+/// Buffered events that an operator could not handle after all.
+#[repr(C)]
+#[derive(Debug, StableAbi)]
+pub struct Failed {
+    /// The events.
+    pub batch: Batch,
+    /// The reason.
+    pub error: PluginError,
+}
+
 /// What becomes of one event. What stays in the batch leaves by `out`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -38,8 +48,9 @@ pub enum Verdict {
     Keep,
     /// It is dropped on purpose, and counted.
     Discard,
-    /// It is held: it leaves the batch, and what becomes of it later is up to the step.
-    Hold,
+    /// The event leaves the batch, and a [`Buffered`](super::Buffered) accounts for it:
+    /// [`Buffered::absorb`](super::Buffered::absorb) returns this verdict.
+    Absorb(Absorbed),
     /// It leaves by the port at this position among the operator's own.
     Port(u16),
     /// It could not be handled: it leaves by `err`.
@@ -53,25 +64,27 @@ pub enum Verdict {
 pub struct Output {
     ports: RVec<PortBatch>,
     rejected: RVec<Rejected>,
+    failed: RVec<Failed>,
     discarded: u64,
     created: u64,
     merged: u64,
-    /// The number of the batch in hand; zero where the host does not keep track of it.
+    /// The number of the batch in hand; zero if the host does not number batches.
     batch: u64,
-    /// How often that was held, and the numbers of batches that were let go of.
-    holds: u64,
-    released: RVec<u64>,
+    /// Events of the batch in hand that were absorbed by a [`Buffered`](super::Buffered).
+    absorbed: u64,
+    /// Events that were absorbed, in this call or before, and are not buffered any more.
+    released: RVec<Share>,
     /// Verdicts on the events of the batch in hand; kept for its capacity.
     verdicts: RVec<u16>,
 }
 
-/// The batches that something which is held came with: see [`Output::hold`].
-#[derive(Debug, Default)]
-pub struct Holds(Vec<u64>);
-
 /// In [`Output::verdicts`], beside the ports.
 const KEEP: u16 = u16::MAX;
 const GONE: u16 = u16::MAX - 1;
+
+/// Edited values in a batch that written events are added to, beyond which another batch is begun:
+/// weighing a batch takes time linear in these.
+const MOST_VALUES: usize = 64;
 
 impl Output {
     /// The port `out`, for [`Output::send`]: a batch that is sent there goes ahead of what stays in
@@ -106,16 +119,98 @@ impl Output {
         self.discarded += events as u64;
     }
 
-    /// Says that so many of the events that are put out were made here, and did not come in: copies,
-    /// rows, pieces.
-    pub fn create(&mut self, events: usize) {
+    /// Discards all events of a batch: it is empty afterwards.
+    pub fn discard_all(&mut self, batch: &mut Batch) {
+        self.retain(batch, |_| false);
+    }
+
+    /// Keeps the events for which `keep` returns `true`, and discards the others.
+    pub fn retain(&mut self, batch: &mut Batch, keep: impl FnMut(EventRef<'_>) -> bool) {
+        let discarded = batch.retain(keep);
+        self.discard(discarded);
+    }
+
+    /// Emits an event that was made here out of port `out`, such as a copy. Events that are made of others
+    /// are emitted with [`Buffered::emit`](super::Buffered::emit) or
+    /// [`Buffered::emit_events`](super::Buffered::emit_events).
+    ///
+    /// The event leaves ahead of those that stay in the batch in hand. The result can be edited.
+    ///
+    /// # Errors
+    /// Bad data, if the value does not fit a document; nothing is emitted then.
+    pub fn create(
+        &mut self,
+        value: &(impl serde::Serialize + ?Sized),
+    ) -> Result<EventMut<'_>, PluginError> {
+        self.create_to(Self::OUT, value)
+    }
+
+    /// Emits an event that was made here, as [`Output::create`] does, out of a port.
+    ///
+    /// # Errors
+    /// Those of [`Output::create`].
+    pub fn create_to(
+        &mut self,
+        port: u16,
+        value: &(impl serde::Serialize + ?Sized),
+    ) -> Result<EventMut<'_>, PluginError> {
+        let made = self.write(port, value)?;
+        self.created(1);
+        Ok(self.event(made))
+    }
+
+    /// Writes a value to a batch of a port, and returns the index of that batch.
+    pub(super) fn write(
+        &mut self,
+        port: u16,
+        value: &(impl serde::Serialize + ?Sized),
+    ) -> Result<usize, PluginError> {
+        let last = self.ports.iter().rposition(|it| it.port == port);
+        let last = last.filter(|last| self.ports[*last].batch.takes_more());
+        let index = last.unwrap_or(self.ports.len());
+        if last.is_none() {
+            self.ports.push(PortBatch { port, batch: Batch::new() });
+        }
+        let written = self.ports[index].batch.push(value);
+        if written.is_err() && last.is_none() {
+            self.ports.pop();
+        }
+        written.map(|()| index)
+    }
+
+    /// Returns the last event of a batch that [`Output::write`] has written to.
+    pub(super) fn event(&mut self, index: usize) -> EventMut<'_> {
+        let batch = &mut self.ports[index].batch;
+        let last = batch.len() - 1;
+        EventMut::new(batch, last)
+    }
+
+    /// Counts events that leave, and neither came in nor were buffered.
+    pub(super) fn created(&mut self, events: usize) {
         self.created += events as u64;
     }
 
-    /// Says that so many events that came in have become part of others that are put out, and are
-    /// accounted for with those.
-    pub fn merge(&mut self, events: usize) {
+    /// Counts events that have become part of others that leave.
+    pub(super) fn merged(&mut self, events: usize) {
         self.merged += events as u64;
+    }
+
+    /// Counts events that were absorbed, and returns the number of the batch in hand.
+    pub(super) fn absorb(&mut self, events: usize) -> u64 {
+        self.absorbed += events as u64;
+        self.batch
+    }
+
+    /// Notes events that are not buffered any more.
+    pub(super) fn release(&mut self, shares: impl IntoIterator<Item = Share>) {
+        self.released.extend(shares);
+    }
+
+    /// Sends buffered events out of `err`.
+    pub(super) fn fail(&mut self, failed: Failed) {
+        if !failed.batch.is_empty() {
+            self.failed.push(failed);
+        }
     }
 
     /// Asks for a verdict on every event of `batch`, which may edit the event, and does with all of them
@@ -128,7 +223,7 @@ impl Output {
         self.verdicts.clear();
         let mut kept = 0;
         for position in 0..batch.len() {
-            let code = match verdict(&mut EventMut::new(batch, position)) {
+            let code = match verdict(&mut EventMut::of_call(batch, position, self.batch)) {
                 Verdict::Keep => {
                     kept += 1;
                     KEEP
@@ -137,7 +232,10 @@ impl Output {
                     self.discarded += 1;
                     GONE
                 }
-                Verdict::Hold => GONE,
+                Verdict::Absorb(_) => {
+                    self.absorbed += 1;
+                    GONE
+                }
                 Verdict::Port(port) => port,
                 Verdict::Reject(error) => {
                     self.reject(batch.events[position], error);
@@ -179,37 +277,36 @@ impl Output {
         batch.events.truncate(kept);
     }
 
-    /// Keeps the batch in hand unacknowledged, for something that is held of it, until `holds` is
-    /// [released](Output::release). To say so again for the same batch changes nothing.
-    pub fn hold(&mut self, holds: &mut Holds) {
-        if self.batch != 0 && holds.0.last() != Some(&self.batch) {
-            holds.0.push(self.batch);
-            self.holds += 1;
-        }
-    }
-
-    /// Says that what was held goes out with this call, or was dropped on purpose: the batches that it
-    /// came with are acknowledged as what goes out is.
-    pub fn release(&mut self, holds: &mut Holds) {
-        self.released.extend(holds.0.drain(..));
-    }
-
-    /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where the host does
-    /// not keep track of it.
+    /// Gives the batch in hand its number, which [`Buffered`](super::Buffered) remembers; zero if the host
+    /// does not number batches. What a call before has absorbed and released, and nobody has taken, is
+    /// forgotten.
     #[doc(hidden)]
     pub fn begin(&mut self, batch: u64) {
-        (self.batch, self.holds) = (batch, 0);
+        (self.batch, self.absorbed) = (batch, 0);
+        self.released.clear();
     }
 
-    /// How many parts of the batch in hand are held.
-    pub fn holds(&self) -> u64 {
-        self.holds
-    }
-
-    /// The numbers of batches that were held, as often as that was said, and are not any more.
+    /// Takes the number of events of the batch in hand that were absorbed.
     #[doc(hidden)]
-    pub fn take_released(&mut self) -> impl Iterator<Item = u64> + '_ {
+    pub fn take_absorbed(&mut self) -> u64 {
+        std::mem::take(&mut self.absorbed)
+    }
+
+    /// Takes the events that are not buffered any more.
+    #[doc(hidden)]
+    pub fn take_released(&mut self) -> impl Iterator<Item = Share> + '_ {
         self.released.drain(..)
+    }
+
+    /// Takes the buffered events that could not be handled.
+    #[doc(hidden)]
+    pub fn take_failed(&mut self) -> impl Iterator<Item = Failed> + '_ {
+        self.failed.drain(..)
+    }
+
+    /// Returns the buffered events that could not be handled.
+    pub fn failed(&self) -> &[Failed] {
+        &self.failed
     }
 
     /// The batches that leave by ports, to be sent there.
@@ -230,9 +327,11 @@ impl Output {
     /// Whether a call has said nothing: its events are those in its batch.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        let Self { ports, rejected, discarded, created, merged, holds, released, .. } = self;
-        let lists = ports.len() + rejected.len() + released.len();
-        lists == 0 && (discarded | created | merged | holds) == 0
+        let Self {
+            ports, rejected, failed, discarded, created, merged, absorbed, released, ..
+        } = self;
+        let lists = ports.len() + rejected.len() + failed.len() + released.len();
+        lists == 0 && (discarded | created | merged | absorbed) == 0
     }
 
     /// How many events were dropped on purpose since this was last asked.
@@ -253,11 +352,18 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
     }
 
-    /// Forgets all events and their numbers, but not which batches were held or let go of.
+    /// Forgets all events and their numbers, but not what was absorbed and released.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
+        self.failed.clear();
         (self.discarded, self.created, self.merged) = (0, 0, 0);
+    }
+
+    /// Returns all batches that leave: those of ports, and those of buffered events that could not be handled.
+    #[doc(hidden)]
+    pub fn all_batches(&self) -> impl Iterator<Item = &Batch> {
+        self.batches().chain(self.failed.iter().map(|failed| &failed.batch))
     }
 
     /// The events of the batches that leave by ports.
@@ -277,6 +383,12 @@ impl Output {
 }
 
 impl Batch {
+    /// Returns whether more events can be written to the batch without copying it, and without making it
+    /// heavy.
+    fn takes_more(&self) -> bool {
+        self.values.len() < MOST_VALUES && self.shared.is_unique() && !self.is_heavy()
+    }
+
     /// An empty batch with the same buffers.
     pub(super) fn sharing_buffers(&self) -> Self {
         let (events, values) = (RVec::new(), RVec::new());
@@ -337,7 +449,7 @@ mod tests {
         let mut batch = numbers(8);
         let mut output = Output::new();
         output.divert(&mut batch, |event| {
-            let number = event.get().stream();
+            let number = event.get().stream().number();
             if number % 2 == 1 {
                 *event.value_mut().unwrap() = literal!({ "edited": number });
             }

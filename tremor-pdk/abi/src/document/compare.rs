@@ -2,8 +2,8 @@
 //! a number, and independent of the order of an object's keys.
 //!
 //! The order is total. Values of different types follow one another as null, truth values, numbers,
-//! text, binary data, arrays, objects. Numbers compare by what they are, integers against floats
-//! exactly; `-0.0` equals 0, and not-a-number equals itself and follows every other number. Arrays
+//! text, binary data, arrays, objects. Numbers compare by their exact values, whether they are integers,
+//! floats or text, but that exponents beyond ±10¹⁸ are taken for that; `-0.0` equals 0, and not-a-number equals itself and follows every other number. Arrays
 //! compare element by element, objects pair by pair in the order of their keys.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use super::{ArrayRef, MAX_DEPTH, ObjectRef, Shape, ValueRef};
+use super::{ArrayRef, MAX_DEPTH, ObjectRef, Shape, ValueRef, number};
 
 impl PartialEq for ValueRef<'_> {
     #[inline]
@@ -104,7 +104,7 @@ fn rank(shape: &Shape<'_>) -> u8 {
     match shape {
         Shape::Null => 0,
         Shape::Bool(_) => 1,
-        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) => 2,
+        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) | Shape::Number(_) => 2,
         Shape::String(_) => 3,
         Shape::Bytes(_) => 4,
         Shape::Array(_) => 5,
@@ -132,7 +132,7 @@ fn hash<H: Hasher>(value: ValueRef<'_>, state: &mut H, depth: usize) {
                 hash(value, state, depth - 1);
             }
         }
-        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) => {
+        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) | Shape::Number(_) => {
             Number::of(&shape).hash(state);
         }
     }
@@ -140,17 +140,19 @@ fn hash<H: Hasher>(value: ValueRef<'_>, state: &mut H, depth: usize) {
 
 /// A number of any kind.
 #[derive(Clone, Copy)]
-enum Number {
+enum Number<'a> {
     Integer(i128),
     Float(f64),
+    Text(&'a str),
 }
 
-impl Number {
-    fn of(shape: &Shape<'_>) -> Option<Self> {
+impl<'a> Number<'a> {
+    fn of(shape: &Shape<'a>) -> Option<Self> {
         match shape {
             Shape::I64(value) => Some(Self::Integer((*value).into())),
             Shape::U64(value) => Some(Self::Integer((*value).into())),
             Shape::F64(value) => Some(Self::Float(*value)),
+            Shape::Number(text) => Some(Self::Text(text)),
             _ => None,
         }
     }
@@ -163,6 +165,10 @@ impl Number {
             (Self::Float(a), Self::Float(b)) => {
                 a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
             }
+            (Self::Text(a), Self::Text(b)) => number::compare(a, b),
+            (Self::Text(a), Self::Integer(b)) => number::compare_integer(a, b),
+            (Self::Text(a), Self::Float(b)) => number::compare_float(a, b),
+            (a, b @ Self::Text(_)) => b.cmp(a).reverse(),
         }
     }
 }
@@ -177,7 +183,7 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
     integer.cmp(&(whole as i128)).then(whole.partial_cmp(&float).unwrap_or(Ordering::Equal))
 }
 
-impl Hash for Number {
+impl Hash for Number<'_> {
     // Exact by intention: a float that survives the way to an integer and back is that integer.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::float_cmp)]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -186,6 +192,11 @@ impl Hash for Number {
             Self::Float(value) if value.is_nan() => state.write_u8(0),
             Self::Float(value) if (value as i128) as f64 == value => (value as i128).hash(state),
             Self::Float(value) => value.to_bits().hash(state),
+            Self::Text(text) => match number::NumberForm::new(text) {
+                number::NumberForm::Integer(value) => Self::Integer(value).hash(state),
+                number::NumberForm::Float(value) => Self::Float(value).hash(state),
+                number::NumberForm::Decimal(text) => text.hash(state),
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use abi_stable::std_types::RVec;
 
-use super::{Node, NodeKind, ValueRef, WriteError, Writer, view::Repr};
+use super::{Node, ValueRef, WriteError, Writer, view::Repr};
 
 impl ValueRef<'_> {
     /// Appends a copy to the two buffers of a document and returns the index of its root. A part of
@@ -22,7 +22,7 @@ impl ValueRef<'_> {
         nodes.reserve(subtree.nodes().len());
         for node in subtree.nodes() {
             let copy = match node.kind() {
-                NodeKind::STRING | NodeKind::BYTES => {
+                kind if kind.has_data() => {
                     let offset = bytes.len() as u64;
                     bytes.extend_from_copy_slice(subtree.data(*node).unwrap_or_default());
                     node.moved_to(offset)

@@ -25,6 +25,7 @@ fn write(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, depth: usize) -> fmt::
         Shape::U64(value) => write!(f, "{value}"),
         Shape::F64(value) if value.is_finite() => write!(f, "{value:?}"),
         Shape::F64(_) | Shape::Null => f.write_str("null"),
+        Shape::Number(value) => f.write_str(value),
         Shape::String(value) => text(f, value),
         Shape::Bytes(value) => base64(f, value),
         Shape::Array(_) | Shape::Object(_) if depth == 0 => f.write_str("null"),

@@ -22,13 +22,16 @@ mod duplicates;
 mod error;
 mod key;
 mod node;
+mod number;
 mod shape;
 mod subtree;
 mod validate;
 mod view;
 mod writer;
 
-pub(crate) use self::validate::Validator;
+#[cfg(test)]
+pub(crate) use self::validate::visits;
+pub(crate) use self::validate::{Budget, Validator};
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
     convert::{ReadError, read, write},
@@ -36,6 +39,7 @@ pub use self::{
     error::WriteError,
     key::Key,
     node::{Node, NodeKind, fingerprint},
+    number::{NumberForm, is_json_number},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},
@@ -44,6 +48,7 @@ pub use self::{
 };
 
 pub(crate) use self::{
+    convert::NUMBER,
     key::{Step, equal},
     shape::BYTES,
 };

@@ -29,6 +29,22 @@ impl NodeKind {
     /// `len` pairs follow, each a [`NodeKind::STRING`] key node and the value's subtree; the
     /// payload is as for [`NodeKind::ARRAY`].
     pub const OBJECT: Self = Self(8);
+    /// A number that no 64-bit integer and no float is equal to: its text as in JSON, laid out as
+    /// [`NodeKind::STRING`].
+    pub const NUMBER: Self = Self(9);
+
+    /// Returns whether the payload is the number of nodes of the subtree. Kinds that a later minor
+    /// adds never have one, so that every reader can step over them.
+    #[inline]
+    pub(crate) const fn is_container(self) -> bool {
+        self.0 == Self::ARRAY.0 || self.0 == Self::OBJECT.0
+    }
+
+    /// Returns whether the node refers to `len` bytes of the document, at the offset in the payload.
+    #[inline]
+    pub(crate) const fn has_data(self) -> bool {
+        self.0 == Self::STRING.0 || self.0 == Self::BYTES.0 || self.0 == Self::NUMBER.0
+    }
 }
 
 /// One value, or the head of one, in a document: 16 bytes, no pointers.
@@ -42,7 +58,7 @@ impl NodeKind {
 /// ```
 /// `len` and `payload` are as [`NodeKind`] says. The fingerprint is that of an object's key
 /// ([`Node::key`]) and zero everywhere else: a lookup compares kind, fingerprint and length as one
-/// 64-bit word before it touches the key's bytes.
+/// 64-bit word before it touches the key's bytes. All parts are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Node {
@@ -51,9 +67,23 @@ pub struct Node {
     payload: u64,
 }
 
+// Part of the ABI: documents are written to disk and read by other languages.
+const _: () = {
+    assert!(size_of::<Node>() == 16 && align_of::<Node>() == 8);
+    assert!(std::mem::offset_of!(Node, head) == 0);
+    assert!(std::mem::offset_of!(Node, len) == 4);
+    assert!(std::mem::offset_of!(Node, payload) == 8);
+};
+
 impl Node {
     const fn new(kind: NodeKind, fingerprint: u32, len: u32, payload: u64) -> Self {
         Self { head: kind.0 as u32 | (fingerprint << 8), len, payload }
+    }
+
+    /// A node of any kind, known or not.
+    #[cfg(test)]
+    pub(crate) const fn of_kind(kind: NodeKind, len: u32, payload: u64) -> Self {
+        Self::new(kind, 0, len, payload)
     }
 
     /// `null`.
@@ -107,6 +137,12 @@ impl Node {
         Self::new(NodeKind::BYTES, 0, len, offset)
     }
 
+    /// A number whose text of `len` bytes lies at `offset`.
+    #[inline]
+    pub const fn number(offset: u64, len: u32) -> Self {
+        Self::new(NodeKind::NUMBER, 0, len, offset)
+    }
+
     /// The head of an array of `len` elements whose subtree has `span` nodes, this one included.
     #[inline]
     pub const fn array(len: u32, span: u64) -> Self {
@@ -119,14 +155,14 @@ impl Node {
         Self::new(NodeKind::OBJECT, 0, len, span)
     }
 
-    /// Where the bytes are that a string or bytes node refers to.
+    /// Returns the range of the bytes that a string, bytes or number node refers to.
     #[inline]
     pub(crate) fn data(&self) -> Option<std::ops::Range<usize>> {
         let start = usize::try_from(self.payload).ok()?;
         Some(start..start.checked_add(self.len as usize)?)
     }
 
-    /// The same text or binary data at another offset.
+    /// Returns a node for the same text, number or binary data at another offset.
     #[inline]
     pub(crate) const fn moved_to(mut self, offset: u64) -> Self {
         self.payload = offset;
@@ -146,7 +182,7 @@ impl Node {
         self.head >> 8
     }
 
-    /// Bytes of a string, elements of an array, pairs of an object.
+    /// Bytes of a string, a number or binary data, elements of an array, pairs of an object.
     #[inline]
     pub const fn len(&self) -> u32 {
         self.len
@@ -164,11 +200,12 @@ impl Node {
         self.payload
     }
 
-    /// How many nodes this value takes, itself included. Bad data can make it wrong: a reader
-    /// checks it against the document.
+    /// Returns the number of nodes of this value, including this one: the payload of an array or an
+    /// object, and 1 for every other kind, unknown kinds included. Bad data can make it wrong, so a
+    /// reader checks it against the document.
     #[inline]
     pub const fn span(&self) -> u64 {
-        if self.kind().0 >= NodeKind::ARRAY.0 { self.payload } else { 1 }
+        if self.kind().is_container() { self.payload } else { 1 }
     }
 
     /// Kind, fingerprint and length in one word: what a lookup compares first.

@@ -2,8 +2,8 @@
 
 use value_trait::ValueType;
 
-use super::{ArrayRef, NodeKind, ObjectRef, ValueRef, view::Repr};
-use crate::value::{Array, Bytes, Object, Str, Value};
+use super::{ArrayRef, NodeKind, ObjectRef, ValueRef, number::nearest_float, view::Repr};
+use crate::value::{Array, Bytes, Number, Object, Str, Value};
 
 /// A [`ValueRef`] unpacked, so that one `match` tells all kinds apart.
 #[derive(Clone, Copy)]
@@ -18,6 +18,9 @@ pub enum Shape<'a> {
     U64(u64),
     /// A float.
     F64(f64),
+    /// The text of a number that is kept as text. See [`ValueRef`] for what it becomes where there
+    /// are no such numbers.
+    Number(&'a str),
     /// Text.
     String(&'a str),
     /// Binary data.
@@ -34,7 +37,7 @@ impl Shape<'_> {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a truth value",
-            Self::I64(_) | Self::U64(_) | Self::F64(_) => "a number",
+            Self::I64(_) | Self::U64(_) | Self::F64(_) | Self::Number(_) => "a number",
             Self::String(_) => "text",
             Self::Bytes(_) => "binary data",
             Self::Array(_) => "an array",
@@ -45,6 +48,9 @@ impl Shape<'_> {
 
 /// How [`ValueRef::value_type`] names binary data, for which value-trait has no type of its own.
 pub(crate) const BYTES: ValueType = ValueType::Custom("bytes");
+
+/// The name that [`ValueRef::value_type`] gives to numbers that exceed the range of floats.
+const NUMBER: ValueType = ValueType::Custom("number");
 
 impl<'a> ValueRef<'a> {
     /// What this is.
@@ -61,6 +67,7 @@ impl<'a> ValueRef<'a> {
                     NodeKind::F64 => Shape::F64(f64::from_bits(head.payload())),
                     NodeKind::STRING => subtree.text(head).map_or(Shape::Null, Shape::String),
                     NodeKind::BYTES => subtree.data(head).map_or(Shape::Null, Shape::Bytes),
+                    NodeKind::NUMBER => subtree.number(head).map_or(Shape::Null, Shape::Number),
                     NodeKind::ARRAY => Shape::Array(ArrayRef::flat(subtree)),
                     NodeKind::OBJECT => Shape::Object(ObjectRef::flat(subtree)),
                     _ => Shape::Null,
@@ -72,6 +79,7 @@ impl<'a> ValueRef<'a> {
                 Value::I64(value) => Shape::I64(*value),
                 Value::U64(value) => Shape::U64(*value),
                 Value::F64(value) => Shape::F64(*value),
+                Value::Number(number) => Shape::Number(number.as_str()),
                 Value::String(text) => Shape::String(text),
                 Value::Bytes(data) => Shape::Bytes(data),
                 Value::Array(array) => Shape::Array(ArrayRef::tree(array)),
@@ -80,7 +88,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// What this is, as value-trait names it; binary data is `Custom("bytes")`.
+    /// Returns the type as value-trait names it. Binary data is `Custom("bytes")`. A number that is kept
+    /// as text is `F64`, or `Custom("number")` if it exceeds the range of floats.
     pub fn value_type(self) -> ValueType {
         match self.shape() {
             Shape::Null => ValueType::Null,
@@ -88,6 +97,8 @@ impl<'a> ValueRef<'a> {
             Shape::I64(_) => ValueType::I64,
             Shape::U64(_) => ValueType::U64,
             Shape::F64(_) => ValueType::F64,
+            Shape::Number(text) if nearest_float(text).is_some() => ValueType::F64,
+            Shape::Number(_) => NUMBER,
             Shape::String(_) => ValueType::String,
             Shape::Bytes(_) => BYTES,
             Shape::Array(_) => ValueType::Array,
@@ -108,6 +119,7 @@ impl<'a> ValueRef<'a> {
             Shape::I64(value) => Value::I64(value),
             Shape::U64(value) => Value::U64(value),
             Shape::F64(value) => Value::F64(value),
+            Shape::Number(value) => Value::Number(Number::of_checked(text(value))),
             Shape::String(value) => Value::String(text(value)),
             Shape::Bytes(value) => Value::Bytes(data(value)),
             Shape::Array(_) | Shape::Object(_) if depth == 0 => Value::Null,

@@ -1,7 +1,7 @@
 //! A document, and the part of one that makes up a value.
 
 use super::{
-    Invalid, Key, Node, NodeKind, ValueRef,
+    Invalid, Key, Node, NodeKind, ValueRef, is_json_number,
     key::{Step, equal},
     validate,
 };
@@ -106,7 +106,7 @@ impl<'a> Subtree<'a> {
         self.nodes.get(1..).unwrap_or_default()
     }
 
-    /// What a string or bytes node refers to. Written out: by way of [`Node::data`] the compiler makes longer
+    /// Returns the bytes that a string, bytes or number node refers to. Written out: by way of [`Node::data`] the compiler makes longer
     /// code of what reads a document.
     #[inline]
     pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
@@ -128,6 +128,17 @@ impl<'a> Subtree<'a> {
         } else {
             std::str::from_utf8(data).ok()
         }
+    }
+
+    /// Returns the text of a number node. The text is checked to be a JSON number whenever it is
+    /// read, because it is written to JSON unchanged.
+    #[inline(never)]
+    pub(super) fn number(&self, node: Node) -> Option<&'a str> {
+        if node.kind() != NodeKind::NUMBER {
+            return None;
+        }
+        let data = self.data(node).filter(|data| is_json_number(data))?;
+        std::str::from_utf8(data).ok()
     }
 
     /// The first of the values in `rest`, and what comes after it.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{MAX_DEPTH, Node, NodeKind, fingerprint};
+use super::{MAX_DEPTH, Node, NodeKind, fingerprint, is_json_number};
+use crate::version::AbiVersion;
 
 /// What is wrong with a document, and with which node of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,10 @@ pub struct Invalid {
 pub enum Reason {
     /// There is no such node: a root, a count or a span reaches beyond what is there.
     Missing,
-    /// Its kind is unknown.
-    Kind,
+    /// Its kind is unknown: a later minor of the ABI may have added it.
+    Kind(NodeKind),
+    /// Its text is not a JSON number.
+    Number,
     /// Its payload, length or fingerprint is not one that its kind can have.
     Content,
     /// Its text or data lies outside the document's bytes.
@@ -33,19 +36,31 @@ pub enum Reason {
     Span,
     /// It lies in more than [`MAX_DEPTH`] containers.
     Depth,
+    /// With it, the nodes and text that were read exceed the budget, because many events or nodes
+    /// refer to the same parts.
+    Budget,
 }
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = match self.reason {
             Reason::Missing => "does not exist",
-            Reason::Kind => "has an unknown kind",
+            Reason::Kind(NodeKind(kind)) => {
+                return write!(
+                    f,
+                    "invalid document: node {} has kind {kind}, which ABI {} does not have",
+                    self.node,
+                    AbiVersion::CURRENT
+                );
+            }
+            Reason::Number => "is a number whose text is not a JSON number",
             Reason::Content => "has a content that its kind cannot have",
             Reason::Range => "refers to bytes outside of the document",
             Reason::Utf8 => "is text and not UTF-8",
             Reason::Key => "is not a key of an object",
             Reason::Span => "has a span that its content does not take",
             Reason::Depth => "lies too deep",
+            Reason::Budget => "exceeds the budget for parts that are referred to many times",
         };
         write!(f, "invalid document: node {} {reason}", self.node)
     }
@@ -64,14 +79,67 @@ struct Frame {
 }
 
 /// Checks the value whose root node is `root`: kinds, contents, offsets, lengths, UTF-8, keys'
-/// fingerprints, counts, spans and depth. After that, its text can be
+/// fingerprints, numbers, counts, spans and depth. After that, its text can be
 /// [trusted](super::Document::trusted).
 ///
 /// Duplicate keys are not looked for: they are no danger, lookups find the first of them.
-/// It takes time linear in the nodes and the text they refer to, and no stack.
+/// It takes no stack, and time linear in the nodes and bytes: text that many nodes refer to is read
+/// again for each of them, but no more than the budget of a document that consists of these
+/// nodes and bytes.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
-    Validator { bytes, ascii: &[], ascii_start: 0 }.validate(nodes, root)
+    let budget = Budget::new(bytes.len() + size_of_val(nodes));
+    Validator { bytes, ascii: &[], ascii_start: 0, budget }.validate(nodes, root)
 }
+
+/// The nodes, text and raw bytes that may still be read, in bytes.
+///
+/// Many events may refer to one document, and many nodes to one text. Whatever reads all events reads
+/// those parts again for each of them, so that a small batch could take unlimited time and become
+/// unlimited output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    left: u64,
+    limit: u64,
+}
+
+impl Budget {
+    /// Bytes that are available for buffers of any size.
+    pub(crate) const MIN: usize = 16 << 20;
+
+    /// Returns the limit for buffers of `size` bytes: [`Budget::MIN`], or four times the size if that is
+    /// more.
+    pub(crate) const fn limit_for(size: usize) -> usize {
+        let fourfold = size.saturating_mul(4);
+        if fourfold > Self::MIN { fourfold } else { Self::MIN }
+    }
+
+    /// Returns the budget for buffers of `size` bytes.
+    pub(crate) const fn new(size: usize) -> Self {
+        let limit = Self::limit_for(size) as u64;
+        Self { left: limit, limit }
+    }
+
+    /// Takes `bytes` off the budget. Returns `false`, and takes nothing, if less is left.
+    #[inline]
+    pub(crate) fn spend(&mut self, bytes: u64) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    /// Returns `bytes` to the budget that [`Budget::spend`] took and that were not read.
+    fn refund(&mut self, bytes: u64) {
+        self.left += bytes;
+    }
+
+    /// Bytes at the beginning.
+    pub(crate) const fn limit(&self) -> u64 {
+        self.limit
+    }
+}
+
+/// Bytes of a node.
+const NODE: u64 = size_of::<Node>() as u64;
 
 /// Checks documents over the same bytes: see [`validate`].
 pub(crate) struct Validator<'d> {
@@ -79,37 +147,73 @@ pub(crate) struct Validator<'d> {
     /// A part of the bytes that is known to be ASCII, and its offset.
     ascii: &'d [u8],
     ascii_start: u64,
+    /// The budget of all documents together.
+    pub(crate) budget: Budget,
+}
+
+/// Result of [`Validator::check_flat`].
+enum Flat {
+    /// The value is valid.
+    Valid,
+    /// The first `pairs` pairs of the object are valid; the next one is not of the simple form.
+    Partly { pairs: u32 },
 }
 
 impl<'d> Validator<'d> {
-    /// For documents whose text mostly lies after `start`: what is there is looked at as a whole.
-    pub(crate) fn new(bytes: &'d [u8], start: usize) -> Self {
+    /// Returns a validator for documents whose text mostly lies after `start`: the bytes from there
+    /// on are examined as a whole.
+    pub(crate) fn new(bytes: &'d [u8], start: usize, budget: Budget) -> Self {
         let (before, text) = bytes.split_at(start.min(bytes.len()));
         let ascii = if text.is_ascii() { text } else { &[] };
-        Self { bytes, ascii, ascii_start: before.len() as u64 }
+        Self { bytes, ascii, ascii_start: before.len() as u64, budget }
     }
 
     /// Checks the value whose root node is `root`.
     #[inline]
-    pub(crate) fn validate(&self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
-        if self.is_flat(nodes, root) { Ok(()) } else { self.validate_nested(nodes, root) }
+    pub(crate) fn validate(&mut self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
+        match self.check_flat(nodes, root) {
+            Flat::Valid => Ok(()),
+            Flat::Partly { pairs } => self.validate_nested(nodes, root, pairs),
+        }
     }
 
-    /// Whether it is a valid object of scalars whose text is known to be ASCII, as metadata mostly is:
-    /// plugins write one for every event, and this is what they wait for.
+    /// Checks whether the value is an object of scalars whose text is known to be ASCII, as metadata
+    /// mostly is: plugins write one for every event and wait for its check.
     #[allow(clippy::inline_always)] // a call for each would be a sixth of it
     #[inline(always)]
-    pub(crate) fn is_flat(&self, nodes: &[Node], root: u32) -> bool {
-        let Some([head, rest @ ..]) = nodes.get(root as usize..) else { return false };
+    pub(crate) fn is_flat(&mut self, nodes: &[Node], root: u32) -> bool {
+        matches!(self.check_flat(nodes, root), Flat::Valid)
+    }
+
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn check_flat(&mut self, nodes: &[Node], root: u32) -> Flat {
+        let none = Flat::Partly { pairs: 0 };
+        let Some([head, rest @ ..]) = nodes.get(root as usize..) else { return none };
         let len = 2 * head.len() as usize;
-        let Some(pairs) = rest.get(..len) else { return false };
-        let (pairs, _) = pairs.as_chunks();
-        for [key, value] in pairs {
-            if !self.is_ascii_key(*key) || !self.is_flat_value(*value) {
-                return false;
-            }
+        if *head != Node::object(head.len(), len as u64 + 1) {
+            return none;
         }
-        *head == Node::object(head.len(), len as u64 + 1)
+        let Some(pairs) = rest.get(..len) else { return none };
+        if !self.budget.spend((len as u64 + 1) * NODE) {
+            return none;
+        }
+        let (pairs, _) = pairs.as_chunks();
+        let mut text = 0;
+        for (checked, [key, value]) in pairs.iter().enumerate() {
+            visited(2);
+            if !self.is_ascii_key(*key) || !self.is_flat_value(*value) {
+                // Both fit: there are at most as many pairs as the head says.
+                #[allow(clippy::cast_possible_truncation)]
+                let pairs = checked as u32;
+                self.budget.refund((len as u64 - 2 * u64::from(pairs)) * NODE);
+                return if self.budget.spend(text) { Flat::Partly { pairs } } else { none };
+            }
+            // The length of scalars other than text has just been found to be zero.
+            text += u64::from(key.len()) + u64::from(value.len());
+        }
+        visited(1);
+        if self.budget.spend(text) { Flat::Valid } else { none }
     }
 
     #[inline]
@@ -134,10 +238,17 @@ impl<'d> Validator<'d> {
             || (value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok())
     }
 
+    /// Checks a value of which the first `known` pairs are valid.
     #[inline(never)]
-    fn validate_nested(&self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
+    fn validate_nested(&mut self, nodes: &[Node], root: u32, known: u32) -> Result<(), Invalid> {
         let mut open: Vec<Frame> = Vec::new();
         let mut at = root as usize;
+        if known > 0 {
+            let head = node(nodes, at, nodes.len()).map_err(at_node(at))?;
+            let end = at + 1 + 2 * head.len() as usize;
+            open.push(Frame { head: at, end, is_object: true, left: head.len() - known });
+            at += 1 + 2 * known as usize;
+        }
         loop {
             if let Some(frame) = open.last_mut() {
                 if frame.left == 0 {
@@ -154,15 +265,15 @@ impl<'d> Validator<'d> {
                 let (end, is_object) = (frame.end, frame.is_object);
                 if is_object {
                     node(nodes, at, end)
-                        .and_then(|key| self.check_key(key))
+                        .and_then(|key| self.spend(key).and_then(|()| self.check_key(key)))
                         .map_err(at_node(at))?;
                     at += 1;
                 }
             }
             let end = open.last().map_or(nodes.len(), |frame| frame.end);
             let head = node(nodes, at, end).map_err(at_node(at))?;
-            self.check_value(head).map_err(at_node(at))?;
-            if head.kind() == NodeKind::ARRAY || head.kind() == NodeKind::OBJECT {
+            self.spend(head).and_then(|()| self.check_value(head)).map_err(at_node(at))?;
+            if head.kind().is_container() {
                 if open.len() == MAX_DEPTH {
                     return Err(Invalid { node: at, reason: Reason::Depth });
                 }
@@ -177,6 +288,17 @@ impl<'d> Validator<'d> {
             }
             at += 1;
         }
+    }
+
+    /// Takes a node and its text off the budget, before the text is read.
+    #[inline]
+    fn spend(&mut self, node: Node) -> Result<(), Reason> {
+        let text = if node.kind().is_container() { 0 } else { node.len() };
+        if self.budget.spend(NODE + u64::from(text)) {
+            return Ok(());
+        }
+        // A length that no text can have says more than that it is too much.
+        Err(if text > 0 && self.data(node).is_err() { Reason::Range } else { Reason::Budget })
     }
 
     #[inline]
@@ -216,7 +338,9 @@ impl<'d> Validator<'d> {
             NodeKind::STRING => self.text(value).map(|_| ()),
             NodeKind::BYTES => self.data(value).map(|_| ()),
             NodeKind::ARRAY | NodeKind::OBJECT => Ok(()),
-            _ => Err(Reason::Kind),
+            NodeKind::NUMBER if is_json_number(self.data(value)?) => Ok(()),
+            NodeKind::NUMBER => Err(Reason::Number),
+            kind => Err(Reason::Kind(kind)),
         }
     }
 }
@@ -226,5 +350,24 @@ fn at_node(node: usize) -> impl Fn(Reason) -> Invalid {
 }
 
 fn node(nodes: &[Node], at: usize, end: usize) -> Result<Node, Reason> {
+    visited(1);
     nodes.get(at).filter(|_| at < end).copied().ok_or(Reason::Missing)
+}
+
+#[inline]
+fn visited(count: usize) {
+    #[cfg(test)]
+    visits::NODES.set(visits::NODES.get() + count);
+    #[cfg(not(test))]
+    let _ = count;
+}
+
+/// Counts nodes that are read, for tests.
+#[cfg(test)]
+pub(crate) mod visits {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(crate) static NODES: Cell<usize> = const { Cell::new(0) };
+    }
 }

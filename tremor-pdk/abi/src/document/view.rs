@@ -1,6 +1,8 @@
 //! The view: one type to read documents and values with.
 
-use super::{ArrayRef, Key, NodeKind, ObjectRef, key::Step, subtree::Subtree};
+use super::{
+    ArrayRef, Key, NodeKind, ObjectRef, key::Step, number::nearest_float, subtree::Subtree,
+};
 use crate::value::{Str, Value};
 
 /// A value to be read, wherever it lies: in a document or in a [`Value`].
@@ -10,6 +12,12 @@ use crate::value::{Str, Value};
 ///
 /// Access is exact: [`ValueRef::as_i64`] gives nothing for a float or for text. The integers are one
 /// set, though: an integer is given as `i64` and as `u64` wherever it fits.
+///
+/// # Numbers that are kept as text
+/// A number that neither a 64-bit integer nor a float is equal to is kept as text
+/// ([`NodeKind::NUMBER`]). It compares by its exact value, and JSON and `Display` write its text
+/// unchanged. Where a type or a format has no decimal numbers, it becomes the nearest float, or its
+/// text as a string if it exceeds the range of floats.
 #[derive(Clone, Copy)]
 pub struct ValueRef<'a>(pub(super) Repr<'a>);
 
@@ -57,11 +65,13 @@ impl<'a> ValueRef<'a> {
                 match head.kind() {
                     NodeKind::I64 => Some(head.payload() as i64),
                     NodeKind::U64 => i64::try_from(head.payload()).ok(),
+                    NodeKind::NUMBER => subtree.number(head)?.parse().ok(),
                     _ => None,
                 }
             }
             Repr::Tree(Value::I64(value)) => Some(*value),
             Repr::Tree(Value::U64(value)) => i64::try_from(*value).ok(),
+            Repr::Tree(Value::Number(number)) => number.as_str().parse().ok(),
             Repr::Tree(_) => None,
         }
     }
@@ -76,29 +86,49 @@ impl<'a> ValueRef<'a> {
                 match head.kind() {
                     NodeKind::I64 => u64::try_from(head.payload() as i64).ok(),
                     NodeKind::U64 => Some(head.payload()),
+                    NodeKind::NUMBER => subtree.number(head)?.parse().ok(),
                     _ => None,
                 }
             }
             Repr::Tree(Value::I64(value)) => u64::try_from(*value).ok(),
             Repr::Tree(Value::U64(value)) => Some(*value),
+            Repr::Tree(Value::Number(number)) => number.as_str().parse().ok(),
             Repr::Tree(_) => None,
         }
     }
 
-    /// The float, if it is one.
+    /// Returns the float, if this is one, or the float that is nearest to a number that is kept as
+    /// text and does not exceed the range of floats.
     #[inline]
     pub fn as_f64(self) -> Option<f64> {
         match self.0 {
             Repr::Flat(subtree) => {
                 let head = subtree.head();
-                (head.kind() == NodeKind::F64).then(|| f64::from_bits(head.payload()))
+                match head.kind() {
+                    NodeKind::F64 => Some(f64::from_bits(head.payload())),
+                    NodeKind::NUMBER => nearest_float(subtree.number(head)?),
+                    _ => None,
+                }
             }
             Repr::Tree(Value::F64(value)) => Some(*value),
+            Repr::Tree(Value::Number(number)) => nearest_float(number.as_str()),
             Repr::Tree(_) => None,
         }
     }
 
-    /// The number, rounded to a float if it is an integer.
+    /// Returns the text of a number that is kept as text, and `None` for integers and floats. The
+    /// text is a number as RFC 8259 defines it.
+    #[inline]
+    pub fn as_number_text(self) -> Option<&'a str> {
+        match self.0 {
+            Repr::Flat(subtree) => subtree.number(subtree.head()),
+            Repr::Tree(Value::Number(number)) => Some(number.as_str()),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// Returns the number, rounded to a float if it is an integer; `None` if it exceeds the range of
+    /// floats.
     #[allow(clippy::cast_precision_loss)] // that is what is asked for
     pub fn cast_f64(self) -> Option<f64> {
         self.as_f64()

@@ -6,7 +6,8 @@
 use abi_stable::std_types::RVec;
 
 use super::{
-    MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, resolve_duplicates,
+    MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, is_json_number,
+    resolve_duplicates,
 };
 
 /// Appends one value to the two buffers of a document.
@@ -112,6 +113,27 @@ impl<'b> Writer<'b> {
         self.leaf(Node::f64(value));
     }
 
+    /// Writes a number that is kept as text: one that no 64-bit integer and no float is equal to. The
+    /// text stays unchanged. Text that is not a JSON number is an error.
+    pub fn number(&mut self, text: &str) {
+        if !is_json_number(text.as_bytes()) {
+            let message = format!("invalid number {text:?}: expected a JSON number");
+            return self.fail(WriteError::Custom(message));
+        }
+        if let Some((offset, len)) = self.data(text.as_bytes()) {
+            self.leaf(Node::number(offset, len));
+        }
+    }
+
+    /// Turns the text that was written last into a number. Any other value stays unchanged.
+    pub(super) fn text_to_number(&mut self) {
+        let Some(last) = self.nodes.last_mut().filter(|_| self.error.is_none()) else { return };
+        let text = last.data().and_then(|range| self.bytes.get(range));
+        if last.kind() == NodeKind::STRING && text.is_some_and(is_json_number) {
+            *last = Node::number(last.payload(), last.len());
+        }
+    }
+
     /// Writes text.
     #[inline(always)]
     pub fn str(&mut self, text: &str) {
@@ -168,6 +190,7 @@ impl<'b> Writer<'b> {
             Shape::I64(value) => self.i64(value),
             Shape::U64(value) => self.u64(value),
             Shape::F64(value) => self.f64(value),
+            Shape::Number(text) => self.number(text),
             Shape::String(text) => self.str(text),
             Shape::Bytes(data) => self.bytes(data),
             Shape::Array(array) => {

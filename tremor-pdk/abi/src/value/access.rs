@@ -30,7 +30,7 @@ impl<'v> Value<'v> {
         self.into()
     }
 
-    /// What this is, as value-trait names it; binary data is `Custom("bytes")`.
+    /// Returns the type as value-trait names it; see [`ValueRef::value_type`].
     pub fn value_type(&self) -> ValueType {
         self.view().value_type()
     }
@@ -59,13 +59,20 @@ impl<'v> Value<'v> {
         self.view().as_u64()
     }
 
-    /// The float, if it is one.
+    /// Returns the float, or the float nearest to a number that is kept as text; see
+    /// [`ValueRef::as_f64`].
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.view().as_f64()
     }
 
-    /// The number, rounded to a float if it is an integer.
+    /// Returns the text of a number that is kept as text; see [`ValueRef::as_number_text`].
+    #[inline]
+    pub fn as_number_text(&self) -> Option<&str> {
+        self.view().as_number_text()
+    }
+
+    /// Returns the number, rounded to a float if it is an integer; see [`ValueRef::cast_f64`].
     #[inline]
     pub fn cast_f64(&self) -> Option<f64> {
         self.view().cast_f64()

@@ -7,7 +7,7 @@ use std::{
 
 use value_trait::{ExtendedValueType, StaticNode, TryTypeError, ValueType};
 
-use super::{Array, Bytes, Object, Str, Value};
+use super::{Array, Bytes, Number, Object, Str, Value};
 use crate::document::{BYTES, ValueRef};
 
 macro_rules! from {
@@ -28,6 +28,7 @@ from! {
     f32 => F64, f64 => F64,
     &'v str => String, String => String, Cow<'v, str> => String, Str<'v> => String,
     &'v [u8] => Bytes, Vec<u8> => Bytes, Cow<'v, [u8]> => Bytes, Bytes<'v> => Bytes,
+    Number<'v> => Number,
     Array<'v> => Array, Vec<Value<'v>> => Array,
     Object<'v> => Object,
 }

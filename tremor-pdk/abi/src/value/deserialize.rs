@@ -2,14 +2,18 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Unexpected, VariantAccess,
+    Visitor,
+};
 
-use super::{Array, Object, Str, Value};
+use super::{Array, Number, Object, Str, Value};
+use crate::document::NUMBER;
 
 /// The value owns what it holds, so that it can stand in any type that is deserialised.
 impl<'de> Deserialize<'de> for Value<'_> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+        deserializer.deserialize_newtype_struct(NUMBER, ValueVisitor)
     }
 }
 
@@ -56,7 +60,15 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
-        Value::deserialize(inner)
+        inner.deserialize_any(self)
+    }
+
+    /// Takes the text of a number that is kept as text.
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Self::Value, A::Error> {
+        let (text, variant) = data.variant::<String>()?;
+        variant.unit_variant()?;
+        let invalid = || Error::invalid_value(Unexpected::Enum, &"a number");
+        Number::new(text).map(Value::Number).ok_or_else(invalid)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {

@@ -26,6 +26,7 @@ mod convert;
 mod deep;
 mod deserialize;
 mod macros;
+mod number;
 mod object;
 mod patch;
 mod path;
@@ -38,6 +39,7 @@ mod walk;
 pub use self::{
     array::Array,
     binary::Bytes,
+    number::Number,
     object::{IntoIter, Iter, IterMut, Object},
     patch::Change,
     path::{NoSuchPlace, Path, PathError},
@@ -73,6 +75,8 @@ pub enum Value<'v> {
     U64(u64),
     /// A float; any, infinities and not-a-number included, although JSON cannot express those.
     F64(f64),
+    /// A number that no 64-bit integer and no float is equal to, as the text of a JSON number.
+    Number(Number<'v>),
     /// Text.
     String(Str<'v>),
     /// Binary data.

@@ -64,6 +64,7 @@ impl<'v> Value<'v> {
     fn heap(&self) -> usize {
         match self {
             Self::String(text) => owned(text.len()),
+            Self::Number(number) => owned(number.as_str().len()),
             Self::Bytes(data) => owned(data.as_slice().len()),
             Self::Array(_) => Array::HEAP + 2 * ALLOCATION,
             Self::Object(_) => Object::HEAP + 2 * ALLOCATION,

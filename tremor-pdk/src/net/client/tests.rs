@@ -12,7 +12,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::{StreamSink, StreamSource, connect};
 use crate::{
-    Batch, Descriptors, ErrorKind, Pull, Result, Signal, Sink, Source,
+    Batch, Descriptors, ErrorKind, Pull, Result, Sink, Source,
     net::{Link, TcpStream},
     testing::TestHost,
 };
@@ -143,7 +143,7 @@ fn at_the_end_everything_arrives_though_the_peer_has_sent_something_that_nobody_
         peer.read_to_end(&mut all).map(|_| all)
     });
     scene.test.block_on(scene.sink.deliver(&batch)).unwrap();
-    scene.test.block_on(scene.sink.on_signal(Signal::Drain)).unwrap();
+    scene.test.block_on(scene.sink.close()).unwrap();
     drop((scene.sink, scene.source));
     let all = reader.join().unwrap();
     assert!(all.is_ok_and(|all| all == message), "and no reset");

@@ -1,7 +1,7 @@
 //! Where connections come in.
 
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, TcpListener},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -122,6 +122,16 @@ impl Door {
         self.is_knocked = true;
     }
 
+    /// Returns whether a connection may wait at the listener.
+    pub(super) fn is_knocked(&self) -> bool {
+        self.is_knocked
+    }
+
+    /// Accepts connections from another listener, and closes the present one.
+    pub(super) fn replace(&mut self, listener: Listener) {
+        self.listener = listener;
+    }
+
     /// There is a descriptor again, for all that is known.
     pub(super) fn has_room(&mut self) {
         self.is_shut = false;
@@ -132,10 +142,15 @@ impl Door {
         self.is_knocked && !self.is_shut
     }
 
+    /// Opens the door again if the time for that has come. Returns whether a connection may wait that can be accepted.
+    pub(super) fn try_open(&mut self) -> bool {
+        self.is_shut &= self.retry.rang_ns().is_none();
+        self.may_accept()
+    }
+
     /// The next connection that waits.
     pub(super) fn next(&mut self, host: &Host) -> Result<Option<(OwnedFd, Box<str>)>> {
-        self.is_shut &= self.retry.rang_ns().is_none();
-        while self.may_accept() {
+        while self.try_open() {
             let may_accept = self.reserve.check(self.listener.descriptor());
             match may_accept.and_then(|()| self.listener.accept()) {
                 Ok(accepted) => {
@@ -151,7 +166,7 @@ impl Door {
                     | Errno::NOMEM
                     | Errno::PERM
                     | Errno::OPNOTSUPP),
-                ) => self.shut(host, error),
+                ) => self.shut_for_error(host, error),
                 Err(error) if is_of_one(error) => {
                     self.failures.add(1);
                     debug!(host, "a connection broke before it was accepted: {error}");
@@ -167,21 +182,37 @@ impl Door {
         Ok(None)
     }
 
-    /// Accepts nothing for a while: the system has no descriptor or no memory left, say. Connections wait
-    /// meanwhile, and those that there are go on.
-    pub(super) fn shut(&mut self, host: &Host, error: Errno) {
+    /// Accepts nothing for a while, after an error that other connections would have as well. Connections wait meanwhile,
+    /// and established ones continue.
+    pub(super) fn shut_for_error(&mut self, host: &Host, error: Errno) {
+        self.failures.add(1);
+        self.shut(
+            host,
+            format_args!(
+                "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`), or lower \
+                 `max_connections`"
+            ),
+        );
+    }
+
+    /// Accepts nothing for a while, because the flow has no memory for another connection.
+    pub(super) fn shut_for_memory(&mut self, host: &Host) {
+        self.shut(
+            host,
+            format_args!(
+                "the flow has reached its memory limit. Raise `--memory-limit`, or lower `max_connections`"
+            ),
+        );
+    }
+
+    fn shut(&mut self, host: &Host, why: fmt::Arguments<'_>) {
         self.is_shut = true;
         self.retry.set(host, RETRY);
-        self.failures.add(1);
         let now_ns = host.monotonic_ns();
         if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
             self.logged_ns = Some(now_ns);
             let address = self.listener.address();
-            warn!(
-                host,
-                "cannot accept connections on `{address}`, which wait: {error}. Where no descriptor is left, allow the \
-                 process more open files (`ulimit -n`), or lower `max_connections`"
-            );
+            warn!(host, "cannot accept connections on `{address}`, which wait: {why}");
         }
     }
 

@@ -99,7 +99,7 @@ impl Scene {
                 pulled.is_pending() || pulled == std::task::Poll::Ready(Ok(crate::Pull::Events))
             );
             for event in &batch {
-                let stream = usize::try_from(event.stream()).unwrap();
+                let stream = usize::try_from(event.stream().number()).unwrap();
                 if self.streams.len() <= stream {
                     self.streams.resize_with(stream + 1, Default::default);
                 }

@@ -94,7 +94,7 @@ impl Seen {
             (true, true) => End::Aborted,
         };
         Self {
-            stream: event.stream(),
+            stream: event.stream().number(),
             bytes: event.raw().unwrap_or_default().to_vec(),
             end,
             origin: event.origin().unwrap().to_owned(),
@@ -253,7 +253,7 @@ fn connections_that_send_without_end_have_their_turns_and_others_theirs() {
             quiet.write_all(b"a line").unwrap();
         }
         for event in &scene.pull() {
-            bytes[usize::try_from(event.stream()).unwrap()] += event.raw().unwrap().len();
+            bytes[usize::try_from(event.stream().number()).unwrap()] += event.raw().unwrap().len();
         }
         assert!(round < 12 || bytes[5] == 6, "the line has not waited for more than a round");
     }
@@ -294,8 +294,8 @@ fn without_descriptors_connections_wait_and_others_notice_nothing() {
     let mut second = scene.client();
     second.write_all(b"second").unwrap();
     // Accepting fails from now on.
-    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
-    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     first.write_all(b" again").unwrap();
     assert_eq!(scene.pull_until(6, 0)[0].bytes, b" again");
     assert!(scene.waits());
@@ -311,12 +311,38 @@ fn without_descriptors_connections_wait_and_others_notice_nothing() {
 }
 
 #[test]
+fn connections_wait_while_flow_has_no_memory() {
+    let mut scene = Scene::new(Limits::default());
+    scene.test.set_memory_limit(0);
+    let mut first = scene.client();
+    first.write_all(b"first").unwrap();
+    scene.pull_until(5, 0);
+    let mut second = scene.client();
+    second.write_all(b"second").unwrap();
+    assert!(scene.waits(), "the first connection needs no memory of the flow, and the second does");
+    first.write_all(b" again").unwrap();
+    assert_eq!(scene.pull_until(6, 0)[0].bytes, b" again");
+    let warned = scene.test.log();
+    let warned: Vec<_> = warned.iter().filter(|(level, _)| *level == LogLevel::WARN).collect();
+    assert_eq!(warned.len(), 1, "logged once a minute at most: {warned:?}");
+    assert!(warned[0].1.contains("`--memory-limit`"), "{warned:?}");
+    drop(first);
+    scene.pull_until(6, 1);
+    // Time passes, and the server tries again.
+    let mut third = scene.client();
+    third.write_all(b"third").unwrap();
+    assert!(scene.waits());
+    scene.test.set_memory_limit(2 << 20);
+    assert_eq!(scene.pull_until(5, 0)[0].bytes, b"third");
+}
+
+#[test]
 fn a_connection_that_ends_makes_room_for_the_next_at_once() {
     let mut scene = Scene::new(Limits::default());
     let mut first = scene.client();
     first.write_all(b"first").unwrap();
     scene.pull_until(5, 0);
-    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     let mut second = scene.client();
     second.write_all(b"second").unwrap();
     drop(first);
@@ -331,7 +357,7 @@ fn a_full_server_waits_though_it_was_to_try_to_accept_again() {
     let mut clients = [(); 2].map(|()| scene.client());
     clients.iter_mut().for_each(|client| client.write_all(b"1").unwrap());
     scene.pull_until(2, 0);
-    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     let mut later = [(); 2].map(|()| scene.client());
     later.iter_mut().for_each(|client| client.write_all(b"2").unwrap());
     let [_first, second] = clients;

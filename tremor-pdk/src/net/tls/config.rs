@@ -15,10 +15,13 @@ use crate::{Error, Result};
 pub struct Tls {
     /// The certificates of whoever signs those of the peers, or those of the peers themselves. Of a client, in
     /// place of the roots of the system; of a server, together with `client_auth`.
+    #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's. A server has to have one.
+    #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
+    #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
     /// The name that the certificate of the server is to be for. Of a client, where that is not the name that
     /// it connects to.

@@ -79,6 +79,16 @@ impl TlsConnector {
         self
     }
 
+    /// Returns the configuration of rustls for a connection that is made now: for a client library that speaks TLS
+    /// itself. The files are read again if they have changed. The library has to pass the name of the server that it
+    /// connects to, which is checked; the key `server_name` has no effect.
+    ///
+    /// # Errors
+    /// Kind configuration: a file cannot be read or used.
+    pub async fn client_config(&self) -> Result<Arc<ClientConfig>> {
+        self.config.get().await
+    }
+
     /// Waits for the handshake with the peer, ten seconds at most. The future may be dropped: the connection is
     /// closed then.
     ///

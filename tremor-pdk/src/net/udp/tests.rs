@@ -161,9 +161,9 @@ fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
         batch.push_message(&vec![b'x'; length]);
     }
     let answer = client.test.block_on(client.sink.deliver(&batch)).unwrap_err();
-    let Undelivered::Some(exceptions) = answer else { panic!("{answer:?}") };
+    let Undelivered::Some { exceptions, .. } = answer else { panic!("{answer:?}") };
     let refused: Vec<_> =
-        exceptions.exceptions().iter().map(|it| (it.events.clone(), it.error.kind())).collect();
+        exceptions.iter().map(|it| (it.events.clone(), it.error.kind())).collect();
     assert_eq!(refused, [(1..2, ErrorKind::BAD_DATA), (3..4, ErrorKind::BAD_DATA)]);
     let mut buffer = vec![0; 70_000];
     for length in [1, 65_507, 2] {

@@ -52,12 +52,12 @@ const CHECKS: &[Check] = checks! {
             configuration, and no panic", construct::hostile;
     }
     "connector" {
-        connects(makes): "`Connector::connect`: connects, or says why not; `create_source` and `create_sink` \
-            answer `None` where there is no such side", connector::connects;
-        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume`, `on_drain` and `on_stop` come in \
+        connects(makes): "`Connector::connect`: returns the halves of a connection, or why there is none; \
+            `Connector::sides` names the sides that there are", connector::connects;
+        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume` and `close` come in \
             this order, and answer `Ok`", connector::life_cycle;
-        reconnects(lives): "`Connector::on_connection_lost`: `connect` follows, and further sources and \
-            sinks", connector::reconnects;
+        reconnects(lives): "`Connector::connect`: called again after both halves of a lost connection were \
+            dropped", connector::reconnects;
         pulls(connects): "`Source::pull`: returns as soon as there is something, and waits without holding \
             the thread", source::pulls;
         drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and in any",
@@ -72,21 +72,24 @@ const CHECKS: &[Check] = checks! {
             event is lost or doubled by that", source::survives_dropped_pulls;
         hears_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
             source::hears_acknowledgements;
+        reads_again(hears_acknowledgements): "`Acks::fail`: a source that can read again what has failed does so",
+            source::reads_again;
         answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
             is back", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \
             says what to do", sink::delivers;
-        takes_several(delivers): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
+        flushes(connects): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
+            sink::flushes;
+        takes_several(delivers, flushes): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
             them may be dropped", sink::takes_several;
-        answers_signals(connects): "`Sink::on_signal`: time has passed, or no event follows",
-            sink::answers_signals;
-        drains(lives, delivers, answers_signals): "`Signal::Drain`: no event follows; the sink sends what it holds \
-            back", sink::drains;
+        answers_ticks(connects): "`Sink::on_tick`: time has passed", sink::answers_ticks;
+        drains(lives, delivers, answers_ticks): "`Sink::close`: no event follows; the sink sends what it buffers",
+            sink::drains;
         sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs into \
             `self`", sink::shares_nothing;
-        stops_without_a_drain(lives, pulls, delivers): "`Connector::on_stop`: the end, after a drain or \
+        stops_without_a_drain(lives, pulls, delivers): "`Connector::close`: the end, after a drain or \
             without one", connector::stops_without_a_drain;
-        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::on_stop`: the end; no thread, task or file descriptor is \
+        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::close`: the end; no thread, task or file descriptor is \
             left over", connector::leaves_nothing;
     }
     "operator" {
@@ -96,7 +99,7 @@ const CHECKS: &[Check] = checks! {
             operator::accounts;
         knows_the_time(accounts_for_events): "`Operator::on_time`: it is at or after what `due` said",
             operator::knows_the_time;
-        drains(accounts_for_events): "`Operator::on_drain`: what the operator holds back goes out now",
+        drains(accounts_for_events): "`Operator::flush`: what the operator holds back goes out now",
             operator::drains;
         shares_nothing(accounts_for_events, drains): "`Operator`: it has a state of its own",
             operator::shares_nothing;
@@ -120,6 +123,10 @@ const CHECKS: &[Check] = checks! {
             processor::ends_streams;
         aborts_streams(keeps_streams_apart): "`Preprocessor::process`: an aborted stream is rejected, and \
             its state forgotten", processor::aborts_streams;
+        holds_what_it_buffers(ends_streams): "`Preprocessor::holds`: whether bytes of a stream are buffered",
+            processor::holds_what_it_buffers;
+        keeps_time(ends_streams): "`Preprocessor::on_time`: messages that no longer wait for their streams",
+            processor::keeps_time;
         shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs into `self`",
             processor::shares_nothing;
     }

@@ -7,6 +7,8 @@ use super::{
     report::{Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
 };
+use tremor_abi::connector::Hook;
+
 use crate::Batch;
 
 pub(super) fn connects(subject: &Subject) -> Verdict {
@@ -16,39 +18,21 @@ pub(super) fn connects(subject: &Subject) -> Verdict {
 pub(super) fn life_cycle(subject: &Subject) -> Verdict {
     let mut connected = subject.connected()?;
     for _ in 0..2 {
-        connected.call("on_pause", |connector| connector.on_pause())?;
-        connected.call("on_resume", |connector| connector.on_resume())?;
+        connected.hook(Hook::PAUSE)?;
+        connected.hook(Hook::RESUME)?;
     }
     // What is drained while it is paused ends without being resumed.
-    connected.call("on_pause", |connector| connector.on_pause())?;
+    connected.hook(Hook::PAUSE)?;
     connected.stop(true).map(drop)
 }
 
 pub(super) fn reconnects(subject: &Subject) -> Verdict {
     let mut connected = subject.connected()?;
-    let sides = (connected.source.is_some(), connected.sink.is_some());
     for _ in 0..2 {
         (connected.source, connected.acks, connected.sink) = (None, None, None);
-        connected.call("on_connection_lost", |connector| connector.on_connection_lost())?;
         connected.connect()?;
-        let again = (connected.source.is_some(), connected.sink.is_some());
-        ensure(
-            again == sides,
-            || format!("the first connection had {}, one after it {}", text(sides), text(again)),
-            "keep in the connector what a further source or sink needs: they live as long as one \
-             connection",
-        )?;
     }
     connected.stop(true).map(drop)
-}
-
-fn text((source, sink): (bool, bool)) -> &'static str {
-    match (source, sink) {
-        (true, true) => "a source and a sink",
-        (true, false) => "a source and no sink",
-        (false, true) => "a sink and no source",
-        (false, false) => "no side at all",
-    }
 }
 
 /// The calls after each of which a connector is dropped.
@@ -64,7 +48,10 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
     // As the runtime drops it that is stopped in the midst of a call: its future first.
     match last {
         0 => return Ok(()),
-        1 => return poll_once(&mut connector.connect(1)),
+        1 => {
+            let wanted = connector.sides();
+            return poll_once(&mut connector.connect(wanted));
+        }
         _ => {}
     }
     let calls = Calls { host, patience: subject.patience.clone() };
@@ -72,7 +59,7 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
     connected.connect()?;
     match last {
         2 => {}
-        3 => poll_once(&mut connected.connector.on_start())?,
+        3 => poll_once(&mut connected.connector.hook(Hook::START))?,
         4 => {
             // The connector goes first, and its sides after it.
             let Connected { connector, source, acks, sink, .. } = connected;
@@ -88,8 +75,10 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
             }
         }
         _ => {
-            connected.call("on_start", |connector| connector.on_start())?;
-            connected.call("on_drain", |connector| connector.on_drain())?;
+            connected.hook(Hook::START)?;
+            if connected.sink.is_some() {
+                let _ = connected.close()?;
+            }
         }
     }
     Ok(())
@@ -107,7 +96,7 @@ pub(super) fn stops_without_a_drain(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn leaves_nothing(subject: &Subject) -> Verdict {
-    let help = "end in `Connector::on_stop`, or when the last side is dropped, what was started with \
+    let help = "end in `Connector::close`, or when the last side is dropped, what was started with \
         `Host::spawn`, `Host::blocking` or `std::thread`, and close what was opened";
     let mut before = None;
     // The second life is compared: what the first has left for it is the library's, and stays.
@@ -121,11 +110,11 @@ pub(super) fn leaves_nothing(subject: &Subject) -> Verdict {
         let (tasks, jobs) = host.0.left_over();
         ensure(
             tasks + jobs == 0,
-            || format!("after `on_stop`, {tasks} tasks and {jobs} pieces of work still run"),
+            || format!("after `close`, {tasks} tasks and {jobs} pieces of work still run"),
             help,
         )?;
     }
-    before.ok_or_else(shared)?.is_as_before("after `on_stop`", help)
+    before.ok_or_else(shared)?.is_as_before("after `close`", help)
 }
 
 pub(super) fn answers_the_circuit_breaker(subject: &Subject) -> Verdict {

@@ -59,12 +59,14 @@ pub use self::{
     call::Patience,
     config::{FILE, working},
     report::{Checked, Fault, Outcome, Report},
+    source::NO_EVENT,
     subject::{Instance, Make, Subject},
 };
 use self::{checks::Check, report::Finding};
 use super::TestHost;
 use crate::{
     Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Sink, Source,
+    StreamSplitter,
     linked::{self, LinkedComponent, Make as Linked},
 };
 
@@ -166,6 +168,11 @@ pub fn preprocessor_with<T: Preprocessor + Component>(config: &str, samples: &[&
     linked_with(linked::preprocessors::<T>(), config, samples)
 }
 
+/// Checks a splitter of streams as [`splitter`] does, with byte streams of its format besides those of the suite.
+pub fn splitter_with<T: StreamSplitter + Component>(config: &str, samples: &[&[u8]]) -> Report {
+    linked_with(linked::splitters::<T>(), config, samples)
+}
+
 fn linked_with(component: LinkedComponent, config: &str, samples: &[&[u8]]) -> Report {
     let make = move |config: &Json, host: &TestHost| {
         let (id, handle) = ("verify", host.handle());
@@ -216,6 +223,8 @@ of_kinds! {
     codec: codecs, Codec;
     /// Checks a preprocessor.
     preprocessor: preprocessors, Preprocessor;
+    /// Checks a splitter of streams.
+    splitter: splitters, StreamSplitter;
     /// Checks a postprocessor.
     postprocessor: postprocessors, Postprocessor;
 }

@@ -1,5 +1,7 @@
 //! Checks of operators.
 
+use std::collections::BTreeMap;
+
 use super::{
     call::direct,
     construct::MANY,
@@ -15,20 +17,19 @@ use crate::{Batch, Operator, Output, Result};
 const BATCHES: u64 = 6;
 const TIMES: usize = 1_000;
 
-/// An operator with the books of what it had.
+/// An operator with the numbers of its events.
 struct Accounted {
     operator: Box<dyn Operator>,
     ports: usize,
     output: Output,
-    held: usize,
-    /// The batches that it has said to hold events of, as often as it has said so.
-    holds: Vec<u64>,
-    /// What it put out, by port.
+    /// Buffered events, by the number of the batch that they came with.
+    buffered: BTreeMap<u64, u64>,
+    /// Emitted events, by port.
     transcript: Vec<(String, String)>,
 }
 
-const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected, discarded, merged or \
-    held, and what is put out came in or was created";
+const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected, discarded or absorbed, and \
+    events that leave came in, were buffered, or are created";
 
 impl Accounted {
     fn new(subject: &Subject) -> Verdict<Self> {
@@ -36,11 +37,16 @@ impl Accounted {
             return Err(Finding::skip("this is no operator"));
         };
         let ports = operator.ports().len();
-        let (output, holds, transcript) = (Output::new(), Vec::new(), Vec::new());
-        Ok(Self { operator, ports, output, held: 0, holds, transcript })
+        let (output, buffered, transcript) = (Output::new(), BTreeMap::new(), Vec::new());
+        Ok(Self { operator, ports, output, buffered, transcript })
     }
 
-    /// One call, and what became of all events.
+    /// Returns the number of buffered events.
+    fn buffered(&self) -> u64 {
+        self.buffered.values().sum()
+    }
+
+    /// Makes one call, and checks that all events are accounted for.
     fn call(
         &mut self,
         what: &str,
@@ -48,27 +54,28 @@ impl Accounted {
         batch: &mut Batch,
         call: impl FnOnce(&mut dyn Operator, &mut Batch, &mut Output) -> Result<()>,
     ) -> Verdict {
-        let came = batch.len();
+        let (came, before) = (batch.len() as u64, self.buffered());
         self.output.begin(number);
         let Self { operator, output, .. } = self;
         let result = direct(what, || call(&mut **operator, batch, output))?;
-        let held = self.operator.held();
-        let ports: usize = self.output.batches().map(Batch::len).sum();
-        let (left, rejected) = (batch.len(), self.output.rejected().len());
+        let absorbed = self.absorb(what, number)?;
+        let sent: usize = self.output.batches().map(Batch::len).sum();
+        let failed: usize = self.output.failed().iter().map(|failed| failed.batch.len()).sum();
+        let (left, rejected) = (batch.len(), self.output.rejected().len() + failed);
         let (created, merged) = (self.output.take_created(), self.output.take_merged());
         let discarded = self.output.take_discarded();
-        let had = came + self.held + created;
-        let accounted = left + ports + rejected + discarded + merged + held;
+        let released = before + absorbed - self.buffered();
+        let had = came + released + created as u64;
+        let accounted = (left + sent + rejected + discarded + merged) as u64 + absorbed;
         let seen = || {
             format!(
-                "`{what}` had {had} events ({came} came in, {} were held, {created} created) and accounts \
-                 for {accounted}: {left} left, {ports} sent, {rejected} rejected, {discarded} discarded, \
-                 {merged} merged, {held} held",
-                self.held
+                "`{what}` had {had} events ({came} came in, {released} were buffered, {created} created) and \
+                 accounts for {accounted}: {left} left, {sent} sent, {rejected} rejected, {discarded} \
+                 discarded, {merged} merged, {absorbed} absorbed"
             )
         };
-        let help = "say what became of each event: `Output::discard`, `merge`, `create`, and \
-            `Operator::held`; `Output::divert` does it for you";
+        let help = "account for each event: `Output::divert`, `Output::discard_all`, `Buffered::absorb`, \
+            `Buffered::emit`, and `Output::create` for events that did not come in";
         match &result {
             Ok(()) => ensure(had == accounted, seen, help),
             // What is left goes to `err`.
@@ -79,43 +86,37 @@ impl Accounted {
             ),
         }
         .map_err(|finding| finding.of(ACCOUNTS))?;
-        self.held = held;
-        self.hold(what, number)?;
         self.send(what, batch)
     }
 
-    /// Which batches are held.
-    fn hold(&mut self, what: &str, number: u64) -> Verdict {
-        let contract = "`Operator::held`: what is held of a batch is also said with `Output::hold`, and \
-            with `Output::release` once it goes out";
-        (0..self.output.holds()).for_each(|_| self.holds.push(number));
-        for released in self.output.take_released() {
-            let known = self.holds.iter().position(|held| *held == released);
-            let Some(known) = known else {
-                let seen = format!("`{what}` releases batch {released}, which is not held");
-                return Err(fault(seen, "release a `Holds` once").of(contract));
+    /// Notes the events that are buffered from now on, and those that are not any more. Returns the number of
+    /// events that were absorbed.
+    fn absorb(&mut self, what: &str, number: u64) -> Verdict<u64> {
+        let absorbed = self.output.take_absorbed();
+        *self.buffered.entry(number).or_default() += absorbed;
+        for share in self.output.take_released() {
+            let buffered = self.buffered.entry(share.batch).or_default();
+            let Some(left) = buffered.checked_sub(share.events) else {
+                let seen = format!(
+                    "`{what}` emits, rejects or discards {} buffered events of batch {}, of which it has \
+                     absorbed {buffered}",
+                    share.events, share.batch
+                );
+                let help =
+                    "return the verdict of `Buffered::absorb` from the closure of `Output::divert`";
+                return Err(
+                    fault(seen, help).of("`Buffered`: events leave it that it has absorbed")
+                );
             };
-            self.holds.swap_remove(known);
+            *buffered = left;
         }
-        let seen = || {
-            format!("{} events are held and no batch is: it is acknowledged too early", self.held)
-        };
-        let help = "call `Output::hold` where an event of the batch in hand is kept";
-        ensure(self.held == 0 || !self.holds.is_empty(), seen, help)
-            .map_err(|it| it.of(contract))?;
-        let seen = || {
-            format!(
-                "no event is held and {} batches are: they are never acknowledged",
-                self.holds.len()
-            )
-        };
-        let help = "call `Output::release` where what was held goes out or is dropped";
-        ensure(self.held > 0 || self.holds.is_empty(), seen, help).map_err(|it| it.of(contract))
+        Ok(absorbed)
     }
 
     /// Takes what was put out.
     fn send(&mut self, what: &str, batch: &Batch) -> Verdict {
-        let forged = self.output.batches().chain([batch]).find_map(|batch| batch.validate().err());
+        let forged =
+            self.output.all_batches().chain([batch]).find_map(|batch| batch.validate().err());
         if let Some(error) = forged {
             let help = "move events with the methods of the batch, and do not edit their fields";
             return Err(fault(format_args!("after `{what}`: {error}"), help));
@@ -124,6 +125,9 @@ impl Accounted {
             self.transcript.push((port.to_owned(), text));
         }
         let _ = self.output.take_rejected();
+        for failed in self.output.take_failed() {
+            note(&mut self.transcript, "err", &failed.batch);
+        }
         for sent in self.output.take_ports() {
             let is_known = sent.port == Output::OUT || usize::from(sent.port) < self.ports;
             let seen = || format!("`{what}` sends out of port {} of {}", sent.port, self.ports);
@@ -146,8 +150,8 @@ impl Accounted {
     fn pass_time(&mut self) -> Verdict {
         for _ in 0..TIMES {
             let Some(due) = self.operator.due() else { return Ok(()) };
-            self.call("on_time", 0, &mut Batch::new(), |operator, batch, output| {
-                operator.on_time(due, batch, output)
+            self.call("on_time", 0, &mut Batch::new(), |operator, _, output| {
+                operator.on_time(due, output)
             })?;
             let next = self.operator.due();
             let seen = || {
@@ -163,7 +167,7 @@ impl Accounted {
     }
 
     fn drain(&mut self) -> Verdict {
-        self.call("on_drain", 0, &mut Batch::new(), Operator::on_drain)
+        self.call("flush", 0, &mut Batch::new(), |operator, _, output| operator.flush(output))
     }
 }
 
@@ -226,8 +230,11 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     operator.drain()?;
     (1..=BATCHES).try_for_each(|number| operator.process(number))?;
     operator.drain()?;
-    let seen = || format!("after `on_drain` it still holds {} events", operator.held);
-    ensure(operator.held == 0, seen, "put out in `on_drain` all that is held")
+    let buffered = operator.buffered();
+    let seen = || format!("after `flush` it still buffers {buffered} events");
+    let help =
+        "emit, reject or discard in `flush` all that is buffered, and drop no `Buffered` before";
+    ensure(buffered == 0, seen, help)
 }
 
 pub(super) fn shares_nothing(subject: &Subject) -> Verdict {

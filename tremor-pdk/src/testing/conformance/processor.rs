@@ -1,5 +1,7 @@
 //! Checks of preprocessors and postprocessors.
 
+use std::time::Duration;
+
 use super::{
     call::{direct, timed},
     construct::MANY,
@@ -10,15 +12,23 @@ use super::{
 };
 use tremor_abi::batch::HostBatch;
 
-use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor};
+use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor, testing::TestHost};
 
 const NO_STATIC: &str = "keep state in `self` and not in a static";
 
 /// How often a preprocessor may say that it has more to put out of one batch.
 const MORE: usize = 10_000;
 
+/// How often time passes for a preprocessor that asks for it again and again.
+const TIMES: usize = 100;
+
+const HOLDS: &str = "answer `holds` with `true` while bytes of the stream are buffered: otherwise the pull that \
+    brought them is acknowledged, and a restart loses them";
+const OF_HOLDS: &str = "`Preprocessor::holds`: whether bytes of a stream are buffered";
+
 /// A preprocessor with what it put out.
 struct Pre {
+    host: TestHost,
     processor: Box<dyn Preprocessor>,
     transcript: Transcript,
     rejected: usize,
@@ -26,9 +36,10 @@ struct Pre {
 
 impl Pre {
     fn new(subject: &Subject) -> Verdict<Self> {
-        match subject.instance(&subject.host())? {
+        let host = subject.host();
+        match subject.instance(&host)? {
             Instance::Preprocessor(processor) => {
-                Ok(Self { processor, transcript: Transcript::default(), rejected: 0 })
+                Ok(Self { host, processor, transcript: Transcript::default(), rejected: 0 })
             }
             _ => Err(Finding::skip("this is no preprocessor")),
         }
@@ -58,6 +69,35 @@ impl Pre {
             let mut batch = Batch::new();
             batch.stream(stream).push_fragment(part);
             self.process(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the time pass that the preprocessor asks for, up to [`TIMES`] times. Only streams that it holds bytes of
+    /// may emit messages.
+    fn pass_time(&mut self) -> Verdict {
+        let contract = "`Preprocessor::due`: when `on_time` has to be called next";
+        for _ in 0..TIMES {
+            let Some(due) = timed("due", || self.processor.due())? else { return Ok(()) };
+            let wait = due.saturating_sub(self.host.monotonic_ns());
+            self.host.advance(Duration::from_nanos(wait));
+            let now = self.host.monotonic_ns();
+            let is_held = self.processor.holds(1);
+            let (mut batch, mut output) = (Batch::new(), Output::new());
+            let result =
+                direct("on_time", || self.processor.on_time(now, &mut batch, &mut output))?;
+            taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
+            let seen =
+                || "`on_time` emits a message of a stream of which `holds` was `false`".to_owned();
+            ensure(batch.is_empty() || is_held, seen, HOLDS).map_err(|it| it.of(OF_HOLDS))?;
+            self.transcript.add(&batch);
+            if timed("has_more", || self.processor.has_more())? {
+                self.process(Batch::new())?;
+            }
+            let next = self.processor.due();
+            let seen = || format!("`on_time` was called at {now}, and {next:?} is due");
+            let help = "answer `due` with a later time, or none, once `on_time` was called";
+            ensure(next.is_none_or(|next| next > now), seen, help).map_err(|it| it.of(contract))?;
         }
         Ok(())
     }
@@ -206,6 +246,36 @@ pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
         let expected = run(subject, &bytes, 5)?;
         let seen = |it: &str| format!("after a stream was aborted, in one of the same number {it}");
         expected.transcript.expect(&aborted.transcript, seen, help)?;
+    }
+    Ok(())
+}
+
+pub(super) fn holds_what_it_buffers(subject: &Subject) -> Verdict {
+    for bytes in streams(subject) {
+        let mut pre = Pre::new(subject)?;
+        pre.feed(1, &bytes, 5)?;
+        let (is_held, before) = (pre.processor.holds(1), pre.transcript.clone());
+        pre.end(1, false)?;
+        pre.transcript.forget_ends();
+        let items = |transcript: &Transcript| transcript.streams.get(&1).map_or(0, Vec::len);
+        let emits = items(&pre.transcript) > items(&before);
+        let seen = || "the end of a stream of which `holds` was `false` emits a message".to_owned();
+        ensure(is_held || !emits, seen, HOLDS)?;
+    }
+    Ok(())
+}
+
+pub(super) fn keeps_time(subject: &Subject) -> Verdict {
+    for bytes in streams(subject) {
+        let mut pre = Pre::new(subject)?;
+        pre.feed(1, &bytes, 5)?;
+        pre.pass_time()?;
+        pre.feed(1, &bytes, 5)?;
+        pre.end(1, false)?;
+        let ended = pre.transcript.clone();
+        pre.pass_time()?;
+        let seen = |it: &str| format!("where time passes after the end of the only stream, {it}");
+        ended.expect(&pre.transcript, seen, "forget the state of a stream that ended")?;
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ impl Report {
     /// # let report = Report::default();
     /// // A source has no sink, and other tests run in this process.
     /// report.expect_all_but(&[
-    ///     "stays_inside", "leaves_nothing", "delivers", "takes_several", "answers_signals", "drains",
+    ///     "stays_inside", "leaves_nothing", "delivers", "takes_several", "flushes", "answers_ticks", "drains",
     ///     "sinks_share_nothing",
     /// ]);
     /// ```

@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
 };
-use crate::{Batch, CodecRequirement, Error, ErrorPolicy, Exceptions, Result, Signal};
+use crate::{Batch, CodecRequirement, ErrorPolicy, Exception, Result};
 
 /// Batches of the kind that a sink asked for.
 fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
@@ -49,17 +49,14 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
     ]
 }
 
-fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict {
-    let misnamed = |error: &Error| {
-        let help = "name events by their positions in the batch, in order, each once";
-        fault(format_args!("to {what}: {error}"), help)
-    };
+fn delivered(what: &str, batch: &Batch, answer: &Result<Vec<Exception>>) -> Verdict {
     match answer {
-        Ok(exceptions) => {
-            exceptions.clone().about(batch.len()).map(drop).map_err(|error| misnamed(&error))
+        Ok(_) => Ok(()),
+        // The message of the driver about ranges that are not in the batch.
+        Err(error) if error.message().contains("answered a delivery") => {
+            let help = "reject events of the batch that `deliver` was called with";
+            Err(fault(format_args!("to {what}: {error}"), help))
         }
-        // What the driver says of ranges that cannot be.
-        Err(error) if error.message().contains("answered a delivery") => Err(misnamed(error)),
         Err(error) if is_of_peer(error) => Ok(()),
         Err(error) if batch.is_empty() => {
             let help = "answer `Ok` where there is nothing to deliver";
@@ -68,7 +65,7 @@ fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict 
         Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => Ok(()),
         Err(error) => {
             let kind = error.kind();
-            let help = "say of which events it is with `Exceptions::push`, or answer with kind bad data: \
+            let help = "say of which events it is with `Exceptions::reject`, or answer with kind bad data: \
                 other kinds fail the connector";
             Err(fault(format_args!("{what} is an error of the kind {kind}: {error}"), help))
         }
@@ -92,12 +89,12 @@ pub(super) fn delivers(subject: &Subject) -> Verdict {
 const SEVERAL: usize = 4;
 
 pub(super) fn takes_several(subject: &Subject) -> Verdict {
-    let mut connected = subject.with_sink()?;
-    let codec = connected.connector.codec_requirement();
-    let slots = connected.slots(SEVERAL)?;
+    let mut connected = subject.with_sink_for(SEVERAL)?;
+    let (codec, slots) = (connected.connector.codec_requirement(), connected.slots);
     if slots == 1 {
         return Err(Finding::skip("it takes one delivery at a time"));
     }
+    let gathers = connected.gathers;
     // Of different sizes, so that what is said of one is not taken for what is said of another.
     let of_size = |size: usize| {
         let mut batch = Batch::new();
@@ -123,6 +120,9 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
         if gives_up && !pending.is_empty() {
             connected.give_up(pending.remove(0))?;
         }
+        if gathers && !pending.is_empty() {
+            accepted("flush", &connected.flush()?)?;
+        }
         for slot in pending {
             let help = "the future of `ParallelSink::deliver` may be dropped at any `await`: give back \
                 there what it holds, a lock, a permit, a place in a count";
@@ -136,19 +136,53 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
     Ok(())
 }
 
-pub(super) fn answers_signals(subject: &Subject) -> Verdict {
-    let mut connected = subject.with_sink()?;
-    for signal in [Signal::Tick, Signal::Tick, Signal::Drain] {
-        accepted(&mut connected, signal)?;
+pub(super) fn flushes(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink_for(SEVERAL)?;
+    let (codec, slots) = (connected.connector.codec_requirement(), connected.slots);
+    if !connected.gathers {
+        return Err(Finding::skip("it gathers no deliveries"));
+    }
+    let what = "one of several batches";
+    for _ in 0..2 {
+        let mut batch = Batch::new();
+        match codec {
+            CodecRequirement::Structured => drop(batch.push("one of several")),
+            _ => batch.push_message(b"one of several"),
+        }
+        let mut pending = Vec::new();
+        for slot in 0..slots {
+            let mut sent = batch.clone();
+            match connected.deliver_in(slot, &mut sent, 1)? {
+                Some(answer) => delivered(what, &batch, &answer)?,
+                None => pending.push((slot, sent)),
+            }
+        }
+        accepted("flush", &connected.flush()?)?;
+        for (slot, mut sent) in pending {
+            let answer = connected.deliver_in(slot, &mut sent, usize::MAX)?.ok_or_else(|| {
+                let help = "`flush` completes what the sink gathers, so that `deliver` answers each delivery \
+                    that is in flight";
+                fault("after a flush, a delivery waits for ever", help)
+            })?;
+            delivered(what, &batch, &answer)?;
+        }
     }
     Ok(())
 }
 
-fn accepted(connected: &mut Connected, signal: Signal) -> Verdict {
-    match connected.signal(signal)? {
-        Err(error) if !is_of_peer(&error) => {
-            let help = "answer `Ok` where there is nothing to do";
-            Err(fault(format_args!("`on_signal` of {signal:?} failed: {error}"), help))
+pub(super) fn answers_ticks(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink()?;
+    for _ in 0..2 {
+        accepted("on_tick", &connected.tick()?)?;
+    }
+    Ok(())
+}
+
+fn accepted(what: &str, answer: &Result<()>) -> Verdict {
+    match answer {
+        Err(error) if !is_of_peer(error) => {
+            let help = "answer `Ok` if there is nothing to do";
+            Err(fault(format_args!("`{what}` failed: {error}"), help))
         }
         _ => Ok(()),
     }
@@ -159,10 +193,9 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     for (what, batch) in batches(connected.connector.codec_requirement()).iter().skip(1).take(2) {
         let _ = connected.deliver(batch)?.ok_or_else(|| waits(what))?;
     }
-    connected.call("on_drain", |connector| connector.on_drain())?;
-    accepted(&mut connected, Signal::Drain)?;
-    let help = "await in `Sink::deliver` what delivers, and in `on_signal` of `Signal::Drain` what is \
-        held back: flush buffers, await the future of `Host::blocking`";
+    accepted("close", &connected.close()?)?;
+    let help = "await in `Sink::deliver` what delivers, and in `Sink::close` what is buffered: flush buffers, \
+        await the future of `Host::blocking`";
     let jobs = connected.calls.host.0.lock().jobs.len();
     ensure(jobs == 0, || format!("after a drain, {jobs} pieces of work are not done"), help)?;
     let drained = files(&subject.folder);

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    call::direct,
+    call::{direct, timed},
     construct::MANY,
     report::{Finding, Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
     transcript::Transcript,
 };
-use crate::{Batch, ErrorKind, ErrorPolicy, EventRef, Limit, Pull};
+use crate::{Batch, ErrorKind, ErrorPolicy, EventRef, InFlight, Limit, Pull};
 
 /// How often an undisturbed source is pulled, and how much of what it brings is kept, in bytes.
 const MOST: (usize, usize) = (300, 4 << 20);
@@ -42,6 +42,8 @@ struct Pulling {
     /// Pulls in a row that waited and returned without an event.
     in_vain: usize,
     pulls: usize,
+    /// Limit of each pull.
+    limit: Limit,
     started: Instant,
 }
 
@@ -58,7 +60,8 @@ impl Pulling {
     fn new(subject: &Subject) -> Verdict<Self> {
         let connected = subject.with_source()?;
         let (transcript, started) = (Transcript::default(), Instant::now());
-        Ok(Self { connected, transcript, empty: 0, in_vain: 0, pulls: 0, started })
+        let limit = Limit::default();
+        Ok(Self { connected, transcript, empty: 0, in_vain: 0, pulls: 0, limit, started })
     }
 
     /// Returns the number of waits of all calls so far: for a peer, for a time, for a thread.
@@ -78,6 +81,7 @@ impl Pulling {
     /// Pulls once; where that is still pending after so many polls, it is given up.
     fn pull(&mut self, polls: usize) -> Verdict<Goes> {
         let mut batch = Batch::new();
+        batch.set_limit(self.limit);
         let waited = self.waited();
         let pulled = self.connected.pull(polls, &mut batch)?;
         self.transcript.add(&batch);
@@ -173,12 +177,20 @@ fn endless() -> Finding {
     ))
 }
 
+/// The reason why checks of a source are skipped whose peer sends nothing.
+pub const NO_EVENT: &str =
+    "the source brings no event here: give a configuration with a peer that sends some";
+
 pub(super) fn pulls(subject: &Subject) -> Verdict {
-    undisturbed(subject).map(drop)
+    if undisturbed(subject)?.has_nothing_yet() {
+        return Err(Finding::skip(NO_EVENT));
+    }
+    Ok(())
 }
 
 pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
     let help = "ask `Batch::is_full` before each event, and return once it says so";
+    let (mut has_event, mut has_finished) = (false, false);
     for limit in [Limit { events: 3, bytes: 1 << 20 }, Limit { events: 10_000, bytes: 256 }] {
         let mut pulling = Pulling::new(subject)?;
         for _ in 0..20 {
@@ -188,6 +200,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
             let sizes = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len);
             let before_last: usize = sizes.rev().skip(1).sum();
             let events = batch.iter().filter(|it| !it.is_stream_end()).count();
+            has_event |= !batch.is_empty();
             ensure(
                 events <= limit.events as usize + 1 && before_last <= limit.bytes as usize,
                 || {
@@ -202,11 +215,15 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
             match pulled {
                 Some(Ok(Pull::Idle(time))) => pulling.connected.calls.host.advance(time),
                 Some(Ok(Pull::Events)) => {}
+                Some(Ok(Pull::Finished)) => {
+                    has_finished = true;
+                    break;
+                }
                 _ => break,
             }
         }
     }
-    Ok(())
+    if has_event || has_finished { Ok(()) } else { Err(Finding::skip(NO_EVENT)) }
 }
 
 pub(super) fn stays_finished(subject: &Subject) -> Verdict {
@@ -233,9 +250,7 @@ pub(super) fn stays_finished(subject: &Subject) -> Verdict {
 pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
     let expected = undisturbed(subject)?;
     if expected.has_nothing_yet() {
-        return Err(Finding::skip(
-            "the source brings no event here: give a configuration with a peer that sends some",
-        ));
+        return Err(Finding::skip(NO_EVENT));
     }
     let help = "put what was read into the batch, or into `self`, before the next `await`; keep the \
         future of `Host::blocking` in `self`";
@@ -262,6 +277,9 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
 
 pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
     let expected = undisturbed(subject)?;
+    if expected.has_nothing_yet() {
+        return Err(Finding::skip(NO_EVENT));
+    }
     let mut all = Vec::new();
     for _ in 0..MANY {
         all.push((Pulling::new(subject)?, Goes::On));
@@ -284,10 +302,7 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         };
         let help = "keep state in `self` and not in a static; what a source brings follows from \
             its configuration, its peer and `Host::now_ns`";
-        if *goes == Goes::Waits
-            && pulling.transcript.has_nothing_yet()
-            && !expected.has_nothing_yet()
-        {
+        if *goes == Goes::Waits && pulling.transcript.has_nothing_yet() {
             return Err(silent_peer());
         }
         pulling.compare(&expected, seen, help)?;
@@ -302,9 +317,8 @@ pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
             break;
         }
     }
-    let Some(acks) = &mut pulling.connected.acks else {
-        return Err(Finding::skip("the source has no `acks`: it does not want to know"));
-    };
+    let Some(acks) = &mut pulling.connected.acks else { return Err(without_acks()) };
+    check_limits(subject, timed("most_in_flight", || acks.most_in_flight())?)?;
     let known = direct("ack", || acks.ack(1))?;
     if let Err(error) = known
         && pulling.connected.pulls > 0
@@ -319,4 +333,80 @@ pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
         let _ = direct("fail", || acks.fail(pull, &[0..1, 3..usize::MAX]))?;
     }
     pulling.pull(usize::MAX).map(drop)
+}
+
+fn without_acks() -> Finding {
+    Finding::skip("the source has no `acks`: it does not want to know")
+}
+
+/// Checks the limits of what a source has in flight.
+fn check_limits(subject: &Subject, InFlight { events, bytes, key }: InFlight) -> Verdict {
+    ensure(
+        events > 0 && bytes > 0,
+        || format!("`most_in_flight` allows {events} events and {bytes} bytes"),
+        "allow at least one event and one byte, or use `InFlight::UNLIMITED`",
+    )?;
+    let keys = subject.schema.as_ref().and_then(|schema| schema.get("properties"));
+    let is_known = keys.is_none_or(|keys| key.is_empty() || keys.get(key).is_some());
+    ensure(
+        is_known,
+        || format!("`most_in_flight` names the key `{key}`, which the configuration does not have"),
+        "name the key of the configuration that sets the limits, or none",
+    )
+}
+
+pub(super) fn reads_again(subject: &Subject) -> Verdict {
+    let mut pulling = Pulling::new(subject)?;
+    // Few events at a time, so that a short input makes several pulls.
+    pulling.limit.events = 3;
+    let mut last = Transcript::default();
+    while pulling.connected.pulls < 2 && pulling.pulls < MOST.0 {
+        let before = pulling.connected.pulls;
+        pulling.transcript = Transcript::default();
+        let goes = pulling.pull(usize::MAX)?;
+        if pulling.connected.pulls > before {
+            last = std::mem::take(&mut pulling.transcript);
+        }
+        match goes {
+            Goes::On => {}
+            Goes::Waits => break,
+            Goes::Finished => {
+                return Err(Finding::skip(
+                    "the source finishes within two pulls: give a configuration with more events",
+                ));
+            }
+        }
+    }
+    let failed = pulling.connected.pulls;
+    let Some(acks) = &mut pulling.connected.acks else { return Err(without_acks()) };
+    if !timed("brings_again", || acks.brings_again())? {
+        return Err(Finding::skip("the source says that it does not read again what has failed"));
+    }
+    last.forget_ends();
+    if last.bytes == 0 {
+        return Err(Finding::skip("the source has no event with this configuration"));
+    }
+    let answered = direct("fail", || acks.fail(failed, std::slice::from_ref(&(0..usize::MAX))))?;
+    if let Err(error) = answered {
+        if is_of_peer(&error) {
+            return Err(Finding::skip(format_args!("`fail`: {error}")));
+        }
+        let help = "answer `Ok` to the failure of a pull that there was";
+        return Err(fault(format_args!("`fail` of a pull failed: {error}"), help));
+    }
+    (pulling.transcript, pulling.limit) = (Transcript::default(), Limit::default());
+    let (mut goes, most) = (Goes::On, pulling.pulls + MOST.0);
+    while goes == Goes::On && pulling.pulls < most {
+        goes = pulling.pull(usize::MAX)?;
+        if pulling.transcript.has_all_of(&last) {
+            return Ok(());
+        }
+    }
+    Err(fault(
+        format_args!(
+            "pull {failed} failed, and its events were not read again in {} more pulls",
+            pulling.connected.pulls - failed
+        ),
+        "go back to where `Watermarks::begin` says, or answer `false` to `Acks::brings_again`",
+    ))
 }

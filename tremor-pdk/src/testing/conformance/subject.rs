@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 
 use super::{
     call::{Calls, OF_CALLS, Patience, answer, direct, timed},
-    report::{Finding, Verdict, fault},
+    report::{Finding, Verdict, ensure, fault},
 };
-use tremor_abi::batch::HostBatch;
+use tremor_abi::{batch::HostBatch, connector::Hook};
 
 use crate::{
-    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor,
-    Pull, Result, Signal,
+    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exception, Grant, Operator, Postprocessor,
+    Preprocessor, Pull, Result, Sides,
     dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
@@ -93,12 +93,18 @@ impl Subject {
 
     /// A connector that is connected and started, with both sides.
     pub(super) fn connected(&self) -> Verdict<Connected> {
+        self.connected_for(1)
+    }
+
+    /// The same, with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    fn connected_for(&self, deliveries: usize) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
         let calls = Calls { host, patience: self.patience.clone() };
         let mut connected = Connected::new(connector, calls);
+        connected.slots = deliveries;
         connected.connect()?;
-        connected.call("on_start", |connector| connector.on_start())?;
+        connected.hook(Hook::START)?;
         Ok(connected)
     }
 
@@ -113,7 +119,12 @@ impl Subject {
 
     /// A connector with a sink.
     pub(super) fn with_sink(&self) -> Verdict<Connected> {
-        let connected = self.connected()?;
+        self.with_sink_for(1)
+    }
+
+    /// A connector with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    pub(super) fn with_sink_for(&self, deliveries: usize) -> Verdict<Connected> {
+        let connected = self.connected_for(deliveries)?;
         if connected.sink.is_none() {
             return Err(Finding::skip("it has no sink in this configuration"));
         }
@@ -121,8 +132,8 @@ impl Subject {
     }
 }
 
-/// How often a connector may say "not yet".
-const ATTEMPTS: u64 = 20;
+/// Number of attempts to connect, for a connector whose peer is not ready yet.
+const ATTEMPTS: usize = 3;
 
 /// A connector with its sides. They are dropped before it.
 pub(super) struct Connected {
@@ -131,6 +142,10 @@ pub(super) struct Connected {
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) calls: Calls,
+    /// Number of deliveries at a time that the sink is granted; before it is connected, the number that is wanted.
+    pub(super) slots: usize,
+    /// `true` if the sink is flushed while deliveries are in flight.
+    pub(super) gathers: bool,
     /// How many pulls of this connection have brought something.
     pub(super) pulls: u64,
 }
@@ -138,21 +153,30 @@ pub(super) struct Connected {
 impl Connected {
     /// A connector without a connection.
     pub(super) fn new(connector: Box<dyn DynConnector>, calls: Calls) -> Self {
-        Self { source: None, acks: None, sink: None, connector, calls, pulls: 0 }
+        Self {
+            source: None,
+            acks: None,
+            sink: None,
+            connector,
+            calls,
+            slots: 1,
+            gathers: false,
+            pulls: 0,
+        }
     }
 
-    /// From `connect` to the two sides.
+    /// Connects all sides that the connector has.
     pub(super) fn connect(&mut self) -> Verdict {
+        let wanted = self.connector.sides();
         let mut attempt = 1;
-        loop {
-            match self.calls.finish("connect", self.connector.connect(attempt))? {
-                Ok(true) => break,
-                Ok(false) if attempt < ATTEMPTS => attempt += 1,
-                Ok(false) => {
-                    return Err(Finding::skip(format_args!(
-                        "`connect` answered `false` {ATTEMPTS} times: give a configuration with a \
-                         peer that answers"
-                    )));
+        let halves = loop {
+            match self.calls.finish("connect", self.connector.connect(wanted))? {
+                Ok(halves) => break halves,
+                Err(error) if attempt < ATTEMPTS && is_of_peer(&error) => attempt += 1,
+                Err(error) if error.kind() == ErrorKind::INTERNAL => {
+                    let help = "answer with an error whose kind says what to do: `connection_refused` if the \
+                        peer may be there later";
+                    return Err(fault(format_args!("`connect` failed: {error}"), help));
                 }
                 Err(error) => {
                     return Err(Finding::skip(format_args!(
@@ -160,25 +184,34 @@ impl Connected {
                     )));
                 }
             }
-        }
-        self.call("on_connection_established", |connector| connector.on_connection_established())?;
+        };
+        let made = Sides::new(halves.source.is_some(), halves.sink.is_some());
+        ensure(
+            made == wanted,
+            || format!("`connect` was asked for {}, and returned {}", text(wanted), text(made)),
+            "return every wanted half, and have `Connector::sides` name only sides that the connector has \
+             in this configuration",
+        )?;
         self.pulls = 0;
-        self.source = side(self.calls.finish("create_source", self.connector.create_source())?)?;
-        self.sink = side(self.calls.finish("create_sink", self.connector.create_sink())?)?;
+        (self.source, self.sink) = (halves.source, halves.sink);
         if let Some(source) = &mut self.source {
             let refused = |error| fault(format_args!("`acks` failed: {error}"), OF_CALLS);
             self.acks = direct("acks", || source.acks())?.map_err(refused)?;
         }
+        if let Some(sink) = &mut self.sink {
+            let demand = timed("demand", || sink.demand())?;
+            self.slots = self.slots.min(demand.most_in_flight).max(1);
+            self.gathers = demand.gathers;
+            let grant = Grant::new(self.slots, demand.ordered, None);
+            timed("on_grant", || sink.on_grant(grant))?;
+        }
         Ok(())
     }
 
-    /// One of the calls that answer with nothing.
-    pub(super) fn call(
-        &mut self,
-        what: &'static str,
-        call: impl FnOnce(&mut dyn DynConnector) -> crate::dynamic::BoxFuture<'_, Result<()>>,
-    ) -> Verdict {
-        match self.calls.finish(what, call(&mut *self.connector))? {
+    /// Calls a method that answers with nothing.
+    pub(super) fn hook(&mut self, hook: Hook) -> Verdict {
+        let what = hook.as_str();
+        match self.calls.finish(what, self.connector.hook(hook))? {
             Ok(()) => Ok(()),
             Err(error) if is_of_peer(&error) => {
                 Err(Finding::skip(format_args!("`{what}`: {error}")))
@@ -212,12 +245,6 @@ impl Connected {
         Ok(pulled)
     }
 
-    /// How many deliveries the sink takes at a time, of so many that are asked for.
-    pub(super) fn slots(&mut self, wanted: usize) -> Verdict<usize> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        timed("most_in_flight", || sink.in_flight(wanted))
-    }
-
     /// Polls the delivery in a slot, no more than `polls` times; `None` where it is still pending then, or
     /// waits for something outside.
     pub(super) fn deliver_in(
@@ -225,7 +252,7 @@ impl Connected {
         slot: usize,
         batch: &mut Batch,
         polls: usize,
-    ) -> Verdict<Option<Result<Exceptions>>> {
+    ) -> Verdict<Option<Result<Vec<Exception>>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
@@ -236,42 +263,53 @@ impl Connected {
         timed("deliver", || sink.give_up(slot))
     }
 
-    /// Delivers a batch.
-    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
-        self.deliver_in(0, &mut batch.clone(), usize::MAX)
+    /// Delivers a batch. A sink that gathers deliveries is flushed if it does not answer at once.
+    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Vec<Exception>>>> {
+        let mut batch = batch.clone();
+        if self.gathers {
+            if let Some(answer) = self.deliver_in(0, &mut batch, 1)? {
+                return Ok(Some(answer));
+            }
+            let _ = self.flush()?;
+        }
+        self.deliver_in(0, &mut batch, usize::MAX)
     }
 
-    /// Tells the sink something.
-    pub(super) fn signal(&mut self, signal: Signal) -> Verdict<Result<()>> {
+    /// Notifies the sink that time has passed.
+    pub(super) fn tick(&mut self) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        self.calls
-            .finish("on_signal", sink.on_signal(signal))
-            .map_err(|finding| finding.of(OF_CALLS))
+        self.calls.finish("on_tick", sink.on_tick()).map_err(|finding| finding.of(OF_CALLS))
+    }
+
+    /// Asks the sink to answer the deliveries in flight.
+    pub(super) fn flush(&mut self) -> Verdict<Result<()>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        self.calls.finish("flush", sink.flush()).map_err(|finding| finding.of(OF_CALLS))
+    }
+
+    /// Ends the sink.
+    pub(super) fn close(&mut self) -> Verdict<Result<()>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        self.calls.finish("close", sink.close()).map_err(|finding| finding.of(OF_CALLS))
     }
 
     /// To the end, with or without a drain, and what is left then.
     pub(super) fn stop(mut self, drains: bool) -> Verdict<TestHost> {
-        if drains {
-            self.call("on_drain", |connector| connector.on_drain())?;
-            if self.sink.is_some() {
-                // What a sink says to that has a check of its own.
-                let _ = self.signal(Signal::Drain)?;
-            }
+        if drains && self.sink.is_some() {
+            // Another check examines the answer.
+            let _ = self.close()?;
         }
         (self.source, self.acks, self.sink) = (None, None, None);
-        self.call("on_stop", |connector| connector.on_stop())?;
+        self.hook(Hook::CLOSE)?;
         Ok(self.calls.host)
     }
 }
 
-/// A side that cannot be made, as of a file that can only be read, is none.
-fn side<T>(made: Result<Option<T>>) -> Verdict<Option<T>> {
-    match made {
-        Ok(side) => Ok(side),
-        Err(error) if error.kind() == ErrorKind::INTERNAL => {
-            let help = "answer `Ok(None)` where the connector has no such side";
-            Err(fault(format_args!("a side cannot be made: {error}"), help))
-        }
-        Err(_) => Ok(None),
+fn text(sides: Sides) -> &'static str {
+    match (sides.has_source(), sides.has_sink()) {
+        (true, true) => "a source and a sink",
+        (true, false) => "a source and no sink",
+        (false, true) => "a sink and no source",
+        (false, false) => "no side at all",
     }
 }

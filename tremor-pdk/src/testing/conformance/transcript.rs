@@ -25,7 +25,7 @@ pub(super) enum Item {
 impl Transcript {
     pub(super) fn add(&mut self, batch: &Batch) {
         for event in batch {
-            let items = self.streams.entry(event.stream()).or_default();
+            let items = self.streams.entry(event.stream().number()).or_default();
             let item = match (event.raw(), event.value()) {
                 (Some(raw), _) if event.is_fragment() => {
                     self.bytes += raw.len();
@@ -50,6 +50,15 @@ impl Transcript {
         for items in self.streams.values_mut() {
             items.retain(|item| !matches!(item, Item::End | Item::Aborted));
         }
+    }
+
+    /// Returns whether each stream has all items of the same stream of `other`, in their order. Fragments may be cut in
+    /// another way.
+    pub(super) fn has_all_of(&self, other: &Self) -> bool {
+        other.streams.iter().all(|(stream, items)| {
+            let mut found = self.streams.get(stream).into_iter().flatten();
+            items.iter().all(|item| found.any(|found| found.has(item)))
+        })
     }
 
     /// Returns `true` if nothing came out, and it has not finished either.
@@ -129,6 +138,16 @@ fn begins_alike(one: &[Item], other: &[Item]) -> bool {
 }
 
 impl Item {
+    /// Returns whether this is the same item, or a fragment with all bytes of the other one.
+    fn has(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fragment(whole), Self::Fragment(part)) if !part.is_empty() => {
+                whole.windows(part.len()).any(|it| it == part)
+            }
+            _ => self == other,
+        }
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Fragment(raw) | Self::Message(raw) => short(raw),

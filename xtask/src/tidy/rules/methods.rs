@@ -6,7 +6,7 @@ use crate::tidy::Violation;
 use crate::tidy::repository::{File, Repository};
 
 /// What authors use: files, and folders.
-const KIT: [&str; 19] = [
+const KIT: [&str; 22] = [
     "tremor-pdk/src/chunk.rs",
     "tremor-pdk/src/codec.rs",
     "tremor-pdk/src/component.rs",
@@ -21,7 +21,10 @@ const KIT: [&str; 19] = [
     "tremor-pdk/src/source.rs",
     "tremor-pdk/src/testing/connection.rs",
     "tremor-pdk/src/testing/mod.rs",
+    "tremor-pdk/src/tickets.rs",
+    "tremor-pdk/src/tickets/",
     "tremor-pdk/src/watermarks.rs",
+    "tremor-pdk/src/watermarks/",
     "tremor-pdk/abi/src/batch/",
     "tremor-pdk/abi/src/error.rs",
     "tremor-pdk/abi/src/value/macros.rs",

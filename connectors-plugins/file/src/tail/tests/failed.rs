@@ -50,3 +50,29 @@ fn what_failed_after_the_file_was_read_to_its_end_is_read_again() {
     assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::ZERO));
     assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
 }
+
+#[test]
+fn failure_during_a_read_is_taken_after_it() {
+    let lines = "some line\n".repeat(100);
+    let scene = Scene::new(&[("in", &lines)]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 100"#)).unwrap();
+    let first = source.pull().unwrap().1;
+    assert_eq!(text(std::slice::from_ref(&first)).concat().len(), 100);
+    // From the end of a pull on, the next chunk is read.
+    source.acks().unwrap().fail(first.pull(), std::slice::from_ref(&(0..1))).unwrap();
+    let again = source.pull_all().unwrap();
+    // What that chunk brought is not handed out.
+    assert_eq!(text(&again), [format!("[cut off]{lines}[ends]")]);
+}
+
+#[test]
+fn rewind_to_the_start_begins_the_stream_again() {
+    let text_of_file = "\u{feff}one\ntwo\n";
+    let scene = Scene::new(&[("in", text_of_file)]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let first = source.pull().unwrap().1;
+    source.acks().unwrap().fail(first.pull(), std::slice::from_ref(&(0..1))).unwrap();
+    let again = source.pull_all().unwrap();
+    // The preprocessors forget the stream, and treat the UTF-8 signature as that of another one.
+    assert_eq!(text(&again), [format!("[cut off]{text_of_file}[ends]")]);
+}

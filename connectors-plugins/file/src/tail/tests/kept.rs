@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use tremor_pdk::{Batch, testing::Connection};
+use tremor_pdk::{Batch, Pull, testing::Connection};
 
 use super::{CHECKPOINT, Scene, text};
 
@@ -56,8 +56,33 @@ fn position_is_written_after_its_interval_without_a_pull() {
     assert_eq!(position(&scene), 8);
 }
 
+/// Returns the length of the longest pull, each of which is acknowledged after `wait`.
+fn longest(scene: &Scene, wait: Duration) -> u64 {
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let mut longest = 0;
+    loop {
+        let (pull, batch) = source.pull().unwrap();
+        if pull == Pull::Finished {
+            return longest;
+        }
+        longest = longest.max(length(&batch));
+        scene.host.advance(wait);
+        ack(&mut source, &batch);
+    }
+}
+
 #[test]
-fn pull_of_a_kept_file_is_small_and_a_long_message_is_whole() {
+fn pulls_are_small_while_acknowledgements_are_slow() {
+    let scene = Scene::new(&[("in", &"some line\n".repeat(100_000))]);
+    let slow = longest(&scene, Duration::from_millis(20));
+    fs::remove_file(scene.path("at")).unwrap();
+    let fast = longest(&scene, Duration::ZERO);
+    assert!(slow <= 64 << 10, "{slow} bytes");
+    assert!(fast > 128 << 10 && fast <= 256 << 10, "{fast} bytes");
+}
+
+#[test]
+fn message_longer_than_a_pull_is_whole() {
     let long = format!("{}\n", "x".repeat(100 << 10));
     let scene = Scene::new(&[("in", &format!("{}{long}", "some line\n".repeat(10_000)))]);
     let mut source = scene.open(CHECKPOINT).unwrap();
@@ -78,4 +103,50 @@ fn earlier_pulls_count_after_a_failure() {
     batches[..2].iter().for_each(|batch| ack(&mut source, batch));
     source.stop().unwrap();
     assert_eq!(text(&scene.open(&keys).unwrap().pull_all().unwrap()), ["three\n[ends]"]);
+}
+
+#[test]
+fn new_file_is_in_the_checkpoint_before_it_is_read() {
+    let scene = Scene::new(&[("a.log", "one\n")]);
+    let keys =
+        r#""path": "*.log", "checkpoint": "at", "follow": true, "checkpoint_interval": "1h""#;
+    let mut source = scene.open(keys).unwrap();
+    let batches = scene.all(&mut source);
+    batches.iter().for_each(|batch| ack(&mut source, batch));
+    let count = || {
+        let text = fs::read_to_string(scene.path("at")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["files"].as_array().unwrap().len()
+    };
+    assert_eq!(count(), 1);
+    scene.write("b.log", "two\n");
+    scene.host.advance(Duration::from_secs(1));
+    while source.pull().unwrap().1.is_empty() {
+        scene.host.advance(Duration::from_millis(100));
+    }
+    assert_eq!(count(), 2, "also if nothing is acknowledged for an hour");
+    // After a crash the file is the same one by its new name.
+    drop(source);
+    scene.rename("b.log", "c.log");
+    scene.write("b.log", "three\n");
+    let mut lines = text(&scene.all(&mut scene.open(keys).unwrap()));
+    lines.sort();
+    assert_eq!(lines.concat().matches("two\n").count(), 1, "{lines:?}");
+    assert!(lines.concat().contains("three\n"), "{lines:?}");
+}
+
+#[test]
+fn file_that_was_empty_is_known_by_its_bytes_once_they_are_read() {
+    let scene = Scene::new(&[("in", "")]);
+    let keys = format!(r#"{CHECKPOINT}, "follow": true"#);
+    let mut source = scene.open(&keys).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+    scene.append("in", "one\n");
+    let batches = scene.all(&mut source);
+    batches.iter().for_each(|batch| ack(&mut source, batch));
+    source.stop().unwrap();
+    // Other contents of this length would look the same if the file were known as an empty one.
+    scene.write("in", "two\n");
+    let again = scene.all(&mut scene.open(&keys).unwrap());
+    assert_eq!(text(&again), ["two\n"]);
 }

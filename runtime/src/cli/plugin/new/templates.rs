@@ -35,7 +35,7 @@ impl Example {
             Kind::Connector => example!("connector", "Counts down, and writes events to the log."),
             Kind::Operator => example!("operator", "Keeps one event of every few."),
             Kind::Codec => example!("codec", "Reads and writes words like `key=value`."),
-            Kind::Preprocessor => example!("preprocessor", "Drops messages that are comments."),
+            Kind::Preprocessor => example!("preprocessor", "Cuts streams at a separator."),
             Kind::Postprocessor => example!("postprocessor", "Starts each message with a prefix."),
         }
     }

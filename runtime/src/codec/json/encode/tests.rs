@@ -1,6 +1,6 @@
 use super::*;
 use tremor_abi::document::{Writer, fingerprint};
-use tremor_abi::value::{Array, Object, Value};
+use tremor_abi::value::{Array, Number, Object, Value};
 
 use crate::codec::Nodes;
 
@@ -27,6 +27,10 @@ fn encode<'v>(value: impl Into<Value<'v>>) -> Result<String, String> {
     encode_with(EncodeOptions::default(), &value.into()).map_err(|error| error.to_string())
 }
 
+fn number(text: &'static str) -> Value<'static> {
+    Value::Number(Number::new(text).expect("a JSON number"))
+}
+
 #[test]
 fn scalars() {
     for (value, text) in [
@@ -44,6 +48,10 @@ fn scalars() {
         (Value::F64(1.5), "1.5"),
         (Value::F64(f64::MAX), "1.7976931348623157e+308"),
         (Value::F64(5e-324), "5e-324"),
+        (number("1.10"), "1.10"),
+        (number("-0"), "-0"),
+        (number("1E+400"), "1E+400"),
+        (Array::from(vec![number("0.10"), number("1e2")]).into(), "[0.10,1e2]"),
     ] {
         assert_eq!(encode(value).as_deref(), Ok(text));
     }
@@ -55,6 +63,14 @@ fn a_float_that_is_not_finite_is_bad_data() {
         let nested = Array::from(vec![Value::I64(1), Value::F64(value)]);
         assert_eq!(encode(Value::Array(nested)), Err(format!("JSON has no number for {name}")));
     }
+}
+
+#[test]
+fn forged_number_is_bad_data() {
+    let nodes = [Node::number(0, 3)];
+    let mut out = Bytes::new();
+    let result = Encoder::new(EncodeOptions::default()).document(b"1,2", &nodes, 0, &mut out);
+    assert!(result.is_err() && out.is_empty());
 }
 
 #[test]

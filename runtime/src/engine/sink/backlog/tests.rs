@@ -36,7 +36,7 @@ fn part(streams: &[u64], message: impl Fn(usize) -> String) -> Part {
 
 fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Backlog {
     let mut backlog = Backlog::new(batching);
-    backlog.begin(slots, true);
+    backlog.begin(slots, true, backlog.batching);
     for (place, streams) in batches.iter().enumerate() {
         backlog.push(part(streams, |_| place.to_string()), [].into_iter());
     }
@@ -70,7 +70,7 @@ fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
 fn large_delivery_reaches_its_maximum_beyond_the_waiting_bound() {
     let most = 2 * SINK_WAITING_BYTES;
     let mut backlog = Backlog::new(Some(batching(1 << 20, most, Duration::from_hours(1))));
-    backlog.begin(1, true);
+    backlog.begin(1, true, backlog.batching);
     let message = "x".repeat(1 << 20);
     let mut bytes = 0;
     while backlog.has_room(true, [].into_iter()) {
@@ -106,14 +106,14 @@ fn what_is_tried_again_later_holds_up_its_own_streams_only() {
     let mut under_way = Vec::new();
     assert_eq!(taken(&mut backlog, &mut under_way), [1]);
     assert_eq!(backlog.next_due(under_way.iter()), Some(later));
-    backlog.begin(2, true);
+    backlog.begin(2, true, backlog.batching);
     assert_eq!(taken(&mut backlog, &mut under_way), [0]);
 }
 
 #[test]
 fn what_waits_keeps_its_order_where_the_next_connection_has_other_slots() {
     let mut backlog = backlog(&[&[1], &[2], &[1, 2], &[2]], 2, None);
-    backlog.begin(1, true);
+    backlog.begin(1, true, backlog.batching);
     let mut places = Vec::new();
     while let Some(pending) = backlog.take_next([].into_iter()) {
         places.extend(messages(pending));
@@ -128,7 +128,7 @@ fn attempts_count_on_where_the_next_connection_has_other_slots() {
     let mut failed = backlog.take_next([].into_iter()).unwrap();
     assert!(failed.attempts.get_or_insert_with(|| Attempts::new(policy).into()).fail());
     backlog.put_back(given_up(failed));
-    backlog.begin(2, true);
+    backlog.begin(2, true, backlog.batching);
     let mut under_way = Vec::new();
     assert_eq!(taken(&mut backlog, &mut under_way).len(), 2, "it is divided");
     for mut pending in under_way {
@@ -198,12 +198,12 @@ fn what_operators_have_edited_is_in_the_delivery_of_its_event_alone() {
     };
     for max_events in [1, 7, 64] {
         let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
-        backlog.begin(4, true);
+        backlog.begin(4, true, backlog.batching);
         for events in [60, 3, 70] {
             backlog.push(edited(events), [].into_iter());
         }
         // Another connection has one lane, to which what waits in four comes piece by piece.
-        backlog.begin(3, false);
+        backlog.begin(3, false, backlog.batching);
         let mut under_way = Vec::new();
         while let Some(mut pending) = backlog.take_next(under_way.iter()) {
             let most = pending.events() * (2 * VALUE) + (16 << 10);
@@ -258,7 +258,7 @@ fn of_events_that_hold_much_memory_few_wait() {
 fn what_a_lane_has_of_a_batch_keeps_nothing_of_the_rest_of_it() {
     let limits = batching(100, 1 << 20, Duration::from_hours(1));
     let (pool, mut backlog) = (Pool::new(100), Backlog::new(Some(limits)));
-    backlog.begin(4, true);
+    backlog.begin(4, true, backlog.batching);
     for number in 0..20 {
         let storage = |text: &str| {
             let mut batch = Batch::from_pool(&pool);
@@ -339,7 +339,7 @@ fn a_row_that_is_held_up_does_not_keep_what_others_have_delivered() {
 
 fn of_a_row_that_is_held_up(max_events: usize) {
     let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
-    backlog.begin(2, true);
+    backlog.begin(2, true, backlog.batching);
     let mut held_up = None;
     for _ in 0..100 {
         // Of the first stream there is little in each batch, and much of the second.
@@ -398,7 +398,7 @@ proptest! {
     ) {
         let limits = limits.map(|(events, bytes)| batching(events, bytes, Duration::ZERO));
         let mut backlog = Backlog::new(limits);
-        backlog.begin(slots, true);
+        backlog.begin(slots, true, backlog.batching);
         let (mut came, mut went) = (BTreeMap::new(), BTreeMap::new());
         let (mut under_way, mut number) = (Vec::<Pending>::new(), 0);
         let mut delivered = |pending: Pending| {
@@ -438,7 +438,7 @@ proptest! {
                         backlog.put_back(pending);
                     }
                     slots = other;
-                    backlog.begin(slots, true);
+                    backlog.begin(slots, true, backlog.batching);
                 }
                 Answer::Delivered if at < under_way.len() => delivered(under_way.remove(at)),
                 Answer::Failed if at < under_way.len() => {
@@ -459,7 +459,7 @@ fn cutting_a_batch_into_deliveries_is_not_quadratic() {
     const EVENTS: usize = 40_000;
     for (max_events, max_bytes) in [(1, usize::MAX), (7, usize::MAX), (usize::MAX, 20)] {
         let mut backlog = Backlog::new(Some(batching(max_events, max_bytes, Duration::ZERO)));
-        backlog.begin(1, true);
+        backlog.begin(1, true, backlog.batching);
         CUT_EVENTS.set(0);
         backlog.push(part(&vec![1; EVENTS], |position| format!("{position:05}")), [].into_iter());
         let (mut found, mut waiting) = (Vec::new(), 0);

@@ -10,8 +10,11 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::key_reader::KeyReader;
-use crate::document::{ArrayIter, MAX_DEPTH, ObjectIter, Shape, ValueRef};
+use super::{NUMBER, key_reader::KeyReader};
+use crate::document::{
+    ArrayIter, MAX_DEPTH, ObjectIter, Shape, ValueRef,
+    number::{nearest_float, to_i128},
+};
 
 /// Why a value is not what a type expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +84,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             },
             Shape::U64(value) => visitor.visit_u64(value),
             Shape::F64(value) => visitor.visit_f64(value),
+            Shape::Number(text) => match nearest_float(text) {
+                Some(float) => visitor.visit_f64(float),
+                None => visitor.visit_borrowed_str(text),
+            },
             Shape::String(text) => visitor.visit_borrowed_str(text),
             Shape::Bytes(data) => visitor.visit_borrowed_bytes(data),
             Shape::Array(array) => self.seq(array.iter(), visitor),
@@ -97,10 +104,30 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        visitor.visit_newtype_struct(self)
+        match self.value.as_number_text() {
+            // Only a value asks by this name, and takes the variant for the text of a number.
+            Some(name_of_variant) if name == NUMBER => {
+                visitor.visit_enum(Variant { name: name_of_variant, content: None })
+            }
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value.as_number_text().and_then(to_i128) {
+            Some(value) => visitor.visit_i128(value),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value.as_number_text().and_then(|text| text.parse().ok()) {
+            Some(value) => visitor.visit_u128(value),
+            None => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -125,7 +152,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
@@ -138,6 +165,7 @@ impl<'de> Reader<'de> {
             Shape::I64(value) => Unexpected::Signed(value),
             Shape::U64(value) => Unexpected::Unsigned(value),
             Shape::F64(value) => Unexpected::Float(value),
+            Shape::Number(_) => Unexpected::Other("number"),
             Shape::String(text) => Unexpected::Str(text),
             Shape::Bytes(data) => Unexpected::Bytes(data),
             Shape::Array(_) => Unexpected::Seq,

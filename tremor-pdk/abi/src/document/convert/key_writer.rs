@@ -53,6 +53,14 @@ impl Serializer for KeyWriter<'_, '_> {
 
     transparent!();
 
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), WriteError> {
+        value.serialize(self)
+    }
+
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
         _: &'static str,

@@ -7,14 +7,6 @@ macro_rules! transparent {
             value.serialize(self)
         }
 
-        fn serialize_newtype_struct<T: Serialize + ?Sized>(
-            self,
-            _: &'static str,
-            value: &T,
-        ) -> Result<(), WriteError> {
-            value.serialize(self)
-        }
-
         fn serialize_unit_variant(
             self,
             _: &'static str,
@@ -25,6 +17,10 @@ macro_rules! transparent {
         }
     };
 }
+
+/// The name of the newtype by which a number that is kept as text goes through serde unchanged, from
+/// values and views to documents and back.
+pub(crate) const NUMBER: &str = "$tremor::Number";
 
 mod deserializer;
 mod key_reader;

@@ -1,8 +1,26 @@
 //! Values and views serialise.
 
+use std::any::type_name;
+
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::document::{MAX_DEPTH, Shape, ValueRef};
+use super::NUMBER;
+use crate::document::{MAX_DEPTH, Shape, ValueRef, Writer, number::nearest_float};
+
+/// The text of a number, written unchanged to a [`Writer`]. Any other serializer gets the nearest
+/// float, or the text as a string if the number exceeds the range of floats.
+struct NumberText<'a>(&'a str);
+
+impl Serialize for NumberText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A name is no proof of a type, but all that depends on this one is the form of the number.
+        let is_writer = type_name::<S>() == type_name::<&mut Writer<'_>>();
+        match nearest_float(self.0).filter(|_| !is_writer) {
+            Some(float) => serializer.serialize_f64(float),
+            None => serializer.serialize_str(self.0),
+        }
+    }
+}
 
 /// A value that may hold containers `depth` levels deep; what lies deeper is `null`.
 struct Nested<'a>(ValueRef<'a>, usize);
@@ -16,6 +34,7 @@ impl Serialize for Nested<'_> {
             Shape::I64(value) => serializer.serialize_i64(value),
             Shape::U64(value) => serializer.serialize_u64(value),
             Shape::F64(value) => serializer.serialize_f64(value),
+            Shape::Number(text) => serializer.serialize_newtype_struct(NUMBER, &NumberText(text)),
             Shape::String(text) => serializer.serialize_str(text),
             Shape::Bytes(data) => serializer.serialize_bytes(data),
             Shape::Array(_) | Shape::Object(_) if depth == 0 => serializer.serialize_unit(),

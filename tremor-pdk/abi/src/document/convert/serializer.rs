@@ -5,6 +5,7 @@ use std::fmt;
 use abi_stable::std_types::RVec;
 use serde::ser::{self, Serialize};
 
+use super::NUMBER;
 use crate::document::{Node, NodeKind, WriteError, Writer};
 
 /// Appends anything that serialises to the buffers of a document, as [`Writer`] does, and returns
@@ -76,17 +77,19 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
 
     fn serialize_i128(self, value: i128) -> Result<(), WriteError> {
         match (i64::try_from(value), u64::try_from(value)) {
-            (Ok(value), _) => self.serialize_i64(value),
-            (_, Ok(value)) => self.serialize_u64(value),
-            _ => Err(ser::Error::custom("an integer of more than 64 bits")),
+            (Ok(value), _) => self.i64(value),
+            (_, Ok(value)) => self.u64(value),
+            _ => self.number(&value.to_string()),
         }
+        self.status()
     }
 
     fn serialize_u128(self, value: u128) -> Result<(), WriteError> {
         match u64::try_from(value) {
-            Ok(value) => self.serialize_u64(value),
-            Err(_) => Err(ser::Error::custom("an integer of more than 64 bits")),
+            Ok(value) => self.u64(value),
+            Err(_) => self.number(&value.to_string()),
         }
+        self.status()
     }
 
     fn serialize_char(self, value: char) -> Result<(), WriteError> {
@@ -107,6 +110,18 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
     }
 
     transparent!();
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), WriteError> {
+        value.serialize(&mut *self)?;
+        if name == NUMBER {
+            self.text_to_number();
+        }
+        self.status()
+    }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::{any_value, document};
 use crate::{
     document::{
-        Document, Invalid, MAX_DEPTH, Node, Reason, Validator, ValueRef, Writer, fingerprint, read,
-        validate,
+        Budget, Document, Invalid, MAX_DEPTH, Node, NodeKind, Reason, Validator, ValueRef, Writer,
+        fingerprint, read, validate,
     },
     value::Value,
 };
@@ -16,7 +16,7 @@ use abi_stable::std_types::RVec;
 fn any_node() -> impl Strategy<Value = Node> {
     let number = prop_oneof![4 => 0_u64..12, 1 => any::<u64>()];
     let len = prop_oneof![4 => 0_u32..6, 1 => any::<u32>()];
-    (0_u8..11, len, number).prop_map(|(kind, len, number)| match kind {
+    (0_u8..13, len, number).prop_map(|(kind, len, number)| match kind {
         0 => Node::null(),
         1 => Node::bool(number & 1 == 1),
         2 => Node::u64(number),
@@ -25,6 +25,8 @@ fn any_node() -> impl Strategy<Value = Node> {
         5 => Node::bytes(number, len),
         6 | 7 => Node::array(len, number),
         8 => Node::key(number, len, fingerprint(b"aaa")),
+        9 => Node::number(number, len),
+        10 => Node::of_kind(NodeKind(number.to_le_bytes()[0]), len, number),
         _ => Node::object(len, number),
     })
 }
@@ -34,6 +36,7 @@ fn exhaust(view: ValueRef<'_>) {
     let copy = view.to_value();
     let _ = (view == copy.view(), view.cmp(&view), view.to_string(), view.value_type());
     let _ = (view.is_null(), view.as_bool(), view.as_i64(), view.as_u64(), view.cast_f64());
+    let _ = (view.as_f64(), view.as_number_text());
     let _ = (view.as_str(), view.as_bytes(), view.get("aaa"), view.get_idx(2));
     let _ = (read::<Value<'_>>(view), serde_json::to_string(&view), hash(view));
     if let Some(array) = view.as_array() {
@@ -58,7 +61,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn reading_never_fails(
-        bytes in prop::collection::vec(prop_oneof![3 => Just(b'a'), 1 => any::<u8>()], 0..20),
+        bytes in prop::collection::vec(
+            prop_oneof![3 => Just(b'a'), 1 => Just(b'1'), 1 => any::<u8>()], 0..20,
+        ),
         nodes in prop::collection::vec(any_node(), 0..24),
         root in 0_u32..3,
     ) {
@@ -79,7 +84,7 @@ proptest! {
         let len = u32::try_from(pairs.len()).unwrap();
         let mut nodes = vec![Node::object(len, 2 * u64::from(len) + 1)];
         nodes.extend(pairs.into_iter().flat_map(|(key, value)| [key, value]));
-        let all_at_once = Validator::new(&bytes, start).validate(&nodes, 0);
+        let all_at_once = Validator::new(&bytes, start, Budget::new(0)).validate(&nodes, 0);
         prop_assert_eq!(all_at_once, validate(&bytes, &nodes, 0));
     }
 
@@ -109,7 +114,8 @@ fn every_kind_of_damage_is_named() {
     let check = |nodes: &[Node]| {
         validate(text, nodes, 0).map_err(|Invalid { node, reason }| (node, reason))
     };
-    let cases: [(&[Node], usize, Reason); 14] = [
+    let unknown = NodeKind(77);
+    let cases: [(&[Node], usize, Reason); 17] = [
         (&[], 0, Reason::Missing),
         (&[Node::array(1, 1)], 1, Reason::Missing),
         (&[Node::array(1, 2), Node::array(0, 2), Node::null()], 1, Reason::Span),
@@ -124,11 +130,30 @@ fn every_kind_of_damage_is_named() {
         (&[Node::object(1, 2), key], 2, Reason::Missing),
         (&[key], 0, Reason::Content),
         (&[Node::object(2, 3), key, Node::null()], 3, Reason::Missing),
+        (&[Node::number(0, 3)], 0, Reason::Number),
+        (&[Node::number(3, 2)], 0, Reason::Range),
+        (&[Node::of_kind(unknown, 3, 3)], 0, Reason::Kind(unknown)),
     ];
     for (nodes, node, reason) in cases {
         assert_eq!(check(nodes), Err((node, reason)), "{nodes:?}");
     }
     assert_eq!(check(&[Node::object(1, 3), key, Node::string(1, 2)]), Ok(()));
+}
+
+#[test]
+fn values_after_an_unknown_kind_are_read() {
+    let unknown = Node::of_kind(NodeKind(77), 3, u64::MAX);
+    let nodes = [Node::array(3, 4), Node::i64(1), unknown, Node::i64(2)];
+    let view = Document::new(b"", &nodes).root(0);
+    assert_eq!(view.to_string(), "[1,null,2]");
+    assert_eq!(view.get_idx(2).and_then(ValueRef::as_i64), Some(2));
+    let text = validate(b"", &nodes, 0).unwrap_err().to_string();
+    assert_eq!(text, "invalid document: node 2 has kind 77, which ABI 2.0 does not have");
+    let key = Node::key(0, 1, fingerprint(b"a"));
+    let after = Node::key(1, 1, fingerprint(b"b"));
+    let nodes = [Node::object(2, 5), key, unknown, after, Node::i64(3)];
+    let view = Document::new(b"ab", &nodes).root(0);
+    assert_eq!(view.get("b").and_then(ValueRef::as_i64), Some(3));
 }
 
 #[test]

@@ -6,9 +6,14 @@ mod serde;
 mod writer;
 
 use super::*;
-use crate::value::{Array, Object, Value};
+use crate::value::{Array, Number, Object, Value};
 use abi_stable::std_types::RVec;
 use proptest::prelude::*;
+
+/// Text of any JSON number, also of those that are equal to an integer or a float.
+pub(crate) fn number_text() -> impl Strategy<Value = String> {
+    "-?(0|[1-9][0-9]{0,24})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?"
+}
 
 /// Any value, up to four levels deep.
 pub(crate) fn any_value() -> impl Strategy<Value = Value<'static>> {
@@ -21,6 +26,7 @@ pub(crate) fn any_value() -> impl Strategy<Value = Value<'static>> {
         any::<u64>().prop_map(Value::U64),
         (-3_i32..3).prop_map(|n| Value::F64(f64::from(n) / 2.0)),
         any::<f64>().prop_map(Value::F64),
+        number_text().prop_map(|text| Value::Number(Number::new(text).expect("a JSON number"))),
         text.clone().prop_map(Value::from),
         prop::collection::vec(any::<u8>(), 0..5).prop_map(|data| Value::Bytes(data.into())),
     ];

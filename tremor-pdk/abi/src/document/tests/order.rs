@@ -12,7 +12,7 @@ use super::{any_value, document};
 use crate::{
     document::Document,
     literal,
-    value::{Object, Value},
+    value::{Number, Object, Value},
 };
 
 fn hash(value: impl Hash) -> u64 {
@@ -21,16 +21,23 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
+fn number(text: String) -> Value<'static> {
+    Value::Number(Number::new(text).expect("a JSON number"))
+}
+
 /// Numbers that are close to one another in all representations.
 fn any_number() -> impl Strategy<Value = Value<'static>> {
     let anchors = [0, 1, -1, 1 << 53, i64::MAX, i64::MIN, (1 << 53) + 1];
-    (prop::sample::select(anchors.to_vec()), -2_i64..3, 0_u8..4).prop_map(|(anchor, step, kind)| {
+    (prop::sample::select(anchors.to_vec()), -2_i64..3, 0_u8..7).prop_map(|(anchor, step, kind)| {
         let integer = anchor.wrapping_add(step);
         #[allow(clippy::cast_sign_loss, clippy::cast_precision_loss)]
         match kind {
             0 => Value::I64(integer),
             1 => Value::U64(integer as u64),
             2 => Value::F64(integer as f64),
+            3 => number(format!("{integer}.0")),
+            4 => number(format!("{integer}.00000E+0")),
+            5 => number(format!("{integer}.500000000000000000001")),
             _ => Value::F64(integer as f64 + 0.5),
         }
     })

@@ -57,9 +57,10 @@ macro_rules! typed_scalars {
         }
 
         impl TypedCustomValue for $type {
-            /// Binary data has no type of its own in value-trait.
+            /// Binary data has no type of its own in value-trait, nor have numbers that exceed the range
+            /// of floats.
             fn is_custom(&self) -> bool {
-                (*self).as_bytes().is_some()
+                matches!((*self).value_type(), ValueType::Custom(_))
             }
         }
     )*};

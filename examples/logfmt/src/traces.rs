@@ -1,0 +1,87 @@
+//! The preprocessor `stack-traces`.
+
+use std::time::Duration;
+
+use tremor_pdk::{prelude::*, units::Interval};
+
+/// When a stack trace is complete.
+#[tremor_pdk::config]
+pub struct Config {
+    /// How long to wait for the next line of a stack trace.
+    timeout: Interval,
+}
+
+/// Joins each line with the lines after it that begin with a space or a tab.
+pub struct StackTraces {
+    timeout: Duration,
+}
+
+impl Component for StackTraces {
+    const NAME: &str = "stack-traces";
+    const DESCRIPTION: &str = "Joins a line with the indented lines after it.";
+    type Config = Config;
+
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        Ok(Self { timeout: config.timeout.get() })
+    }
+}
+
+impl StreamSplitter for StackTraces {
+    type State = ();
+
+    // Lines that another preprocessor has cut are joined, too.
+    const WHOLE_MESSAGES: WholeMessages = WholeMessages::Join(b"\n");
+
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
+        // The last call may have had a line feed without the byte after it.
+        let mut start = input.seen().saturating_sub(1);
+        while let Some(end) = input.find_from(start, b'\n') {
+            match input.get(end + 1) {
+                Some(b' ' | b'\t') => start = end + 1,
+                Some(_) => return Ok(Found::message(0..end, end + 1)),
+                None => break,
+            }
+        }
+        if !input.is_end() {
+            return Ok(Found::More);
+        }
+        let length = input.strip_suffix(b"\n").map_or(input.len(), <[u8]>::len);
+        Ok(Found::message(0..length, input.len()))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{
+        Batch, EventRef, Output, Preprocessor, Result,
+        testing::{TestHost, conformance},
+    };
+
+    use super::StackTraces;
+
+    const CONFIG: &str = r#"{ "timeout": "1s" }"#;
+
+    #[test]
+    fn last_stack_trace_is_emitted_after_the_timeout() -> Result<()> {
+        let host = TestHost::new();
+        let mut traces = host.splitter::<StackTraces>(CONFIG)?;
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        batch.stream(1).push_fragment(b"all is well\nerror\n  at f\n  at g\n");
+        traces.process(&mut batch, &mut output)?;
+        assert!(batch.iter().map(EventRef::raw).eq([Some(&b"all is well"[..])]));
+        let batch = host.pass_time(&mut traces)?;
+        assert!(batch.iter().map(EventRef::raw).eq([Some(&b"error\n  at f\n  at g"[..])]));
+        assert_eq!(traces.due(), None);
+        Ok(())
+    }
+
+    #[test]
+    fn stack_traces_conform() {
+        let sample = b"one\n two\n\nthree\n\tfour\n";
+        conformance::splitter_with::<StackTraces>(CONFIG, &[sample]).expect_no_faults();
+    }
+}

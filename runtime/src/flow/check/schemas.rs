@@ -1,0 +1,80 @@
+//! The schemas that the parts of a configuration have to fit, for marks in them.
+
+use std::{collections::HashSet, ptr};
+
+use serde_json::Value;
+
+use super::super::yaml::{Data, Node};
+
+/// Visits a node of a configuration and all nodes within it, each with the schemas that apply to it. `visit`
+/// returns whether the nodes within are visited.
+pub(super) fn walk(node: &Node, root: &Value, visit: &mut impl FnMut(&Node, &[&Value]) -> bool) {
+    walk_below(node, root, &[root], visit);
+}
+
+fn walk_below(
+    node: &Node,
+    root: &Value,
+    schemas: &[&Value],
+    visit: &mut impl FnMut(&Node, &[&Value]) -> bool,
+) {
+    let schemas = applied(root, schemas);
+    if !visit(node, &schemas) {
+        return;
+    }
+    match &node.data {
+        Data::Map(entries) => {
+            for entry in entries {
+                let below = schemas.iter().flat_map(|schema| of_key(schema, &entry.key));
+                let below: Vec<_> = below.collect();
+                walk_below(&entry.value, root, &below, visit);
+            }
+        }
+        Data::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let below = schemas.iter().filter_map(|schema| of_item(schema, index));
+                let below: Vec<_> = below.collect();
+                walk_below(item, root, &below, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns these schemas and all that they refer to or combine, each once. All alternatives count: a value that is
+/// marked in one of them is marked.
+fn applied<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    let mut next = schemas.to_vec();
+    while let Some(schema) = next.pop() {
+        if !seen.insert(ptr::from_ref(schema)) {
+            continue;
+        }
+        all.push(schema);
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
+        next.extend(pointer.and_then(|pointer| root.pointer(pointer)));
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            next.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten());
+        }
+        next.extend(["if", "then", "else"].iter().filter_map(|keyword| schema.get(keyword)));
+    }
+    all
+}
+
+/// Returns the schemas of the value of a key.
+fn of_key<'s>(schema: &'s Value, key: &str) -> Vec<&'s Value> {
+    if let Some(property) = schema.get("properties").and_then(|properties| properties.get(key)) {
+        return vec![property];
+    }
+    // Patterns are not compared with the key, so more may count as marked than is.
+    let patterns = schema.get("patternProperties").and_then(Value::as_object);
+    let patterns = patterns.into_iter().flat_map(|patterns| patterns.values());
+    patterns.chain(schema.get("additionalProperties")).collect()
+}
+
+fn of_item(schema: &Value, index: usize) -> Option<&Value> {
+    let prefix = schema.get("prefixItems").and_then(|items| items.get(index));
+    prefix.or_else(|| schema.get("items"))
+}

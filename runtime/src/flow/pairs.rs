@@ -1,0 +1,129 @@
+//! Settings of one connector that do not fit each other.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use super::{
+    Flow,
+    diagnostic::Report,
+    graph::Role,
+    source::Span,
+    spec::{Batch, Component, Connector},
+    suggest::quote,
+    warn::of_role,
+};
+use crate::flow::{SINK_BATCH_BYTES, SINK_BATCH_LINGER};
+
+/// Name of the preprocessor and the postprocessor that separate messages by line feeds.
+const LINES: &str = "lines";
+
+/// Processors whose output, or whose input if they are preprocessors, contains any byte.
+const COMPRESSIONS: &[&str] = &["gzip", "zstd", "lz4", "snappy", "xz", "decompress"];
+
+/// Rate in bytes a second that no source is expected to reach.
+const FAST: u64 = 1 << 30;
+
+/// Reports binary messages that are separated by line feeds, and deliveries that cannot reach their size.
+pub(super) fn check(flow: &Flow, report: &mut Report) {
+    for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
+        split_binary(source, report);
+    }
+    for (_, sink) in of_role(&flow.spec, &flow.graph, Role::Sink) {
+        ended_binary(sink, report);
+        unreachable_batch(sink, report);
+    }
+}
+
+/// Reports a source whose binary messages are cut at line feeds.
+fn split_binary(source: &Connector, report: &mut Report) {
+    let is_other = |it: &&Component| it.name.value != "remove-empty";
+    let mut parts = source.preprocessors.iter().filter(is_other).peekable();
+    while let Some(part) = parts.next() {
+        let next = parts.peek().copied();
+        if part.name.value == LINES
+            && let Some(binary) = binary(next, source)
+        {
+            let message = format!(
+                "preprocessor `lines` of source {} cuts the messages of {binary} apart: they may contain the byte \
+                 of a line feed",
+                quote(&source.name.value)
+            );
+            warn(part.name.at, &message, "after", report);
+        }
+    }
+}
+
+/// Reports a sink whose binary messages are ended with line feeds.
+fn ended_binary(sink: &Connector, report: &mut Report) {
+    let parts = &sink.postprocessors;
+    for (position, part) in parts.iter().enumerate().filter(|(_, it)| it.name.value == LINES) {
+        let before = position.checked_sub(1).map(|before| &parts[before]);
+        if let Some(binary) = binary(before, sink) {
+            let message = format!(
+                "postprocessor `lines` of sink {} rejects messages of {binary} that contain the byte of a line feed",
+                quote(&sink.name.value)
+            );
+            warn(part.name.at, &message, "before", report);
+        }
+    }
+}
+
+fn warn(at: Span, message: &str, side: &str, report: &mut Report) {
+    let help = format!("use `length-prefixed` instead of `lines`, or add `base64` {side} `lines`");
+    report.push(report.warning(at, message).help(help));
+}
+
+/// Returns what makes the messages beside `lines` binary: the processor that follows it towards the codec, or the codec
+/// if there is none.
+fn binary(processor: Option<&Component>, connector: &Connector) -> Option<String> {
+    if let Some(processor) = processor {
+        let name = processor.name.value.as_str();
+        return COMPRESSIONS.contains(&name).then(|| quote(name));
+    }
+    let codec = connector.codec.as_ref()?;
+    let is_json = || codec.config.value().get("encoding").is_some_and(|it| it == "json");
+    let is_binary = match codec.name.value.as_str() {
+        "msgpack" => true,
+        "otlp" => !is_json(),
+        _ => false,
+    };
+    is_binary.then(|| format!("codec {}", quote(&codec.name.value)))
+}
+
+/// Reports a sink whose deliveries leave before they can have the size that `batch` asks for.
+fn unreachable_batch(sink: &Connector, report: &mut Report) {
+    let Some(Batch { max_events, max_bytes, linger }) = sink.batch else { return };
+    let (name, at) = (quote(&sink.name.value), sink.name.at);
+    let bytes = max_bytes.map_or(SINK_BATCH_BYTES.get() as u64, NonZeroU64::get);
+    let default = if max_bytes.is_none() { ", its default," } else { "" };
+    // Every event has a byte at least.
+    if let Some(events) = max_events
+        && events.get() > bytes
+    {
+        let message = format!(
+            "deliveries of sink {name} never have `batch.max_events: {events}`: `batch.max_bytes: {}`{default} ends \
+             them before",
+            size(bytes)
+        );
+        report.push(report.warning(at, message).help("set `batch.max_bytes` to more"));
+    }
+    let waits = linger.unwrap_or(SINK_BATCH_LINGER);
+    let reached = u128::from(FAST) * waits.as_nanos() / Duration::from_secs(1).as_nanos();
+    // A sink that does not wait is meant to take what there is.
+    if max_bytes.is_some() && !waits.is_zero() && u128::from(bytes) > reached {
+        let default = if linger.is_none() { ", its default," } else { "" };
+        let message = format!(
+            "deliveries of sink {name} hardly have `batch.max_bytes: {}`: they leave after `batch.linger: \
+             {waits:?}`{default} and more than 1 GiB a second would have to come",
+            size(bytes)
+        );
+        let help = "set `batch.linger` to as long as an event may wait, such as `5s`";
+        report.push(report.warning(at, message).help(help));
+    }
+}
+
+/// Returns a number of bytes as flow files have it.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.into_iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
+}

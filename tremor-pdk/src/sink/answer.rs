@@ -1,0 +1,198 @@
+//! The answer of a sink to a delivery.
+
+use std::ops::Range;
+
+use crate::{Error, EventRef};
+
+/// The answer to a delivery. `Ok(())` states that the peer has every event.
+pub type Delivery = Result<(), Undelivered>;
+
+/// Events that were not delivered. An [`Error`], as `?` passes it on, stands for the whole batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The whole batch, for one reason.
+    All(Error),
+    /// Some events: the peer has all others. The ranges are in order, do not overlap, and contain at least one event.
+    ///
+    /// [`Exceptions`] makes this variant. It cannot be made directly, so that an answer without an event is no
+    /// failure:
+    ///
+    /// ```compile_fail
+    /// # use tremor_pdk::{Delivery, Undelivered};
+    /// let nothing: Delivery = Err(Undelivered::Some { exceptions: Vec::new() });
+    /// ```
+    #[non_exhaustive]
+    Some {
+        /// At least one range.
+        exceptions: Vec<Exception>,
+    },
+}
+
+impl Undelivered {
+    /// Returns the reason; if there are several, the first.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::All(error) => error,
+            Self::Some { exceptions } => exceptions.into_iter().next().map_or_else(
+                || Error::internal("events were not delivered, and none was named"),
+                |exception| exception.error,
+            ),
+        }
+    }
+}
+
+impl From<Error> for Undelivered {
+    fn from(error: Error) -> Self {
+        Self::All(error)
+    }
+}
+
+impl From<std::io::Error> for Undelivered {
+    fn from(error: std::io::Error) -> Self {
+        Self::All(error.into())
+    }
+}
+
+/// Consecutive events that were not delivered for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Positions of the events in the batch.
+    pub events: Range<usize>,
+    /// The reason. If its policy is to retry or to reconnect, the events are delivered again; otherwise they go to
+    /// the dead letters.
+    pub error: Error,
+}
+
+/// The events of a batch that were not delivered, in any order.
+///
+/// ```
+/// # use tremor_pdk::{Batch, Delivery, Error, Exceptions};
+/// # fn answer(batch: &Batch) -> Delivery {
+/// let mut exceptions = Exceptions::none();
+/// for event in batch {
+///     if event.raw().is_none_or(<[u8]>::is_empty) {
+///         exceptions.reject(event, Error::bad_data("the message is empty"));
+///     }
+/// }
+/// exceptions.into() // `Ok(())` if no event was rejected
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Exceptions(Vec<(usize, Error)>);
+
+impl Exceptions {
+    /// Returns exceptions that name no event: everything was delivered.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Reports that `event`, which is an event of the batch that is being delivered, was not delivered. The first
+    /// error of an event counts.
+    ///
+    /// If the policy of `error` is to retry, the event is delivered again: at once if others of the batch were
+    /// delivered, otherwise after a while. If the policy is to reconnect, the event is delivered on the next
+    /// connection. With any other policy it goes to the dead letters.
+    pub fn reject(&mut self, event: EventRef<'_>, error: Error) {
+        self.0.push((event.position(), error));
+    }
+
+    /// Reports that none of `events` was delivered, for one reason: see [`reject`](Self::reject).
+    pub fn reject_all<'b>(
+        &mut self,
+        events: impl IntoIterator<Item = EventRef<'b>>,
+        error: &Error,
+    ) {
+        self.extend(events.into_iter().map(|event| (event, error.clone())));
+    }
+
+    /// Returns `true` if no event was rejected.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Makes one range of consecutive events with equal errors.
+    fn into_ranges(self) -> Vec<Exception> {
+        let mut events = self.0;
+        if !events.is_sorted_by_key(|(position, _)| *position) {
+            // Stable, so that the first error of an event stays the first.
+            events.sort_by_key(|(position, _)| *position);
+        }
+        let mut ranges: Vec<Exception> = Vec::new();
+        for (position, error) in events {
+            match ranges.last_mut() {
+                Some(last) if last.events.end > position => {}
+                Some(last) if last.events.end == position && last.error == error => {
+                    last.events.end += 1;
+                }
+                _ => ranges.push(Exception { events: position..position + 1, error }),
+            }
+        }
+        ranges
+    }
+}
+
+impl<'b> Extend<(EventRef<'b>, Error)> for Exceptions {
+    fn extend<I: IntoIterator<Item = (EventRef<'b>, Error)>>(&mut self, events: I) {
+        self.0.extend(events.into_iter().map(|(event, error)| (event.position(), error)));
+    }
+}
+
+impl<'b> FromIterator<(EventRef<'b>, Error)> for Exceptions {
+    fn from_iter<I: IntoIterator<Item = (EventRef<'b>, Error)>>(events: I) -> Self {
+        let mut exceptions = Self::none();
+        exceptions.extend(events);
+        exceptions
+    }
+}
+
+impl From<Exceptions> for Delivery {
+    fn from(exceptions: Exceptions) -> Self {
+        if exceptions.is_empty() {
+            return Ok(());
+        }
+        Err(Undelivered::Some { exceptions: exceptions.into_ranges() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Delivery, Exception, Exceptions, Undelivered};
+    use crate::{Batch, Error};
+
+    fn ranges(rejected: &[(usize, &Error)]) -> Vec<Exception> {
+        let mut batch = Batch::new();
+        (0..9).for_each(|_| batch.push_message(b"event"));
+        let mut exceptions = Exceptions::none();
+        for (position, error) in rejected {
+            exceptions.reject(batch.get(*position).unwrap(), (*error).clone());
+        }
+        match Delivery::from(exceptions) {
+            Ok(()) => Vec::new(),
+            Err(Undelivered::Some { exceptions: ranges }) => ranges,
+            Err(Undelivered::All(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn exceptions_without_an_event_are_success() {
+        assert_eq!(Delivery::from(Exceptions::none()), Ok(()));
+    }
+
+    #[test]
+    fn rejected_events_become_ordered_ranges() {
+        let [late, bad] = [&Error::timeout("late"), &Error::bad_data("bad")];
+        let rejected = [(7, bad), (2, late), (3, late), (5, late), (4, bad)];
+        let expected = [(2..4, late), (4..5, bad), (5..6, late), (7..8, bad)];
+        let expected = expected.map(|(events, error)| Exception { events, error: error.clone() });
+        assert_eq!(ranges(&rejected), expected);
+    }
+
+    #[test]
+    fn first_error_of_an_event_counts() {
+        let [late, bad] = [&Error::timeout("late"), &Error::bad_data("bad")];
+        let rejected = [(3, late), (2, bad), (3, bad), (3, late)];
+        let expected = [(2..3, bad), (3..4, late)];
+        let expected = expected.map(|(events, error)| Exception { events, error: error.clone() });
+        assert_eq!(ranges(&rejected), expected);
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory for the unfinished messages of all streams of a splitter.
+
+use super::{
+    States,
+    limits::{Limits, SHOWN, TooLong},
+    stream::Stream,
+};
+use crate::Memory;
+
+/// Size and limits of the buffered bytes of all streams.
+pub(super) struct Buffers {
+    bytes: usize,
+    /// Number of streams that the bytes belong to.
+    streams: usize,
+    pub(super) limits: Limits,
+    /// Counts the bytes in the memory of the flow.
+    memory: Memory,
+}
+
+impl Buffers {
+    pub(super) fn new(limits: Limits, memory: Memory) -> Self {
+        Self { bytes: 0, streams: 0, limits, memory }
+    }
+
+    /// Counts the bytes of `stream`, which is not in `states`. If all streams take too much, the message of the largest
+    /// is discarded but for a few bytes. That of the only one is kept: its length is limited, and nothing that
+    /// waits for memory would help it.
+    pub(super) fn put<S>(&mut self, stream: &mut Stream<S>, states: &mut States<S>) {
+        if footprint(stream) == 0 {
+            return;
+        }
+        compact(stream);
+        self.add(stream);
+        while let Some(why) = self.excess() {
+            let size = footprint(stream);
+            // The search for the largest takes time. A stream that is larger than most is not compared.
+            let is_small = size.saturating_mul(self.streams) < self.bytes;
+            let others = states.values_mut().filter(|_| is_small);
+            let largest = others.max_by_key(|other| footprint(other));
+            match largest.filter(|other| footprint(other) > size) {
+                Some(largest) => self.discard(largest, why),
+                None => return self.discard(stream, why),
+            }
+        }
+    }
+
+    /// Counts the bytes of `stream` no more.
+    pub(super) fn take<S>(&mut self, stream: &mut Stream<S>) {
+        let bytes = std::mem::take(&mut stream.counted);
+        if bytes > 0 {
+            self.bytes -= bytes;
+            self.streams -= 1;
+            // Fewer bytes are never refused.
+            _ = self.memory.try_resize(self.bytes);
+        }
+    }
+
+    /// Counts the bytes of `stream`, whatever the limits are.
+    pub(super) fn add<S>(&mut self, stream: &mut Stream<S>) {
+        let bytes = footprint(stream);
+        stream.counted = bytes;
+        self.bytes += bytes;
+        self.streams += usize::from(bytes > 0);
+    }
+
+    /// Returns the number of bytes that are counted, and of streams with such bytes.
+    #[cfg(all(test, feature = "testing", unix))]
+    pub(super) fn used(&self) -> (usize, usize) {
+        (self.bytes, self.streams)
+    }
+
+    fn discard<S>(&mut self, stream: &mut Stream<S>, why: TooLong) {
+        self.take(stream);
+        stream.exceed(why, Limits::KEPT);
+    }
+
+    /// Counts what is buffered in the memory of the flow. Returns the reason why it is too much, if it is.
+    fn excess(&mut self) -> Option<TooLong> {
+        let is_counted = self.memory.try_resize(self.bytes);
+        if self.streams <= 1 {
+            None
+        } else if self.bytes > self.limits.together() {
+            Some(TooLong::Together)
+        } else {
+            (!is_counted).then_some(TooLong::ForMemory)
+        }
+    }
+}
+
+/// Frees the part of the buffer that an earlier, longer message of the stream needed.
+fn compact<S>(stream: &mut Stream<S>) {
+    let length = stream.buffered.len();
+    if stream.buffered.capacity() > SHOWN.max(2 * length) {
+        stream.buffered.shrink_to(length);
+    }
+}
+
+/// Returns the memory of the unfinished message in bytes, or 0 if it is [small](Limits::KEPT).
+fn footprint<S>(stream: &Stream<S>) -> usize {
+    let shown = stream.excess.as_ref().map_or(0, |excess| excess.shown.capacity());
+    let bytes = stream.buffered.capacity() + shown;
+    // A message that was discarded keeps a few bytes of its beginning and of its end.
+    if bytes > 2 * Limits::KEPT { bytes } else { 0 }
+}

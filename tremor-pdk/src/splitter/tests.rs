@@ -1,0 +1,322 @@
+//! Splitters without a runtime: cuts, limits, memory and time.
+
+#![allow(clippy::unwrap_used)] // a test that cannot continue names the line
+
+use std::time::Duration;
+
+use tremor_abi::batch::HostBatch;
+
+use super::{Found, Input, Splitter, StreamSplitter, WholeMessages};
+use crate::{Batch, Error, Output, Preprocessor, Result, testing::TestHost};
+
+const SECOND: Duration = Duration::from_secs(1);
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Joins a line and the lines after it that begin with a space.
+struct Traces {
+    max_length: usize,
+}
+
+impl StreamSplitter for Traces {
+    type State = ();
+    const WHOLE_MESSAGES: WholeMessages = WholeMessages::Join(b"\n");
+
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
+        // The byte after a line feed may be missing in the bytes that were searched before.
+        let mut start = input.seen().saturating_sub(1);
+        while let Some(end) = input.find_from(start, b'\n') {
+            if input.get(end + 1).is_some_and(|byte| *byte != b' ') {
+                return Ok(Found::message(0..end, end + 1));
+            }
+            start = end + 1;
+        }
+        let whole = input.strip_suffix(b"\n").unwrap_or(&input).len();
+        Ok(if input.is_end() { Found::message(0..whole, input.len()) } else { Found::More })
+    }
+
+    fn max_length(&self) -> usize {
+        self.max_length
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(SECOND)
+    }
+}
+
+/// Makes a message of every byte but `!`, which is rejected, and `?`, which ends the stream.
+struct Bytes;
+
+impl StreamSplitter for Bytes {
+    type State = ();
+
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
+        Ok(match input[0] {
+            b'!' => Found::Reject { len: 1, error: Error::bad_data("exclaims") },
+            b'?' => return Err(Error::bad_data("asks")),
+            b'0' => Found::message(0..0, 0),
+            b' ' => Found::Skip(1),
+            _ => Found::message(0..1, 1),
+        })
+    }
+}
+
+/// A splitter with its host.
+struct Scene<T: StreamSplitter> {
+    host: TestHost,
+    splitter: Splitter<T>,
+}
+
+impl Scene<Traces> {
+    fn traces(max_length: usize) -> Self {
+        Self::of(Traces { max_length })
+    }
+}
+
+impl<T: StreamSplitter> Scene<T> {
+    fn of(splitter: T) -> Self {
+        let host = TestHost::new();
+        let splitter = Splitter::of(splitter, "double", host.context());
+        Self { host, splitter }
+    }
+
+    /// Returns the messages and errors of a batch that `fill` fills.
+    fn process(&mut self, fill: impl FnOnce(&mut Batch)) -> (Vec<String>, Vec<String>) {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        let mut output = Output::new();
+        self.splitter.process(&mut batch, &mut output).unwrap();
+        let mut all = texts(&batch, &mut output);
+        while self.splitter.has_more() {
+            batch = Batch::new();
+            self.splitter.process(&mut batch, &mut output).unwrap();
+            let (messages, errors) = texts(&batch, &mut output);
+            all.0.extend(messages);
+            all.1.extend(errors);
+        }
+        all
+    }
+
+    fn feed(&mut self, stream: u64, text: &str) -> Vec<String> {
+        let (messages, errors) =
+            self.process(|batch| batch.stream(stream).push_fragment(text.as_bytes()));
+        assert!(errors.is_empty(), "{errors:?}");
+        messages
+    }
+
+    /// Lets time pass, and calls `on_time`.
+    fn wait(&mut self, time: Duration) -> Vec<String> {
+        self.host.advance(time);
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        self.splitter.on_time(self.host.monotonic_ns(), &mut batch, &mut output).unwrap();
+        let (messages, errors) = texts(&batch, &mut output);
+        assert!(errors.is_empty(), "{errors:?}");
+        messages
+    }
+}
+
+fn texts(batch: &Batch, output: &mut Output) -> (Vec<String>, Vec<String>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let messages = batch.events().iter().filter_map(|event| batch.raw(event)).map(text).collect();
+    let errors = output.take_rejected().iter().map(|rejected| rejected.error.to_string()).collect();
+    (messages, errors)
+}
+
+#[test]
+fn stream_cut_anywhere_gives_the_same_messages() {
+    let text = "one\n two\n\nthree\nfour\n five\n six";
+    for size in 1..=text.len() {
+        let mut scene = Scene::traces(100);
+        let mut found = Vec::new();
+        for piece in text.as_bytes().chunks(size) {
+            found.extend(scene.feed(7, std::str::from_utf8(piece).unwrap()));
+        }
+        assert!(scene.splitter.holds(7));
+        found.extend(scene.process(|batch| batch.stream(7).end()).0);
+        assert_eq!(found, ["one\n two", "", "three", "four\n five\n six"], "by {size} bytes");
+        assert!(scene.splitter.streams().is_empty() && !scene.splitter.holds(7));
+    }
+}
+
+#[test]
+fn message_within_a_fragment_is_not_copied() {
+    let mut scene = Scene::traces(100);
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(0).push_fragment(b"one\n two\nthree\n");
+    let bytes = batch.bytes().as_ptr();
+    scene.splitter.process(&mut batch, &mut output).unwrap();
+    assert_eq!(batch.raw(&batch.events()[0]).unwrap().as_ptr(), bytes);
+}
+
+#[test]
+fn silent_stream_emits_its_last_message() {
+    let mut scene = Scene::traces(100);
+    assert_eq!(scene.splitter.due(), None);
+    let start = scene.host.monotonic_ns();
+    assert_eq!(scene.feed(1, "one\n two\n"), [""; 0]);
+    assert_eq!(scene.splitter.due(), Some(start + SECOND_NS));
+    assert_eq!(scene.wait(SECOND / 2), [""; 0]);
+    assert_eq!(scene.feed(2, "other\n"), [""; 0]);
+    assert_eq!(scene.wait(SECOND / 2), ["one\n two"]);
+    assert!(!scene.splitter.holds(1) && scene.splitter.holds(2));
+    assert_eq!(scene.splitter.due(), Some(start + SECOND_NS * 3 / 2));
+    assert_eq!(scene.wait(SECOND), ["other"]);
+    assert_eq!((scene.splitter.due(), scene.splitter.streams()), (None, Vec::new()));
+}
+
+#[test]
+fn continued_stream_waits_for_the_timeout_again() {
+    let mut scene = Scene::traces(100);
+    scene.feed(1, "one\n");
+    for _ in 0..10 {
+        assert_eq!(scene.wait(SECOND * 3 / 4), [""; 0]);
+        assert_eq!(scene.feed(1, " more\n"), [""; 0]);
+    }
+    assert_eq!(scene.wait(SECOND).len(), 1);
+    assert_eq!(scene.splitter.due(), None);
+}
+
+#[test]
+fn ended_and_aborted_streams_have_no_deadline() {
+    let mut scene = Scene::traces(100);
+    scene.feed(1, "one\n");
+    scene.feed(2, "two\n");
+    let (found, errors) = scene.process(|batch| {
+        batch.stream(1).end();
+        batch.stream(2).abort();
+    });
+    assert_eq!(found, ["one"]);
+    let expected = "the stream was cut off within a message, of which 4 bytes have come";
+    assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    assert_eq!(scene.wait(SECOND), [""; 0]);
+    assert_eq!((scene.splitter.due(), scene.splitter.streams()), (None, Vec::new()));
+}
+
+#[test]
+fn whole_messages_are_joined() {
+    let mut scene = Scene::traces(100);
+    let (found, _) = scene.process(|batch| {
+        for line in ["one", " two", "three", "", " four"] {
+            batch.stream(3).push_message(line.as_bytes());
+        }
+    });
+    assert_eq!(found, ["one\n two", "three"]);
+    assert_eq!(scene.wait(SECOND), ["\n four"]);
+}
+
+#[test]
+fn too_long_message_is_rejected_with_its_length() {
+    let long = format!("{}\nfine\n", "x".repeat(300));
+    for size in [1, 7, 64, 100, 1_000] {
+        let mut scene = Scene::traces(20);
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        for piece in long.as_bytes().chunks(size) {
+            let all = scene.process(|batch| batch.stream(0).push_fragment(piece));
+            found.extend(all.0);
+            errors.extend(all.1);
+        }
+        found.extend(scene.process(|batch| batch.stream(0).end()).0);
+        assert_eq!(found, ["fine"], "by {size} bytes");
+        assert!(errors.len() == 1 && errors[0].contains("of 300 bytes"), "{size}: {errors:?}");
+    }
+}
+
+#[test]
+fn dead_letter_of_a_too_long_message_shows_its_beginning() {
+    let mut scene = Scene::traces(1 << 20);
+    scene.feed(0, &"x".repeat(3 << 20));
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(0).push_fragment(b"\n");
+    batch.stream(0).end();
+    scene.splitter.process(&mut batch, &mut output).unwrap();
+    let rejected = output.take_rejected();
+    assert_eq!(batch.original(&rejected[0].event), "x".repeat(4 << 10).as_bytes());
+    assert!(rejected[0].error.to_string().contains("3145728 bytes"), "{}", rejected[0].error);
+}
+
+#[test]
+fn rejected_message_and_failed_stream() {
+    let mut scene = Scene::of(Bytes);
+    let (found, errors) = scene.process(|batch| batch.stream(0).push_fragment(b"a! b?c"));
+    assert_eq!(
+        (found, errors),
+        (vec!["a".into(), "b".into()], vec!["exclaims".into(), "asks".into()])
+    );
+    let (found, errors) = scene.process(|batch| {
+        batch.stream(0).push_fragment(b"d");
+        batch.stream(0).end();
+        batch.stream(0).push_fragment(b"e");
+    });
+    let lost = "3 bytes from the failure of the stream on were not split into messages";
+    assert_eq!((found, errors), (vec!["e".into()], vec![lost.into()]));
+}
+
+#[test]
+fn impossible_answer_fails_the_stream_and_not_the_process() {
+    let (found, errors) = Scene::of(Bytes).process(|batch| batch.stream(0).push_message(b"a0b"));
+    assert_eq!(found, ["a"]);
+    assert!(errors.len() == 1 && errors[0].contains("the splitter answered"), "{errors:?}");
+}
+
+#[test]
+fn many_small_messages_come_in_light_batches() {
+    let mut scene = Scene::of(Bytes);
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(0).push_fragment(&vec![b'x'; 300_000]);
+    let mut count = 0;
+    loop {
+        scene.splitter.process(&mut batch, &mut output).unwrap();
+        assert!(batch.weight() < Batch::WEIGHT_AT_MOST + 400_000, "{}", batch.weight());
+        count += batch.len();
+        if !scene.splitter.has_more() {
+            break;
+        }
+        batch = Batch::new();
+    }
+    assert_eq!(count, 300_000);
+}
+
+/// Buffers messages of these sizes in KiB, and returns the streams whose messages were discarded.
+fn discarded(scene: &mut Scene<Traces>, sizes: &[usize]) -> Vec<usize> {
+    for (stream, size) in (0..).zip(sizes) {
+        scene.feed(stream, &"x".repeat(size << 10));
+    }
+    let discarded = (0..sizes.len()).filter(|stream| {
+        let (_, errors) = scene.process(|batch| batch.stream(*stream as u64).end());
+        assert!(errors.iter().all(|error| error.contains("`--memory-limit`")), "{errors:?}");
+        !errors.is_empty()
+    });
+    let discarded = discarded.collect();
+    assert_eq!(scene.splitter.streams.buffers.used(), (0, 0));
+    discarded
+}
+
+#[test]
+fn stream_that_buffers_most_loses_its_message_for_memory() {
+    let mut scene = Scene::traces(4 << 20);
+    scene.host.set_memory_limit(1 << 20);
+    assert_eq!(discarded(&mut scene, &[300, 600, 100, 200]), [1]);
+    assert_eq!(discarded(&mut scene, &[100, 1_000, 100]), [1]);
+    assert_eq!(discarded(&mut scene, &[1_000, 2_000, 3_000]), [1, 2]);
+    assert!(scene.host.memory() <= 64 << 10, "a block is kept");
+}
+
+#[test]
+fn only_stream_keeps_its_message_without_memory() {
+    let mut scene = Scene::traces(4 << 20);
+    scene.host.set_memory_limit(0);
+    assert_eq!(discarded(&mut scene, &[4 << 10]), [0; 0]);
+    assert_eq!(discarded(&mut scene, &[4 << 10, 1 << 10, 1]), [0, 1]);
+}
+
+#[test]
+fn byte_is_found_from_any_position() {
+    let bytes: Vec<u8> = (0..200).collect();
+    for start in 0..200 {
+        let input =
+            Input { bytes: &bytes, seen: start, ending: super::Ending::Open, is_truncated: false };
+        for byte in 0..=255_u8 {
+            let expected = (usize::from(byte) >= start && byte < 200).then_some(byte.into());
+            assert_eq!(input.find(byte), expected);
+        }
+    }
+}
