@@ -62,7 +62,7 @@ use crate::{config::Settings, room::Closed, server::Server};
 pub struct HttpServer {
     settings: Arc<Settings>,
     context: Context,
-    /// It outlives a connection of the runtime's: the address stays ours.
+    /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<net::TcpListener>,
     /// That of the source.
     server: Weak<Server>,

@@ -56,7 +56,7 @@ pub struct TcpServer {
     config: Config,
     context: Context,
     tls: Option<TlsAcceptor>,
-    /// It outlives a connection of the runtime's: the address stays ours.
+    /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<TcpListener>,
 }
 

@@ -41,7 +41,7 @@ pub struct Config {
 pub struct UdpServer {
     config: Config,
     context: Context,
-    /// It outlives a connection of the runtime's: the address stays ours.
+    /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     socket: Option<UdpSocket>,
 }
 

@@ -62,7 +62,7 @@ fn default_max_connections() -> NonZeroUsize {
 pub struct UnixServer {
     config: Config,
     context: Context,
-    /// It outlives a connection of the runtime's. The source replaces it if its path was taken away.
+    /// The socket is kept when the runtime reconnects. The source replaces it if its path was taken away.
     socket: Option<Arc<Mutex<Socket>>>,
 }
 

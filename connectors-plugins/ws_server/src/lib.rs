@@ -47,7 +47,7 @@ pub struct WsServer {
     config: Arc<Config>,
     context: Context,
     tls: Option<TlsAcceptor>,
-    /// It outlives a connection of the runtime's: the address stays ours.
+    /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<TcpListener>,
     hub: Option<Arc<Hub>>,
     accepting: Option<Task>,

@@ -134,7 +134,7 @@ fn fill(shared: &Shared, state: &mut State, mut writer: PositionWriter<'_, i64>)
             let (topic, partition) = (record.topic(), record.partition());
             if code == RDKafkaErrorCode::AutoOffsetReset {
                 if run.is_some() {
-                    // What was read is of the offsets that end here.
+                    // The records that were read belong to the offsets that end here.
                     break;
                 }
                 // Otherwise the next member that has it looks.

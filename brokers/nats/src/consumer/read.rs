@@ -204,7 +204,10 @@ impl Reader {
                     return Err(gone(&format_args!("{code} {said}")));
                 }
             }
-            _ => tremor_pdk::warn!(self.host, "what is no message of the stream is not taken"),
+            _ => tremor_pdk::warn!(
+                self.host,
+                "a message without the metadata of the stream was ignored"
+            ),
         }
         Ok(())
     }

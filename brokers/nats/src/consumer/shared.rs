@@ -203,7 +203,10 @@ impl Shared {
             let Some((reply, info)) =
                 message.reply.as_ref().and_then(|it| Some((it, Info::of(it)?)))
             else {
-                tremor_pdk::warn!(self.host, "what is no message of the stream is not taken");
+                tremor_pdk::warn!(
+                    self.host,
+                    "a message without the metadata of the stream was ignored"
+                );
                 continue;
             };
             redelivered += u64::from(info.deliveries > 1);

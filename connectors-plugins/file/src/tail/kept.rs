@@ -29,7 +29,7 @@ const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 /// was delivered of it comes twice after a crash.
 pub(super) const PULL_BYTES: usize = 64 << 10;
 
-/// The same while acknowledgements come fast. A sink often makes a delivery of a pull, so that larger pulls cost less time.
+/// Number of bytes that a pull reads while acknowledgements come fast. A sink often makes a delivery of a pull, so that larger pulls cost less time.
 const FAST_PULL_BYTES: usize = 256 << 10;
 
 /// Maximum time from a pull to its acknowledgement for which acknowledgements come fast, in ns.

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_of_a_batch_is_the_flows_or_the_sinks_or_the_default() {
+    fn batch_limits_come_from_flow_then_sink_then_default() {
         let batch = flow::Batch { max_events: NonZeroU64::new(7), ..flow::Batch::default() };
         let terms = Terms { batch: Some(batch), ..Terms::default() };
         let demand = Demand::new().max_events(5_000).max_bytes(1 << 16);

@@ -61,7 +61,7 @@ fn failure_during_a_read_is_taken_after_it() {
     // From the end of a pull on, the next chunk is read.
     source.acks().unwrap().fail(first.pull(), std::slice::from_ref(&(0..1))).unwrap();
     let again = source.pull_all().unwrap();
-    // What that chunk brought is not handed out.
+    // The events of the chunk that was read meanwhile are not handed out.
     assert_eq!(text(&again), [format!("[cut off]{lines}[ends]")]);
 }
 

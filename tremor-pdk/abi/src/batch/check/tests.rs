@@ -114,7 +114,7 @@ fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
 
 proptest! {
     #[test]
-    fn a_check_of_what_is_new_finds_what_a_check_of_everything_finds(
+    fn check_of_changes_agrees_with_check_of_everything(
         edits in prop::collection::vec(
             (0_u8..16, 0_usize..9, prop_oneof![3 => 0_u32..40, 1 => any::<u32>()]), 0..12,
         ),
