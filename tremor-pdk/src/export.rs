@@ -38,7 +38,7 @@ pub mod text {
         connectors::<Only<T, IsSink>>()
     }
 
-    /// Of a preprocessor that is a splitter of streams.
+    /// Returns the record of a preprocessor that is a splitter of streams.
     pub const fn splitters<T: Component + StreamSplitter>() -> ArtefactText {
         preprocessors::<Splitter<T>>()
     }

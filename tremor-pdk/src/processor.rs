@@ -49,7 +49,7 @@ pub trait Preprocessor: Send + 'static {
     /// The messages belong to the pulls whose bytes of the same streams were buffered.
     ///
     /// # Errors
-    /// As those of [`process`](Preprocessor::process).
+    /// The errors of [`process`](Preprocessor::process).
     fn on_time(&mut self, _now: u64, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
         Ok(())
     }

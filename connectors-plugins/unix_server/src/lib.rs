@@ -258,7 +258,7 @@ mod tests {
             warnings.len() == 1 && warnings[0].contains("another process listens there"),
             "{warnings:?}"
         );
-        // The file stays behind, without anybody who listens.
+        // The socket file remains, but no process listens on it.
         drop(other);
         scene.check()?;
         let _client = scene.client(b"ours again")?;

@@ -7,7 +7,7 @@ use tremor_pdk::{prelude::*, units::Interval};
 /// When a stack trace is complete.
 #[tremor_pdk::config]
 pub struct Config {
-    /// How long to wait for the next line of a stack trace.
+    /// Time to wait for the next line of a stack trace.
     timeout: Interval,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Simulation {
     outlets: Vec<Outlet>,
     /// The current time of the simulation, in ns since the Unix epoch.
     now: u64,
-    /// The same time, for the components of the flow: their monotonic clock.
+    /// The monotonic clock of the components of the flow.
     clock: Arc<AtomicU64>,
     /// What the routes have for the outlets. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
@@ -209,7 +209,7 @@ impl Simulation {
     }
 
     fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
-        // As in a run, zero is for events without a source.
+        // Sources count from one, because zero stands for events without a source.
         let id = u32::try_from(source + 1).unwrap_or(u32::MAX);
         batch.events_mut().iter_mut().for_each(|event| event.source = id);
         loop {

@@ -42,7 +42,7 @@ impl Record {
     /// A record around a JSON text. In a constant, too long a text fails the build.
     ///
     /// # Panics
-    /// Where the text is longer than 8,168 bytes.
+    /// Panics if the text is longer than 8,168 bytes.
     #[allow(clippy::cast_possible_truncation)] // at most `JSON`
     pub const fn new(json: &JsonText) -> Self {
         Self {

@@ -90,7 +90,7 @@ pub fn sinks<T: Component + Sink>() -> ArtefactRef {
     connectors::<Only<T, IsSink>>()
 }
 
-/// Of a preprocessor that is a splitter of streams.
+/// Returns the artefact of a preprocessor that is a splitter of streams.
 pub fn splitters<T: Component + StreamSplitter>() -> ArtefactRef {
     preprocessors::<Splitter<T>>()
 }

@@ -128,7 +128,7 @@ impl Connection {
     /// Delivers a batch. A sink that gathers deliveries is flushed if it does not answer at once.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn deliver(&mut self, batch: &Batch) -> Delivery {
         let answers = self.deliver_together(std::slice::from_ref(batch))?;
         answers.into_iter().next().unwrap_or(Ok(()))
@@ -171,7 +171,7 @@ impl Connection {
     /// Notifies the sink that time has passed.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn tick(&mut self) -> Result<()> {
         let host = self.host.clone();
         host.block_on(self.sink()?.on_tick())
@@ -180,7 +180,7 @@ impl Connection {
     /// Ends the sink, because no event follows.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     pub fn close_sink(&mut self) -> Result<()> {
         let host = self.host.clone();
         host.block_on(self.sink()?.close())

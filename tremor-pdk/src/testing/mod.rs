@@ -117,7 +117,7 @@ impl TestHost {
     /// Makes the preprocessor of a splitter as [`TestHost::component`] makes other components.
     ///
     /// # Errors
-    /// As those of [`TestHost::component`].
+    /// The errors of [`TestHost::component`].
     pub fn splitter<T: Component + StreamSplitter>(&self, config: &str) -> Result<Splitter<T>> {
         self.component::<Splitter<T>>(config)
     }
@@ -126,7 +126,7 @@ impl TestHost {
     /// batch of that call: an empty one if the preprocessor does not ask for a time.
     ///
     /// # Errors
-    /// Those of the preprocessor, and the first one that it rejected something with.
+    /// The errors of the preprocessor, and the first one that it rejected something with.
     pub fn pass_time(&self, preprocessor: &mut impl Preprocessor) -> Result<Batch> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
         if let Some(due) = preprocessor.due() {
@@ -142,7 +142,7 @@ impl TestHost {
     /// As [`TestHost::connect`], for a source that is a component by itself.
     ///
     /// # Errors
-    /// As those of [`TestHost::component`].
+    /// The errors of [`TestHost::component`].
     pub fn source<T: Component + Source>(&self, config: &str) -> Result<Connection> {
         self.connect::<Only<T, IsSource>>(config)
     }
@@ -150,7 +150,7 @@ impl TestHost {
     /// As [`TestHost::connect`], for a sink that is a component by itself.
     ///
     /// # Errors
-    /// As those of [`TestHost::component`].
+    /// The errors of [`TestHost::component`].
     pub fn sink<T: Component + Sink>(&self, config: &str) -> Result<Connection> {
         self.connect::<Only<T, IsSink>>(config)
     }

@@ -24,7 +24,7 @@ impl<'b, T> TicketWriter<'b, T> {
     /// Pushes a value, as [`Stream::push`](crate::Stream::push) does.
     ///
     /// # Errors
-    /// Those of [`Stream::push`](crate::Stream::push); no event is pushed then, and the ticket fails as that of a message
+    /// The errors of [`Stream::push`](crate::Stream::push); no event is pushed then, and the ticket fails as that of a message
     /// that could not be decoded.
     pub fn push(
         &mut self,

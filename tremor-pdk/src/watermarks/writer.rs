@@ -29,7 +29,7 @@ impl<'b, P: Clone> PositionWriter<'b, P> {
     /// Pushes a value, as [`Stream::push`] does.
     ///
     /// # Errors
-    /// Those of [`Stream::push`]; no event is pushed then, and no position recorded.
+    /// The errors of [`Stream::push`]; no event is pushed then, and no position recorded.
     pub fn push(
         &mut self,
         stream: u64,

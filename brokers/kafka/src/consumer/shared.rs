@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) host: Host,
     pub(super) settings: Arc<Settings>,
     pub(super) meters: Meters,
-    /// Those of the partitions, for the source.
+    /// The acknowledgements of the partitions, for the source.
     pub(super) watermarks: Watermarks<i64>,
     state: Mutex<State>,
 }

@@ -96,7 +96,7 @@ impl Step {
     /// Returns the number of events that it had buffered, which fail with it.
     fn restart(&mut self, name: &str, error: &Error) -> usize {
         let lost = self.buffers.clear();
-        // What the operator has absorbed and released in this call is gone as well.
+        // The operator loses the events that it absorbed and released in this call as well.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
         if !self.budget.take(Instant::now()) {
@@ -294,7 +294,7 @@ impl Pipeline {
                 Some((lost, error.context(says)))
             }
             error => step.broken(&balance).map(|broken| {
-                // None of the numbers can be trusted, so no event leaves.
+                // The numbers of the operator cannot be trusted, so no event leaves.
                 let failed = balance.had.saturating_sub(balance.kept);
                 stats.failed(failed);
                 stats.unrecoverable(if is_tracked { 0 } else { failed });

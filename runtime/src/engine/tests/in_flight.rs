@@ -103,7 +103,7 @@ impl Flow {
         Self::of_source(bounds, batch, helpers, 0)
     }
 
-    /// The same with a source that is not pulled from `most` events in flight on.
+    /// Makes a harness whose source is not pulled from `most` events in flight on.
     fn of_source(bounds: Bounds, batch: u32, helpers: usize, most: usize) -> Self {
         let harness = Setup { bounds, helpers, ..Setup::default() }.harness();
         let Harness { mut source, sink: mut side, books, .. } = harness;

@@ -63,7 +63,7 @@ pub struct Connector {
     pub in_flight: Option<NonZeroU64>,
     /// Whether batches of one stream are delivered one after the other; `None` leaves that to the sink.
     pub ordered: Option<bool>,
-    /// How batches are put together for the sink; `None` leaves that to the sink.
+    /// Sizes of the deliveries of the sink; `None` leaves them to the sink.
     pub batch: Option<Batch>,
     /// How much the source is asked for at a time.
     pub pull: Pull,

@@ -127,7 +127,7 @@ impl Buffered {
     /// Emits one event, as [`Buffered::emit`] does, out of a port.
     ///
     /// # Errors
-    /// Those of [`Buffered::emit`].
+    /// The errors of [`Buffered::emit`].
     pub fn emit_to<'o>(
         &mut self,
         output: &'o mut Output,

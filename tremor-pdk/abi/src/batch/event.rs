@@ -92,7 +92,7 @@ pub(crate) const IN_NODES: u32 = 1 << 31;
 
 /// Location of a value that an event refers to besides its payload.
 pub(crate) enum Location {
-    /// There is no value.
+    /// The event has no such value.
     None,
     /// Position in the batch's table of values.
     Value(u32),

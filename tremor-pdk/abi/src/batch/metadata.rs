@@ -61,7 +61,7 @@ impl Kept {
     ) {
         // The bytes that it was decoded from stay where they are.
         event.original = Span::default();
-        // What does not fit into 64 GiB of nodes is left out.
+        // Metadata that does not fit into 64 GiB of nodes is left out.
         let mut copy = |root| {
             let copy = from.document(root).copy_to(bytes, nodes);
             copy.map_or(0, |root| (root + 1) | IN_NODES)

@@ -148,7 +148,7 @@ impl Output {
     /// Emits an event that was made here, as [`Output::create`] does, out of a port.
     ///
     /// # Errors
-    /// Those of [`Output::create`].
+    /// The errors of [`Output::create`].
     pub fn create_to(
         &mut self,
         port: u16,

@@ -20,9 +20,9 @@ pub struct Invalid {
 pub enum Reason {
     /// There is no such node: a root, a count or a span reaches beyond what is there.
     Missing,
-    /// Its kind is unknown: a later minor of the ABI may have added it.
+    /// The kind of the node is unknown: a later minor of the ABI may have added it.
     Kind(NodeKind),
-    /// Its text is not a JSON number.
+    /// The text of the node is not a JSON number.
     Number,
     /// Its payload, length or fingerprint is not one that its kind can have.
     Content,
@@ -83,7 +83,7 @@ struct Frame {
 /// [trusted](super::Document::trusted).
 ///
 /// Duplicate keys are not looked for: they are no danger, lookups find the first of them.
-/// It takes no stack, and time linear in the nodes and bytes: text that many nodes refer to is read
+/// The check takes no stack, and time linear in the nodes and bytes: text that many nodes refer to is read
 /// again for each of them, but no more than the budget of a document that consists of these
 /// nodes and bytes.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {

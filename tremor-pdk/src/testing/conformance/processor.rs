@@ -19,7 +19,7 @@ const NO_STATIC: &str = "keep state in `self` and not in a static";
 /// How often a preprocessor may say that it has more to put out of one batch.
 const MORE: usize = 10_000;
 
-/// How often time passes for a preprocessor that asks for it again and again.
+/// Maximum number of times that a preprocessor may ask for in a row.
 const TIMES: usize = 100;
 
 const HOLDS: &str = "answer `holds` with `true` while bytes of the stream are buffered: otherwise the pull that \

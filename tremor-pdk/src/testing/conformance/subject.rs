@@ -96,7 +96,7 @@ impl Subject {
         self.connected_for(1)
     }
 
-    /// The same, with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    /// Connects a new instance whose sink is granted `deliveries` at a time, or the maximum that it supports.
     fn connected_for(&self, deliveries: usize) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;

@@ -1,4 +1,4 @@
-//! What the check of a batch finds and what it costs.
+//! Faults that the check of a batch finds, and the cost of the check.
 
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ fn after_a_mark_whatever_is_new_is_looked_at() {
     assert!(error.to_string().starts_with("event 3 "), "{error}");
 }
 
-/// What a plugin may do to a batch, or should not; the numbers say to which event and how.
+/// Changes that a plugin may make to a batch, and some that it must not make. The numbers choose event and change.
 fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
     let count = batch.len();
     if count == 0 {
@@ -190,7 +190,7 @@ fn shared_documents_count_for_each_event() {
         let (result, visits) = visited(|| batch.validate());
         assert_exceeded(result);
         assert!(visits <= 1_100_000, "{visits}");
-        // As well if the events are new in a batch that has the document already.
+        // The budget also holds if the events are new in a batch that has the document already.
         let mut mark = Mark::default();
         let mut known = batch.clone();
         known.events.truncate(1);
@@ -310,7 +310,7 @@ fn an_origin_may_lie_in_the_nodes() {
     };
     let expected = [Some("here".to_owned()), Some("here".to_owned()), None];
     assert_eq!(origins(&batch), expected);
-    // Whatever copies events copies it.
+    // Each way to copy events copies the origin.
     let mut appended = Batch::new();
     appended.push_message(b"before");
     appended.set_origin("there");
