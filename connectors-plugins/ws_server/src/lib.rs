@@ -50,7 +50,33 @@ pub struct WsServer {
     /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<TcpListener>,
     hub: Option<Arc<Hub>>,
-    accepting: Option<Task>,
+}
+
+/// Accepts clients and reads their messages for as long as a half of the connection exists. Otherwise clients would send
+/// messages that nobody pulls while the runtime waits before it reconnects.
+struct Accepting {
+    hub: Arc<Hub>,
+    _task: Task,
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.hub.inbox.abandon();
+    }
+}
+
+/// The source: messages of all clients.
+pub struct Received {
+    messages: Messages,
+    _accepting: Arc<Accepting>,
+}
+
+impl Source for Received {
+    const CODEC: CodecRequirement = Messages::CODEC;
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        self.messages.pull(batch).await
+    }
 }
 
 impl Component for WsServer {
@@ -62,15 +88,15 @@ impl Component for WsServer {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
         let config = Arc::new(config);
-        Ok(Self { config, context, tls, listener: None, hub: None, accepting: None })
+        Ok(Self { config, context, tls, listener: None, hub: None })
     }
 }
 
 impl Connector for WsServer {
-    type Source = Messages;
+    type Source = Received;
     type Sink = Sender;
 
-    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Messages, Sender>> {
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Received, Sender>> {
         self.end().await;
         if let Some(tls) = &self.tls {
             tls.load().await?;
@@ -88,13 +114,15 @@ impl Connector for WsServer {
         let listener = net::TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
         let hub = self.hub.insert(Hub::new(&self.context, self.config.clone()));
         // Before connections are accepted, because messages without a source are discarded.
-        let halves = Halves {
-            source: wanted.has_source().then(|| Messages::new(hub.inbox.clone())),
-            sink: wanted.has_sink().then(|| Sender::new(hub.clone())),
-        };
-        let accepting = accept::run(hub.clone(), listener, self.tls.clone());
-        self.accepting = Some(self.context.spawn("accepts connections", accepting));
-        Ok(halves)
+        let messages = wanted.has_source().then(|| Messages::new(hub.inbox.clone()));
+        let task = accept::run(hub.clone(), listener, self.tls.clone());
+        let task = self.context.spawn("accepts connections", task);
+        let accepting = Arc::new(Accepting { hub: hub.clone(), _task: task });
+        let received = |messages| Received { messages, _accepting: accepting.clone() };
+        Ok(Halves {
+            source: messages.map(received),
+            sink: wanted.has_sink().then(|| Sender::new(hub.clone(), accepting.clone())),
+        })
     }
 
     async fn close(&mut self) -> Result<()> {
@@ -106,7 +134,6 @@ impl Connector for WsServer {
 impl WsServer {
     /// Closes all connections, with a word to each peer.
     async fn end(&mut self) {
-        self.accepting = None;
         if let Some(hub) = &self.hub {
             hub.close_all().await;
         }

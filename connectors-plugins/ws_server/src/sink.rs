@@ -6,6 +6,7 @@ use tremor_pdk::prelude::*;
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
+    Accepting,
     config::SendTo,
     hub::Hub,
     session::{Link, cost, in_memory},
@@ -15,14 +16,14 @@ use crate::{
 ///
 /// A batch is delivered once the system has all of it for one of the clients. Others may be behind, up to a
 /// bound, and are closed beyond that: nobody waits for the slowest.
-#[derive(Debug)]
 pub struct Sender {
     hub: Arc<Hub>,
+    _accepting: Arc<Accepting>,
 }
 
 impl Sender {
-    pub(crate) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub }
+    pub(crate) fn new(hub: Arc<Hub>, accepting: Arc<Accepting>) -> Self {
+        Self { hub, _accepting: accepting }
     }
 
     /// Closes a client if `more` bytes would exceed what may wait for it. Returns whether it was closed.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Descriptors, Error, ErrorKind, Pull, Result,
+    Connector, Descriptors, Error, ErrorKind, Pull, Result,
     net::{
         self, Address,
         tls::{Tls, TlsConnector},
@@ -386,6 +386,30 @@ fn a_source_that_is_not_pulled_reads_nothing_more_than_a_batch() {
         assert!(batch.bytes().len() <= (256 << 10) + 60_000);
     }
     assert!(sent > 256 << 10);
+}
+
+/// The runtime drops both halves when it loses a connection, and waits before it connects again.
+#[test]
+fn clients_wait_while_the_connection_has_no_halves() -> Result<()> {
+    let host = TestHost::new();
+    host.set_patience(Duration::ZERO);
+    let mut server = host.component::<WsServer>(r#"{ "listen": "127.0.0.1:0" }"#)?;
+    let sides = server.sides();
+    drop(host.block_on(server.connect(sides))?);
+    let (_, line) = host.log().last().cloned().unwrap();
+    let mut client = TcpStream::connect(line.trim_start_matches("listens on ")).unwrap();
+    client.write_all(&request("/")).unwrap();
+    let step = || host.block_on(host.host().sleep(Duration::from_nanos(1)));
+    // The server's tasks run.
+    (0..200).for_each(|_| step());
+    assert_eq!(host.metric("connections_accepted"), Some(0.0));
+    let _halves = host.block_on(server.connect(sides))?;
+    client.set_nonblocking(true).unwrap();
+    while client.peek(&mut [0]).is_err() {
+        step();
+    }
+    assert_eq!(host.metric("connections_accepted"), Some(1.0));
+    Ok(())
 }
 
 #[test]

@@ -207,7 +207,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Receives what there is. Whether there may be more at once.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         for _ in 0..TURN {
-            if self.inbox.poll_room(self.link.stream, context).is_pending() {
+            let leaves = self.left.is_some();
+            if self.inbox.poll_room(self.link.stream, leaves, context).is_pending() {
                 // What the peer sends meanwhile is not heard.
                 self.is_heard = true;
                 self.idle_looks = 0;

@@ -30,6 +30,8 @@ struct State {
     /// Connections that wait for room, each once.
     waiting: HashMap<u64, Waker>,
     failed: Option<Error>,
+    /// `true` once no source will pull any more.
+    is_abandoned: bool,
 }
 
 impl State {
@@ -64,10 +66,17 @@ impl Inbox {
         self.is_wanted.load(Ordering::Acquire)
     }
 
-    /// Ready if a connection may be read.
-    pub(super) fn poll_room(&self, stream: u64, context: &Context<'_>) -> Poll<()> {
+    /// Stops reading: no source will pull messages any more, so that peers should keep theirs.
+    pub(crate) fn abandon(&self) {
+        self.lock().is_abandoned = true;
+    }
+
+    /// Ready if a connection may be read. A connection that `leaves` is also read after [`abandon`](Self::abandon), up to
+    /// the answer to its close.
+    pub(super) fn poll_room(&self, stream: u64, leaves: bool, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if !state.batch.is_full() {
+        let is_open = if state.is_abandoned { leaves } else { !state.batch.is_full() };
+        if is_open {
             return Poll::Ready(());
         }
         state.waiting.insert(stream, context.waker().clone());
@@ -81,6 +90,9 @@ impl Inbox {
         }
         let puller = {
             let mut state = self.lock();
+            if state.is_abandoned {
+                return;
+            }
             state.add(stream, peer, |batch| batch.stream(stream).push_message(message));
             state.puller.take()
         };
