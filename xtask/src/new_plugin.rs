@@ -33,7 +33,7 @@ const KINDS: [Expected; 7] = [
     ("connector", ["got 1 ", "3 events in, 3 out"]),
     ("operator", ["\"sequence\":4,", "6 events in, 3 out, 0 dead-lettered, 3 discarded"]),
     ("codec", ["metronome=input sequence=2 ", "3 events in, 3 out"]),
-    ("preprocessor", ["\nlinks: [input -> output]\n", "10 events in, 9 out"]),
+    ("preprocessor", ["\"\\n  input\"\n", "19 events in, 19 out"]),
     ("postprocessor", ["\n> {\"metronome\":\"input\",\"sequence\":2,", "3 events in, 3 out"]),
 ];
 
