@@ -107,7 +107,9 @@ impl Connector for Odd {
 }
 
 impl Source for Odd {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         if self.has_pulled && self.config["endless"].is_boolean() {
             batch.push(&1_u64)?;
             return Ok(Pull::Idle(Duration::from_millis(1)));
@@ -122,7 +124,9 @@ impl Source for Odd {
 }
 
 impl Sink for Odd {
-    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+    type Batch = StructuredBatch;
+
+    async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         if self.config["nonsense"].is_boolean() {
             let mut other = Batch::new();

@@ -32,7 +32,7 @@ pub trait Codec: Send + 'static {
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()>;
 }
 
-/// What a source or a sink exchanges with the runtime.
+/// The codec that a connector needs, which follows from its batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecRequirement {
     /// Bytes; the flow must name a codec.

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tremor_abi::connector::Sides;
 
-use crate::{CodecRequirement, Component, Result, Sink, Source};
+use crate::{AnyBatch, Component, Result, Sink, Source, codec::CodecRequirement};
 
 /// A component that connects to a peer, or has two sides: a source of events, a sink for them, or both. If
 /// there is no peer to connect to, a [`Source`] or a [`Sink`] is a component by itself.
@@ -99,17 +99,24 @@ impl<R, W> Halves<R, W> {
     }
 }
 
-/// Returns the codec requirement of a connector, which is that of its source and its sink.
+/// Returns the codec requirement of a connector, which follows from the batches of its source and its sink.
 pub(crate) const fn codec<C: Connector>() -> CodecRequirement {
-    match (C::Source::EXISTS, C::Sink::EXISTS) {
-        (true, true) => {
-            assert!(
-                C::Source::CODEC.is_same(C::Sink::CODEC),
-                "the source and the sink of a connector have the same `CODEC`: a flow names one codec"
-            );
-            C::Source::CODEC
+    let source = requirement::<<C::Source as Source>::Batch>(C::Source::DEFAULT_CODEC);
+    let sink = requirement::<<C::Sink as Sink>::Batch>(C::Sink::DEFAULT_CODEC);
+    assert!(
+        !C::Source::EXISTS || !C::Sink::EXISTS || source.is_same(sink),
+        "the source and the sink of a connector have the same `Batch` and `DEFAULT_CODEC`: a flow names one codec"
+    );
+    if C::Source::EXISTS { source } else { sink }
+}
+
+const fn requirement<B: AnyBatch>(default: Option<&'static str>) -> CodecRequirement {
+    match default {
+        Some(codec) => {
+            assert!(B::IS_RAW, "a `StructuredBatch` needs no codec: remove `DEFAULT_CODEC`");
+            CodecRequirement::Optional(codec)
         }
-        (true, false) => C::Source::CODEC,
-        (false, _) => C::Sink::CODEC,
+        None if B::IS_RAW => CodecRequirement::Required,
+        None => CodecRequirement::Structured,
     }
 }

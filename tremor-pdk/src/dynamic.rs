@@ -12,16 +12,15 @@ use tremor_abi::{
     connector::{Hook, Sides},
 };
 
-use crate::{
-    Acks, Batch, CodecRequirement, Demand, Exception, Grant, Halves, Output, Pull, Result,
-};
+pub use crate::codec::CodecRequirement;
+use crate::{Acks, Batch, Demand, Exception, Grant, Halves, Output, Pull, Result};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A [`Connector`](crate::Connector) as a trait object.
 pub trait DynConnector: Send {
-    /// What its source and its sink say: [`Source::CODEC`](crate::Source::CODEC).
+    /// Returns the codec that the connector needs: see [`Source::Batch`](crate::Source::Batch).
     fn codec_requirement(&self) -> CodecRequirement;
     /// See [`Connector::sides`](crate::Connector::sides).
     fn sides(&self) -> Sides;

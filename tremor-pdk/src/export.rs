@@ -3,7 +3,11 @@
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
 
-use crate::{CodecRequirement, Component, Connector, codec::is_same_text, connector};
+use crate::{
+    Component, Connector,
+    codec::{CodecRequirement, is_same_text},
+    connector,
+};
 
 /// What the metadata says of one artefact.
 pub struct ArtefactText {
@@ -122,7 +126,8 @@ pub const fn metadata(
 /// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
 /// # }
 /// # impl Sink for Devourer {
-/// #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
+/// #     type Batch = StructuredBatch;
+/// #     async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery { Ok(()) }
 /// # }
 /// tremor_pdk::export! { sinks: [Devourer] }
 /// # }
@@ -140,7 +145,8 @@ pub const fn metadata(
 /// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
 /// # }
 /// # impl Sink for Devourer {
-/// #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
+/// #     type Batch = StructuredBatch;
+/// #     async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery { Ok(()) }
 /// # }
 /// tremor_pdk::export! { sinks: [Devourer, Devourer] }
 /// # }

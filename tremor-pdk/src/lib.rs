@@ -46,6 +46,7 @@ mod debug;
 #[macro_use]
 mod host;
 
+mod batch;
 mod chunk;
 mod codec;
 mod component;
@@ -93,8 +94,7 @@ pub use tremor_abi as abi;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Buffered, Cutter, Event, EventMut, EventRef, Limit, Output, Rest, Stream, StreamKey,
-        Verdict,
+        Batch, Buffered, Cutter, Event, EventMut, EventRef, Limit, Output, Rest, StreamKey, Verdict,
     },
     connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},
@@ -106,8 +106,12 @@ pub use tremor_abi::{
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub use self::descriptors::{Descriptors, Registered};
 pub use self::{
+    batch::{
+        AnyBatch, Form, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,
+        StructuredEvent, TypedBatch, TypedEvent, TypedEvents,
+    },
     chunk::ChunkBytes,
-    codec::{Codec, CodecRequirement},
+    codec::Codec,
     component::{Component, Context},
     config::NoConfig,
     connector::{Connector, Halves},
@@ -172,11 +176,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Acks, Batch, Buffered, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component,
-        Connector, Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef,
-        Exceptions, Found, Halves, Host, Input, LogLevel, NoConfig, NoSink, NoSource, Operator,
-        Output, ParallelSink, Postprocessor, Preprocessor, Pull, Rest, Result, Sides, Sink, Source,
-        StreamKey, StreamSplitter, Task, Value, ValueRef, Verdict, WholeMessages, Writer,
+        Acks, Batch, Buffered, ByteBuffer, ChunkBytes, Codec, Component, Connector, Context,
+        Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Found,
+        Halves, Host, Input, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
+        Postprocessor, Preprocessor, Pull, RawBatch, Rest, Result, Sides, Sink, Source, StreamKey,
+        StreamSplitter, StructuredBatch, Task, Value, ValueRef, Verdict, WholeMessages, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

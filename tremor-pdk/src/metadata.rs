@@ -2,7 +2,7 @@
 //! goes to.
 //!
 //! ```
-//! use tremor_pdk::{metadata::Text, prelude::*};
+//! use tremor_pdk::{StructuredEvent, metadata::Text, prelude::*};
 //!
 //! #[tremor_pdk::config]
 //! struct Config {
@@ -10,7 +10,7 @@
 //!     table: Text,
 //! }
 //!
-//! fn table<'a>(config: &'a Config, event: EventRef<'a>) -> Result<&'a str> {
+//! fn table<'a>(config: &'a Config, event: StructuredEvent<'a>) -> Result<&'a str> {
 //!     match &config.table {
 //!         Text::Fixed(table) => Ok(table),
 //!         Text::At(place) => {
@@ -56,13 +56,18 @@ pub enum Text {
 impl Place {
     /// What an event has there; null is nothing.
     #[inline]
-    pub fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
-        event.metadata()?.get_path(&self.path).filter(|value| !value.is_null())
+    pub fn get<'b>(&self, event: impl Into<EventRef<'b>>) -> Option<ValueRef<'b>> {
+        event.into().metadata()?.get_path(&self.path).filter(|value| !value.is_null())
     }
 
     /// The event has nothing there, or not what is expected: an error of the kind bad data about this key of the
     /// configuration. The value itself is not shown: it may be anything.
-    pub fn wrong(&self, key: &str, expected: impl fmt::Display, event: EventRef<'_>) -> Error {
+    pub fn wrong<'b>(
+        &self,
+        key: &str,
+        expected: impl fmt::Display,
+        event: impl Into<EventRef<'b>>,
+    ) -> Error {
         let found = if self.get(event).is_some() { "another value" } else { "nothing" };
         Error::bad_data(format_args!(
             "`{key}` of the event, `{self}`: expected {expected}, found {found}"

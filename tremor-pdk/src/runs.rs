@@ -1,17 +1,16 @@
 //! Few writes for many messages.
 
 use std::ops::Range;
-use tremor_abi::batch::HostBatch;
 
-use crate::Batch;
+use crate::{RawBatch, RawEvent};
 
-/// The raw payloads of a batch, in order, as ranges of [`Batch::bytes`]; those that follow each
+/// The raw payloads of a batch, in order, as ranges of [`RawBatch::bytes`](crate::TypedBatch::bytes); those that follow each
 /// other in memory are one range. A batch that a codec has encoded usually is one altogether, so
 /// that a sink of bytes delivers it with one write.
-pub fn raw_runs(batch: &Batch) -> Vec<Range<usize>> {
+pub fn raw_runs(batch: &RawBatch) -> Vec<Range<usize>> {
     let buffer = batch.bytes().as_ptr().addr();
     let mut runs: Vec<Range<usize>> = Vec::new();
-    for payload in batch.events().iter().filter_map(|event| batch.raw(event)) {
+    for payload in batch.iter().map(RawEvent::raw) {
         if payload.is_empty() {
             continue;
         }
@@ -28,11 +27,11 @@ pub fn raw_runs(batch: &Batch) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::raw_runs;
-    use crate::Batch;
+    use crate::{Batch, RawBatch};
 
     #[test]
     fn payloads_that_follow_each_other_are_one_run() {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         for message in ["one\n", "", "two\n", "three\n"] {
             batch.push_message(message.as_bytes());
         }
@@ -47,12 +46,12 @@ mod tests {
             batch.push_message(message.as_bytes());
         }
         batch.retain(|event| event.raw() != Some(b"two\n"));
-        assert_eq!(raw_runs(&batch), [0..4, 8..14]);
+        assert_eq!(raw_runs(&batch.into()), [0..4, 8..14]);
     }
 
     #[test]
     fn events_without_bytes_have_no_run() {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         batch.stream(0).end();
         assert!(raw_runs(&batch).is_empty());
     }

@@ -9,7 +9,7 @@ pub use self::{
     answer::{Delivery, Exception, Exceptions, Undelivered},
     demand::{BatchSize, Demand, Grant},
 };
-use crate::{Batch, CodecRequirement, ParallelSinkDriver, Result, SinkDriver, dynamic::DynSink};
+use crate::{AnyBatch, ParallelSinkDriver, RawBatch, Result, SinkDriver, dynamic::DynSink};
 
 /// Takes events out, one batch at a time.
 ///
@@ -17,8 +17,12 @@ use crate::{Batch, CodecRequirement, ParallelSinkDriver, Result, SinkDriver, dyn
 /// `export! { sinks: [T] }`. Each instance is then used for one connection; if that is lost, the next connection has
 /// an instance of its own.
 pub trait Sink: Send + 'static {
-    /// Form of the events that the sink takes: values, or bytes through a codec.
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    /// The batch that the sink gets: a [`RawBatch`] of bytes, for which the flow names a codec, or a
+    /// [`StructuredBatch`](crate::StructuredBatch) of values.
+    type Batch: AnyBatch;
+
+    /// The codec of bytes if the flow names none: see [`Source::DEFAULT_CODEC`](crate::Source::DEFAULT_CODEC).
+    const DEFAULT_CODEC: Option<&'static str> = None;
 
     /// `false` for [`NoSink`] only.
     #[doc(hidden)]
@@ -37,8 +41,7 @@ pub trait Sink: Send + 'static {
         let _ = grant;
     }
 
-    /// Delivers the events of `batch`: encoded messages ([`Batch::raw`]) if [`Sink::CODEC`] asks for a codec,
-    /// otherwise values ([`Batch::value`]). `Ok(())` states that the peer has all events: dropping an event is not
+    /// Delivers the events of `batch`. `Ok(())` states that the peer has all events: dropping an event is not
     /// delivering it. If the peer has some of the events, name the others with [`Exceptions`].
     ///
     /// The future is polled to its end, unless the connection ends first. What has not been answered by then is
@@ -48,7 +51,7 @@ pub trait Sink: Send + 'static {
     /// The whole batch was not delivered. The [policy](crate::ErrorPolicy) of the error decides: the batch is
     /// delivered again after a while, as often as the flow allows, or after a reconnect or a restart; or it goes to
     /// the dead letters; or the flow fails.
-    fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
+    fn deliver(&mut self, batch: &Self::Batch) -> impl Future<Output = Delivery> + Send;
 
     /// Notifies the sink once a second that time has passed. A sink takes one call at a time: a tick that is due
     /// during a delivery follows its answer. If the sink has to keep time meanwhile, make it a [`ParallelSink`], or
@@ -88,8 +91,11 @@ pub trait Sink: Send + 'static {
 /// batches of a stream keep their order, follows from its [`demand`](Self::demand) and from the keys `in_flight` and
 /// `ordered` of the flow.
 pub trait ParallelSink: Send + Sync + 'static {
-    /// See [`Sink::CODEC`].
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    /// See [`Sink::Batch`].
+    type Batch: AnyBatch;
+
+    /// See [`Sink::DEFAULT_CODEC`].
+    const DEFAULT_CODEC: Option<&'static str> = None;
 
     /// Returns the deliveries that the sink asks for: by default one at a time, and any number if the flow sets
     /// `in_flight`. Called once, before the first delivery.
@@ -106,7 +112,7 @@ pub trait ParallelSink: Send + Sync + 'static {
     ///
     /// # Errors
     /// See [`Sink::deliver`].
-    fn deliver(&self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
+    fn deliver(&self, batch: &Self::Batch) -> impl Future<Output = Delivery> + Send;
 
     /// Notifies the sink once a second that time has passed, also while deliveries are in flight, unless the sink
     /// [supports one delivery](Demand::at_most) only. No delivery makes progress before the call has answered: it
@@ -143,7 +149,9 @@ pub trait ParallelSink: Send + Sync + 'static {
 }
 
 impl<S: ParallelSink> Sink for S {
-    const CODEC: CodecRequirement = S::CODEC;
+    type Batch = S::Batch;
+
+    const DEFAULT_CODEC: Option<&'static str> = S::DEFAULT_CODEC;
 
     fn demand(&self) -> Demand {
         ParallelSink::demand(self)
@@ -153,7 +161,7 @@ impl<S: ParallelSink> Sink for S {
         ParallelSink::on_grant(self, grant);
     }
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &S::Batch) -> Delivery {
         ParallelSink::deliver(self, batch).await
     }
 
@@ -175,9 +183,11 @@ impl<S: ParallelSink> Sink for S {
 pub enum NoSink {}
 
 impl Sink for NoSink {
+    type Batch = RawBatch;
+
     const EXISTS: bool = false;
 
-    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, _batch: &RawBatch) -> Delivery {
         match *self {}
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{future::Future, ops::Range, time::Duration};
 
-use crate::{Batch, CodecRequirement, Exception, Result};
+use crate::{AnyBatch, Exception, RawBatch, Result};
 
 /// What a pull came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,20 @@ pub enum Pull {
 /// `export! { sources: [T] }`. Each instance is then used for one connection, and where that is lost, the
 /// next is made anew.
 pub trait Source: Send + 'static {
-    /// What it exchanges with the runtime: values, or bytes through a codec.
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    /// The batch that the source fills: a [`RawBatch`] of bytes, for which the flow names a codec, or a
+    /// [`StructuredBatch`](crate::StructuredBatch) of values.
+    type Batch: AnyBatch;
+
+    /// The codec of bytes if the flow names none. Without it, the flow has to name one. Does not compile beside a
+    /// [`StructuredBatch`](crate::StructuredBatch).
+    const DEFAULT_CODEC: Option<&'static str> = None;
 
     /// Whether there is one: [`NoSource`] is none.
     #[doc(hidden)]
     const EXISTS: bool = true;
 
     /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
-    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
+    /// or once [`is_full`](crate::TypedBatch::is_full). Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
     /// [`Host::readable`](crate::Host::readable).
     ///
     /// The future may be dropped at any `await` (a pause, the end of the flow, a sink that is down); what
@@ -39,7 +44,7 @@ pub trait Source: Send + 'static {
     /// # Errors
     /// Kind connection lost: the runtime reconnects. Kind bad data: it is counted and the next
     /// pull follows. Others: the connector fails, and is restarted where that may help.
-    fn pull(&mut self, batch: &mut Batch) -> impl Future<Output = Result<Pull>> + Send;
+    fn pull(&mut self, batch: &mut Self::Batch) -> impl Future<Output = Result<Pull>> + Send;
 
     /// Returns the object that is notified of the ends of pulls: [`Watermarks`](crate::Watermarks) for a source with
     /// positions, [`Tickets`](crate::Tickets) for a peer that wants an answer to each message, or a type of your own.
@@ -115,7 +120,7 @@ pub trait Acks: Send + 'static {
         true
     }
 
-    /// Every event of the pull of this number ([`Batch::pull`]) is done with: delivered, dead-lettered or
+    /// Every event of the pull of this number ([`TypedBatch::pull`](crate::TypedBatch::pull)) is done with: delivered, dead-lettered or
     /// discarded on purpose. Pulls end in any order.
     ///
     /// # Errors
@@ -148,9 +153,11 @@ pub trait Acks: Send + 'static {
 pub enum NoSource {}
 
 impl Source for NoSource {
+    type Batch = RawBatch;
+
     const EXISTS: bool = false;
 
-    async fn pull(&mut self, _batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, _batch: &mut RawBatch) -> Result<Pull> {
         match *self {}
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 pub use self::writer::TicketWriter;
-use crate::{Acks, Batch, Error, Exception, InFlight, Result, lock::lock};
+use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock::lock};
 
 /// Tells a source which of its messages are acknowledged and which have failed, for peers that want an answer to each
 /// message: Redis Streams, SQS, AMQP, Pub/Sub. For a peer with positions see [`Watermarks`](crate::Watermarks).
@@ -24,9 +24,9 @@ use crate::{Acks, Batch, Error, Exception, InFlight, Result, lock::lock};
 /// ([`Source::acks`](crate::Source::acks)), and a task has one to answer the peer.
 ///
 /// ```
-/// # use tremor_pdk::{Acks, Batch, Result, Tickets};
+/// # use tremor_pdk::{Acks, RawBatch, Result, Tickets};
 /// # fn main() -> Result<()> {
-/// # let mut batch = Batch::new();
+/// # let mut batch = RawBatch::new();
 /// # batch.set_pull(1);
 /// let tickets = Tickets::new();
 /// // In `pull`: each message with its ticket.
@@ -97,7 +97,7 @@ impl<T> Tickets<T> {
     }
 
     /// Begins to push events to the batch of a pull.
-    pub fn begin<'b>(&'b self, batch: &'b mut Batch) -> TicketWriter<'b, T> {
+    pub fn begin<'b, F: Form>(&'b self, batch: &'b mut TypedBatch<F>) -> TicketWriter<'b, T, F> {
         TicketWriter::new(self, batch)
     }
 

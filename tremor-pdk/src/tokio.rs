@@ -42,7 +42,8 @@
 //! }
 //! # pub struct Requests(Tokio);
 //! # impl Sink for Requests {
-//! #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
+//! #     type Batch = StructuredBatch;
+//! #     async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery { Ok(()) }
 //! # }
 //! # fn main() {}
 //! ```

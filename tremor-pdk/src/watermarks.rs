@@ -12,7 +12,7 @@ use std::{
 };
 
 pub use self::writer::PositionWriter;
-use crate::{Acks, Batch, InFlight, Result, lock::lock};
+use crate::{Acks, Form, InFlight, Result, TypedBatch, lock::lock};
 
 /// Turns pulls, which end in any order, into the position of each stream up to which everything is acknowledged: an
 /// offset of a partition, an offset in a file.
@@ -21,9 +21,9 @@ use crate::{Acks, Batch, InFlight, Result, lock::lock};
 /// ([`Source::acks`](crate::Source::acks)), and a task may have one to commit.
 ///
 /// ```
-/// # use tremor_pdk::{Acks, Batch, Begin, Result, Watermarks};
+/// # use tremor_pdk::{Acks, Begin, RawBatch, Result, Watermarks};
 /// # fn main() -> Result<()> {
-/// # let mut batch = Batch::new();
+/// # let mut batch = RawBatch::new();
 /// # batch.set_pull(1);
 /// let watermarks = Watermarks::new();
 /// // In `pull`, after the last `await`: each event with the position after it.
@@ -60,12 +60,12 @@ pub struct Progress<P> {
 
 /// Result of [`Watermarks::begin`].
 #[must_use]
-pub enum Begin<'b, P: Clone> {
+pub enum Begin<'b, P: Clone, F: Form> {
     /// A pull has failed. The source has to go back in each of these streams before it pushes any event, and returns
     /// from the pull or begins again.
     Rewind(Vec<Rewind<P>>),
     /// Events can be pushed.
-    Write(PositionWriter<'b, P>),
+    Write(PositionWriter<'b, P, F>),
 }
 
 /// A stream that is to be read again.
@@ -115,9 +115,9 @@ impl<P: Clone> Watermarks<P> {
     /// would be pushed before those that have failed:
     ///
     /// ```compile_fail
-    /// # use tremor_pdk::{Batch, Begin, Watermarks};
+    /// # use tremor_pdk::{Begin, RawBatch, Watermarks};
     /// # fn is_send(_: impl Send) {}
-    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut Batch) {
+    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut RawBatch) {
     /// is_send(async {
     ///     let Begin::Write(mut writer) = marks.begin(batch) else { return };
     ///     std::future::ready(()).await;
@@ -129,9 +129,9 @@ impl<P: Clone> Watermarks<P> {
     /// Without the `await` this compiles:
     ///
     /// ```
-    /// # use tremor_pdk::{Batch, Begin, Watermarks};
+    /// # use tremor_pdk::{Begin, RawBatch, Watermarks};
     /// # fn is_send(_: impl Send) {}
-    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut Batch) {
+    /// # fn check(marks: &'static Watermarks<u64>, batch: &'static mut RawBatch) {
     /// is_send(async {
     ///     std::future::ready(()).await;
     ///     let Begin::Write(mut writer) = marks.begin(batch) else { return };
@@ -139,7 +139,7 @@ impl<P: Clone> Watermarks<P> {
     /// });
     /// # }
     /// ```
-    pub fn begin<'b>(&'b self, batch: &'b mut Batch) -> Begin<'b, P> {
+    pub fn begin<'b, F: Form>(&'b self, batch: &'b mut TypedBatch<F>) -> Begin<'b, P, F> {
         let Shared { rewinds, rewinding, progress, .. } = &mut *self.lock();
         if rewinds.is_empty() {
             rewinding.clear();
@@ -277,7 +277,7 @@ impl<P: Clone> Default for Watermarks<P> {
     }
 }
 
-impl<P: Clone + fmt::Debug> fmt::Debug for Begin<'_, P> {
+impl<P: Clone + fmt::Debug, F: Form> fmt::Debug for Begin<'_, P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rewind(streams) => f.debug_tuple("Rewind").field(streams).finish(),

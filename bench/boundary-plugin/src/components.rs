@@ -59,9 +59,9 @@ impl Connector for Take {
 }
 
 impl Sink for Take {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         self.bytes += bytes(batch);
         Ok(())
     }

@@ -17,13 +17,13 @@ pub struct Meter {
 }
 
 impl ParallelSink for Meter {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
         if self.takes.is_zero() { Demand::new().at_most(1) } else { Demand::new() }
     }
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         if !self.takes.is_zero() {
             // In a box, so that a delivery that takes no time is a small future.
             Box::pin(self.host.sleep(self.takes)).await;

@@ -35,13 +35,13 @@ pub struct Replay {
 }
 
 impl Source for Replay {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         self.marks.clone().map(|marks| Box::new(marks) as Box<dyn Acks>)
     }
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         // One clock read a batch: all its events are taken in at once.
         let now_ns = self.host.now_ns();
         let counts_from_ns = self.clock.start(now_ns);

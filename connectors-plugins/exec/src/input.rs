@@ -61,9 +61,9 @@ impl Input {
 }
 
 impl Sink for Input {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let bytes = batch.bytes();
         let slices = raw_runs(batch).into_iter().map(|run| IoSlice::new(&bytes[run]));
         let mut slices: Vec<_> = slices.collect();

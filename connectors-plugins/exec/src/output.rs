@@ -92,9 +92,9 @@ fn receive<'s>(pipe: &OwnedFd, space: &'s mut [MaybeUninit<u8>]) -> io::Result<&
 }
 
 impl Source for Output {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if let Some(over) = &self.over {
             return over.clone();
         }

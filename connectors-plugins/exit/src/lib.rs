@@ -95,7 +95,9 @@ impl Exit {
 }
 
 impl Sink for Exit {
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    type Batch = StructuredBatch;
+
+    async fn deliver(&mut self, batch: &StructuredBatch) -> Delivery {
         if self.requested {
             return Ok(());
         }

@@ -73,9 +73,9 @@ impl Reader {
 }
 
 impl Source for Reader {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if self.finished {
             return Ok(Pull::Finished);
         }

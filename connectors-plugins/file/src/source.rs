@@ -13,7 +13,7 @@ pub enum FileSource {
 }
 
 impl Source for FileSource {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         match self {
@@ -22,7 +22,7 @@ impl Source for FileSource {
         }
     }
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         match self {
             Self::Once(reader) => reader.pull(batch).await,
             Self::Tail(tail) => tail.pull(batch).await,

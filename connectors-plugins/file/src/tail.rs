@@ -159,13 +159,13 @@ impl Tail {
 }
 
 impl Source for Tail {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         self.acks.take()
     }
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         loop {
             if self.ready.is_empty() && self.last.is_none() {
                 self.read_on();

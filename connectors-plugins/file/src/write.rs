@@ -53,14 +53,14 @@ impl Writer {
 }
 
 impl ParallelSink for Writer {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
         // Several deliveries at a time are faster only if they wait for the disk together.
         if self.output.waits_for_disk() { Demand::new() } else { Demand::new().at_most(1) }
     }
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let runs = raw_runs(batch);
         self.output.check_end(batch)?;
         if let Some(pipe) = self.output.pipe() {

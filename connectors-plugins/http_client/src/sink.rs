@@ -74,13 +74,13 @@ impl Posts {
 }
 
 impl ParallelSink for Posts {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
         Demand::new().at_most(self.pool.settings.config.max_connections.get())
     }
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         match self.pool.settings.config.format {
             Format::Raw => self.post_each(batch).await,
             format => {

@@ -35,9 +35,9 @@ impl Polls {
 }
 
 impl Source for Polls {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if let Some(wait) = self.wait() {
             return Ok(Pull::Idle(wait));
         }

@@ -46,9 +46,9 @@ impl Drop for Pulls<'_> {
 }
 
 impl Source for Requests {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         let mut pulls = Pulls::new(&self.server.room);
         poll_fn(|context| self.server.room.poll_pull(context, batch)).await?;
         pulls.has_ended = true;

@@ -55,7 +55,9 @@ struct Tick<'a> {
 }
 
 impl Source for Metronome {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         if self.left == Some(0) {
             return Ok(Pull::Finished);
         }

@@ -19,10 +19,10 @@ impl Component for Null {
 }
 
 impl Sink for Null {
-    /// The events are not read, so they need not be encoded.
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Batch = StructuredBatch;
 
-    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+    /// The events are not read, so they need not be encoded.
+    async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery {
         Ok(())
     }
 }

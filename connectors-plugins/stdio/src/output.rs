@@ -57,9 +57,9 @@ impl Output {
 }
 
 impl Sink for Output {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let runs = raw_runs(batch);
         if self.access == Access::NonBlocking {
             self.write_here(batch.bytes(), &runs).await?;

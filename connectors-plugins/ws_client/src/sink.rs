@@ -21,9 +21,9 @@ impl Sender {
 }
 
 impl Sink for Sender {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         for event in batch {
             let Some(bytes) = event.raw() else { continue };

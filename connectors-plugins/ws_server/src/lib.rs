@@ -72,9 +72,9 @@ pub struct Received {
 }
 
 impl Source for Received {
-    const CODEC: CodecRequirement = Messages::CODEC;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         self.messages.pull(batch).await
     }
 }

@@ -51,9 +51,9 @@ impl Sender {
 }
 
 impl Sink for Sender {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut links = self.hub.links();
         let more = batch.iter().filter_map(EventRef::raw).map(|it| cost(it.len())).sum();
         let of_origin: HashMap<Arc<str>, usize> = match self.hub.config.send_to {

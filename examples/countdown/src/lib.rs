@@ -24,7 +24,9 @@ impl Component for Countdown {
 }
 
 impl Source for Countdown {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         while self.left > 0 && !batch.is_full() {
             batch.push(&self.left)?;
             self.left -= 1;

@@ -54,9 +54,10 @@ pub struct Lines {
 }
 
 impl Sink for Lines {
-    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+    type Batch = RawBatch;
+    const DEFAULT_CODEC: Option<&str> = Some("json");
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut bytes = Vec::new();
         for message in batch.iter().filter_map(EventRef::raw) {
             bytes.extend_from_slice(message);

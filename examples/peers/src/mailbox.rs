@@ -49,13 +49,13 @@ impl Component for Mailbox {
 }
 
 impl Source for Mailbox {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         Some(Box::new(self.tickets.clone()))
     }
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if self.reading.is_none() {
             // A file that has failed is in flight no more, and is read again.
             let done = self.tickets.take().acknowledged;

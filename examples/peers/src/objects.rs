@@ -60,13 +60,14 @@ impl Component for Objects {
 }
 
 impl ParallelSink for Objects {
-    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+    type Batch = RawBatch;
+    const DEFAULT_CODEC: Option<&str> = Some("json");
 
     fn demand(&self) -> Demand {
         Demand::gather(64)
     }
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let answer = self.append(batch);
         self.store_if(|object| object.bytes.len() as u64 >= self.config.max_bytes.get()).await;
         let stored = answer.await;

@@ -62,13 +62,13 @@ impl Component for ReadOnce {
 }
 
 impl Source for ReadOnce {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         Some(Box::new(self.marks.clone()))
     }
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if self.context.monotonic_ns() >= self.commit_at_ns {
             self.commit().await?;
             self.commit_at_ns = self.context.monotonic_ns() + 1_000_000_000;

@@ -36,13 +36,14 @@ impl Component for Spool {
 }
 
 impl ParallelSink for Spool {
-    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+    type Batch = RawBatch;
+    const DEFAULT_CODEC: Option<&str> = Some("json");
 
     fn demand(&self) -> Demand {
         Demand::new().at_most(16)
     }
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let (folder, mut bytes) = (self.folder.clone(), Vec::new());
         for message in batch.iter().filter_map(EventRef::raw) {

@@ -22,9 +22,9 @@ impl Component for Tally {
 }
 
 impl Sink for Tally {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         for bytes in batch.iter().filter_map(EventRef::raw) {
             self.bytes.add(bytes.len() as u64);
         }

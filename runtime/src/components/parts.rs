@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde_json::Value as Config;
 use tremor_pdk::{
-    CodecRequirement, Error, Postprocessor, Preprocessor, Result, dynamic::BoxFuture,
+    Error, Postprocessor, Preprocessor, Result, dynamic::{CodecRequirement, BoxFuture},
 };
 
 use super::{

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use tremor_pdk::{
-    CodecRequirement, Error as PluginError, Halves, Result, Sides, Value,
+    Error as PluginError, Halves, Result, Sides, Value,
     abi::{
         connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
         module::{ArtefactKind, ArtefactRef},
         value,
     },
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
     linked::{self, LinkedComponent},
 };
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Exception, Grant, Halves, Pull, Result, Sides,
+    Batch, Exception, Grant, Halves, Pull, Result, Sides,
     abi::connector::Hook,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tremor_pdk::{
-    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result,
+    Batch, ErrorKind, ErrorPolicy, Pull, Result,
     abi::{batch::HostBatch, connector::Hook},
 };
 use tremor_runtime::{executor::block_on, plugin::HostContext};

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value as Json, json};
 use tremor_pdk::{
-    Batch, CodecRequirement, ErrorPolicy, EventRef, Grant, InFlight, Output, Pull,
+    Batch, ErrorPolicy, EventRef, Grant, InFlight, Output, Pull,
     abi::connector::Hook,
 };
 use tremor_runtime::{

@@ -7,29 +7,29 @@ use std::{
 };
 
 use super::slot::Slot;
-use crate::Batch;
+use crate::{AnyBatch, Batch};
 
 /// A component, the batch it works on, and the future of the call under way, which borrows both.
 ///
 /// Invariants:
 /// 1. `subject` comes from `Box::into_raw` and is freed by `drop` alone.
 /// 2. While `slot` holds a future, nothing but that future touches what `subject` points to.
-pub(super) struct Call<S: 'static, T: 'static> {
+pub(super) struct Call<S: 'static, B: 'static, T: 'static> {
     slot: Slot<'static, T>,
-    subject: NonNull<Subject<S>>,
+    subject: NonNull<Subject<S, B>>,
 }
 
-struct Subject<S> {
+struct Subject<S, B> {
     component: S,
-    batch: Batch,
+    batch: B,
 }
 
 // SAFETY: it owns the component and the batch, which are `Send`, and the slot is.
-unsafe impl<S: Send, T> Send for Call<S, T> {}
+unsafe impl<S: Send, B: Send, T> Send for Call<S, B, T> {}
 
-impl<S: Send + 'static, T: 'static> Call<S, T> {
+impl<S: Send + 'static, B: AnyBatch, T: 'static> Call<S, B, T> {
     pub(super) fn new(component: S) -> Self {
-        let subject = Box::new(Subject { component, batch: Batch::new() });
+        let subject = Box::new(Subject { component, batch: B::default() });
         Self { slot: Slot::new(), subject: NonNull::from(Box::leak(subject)) }
     }
 
@@ -41,21 +41,21 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-        start: impl FnOnce(&'static mut S, &'static mut Batch) -> F,
+        start: impl FnOnce(&'static mut S, &'static mut B) -> F,
     ) -> Poll<T> {
         if self.slot.is_empty() {
             // SAFETY: invariants 1 and 2: it is alive, and this is the only reference to it. The references
             // are not really static: they end with the future, which the slot drops before the
             // subject goes (`drop`) or is touched otherwise (`component`, `give_up`).
             let subject = unsafe { self.subject.as_mut() };
-            std::mem::swap(&mut subject.batch, batch);
+            std::mem::swap(subject.batch.untyped(), batch);
             let future = start(&mut subject.component, &mut subject.batch);
             self.slot.set(future);
         }
         let result = self.slot.poll(context);
         if result.is_ready() {
             // SAFETY: as above; the future has just been dropped.
-            std::mem::swap(unsafe { &mut self.subject.as_mut().batch }, batch);
+            std::mem::swap(unsafe { self.subject.as_mut() }.batch.untyped(), batch);
         }
         result
     }
@@ -65,7 +65,7 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         if !self.slot.is_empty() {
             self.slot.clear();
             // SAFETY: invariants 1 and 2: the slot is empty.
-            std::mem::swap(unsafe { &mut self.subject.as_mut().batch }, batch);
+            std::mem::swap(unsafe { self.subject.as_mut() }.batch.untyped(), batch);
         }
     }
 
@@ -77,7 +77,7 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
     }
 }
 
-impl<S: 'static, T: 'static> Drop for Call<S, T> {
+impl<S: 'static, B: 'static, T: 'static> Drop for Call<S, B, T> {
     fn drop(&mut self) {
         self.slot.clear();
         // SAFETY: invariant 1; no future refers to it any more.

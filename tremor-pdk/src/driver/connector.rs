@@ -4,8 +4,8 @@ use tremor_abi::connector::{Hook, Sides};
 
 use super::SourceDriver;
 use crate::{
-    CodecRequirement, Connector, Halves, Result, Sink, connector,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSource},
+    Connector, Halves, Result, Sink, connector,
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSource},
 };
 
 /// Drives a connector. Its futures are allocated on the heap, because none of them is on the data path.
@@ -96,13 +96,17 @@ mod tests {
     }
 
     impl Source for Both {
-        async fn pull(&mut self, _batch: &mut Batch) -> Result<Pull> {
+        type Batch = RawBatch;
+
+        async fn pull(&mut self, _batch: &mut RawBatch) -> Result<Pull> {
             Ok(Pull::Finished)
         }
     }
 
     impl Sink for Both {
-        async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+        type Batch = RawBatch;
+
+        async fn deliver(&mut self, _batch: &RawBatch) -> Delivery {
             Ok(())
         }
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Drives a source: one pull after the other, without an allocation.
-pub struct SourceDriver<S: Source>(Call<S, Result<Pull>>);
+pub struct SourceDriver<S: Source>(Call<S, S::Batch, Result<Pull>>);
 
 impl<S: Source> SourceDriver<S> {
     /// A driver of this source.
@@ -53,7 +53,7 @@ impl<S: Source> DynSource for SourceDriver<S> {
 }
 
 /// Drives a sink: one delivery after the other, without an allocation.
-pub struct SinkDriver<S: Sink>(Call<S, Delivery>);
+pub struct SinkDriver<S: Sink>(Call<S, S::Batch, Delivery>);
 
 impl<S: Sink> SinkDriver<S> {
     /// A driver of this sink.
@@ -101,7 +101,7 @@ impl<S: Sink> DynSink for SinkDriver<S> {
 /// allocation.
 pub struct ParallelSinkDriver<S: ParallelSink> {
     sink: Arc<S>,
-    slots: Vec<Call<Arc<S>, Delivery>>,
+    slots: Vec<Call<Arc<S>, S::Batch, Delivery>>,
 }
 
 impl<S: ParallelSink> ParallelSinkDriver<S> {
@@ -196,7 +196,9 @@ mod tests {
     use tremor_abi::batch::HostBatch;
 
     use super::DynSink;
-    use crate::{Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, Sink};
+    use crate::{
+        Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, RawBatch, Sink,
+    };
 
     /// Answers a message once it was told to, and counts the deliveries that it has under way.
     #[derive(Clone, Default)]
@@ -214,15 +216,16 @@ mod tests {
     }
 
     impl ParallelSink for Desk {
+        type Batch = RawBatch;
+
         fn demand(&self) -> Demand {
             Demand::new().at_most(3)
         }
 
-        async fn deliver(&self, batch: &Batch) -> Delivery {
+        async fn deliver(&self, batch: &RawBatch) -> Delivery {
             self.under_way.fetch_add(1, Ordering::Relaxed);
             let _entered = Entered(&self.under_way);
-            let message =
-                batch.iter().filter_map(crate::EventRef::raw).collect::<Vec<_>>().concat();
+            let message = batch.iter().map(crate::RawEvent::raw).collect::<Vec<_>>().concat();
             poll_fn(|_| match self.answers.lock().unwrap().remove(&message) {
                 Some(answer) => Poll::Ready(answer),
                 None => Poll::Pending,

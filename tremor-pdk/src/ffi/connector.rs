@@ -7,7 +7,7 @@ use tremor_abi::connector::{
 };
 
 use super::{fused::Fused, guard::guard, stream};
-use crate::{CodecRequirement, dynamic::DynConnector};
+use crate::dynamic::{CodecRequirement, DynConnector};
 
 pub(super) fn connector(connector: Box<dyn DynConnector>) -> RawConnectorBox {
     RawConnectorBox::from_value(Fused::new(connector), TD_Opaque)

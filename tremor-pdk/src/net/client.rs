@@ -17,8 +17,8 @@ use super::{
     within::within,
 };
 use crate::{
-    Batch, CodecRequirement, Delivery, Descriptors, Error, Halves, Host, Pull, Result, Sides, Sink,
-    Source, raw_runs,
+    Delivery, Descriptors, Error, Halves, Host, Pull, RawBatch, Result, Sides, Sink, Source,
+    raw_runs,
 };
 
 /// How long an attempt to connect may take, of each address.
@@ -87,9 +87,9 @@ impl<S: StreamSocket> StreamSource<S> {
 }
 
 impl<S: StreamSocket> Source for StreamSource<S> {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if let Some(error) = &self.over {
             return Err(error.clone());
         }
@@ -178,9 +178,9 @@ impl<S: StreamSocket> StreamSink<S> {
 }
 
 impl<S: StreamSocket> Sink for StreamSink<S> {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let bytes = batch.bytes();
         let slices = raw_runs(batch).into_iter().map(|run| IoSlice::new(&bytes[run]));
         let mut slices: Vec<_> = slices.collect();

@@ -31,7 +31,7 @@ use super::{
     poller::Poller,
     secure::{Buffers, TlsAcceptor},
 };
-use crate::{Batch, CodecRequirement, Counter, Gauge, Host, Pull, Result, Source, yield_now};
+use crate::{Counter, Gauge, Host, Pull, RawBatch, Result, Source, yield_now};
 
 /// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
 const LISTENER: u64 = 0;
@@ -231,7 +231,7 @@ impl Connections {
 
     /// Reads what is ready, in turn, until the batch is full, or until there were so many steps of handshakes
     /// that others have to have their turn. Whether the latter.
-    fn serve(&mut self, batch: &mut Batch, now_ns: u64) -> bool {
+    fn serve(&mut self, batch: &mut RawBatch, now_ns: u64) -> bool {
         let mut handshakes = 0;
         while !batch.is_full()
             && let Some(stream) = self.ready.pop_front()
@@ -268,7 +268,7 @@ impl Connections {
     }
 
     /// Ends connections that have said nothing for too long.
-    fn end_idle(&mut self, batch: &mut Batch, now_ns: u64) {
+    fn end_idle(&mut self, batch: &mut RawBatch, now_ns: u64) {
         for stream in self.idle.over(&self.host, now_ns, &mut self.open) {
             let Some(peer) = self.open.get(&stream) else { continue };
             if peer.is_handshaking() {
@@ -341,9 +341,9 @@ impl Connections {
 }
 
 impl Source for Connections {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         loop {
             self.look()?;
             let now_ns = self.idle.now_ns(&self.host);

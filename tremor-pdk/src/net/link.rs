@@ -15,7 +15,7 @@ use super::{
     secure::{Buffers, Session},
     stream::{StreamSocket, receive, send_slices},
 };
-use crate::{Batch, lock::lock};
+use crate::{RawBatch, lock::lock};
 
 /// A connection that a source reads while a sink writes it, with TLS or without: see
 /// [`StreamSource`](super::StreamSource).
@@ -76,7 +76,7 @@ impl<S: StreamSocket> Link<S> {
     pub(super) fn poll_fill(
         &self,
         context: &Context<'_>,
-        batch: &mut Batch,
+        batch: &mut RawBatch,
         space: usize,
     ) -> Poll<io::Result<usize>> {
         self.socket.registered().poll_read_with(context, |socket| match &self.tls {

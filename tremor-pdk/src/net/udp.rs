@@ -17,8 +17,8 @@ use tremor_abi::host::Interest;
 
 use super::drops::Drops;
 use crate::{
-    Batch, CodecRequirement, Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host,
-    Pull, Registered, Result, Sink, Source, host::Watch,
+    Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host, Pull, RawBatch,
+    Registered, Result, Sink, Source, host::Watch,
 };
 
 /// More than a datagram can have.
@@ -121,7 +121,7 @@ impl Datagrams {
     }
 
     /// Reads datagrams until the batch is full or there is none. The last are named after it.
-    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+    fn read(&mut self, batch: &mut RawBatch) -> Result<()> {
         // Where the events of the last sender begin.
         let mut begin = 0;
         let result = loop {
@@ -160,7 +160,7 @@ impl Datagrams {
     }
 
     /// Says that the events from here on are of the last sender.
-    fn name(&self, batch: &mut Batch, begin: usize) {
+    fn name(&self, batch: &mut RawBatch, begin: usize) {
         if let Some((_, name)) = &self.sender {
             batch.set_origin_from(begin, name);
         }
@@ -170,7 +170,7 @@ impl Datagrams {
 /// Receives one datagram, straight into the batch. Its sender.
 fn receive_message(
     socket: &StdUdpSocket,
-    batch: &mut Batch,
+    batch: &mut RawBatch,
 ) -> Result<Option<SocketAddrAny>, Errno> {
     let mut sender = None;
     batch.stream(0).fill_message(LARGEST, |space| {
@@ -182,9 +182,9 @@ fn receive_message(
 }
 
 impl Source for Datagrams {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         loop {
             self.read(batch)?;
             if !batch.is_empty() {
@@ -239,16 +239,11 @@ impl DatagramSink {
 }
 
 impl Sink for DatagramSink {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
-        let (mut datagrams, mut events) = (Vec::new(), Vec::new());
-        for event in batch {
-            if let Some(datagram) = event.raw() {
-                datagrams.push(datagram);
-                events.push(event);
-            }
-        }
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
+        let mut events: Vec<_> = batch.iter().collect();
+        let datagrams: Vec<_> = events.iter().map(|event| event.raw()).collect();
         let mut exceptions = Exceptions::none();
         let (mut sent, mut doubted) = (0, None);
         while sent < datagrams.len() {
@@ -278,8 +273,7 @@ impl Sink for DatagramSink {
                     if error.policy() != ErrorPolicy::RECONNECT {
                         error = error.with_policy(ErrorPolicy::RETRY);
                     }
-                    let unsent = batch.iter().skip(events[sent].position());
-                    exceptions.reject_all(unsent, &error);
+                    exceptions.reject_all(events.drain(sent..), &error);
                     break;
                 }
             }

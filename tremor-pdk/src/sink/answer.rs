@@ -66,11 +66,11 @@ pub struct Exception {
 /// The events of a batch that were not delivered, in any order.
 ///
 /// ```
-/// # use tremor_pdk::{Batch, Delivery, Error, Exceptions};
-/// # fn answer(batch: &Batch) -> Delivery {
+/// # use tremor_pdk::{Delivery, Error, Exceptions, RawBatch};
+/// # fn answer(batch: &RawBatch) -> Delivery {
 /// let mut exceptions = Exceptions::none();
 /// for event in batch {
-///     if event.raw().is_none_or(<[u8]>::is_empty) {
+///     if event.raw().is_empty() {
 ///         exceptions.reject(event, Error::bad_data("the message is empty"));
 ///     }
 /// }
@@ -92,14 +92,14 @@ impl Exceptions {
     /// If the policy of `error` is to retry, the event is delivered again: at once if others of the batch were
     /// delivered, otherwise after a while. If the policy is to reconnect, the event is delivered on the next
     /// connection. With any other policy it goes to the dead letters.
-    pub fn reject(&mut self, event: EventRef<'_>, error: Error) {
-        self.0.push((event.position(), error));
+    pub fn reject<'b>(&mut self, event: impl Into<EventRef<'b>>, error: Error) {
+        self.0.push((event.into().position(), error));
     }
 
     /// Reports that none of `events` was delivered, for one reason: see [`reject`](Self::reject).
     pub fn reject_all<'b>(
         &mut self,
-        events: impl IntoIterator<Item = EventRef<'b>>,
+        events: impl IntoIterator<Item: Into<EventRef<'b>>>,
         error: &Error,
     ) {
         self.extend(events.into_iter().map(|event| (event, error.clone())));
@@ -131,14 +131,14 @@ impl Exceptions {
     }
 }
 
-impl<'b> Extend<(EventRef<'b>, Error)> for Exceptions {
-    fn extend<I: IntoIterator<Item = (EventRef<'b>, Error)>>(&mut self, events: I) {
-        self.0.extend(events.into_iter().map(|(event, error)| (event.position(), error)));
+impl<'b, E: Into<EventRef<'b>>> Extend<(E, Error)> for Exceptions {
+    fn extend<I: IntoIterator<Item = (E, Error)>>(&mut self, events: I) {
+        self.0.extend(events.into_iter().map(|(event, error)| (event.into().position(), error)));
     }
 }
 
-impl<'b> FromIterator<(EventRef<'b>, Error)> for Exceptions {
-    fn from_iter<I: IntoIterator<Item = (EventRef<'b>, Error)>>(events: I) -> Self {
+impl<'b, E: Into<EventRef<'b>>> FromIterator<(E, Error)> for Exceptions {
+    fn from_iter<I: IntoIterator<Item = (E, Error)>>(events: I) -> Self {
         let mut exceptions = Self::none();
         exceptions.extend(events);
         exceptions

@@ -24,7 +24,8 @@
 //! # }
 //! # struct Numbers(std::ops::Range<u64>);
 //! # impl Source for Numbers {
-//! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+//! #     type Batch = StructuredBatch;
+//! #     async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
 //! #         while let Some(number) = self.0.next() { batch.push(&number)?; }
 //! #         Ok(Pull::Finished)
 //! #     }

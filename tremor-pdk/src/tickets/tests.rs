@@ -3,7 +3,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::{Acks, Batch, Error, Exception, FailedTicket, Tickets};
+use super::{Acks, Error, Exception, FailedTicket, Tickets};
+use crate::{RawBatch, StructuredBatch};
 
 /// Returns tickets of pull 1 with the events 0 to 3.
 fn four() -> Tickets<u32> {
@@ -13,7 +14,7 @@ fn four() -> Tickets<u32> {
 }
 
 fn push(tickets: &Tickets<u32>, pull: u64, numbers: std::ops::Range<u32>) {
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     batch.set_pull(pull);
     let mut writer = tickets.begin(&mut batch);
     numbers.for_each(|number| writer.push_message(0, number, b""));
@@ -60,11 +61,11 @@ fn undecodable_message_fails_with_its_error() {
 #[test]
 fn events_without_ticket_leave_positions_intact() {
     let mut tickets = Tickets::new();
-    let mut batch = Batch::new();
+    let mut batch = StructuredBatch::new();
     batch.set_pull(1);
     batch.stream(0).abort();
     let mut writer = tickets.begin(&mut batch);
-    writer.push_message(0, 7, b"");
+    writer.push(0, 7, "").unwrap();
     writer.push(0, 8, "value").unwrap();
     drop(writer);
     tickets.fail(1, from_ref(&(1..2))).unwrap();
@@ -81,7 +82,7 @@ fn ticket_of_value_that_cannot_be_written_fails() {
         }
     }
     let tickets = Tickets::new();
-    let mut batch = Batch::new();
+    let mut batch = StructuredBatch::new();
     let error = tickets.begin(&mut batch).push(0, 1, &Fails).unwrap_err();
     assert!(batch.is_empty());
     assert_eq!(tickets.take().failed, [FailedTicket { ticket: 1, undecodable: Some(error) }]);

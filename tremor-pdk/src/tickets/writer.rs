@@ -5,22 +5,30 @@ use std::ops::Deref;
 use serde::Serialize;
 
 use super::{FailedTicket, Tickets};
-use crate::{Batch, EventMut, Result};
+use crate::{EventMut, Form, Raw, Result, Structured, TypedBatch};
 
-/// Pushes events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. The methods of [`Batch`] that only
-/// read can be called as well.
-pub struct TicketWriter<'b, T> {
+/// Pushes events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. The methods of [`TypedBatch`] that
+/// only read can be called as well.
+pub struct TicketWriter<'b, T, F: Form> {
     all: &'b Tickets<T>,
-    batch: &'b mut Batch,
+    batch: &'b mut TypedBatch<F>,
     /// Tickets with the positions of their events, which `all` does not have yet.
     tickets: Vec<(usize, T)>,
 }
 
-impl<'b, T> TicketWriter<'b, T> {
-    pub(super) fn new(all: &'b Tickets<T>, batch: &'b mut Batch) -> Self {
+impl<'b, T, F: Form> TicketWriter<'b, T, F> {
+    pub(super) fn new(all: &'b Tickets<T>, batch: &'b mut TypedBatch<F>) -> Self {
         Self { all, batch, tickets: Vec::new() }
     }
 
+    /// Returns the last event, to set its metadata.
+    #[inline]
+    pub fn last_mut(&mut self) -> Option<EventMut<'_>> {
+        self.batch.last_mut()
+    }
+}
+
+impl<T> TicketWriter<'_, T, Structured> {
     /// Pushes a value, as [`Stream::push`](crate::Stream::push) does.
     ///
     /// # Errors
@@ -43,30 +51,26 @@ impl<'b, T> TicketWriter<'b, T> {
         }
         Ok(())
     }
+}
 
+impl<T> TicketWriter<'_, T, Raw> {
     /// Pushes a whole message.
     #[inline]
     pub fn push_message(&mut self, stream: u64, ticket: T, message: &[u8]) {
         self.tickets.push((self.batch.len(), ticket));
         self.batch.stream(stream).push_message(message);
     }
-
-    /// Returns the last event, to set its metadata.
-    #[inline]
-    pub fn last_mut(&mut self) -> Option<EventMut<'_>> {
-        self.batch.last_mut()
-    }
 }
 
-impl<T> Deref for TicketWriter<'_, T> {
-    type Target = Batch;
+impl<T, F: Form> Deref for TicketWriter<'_, T, F> {
+    type Target = TypedBatch<F>;
 
-    fn deref(&self) -> &Batch {
+    fn deref(&self) -> &TypedBatch<F> {
         self.batch
     }
 }
 
-impl<T> Drop for TicketWriter<'_, T> {
+impl<T, F: Form> Drop for TicketWriter<'_, T, F> {
     /// Records the tickets, before the runtime has the batch.
     fn drop(&mut self) {
         if !self.tickets.is_empty() {
@@ -75,7 +79,7 @@ impl<T> Drop for TicketWriter<'_, T> {
     }
 }
 
-impl<T> std::fmt::Debug for TicketWriter<'_, T> {
+impl<T, F: Form> std::fmt::Debug for TicketWriter<'_, T, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TicketWriter")
     }

@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::{prop_assert, prop_assert_eq};
 
-use super::{Acks, Batch, Begin, PositionWriter, Rewind, Watermarks};
+use super::{Acks, Begin, Form, PositionWriter, Rewind, TypedBatch, Watermarks};
+use crate::{Raw, RawBatch, StructuredBatch};
 
 /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
 fn three() -> Watermarks<u64> {
@@ -26,20 +27,23 @@ fn failed(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<Rewind<u64>> {
     rewinds(watermarks)
 }
 
-fn batch(pull: u64) -> Batch {
-    let mut batch = Batch::new();
+fn batch<F: Form>(pull: u64) -> TypedBatch<F> {
+    let mut batch = TypedBatch::new();
     batch.set_pull(pull);
     batch
 }
 
 fn rewinds(watermarks: &Watermarks<u64>) -> Vec<Rewind<u64>> {
-    match watermarks.begin(&mut Batch::new()) {
+    match watermarks.begin(&mut RawBatch::new()) {
         Begin::Rewind(rewinds) => rewinds,
         Begin::Write(_) => Vec::new(),
     }
 }
 
-fn writer<'b>(watermarks: &'b Watermarks<u64>, batch: &'b mut Batch) -> PositionWriter<'b, u64> {
+fn writer<'b, F: Form>(
+    watermarks: &'b Watermarks<u64>,
+    batch: &'b mut TypedBatch<F>,
+) -> PositionWriter<'b, u64, F> {
     match watermarks.begin(batch) {
         Begin::Write(writer) => writer,
         Begin::Rewind(rewinds) => panic!("{rewinds:?}"),
@@ -193,7 +197,7 @@ fn failed_stream_is_settled_once_it_can_be_read_again() {
     assert!(!watermarks.is_settled(0) && !watermarks.is_settled(1));
     assert_eq!(rewinds(&watermarks).len(), 2);
     assert!(!watermarks.is_settled(0), "the source may not have gone back yet");
-    drop(writer(&watermarks, &mut batch(2)));
+    drop(writer(&watermarks, &mut batch::<Raw>(2)));
     assert!(watermarks.is_settled(0));
 }
 
@@ -247,7 +251,7 @@ fn writer_records_last_position_of_each_stream() {
     let mut writer = writer(&watermarks, &mut first);
     writer.push_message(0, 1, b"a");
     writer.push_message(0, 2, b"b");
-    writer.push(5, 7, "c").unwrap();
+    writer.push_message(5, 7, b"c");
     writer.stream(0, 3).push_fragment(b"d");
     writer.stream_of(9, 5, 8).push_message(b"e");
     assert_eq!((writer.len(), writer.is_full()), (5, false));
@@ -263,7 +267,7 @@ fn writer_records_last_position_of_each_stream() {
 #[test]
 fn exchanged_batch_keeps_number_of_its_pull() {
     let mut watermarks = Watermarks::new();
-    let (mut pull, mut filled) = (batch(4), Batch::new());
+    let (mut pull, mut filled) = (batch(4), RawBatch::new());
     filled.push_message(b"elsewhere");
     writer(&watermarks, &mut pull).exchange(2, 9, &mut filled);
     assert_eq!((pull.len(), pull.pull(), filled.len()), (1, 4, 0));
@@ -279,7 +283,7 @@ fn value_that_cannot_be_written_records_no_position() {
         }
     }
     let watermarks = Watermarks::new();
-    let mut first = batch(1);
+    let mut first: StructuredBatch = batch(1);
     let mut writer = writer(&watermarks, &mut first);
     assert!(writer.push(0, 1, &Fails).is_err());
     drop(writer);

@@ -39,9 +39,9 @@ impl Records {
 }
 
 impl Source for Records {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         poll_fn(|context| poll_pull(&self.shared, context, batch)).await?;
         Ok(Pull::Events)
     }

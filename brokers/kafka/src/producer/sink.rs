@@ -118,9 +118,9 @@ fn verdict(ended: Option<&Error>, code: Code, topic: &str) -> Error {
 }
 
 impl ParallelSink for Produces {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let Some(client) = self.client.inner() else {
             return Err(Error::connection_lost("the client of Kafka has ended").into());
         };

@@ -154,9 +154,9 @@ async fn subscribe(
 }
 
 impl Source for Messages {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         poll_fn(|context| self.shared.poll_pull(context, batch)).await?;
         Ok(Pull::Events)
     }

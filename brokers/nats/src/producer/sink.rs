@@ -45,9 +45,9 @@ impl Publishes {
 }
 
 impl ParallelSink for Publishes {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn deliver(&self, batch: &Batch) -> Delivery {
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let mut refused = Vec::new();
         let messages = message::all(batch, &self.settings, &mut refused);
         if messages.is_empty() {

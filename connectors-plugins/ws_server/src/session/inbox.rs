@@ -157,9 +157,9 @@ impl Messages {
 }
 
 impl Source for Messages {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Batch = RawBatch;
 
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         poll_fn(|context| self.0.poll_pull(batch, context)).await
     }
 }

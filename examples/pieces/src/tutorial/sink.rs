@@ -25,9 +25,10 @@ impl Component for Journal {
 }
 
 impl Sink for Journal {
-    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+    type Batch = RawBatch;
+    const DEFAULT_CODEC: Option<&str> = Some("json");
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         for event in batch {
             match str::from_utf8(event.raw().unwrap_or_default()) {

@@ -24,7 +24,9 @@ impl Component for Countdown {
 }
 
 impl Source for Countdown {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         if self.0 == 0 {
             return Ok(Pull::Finished);
         }

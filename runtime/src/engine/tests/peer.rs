@@ -10,9 +10,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Error, Pull, Result, Sides,
+    Batch, Error, Pull, Result, Sides,
     abi::connector::Hook,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{AT_ONCE, Harness, doubles::Shared};

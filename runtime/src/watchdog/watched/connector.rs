@@ -7,9 +7,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Pull, Result, Sides,
+    self as pdk, Batch, Demand, Exception, Grant, Pull, Result, Sides,
     abi::connector::Hook,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{Call, Dropped, Watched};

@@ -12,7 +12,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::{StreamSink, StreamSource, connect};
 use crate::{
-    Batch, Descriptors, ErrorKind, Pull, Result, Sink, Source,
+    Batch, Descriptors, ErrorKind, Pull, RawBatch, Result, Sink, Source,
     net::{Link, TcpStream},
     testing::TestHost,
 };
@@ -39,10 +39,10 @@ fn scene() -> Scene {
 
 impl Scene {
     fn pull(&mut self) -> Result<Batch> {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         let pull = self.test.block_on(self.source.pull(&mut batch))?;
         assert_eq!(pull, Pull::Events);
-        Ok(batch)
+        Ok(batch.into())
     }
 }
 
@@ -73,10 +73,10 @@ fn a_reset_in_the_middle_of_a_message_ends_no_message() {
     set_socket_linger(&scene.peer, Some(Duration::ZERO)).unwrap();
     let Scene { test, mut source, peer, .. } = scene;
     drop(peer);
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     assert_eq!(test.block_on(source.pull(&mut batch)), Ok(Pull::Events));
-    assert!(batch.first().unwrap().is_stream_aborted());
-    let error = test.block_on(source.pull(&mut Batch::new())).unwrap_err();
+    assert!(Batch::from(batch).first().unwrap().is_stream_aborted());
+    let error = test.block_on(source.pull(&mut RawBatch::new())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
 }
 
@@ -100,7 +100,7 @@ fn messages_are_written_one_after_the_other_however_many_writes_that_takes() {
         peer.read_exact(&mut all).unwrap();
         all
     });
-    scene.test.block_on(scene.sink.deliver(&batch)).unwrap();
+    scene.test.block_on(scene.sink.deliver(&batch.into())).unwrap();
     assert!(reader.join().unwrap() == expected.as_bytes());
 }
 
@@ -110,11 +110,11 @@ fn nothing_is_written_to_a_peer_that_has_gone() {
     drop(peer);
     // What waits for descriptors has its turn before time passes.
     test.block_on(test.host().sleep(Duration::from_secs(1)));
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     batch.push_message(b"into the void");
     let error = test.block_on(sink.deliver(&batch)).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
-    assert_eq!(test.block_on(sink.deliver(&Batch::new())), Ok(()), "nothing is lost of nothing");
+    assert_eq!(test.block_on(sink.deliver(&RawBatch::new())), Ok(()), "nothing is lost of nothing");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn nobody_at_any_address_is_tried_again_later() {
 fn at_the_end_everything_arrives_though_the_peer_has_sent_something_that_nobody_has_read() {
     let mut scene = scene();
     // More than the system takes at once of a peer that does not read yet.
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     let message = vec![b'x'; 1 << 20];
     batch.push_message(&message);
     scene.peer.write_all(b"250 an answer that nobody reads\n").unwrap();

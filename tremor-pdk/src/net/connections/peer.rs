@@ -13,7 +13,7 @@ use super::super::{
     secure::{Buffers, Session},
     stream::receive,
 };
-use crate::Batch;
+use crate::RawBatch;
 
 /// How much a connection may bring at once while others have something too, in bytes.
 const TURN: usize = 64 << 10;
@@ -71,7 +71,7 @@ impl Peer {
     pub(super) fn read(
         &mut self,
         stream: u64,
-        batch: &mut Batch,
+        batch: &mut RawBatch,
         is_alone: bool,
         buffers: &mut Buffers,
     ) -> Turn {
@@ -111,7 +111,7 @@ impl Peer {
     fn read_secure(
         &mut self,
         stream: u64,
-        batch: &mut Batch,
+        batch: &mut RawBatch,
         space: usize,
         buffers: &mut Buffers,
     ) -> Turn {

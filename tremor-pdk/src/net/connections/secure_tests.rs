@@ -18,7 +18,7 @@ use rustls::{
 
 use super::{Connections, Limits};
 use crate::{
-    Batch, LogLevel, Source,
+    Batch, LogLevel, RawBatch, Source,
     net::{
         listen,
         tls::{ClientAuth, Tls, TlsAcceptor},
@@ -92,13 +92,13 @@ impl Scene {
 
     /// Pulls once, and gives up where there is nothing.
     fn pull(&mut self) {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         for _ in 0..2 {
             let pulled = self.test.poll_once(std::pin::pin!(self.server.pull(&mut batch)));
             assert!(
                 pulled.is_pending() || pulled == std::task::Poll::Ready(Ok(crate::Pull::Events))
             );
-            for event in &batch {
+            for event in &Batch::from(std::mem::take(&mut batch)) {
                 let stream = usize::try_from(event.stream().number()).unwrap();
                 if self.streams.len() <= stream {
                     self.streams.resize_with(stream + 1, Default::default);
@@ -111,7 +111,6 @@ impl Scene {
                     *end = Some(if aborted { End::Aborted } else { End::Complete });
                 }
             }
-            batch = Batch::new();
         }
     }
 
@@ -395,7 +394,7 @@ fn clients_that_all_connect_at_once_hold_the_thread_for_some_handshakes_at_a_tim
         client.write(b"hello");
         client.pump();
     }
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     // They are accepted, and then there are handshakes.
     for _ in 0..2 {
         assert!(scene.test.poll_once(std::pin::pin!(scene.server.pull(&mut batch))).is_pending());

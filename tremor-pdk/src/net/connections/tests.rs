@@ -9,7 +9,7 @@ use std::{
 use rustix::net::sockopt::set_socket_linger;
 
 use super::{Connections, Limits};
-use crate::{Batch, EventRef, LogLevel, Pull, Source, net::listen, testing::TestHost};
+use crate::{Batch, EventRef, LogLevel, Pull, RawBatch, Source, net::listen, testing::TestHost};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -35,12 +35,12 @@ impl Scene {
     }
 
     fn pull(&mut self) -> Batch {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         batch.set_limit(self.limit);
         let pulled = self.test.block_on(self.server.pull(&mut batch)).unwrap();
         assert_eq!(pulled, Pull::Events);
         assert!(!batch.is_empty());
-        batch
+        batch.into()
     }
 
     /// Pulls until there were so many bytes and ends.
@@ -59,7 +59,7 @@ impl Scene {
 
     /// Whether a pull has nothing to bring, after it has done what there is to do.
     fn waits(&mut self) -> bool {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         let mut pull = std::pin::pin!(self.server.pull(&mut batch));
         // After it has accepted connections it lets others run first.
         (0..2).all(|_| self.test.poll_once(pull.as_mut()).is_pending())
@@ -402,11 +402,11 @@ fn descriptors_that_a_peer_sends_along_are_closed_and_hide_no_bytes() {
     drop(writer);
     let mut bytes = Vec::new();
     while bytes.len() < 11 {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         let pulled = test.poll_once(std::pin::pin!(server.pull(&mut batch)));
         let accepts = pulled.is_pending() && test.metric("connections") == Some(1.0);
         assert!(pulled.is_ready() || (accepts && bytes.is_empty()), "the system says nothing more");
-        batch.iter().filter_map(EventRef::raw).for_each(|it| bytes.extend_from_slice(it));
+        batch.iter().for_each(|event| bytes.extend_from_slice(event.raw()));
     }
     assert_eq!(bytes, b"onetwothree");
     assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nobody has the other end any more");
@@ -453,9 +453,9 @@ fn a_socket_in_the_file_system_is_served_as_well() {
     let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
     let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
     client.write_all(b"hello").unwrap();
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     test.block_on(server.pull(&mut batch)).unwrap();
     let event = batch.first().unwrap();
-    assert_eq!(event.raw(), Some(&b"hello"[..]));
+    assert_eq!(event.raw(), b"hello");
     assert_eq!(event.origin(), path.to_str());
 }

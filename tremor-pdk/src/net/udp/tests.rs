@@ -9,7 +9,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use super::{DatagramSink, Datagrams, UdpSocket};
 use crate::{
-    Batch, Descriptors, ErrorKind, Limit, Pull, Sink, Source, Undelivered, net::bind_udp,
+    Descriptors, ErrorKind, Limit, Pull, RawBatch, Sink, Source, Undelivered, net::bind_udp,
     testing::TestHost,
 };
 
@@ -35,8 +35,8 @@ fn server() -> Server {
 }
 
 impl Server {
-    fn pull(&mut self, limit: Limit) -> Batch {
-        let mut batch = Batch::new();
+    fn pull(&mut self, limit: Limit) -> RawBatch {
+        let mut batch = RawBatch::new();
         batch.set_limit(limit);
         assert_eq!(self.test.block_on(self.source.pull(&mut batch)), Ok(Pull::Events));
         batch
@@ -57,7 +57,7 @@ fn each_datagram_is_a_message_with_its_sender_also_an_empty_and_the_largest() {
     assert_eq!(batch.len(), sent.len());
     for (event, (sender, datagram)) in batch.iter().zip(sent) {
         assert!(!event.is_fragment());
-        assert!(event.raw() == Some(datagram));
+        assert!(event.raw() == datagram);
         assert_eq!(event.origin().unwrap(), senders[sender].local_addr().unwrap().to_string());
     }
 }
@@ -73,7 +73,7 @@ fn no_more_is_read_than_was_asked_for_and_nothing_is_lost_by_that() {
     while seen.len() < 10 {
         let batch = server.pull(Limit { events: 3, bytes: 1 << 20 });
         assert!(batch.len() <= 3);
-        seen.extend(batch.iter().map(|event| event.raw().unwrap()[0]));
+        seen.extend(batch.iter().map(|event| event.raw()[0]));
     }
     assert_eq!(seen, (0..10).collect::<Vec<_>>());
 }
@@ -137,7 +137,7 @@ fn client(peer: SocketAddr) -> Client {
 fn each_message_is_a_datagram() {
     let peer = peer();
     let mut client = client(peer.local_addr().unwrap());
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     for number in 0..150_u8 {
         batch.push_message(&[number]);
     }
@@ -156,7 +156,7 @@ fn each_message_is_a_datagram() {
 fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
     let peer = peer();
     let mut client = client(peer.local_addr().unwrap());
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     for length in [1, 65_508, 65_507, 70_000, 2] {
         batch.push_message(&vec![b'x'; length]);
     }
@@ -175,7 +175,7 @@ fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
 fn a_peer_that_does_not_listen_is_counted_and_holds_nothing_up() {
     let address = peer().local_addr().unwrap();
     let mut client = client(address);
-    let mut batch = Batch::new();
+    let mut batch = RawBatch::new();
     for _ in 0..3 {
         batch.push_message(b"anybody");
     }

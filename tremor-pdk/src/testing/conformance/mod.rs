@@ -16,7 +16,8 @@
 //! #     }
 //! # }
 //! # impl Source for Count {
-//! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+//! #     type Batch = StructuredBatch;
+//! #     async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
 //! #         while !batch.is_full() {
 //! #             if self.next == self.end { return Ok(Pull::Finished) }
 //! #             batch.push(&self.next)?;

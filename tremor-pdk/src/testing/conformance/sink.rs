@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
 };
-use crate::{Batch, CodecRequirement, ErrorPolicy, Exception, Result};
+use crate::{Batch, ErrorPolicy, Exception, Result, dynamic::CodecRequirement};
 
 /// Batches of the kind that a sink asked for.
 fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {

@@ -51,7 +51,9 @@ impl Component for Endless {
 }
 
 impl Source for Endless {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         let taken = self.next;
         match self.kind {
             Kind::Busy => return Ok(Pull::Events),
@@ -110,7 +112,9 @@ impl Component for Numbers {
 }
 
 impl Source for Numbers {
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
         assert!(!self.config.panics, "told to");
         while !batch.is_full() {
             if self.next == self.config.count {
