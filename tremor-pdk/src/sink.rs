@@ -9,7 +9,11 @@ pub use self::{
     answer::{Delivery, Exception, Exceptions, Undelivered},
     demand::{BatchSize, Demand, Grant},
 };
-use crate::{Batch, CodecRequirement, ParallelSinkDriver, Result, SinkDriver, dynamic::DynSink};
+use crate::{
+    Batch, CodecRequirement, Result,
+    driver::{ParallelSinkDriver, SinkDriver},
+    dynamic::DynSink,
+};
 
 /// Takes events out, one batch at a time.
 ///

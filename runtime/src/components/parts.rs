@@ -6,9 +6,7 @@ use std::sync::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{
-    CodecRequirement, Error, Postprocessor, Preprocessor, Result, dynamic::BoxFuture,
-};
+use tremor_pdk::{CodecRequirement, Error, Postprocessor, Preprocessor, Result};
 
 use super::{
     BuiltIn, Components,
@@ -18,6 +16,7 @@ use super::{
 };
 use crate::{
     codec::MakeCodec,
+    dynamic::BoxFuture,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     log,

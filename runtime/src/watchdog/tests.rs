@@ -6,11 +6,9 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, CodecRequirement, Exception, Grant, Halves, Pull, Result, Sides,
-    abi::connector::Hook,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
-};
+use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{Batch, CodecRequirement, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{
     Call, Calls, Limit, Limits, Overrun,

@@ -6,10 +6,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
+use tremor_abi::connector::Hook;
 use tremor_pdk::{
     self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Pull, Result, Sides,
-    abi::connector::Hook,
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{Call, Dropped, Watched};
