@@ -23,10 +23,11 @@ const SOURCES: [&str; 11] = [
 ];
 
 /// What a name at the start of a path means in a model.
-const NAMES: [(&str, &str); 4] = [
+const NAMES: [(&str, &str); 5] = [
     ("crate::", "crate::VARIANT::"),
     ("abi_stable::", "crate::doubles::layout::"),
     ("std::", "crate::doubles::std::"),
+    ("tremor_abi::", "crate::doubles::abi::"),
     ("tremor_pdk::", "crate::doubles::pdk::"),
 ];
 

@@ -47,7 +47,7 @@ pub mod layout {
 }
 
 pub mod pdk {
-    pub use super::{Batch, Event};
+    pub use super::Batch;
 
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Error;
@@ -59,14 +59,17 @@ pub mod pdk {
         pub error: Error,
     }
 
-    pub mod abi {
-        pub mod batch {
-            /// An event that could not be decoded.
-            #[derive(Debug)]
-            pub struct Rejected {
-                pub event: crate::doubles::Event,
-                pub error: crate::doubles::pdk::Error,
-            }
+}
+
+pub mod abi {
+    pub mod batch {
+        pub use crate::doubles::Event;
+
+        /// An event that could not be decoded.
+        #[derive(Debug)]
+        pub struct Rejected {
+            pub event: Event,
+            pub error: crate::doubles::pdk::Error,
         }
     }
 }

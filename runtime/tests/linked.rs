@@ -6,16 +6,16 @@
 use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
+use tremor_abi::metadata::{JsonText, Record};
 use tremor_pdk::{
-    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Halves, Host,
-    Pull, Result, Sides, Sink, Source,
-    abi::metadata::{JsonText, Record},
-    linked::{LinkedPlugin, connectors},
+    Batch, Component, ComponentContext, Connector, Delivery, Error, ErrorKind, Exceptions, Halves,
+    Host, Pull, Result, Sides, Sink, Source,
 };
 use tremor_runtime::{
     components::Components,
     engine::State,
     flow,
+    linked::{LinkedPlugin, connectors},
     plugin::{Library, Policy},
     run::{Stopper, run},
 };
@@ -92,7 +92,7 @@ impl Component for Odd {
     const NAME: &str = "odd";
     type Config = Value;
 
-    fn new(config: Value, context: Context) -> Result<Self> {
+    fn new(config: Value, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, host: context.into(), has_pulled: false })
     }
 }

@@ -29,17 +29,17 @@ pub trait Component: Sized + Send + 'static {
     ///
     /// # Errors
     /// Kind configuration: the key, what was found, and what to do.
-    fn new(config: Self::Config, context: Context) -> Result<Self>;
+    fn new(config: Self::Config, context: ComponentContext) -> Result<Self>;
 }
 
 /// What a component is made with: the [`Host`], and its name in the flow.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ComponentContext {
     id: Arc<str>,
     host: Host,
 }
 
-impl Context {
+impl ComponentContext {
     pub(crate) fn new(id: &str, host: HostHandle) -> Self {
         Self { id: id.into(), host: Host::new(host) }
     }
@@ -51,7 +51,7 @@ impl Context {
     }
 }
 
-impl Deref for Context {
+impl Deref for ComponentContext {
     type Target = Host;
 
     fn deref(&self) -> &Host {
@@ -59,13 +59,13 @@ impl Deref for Context {
     }
 }
 
-impl From<Context> for Host {
-    fn from(context: Context) -> Self {
+impl From<ComponentContext> for Host {
+    fn from(context: ComponentContext) -> Self {
         context.host
     }
 }
 
 /// An instance of a component, from the form that the host has its configuration in.
 pub(crate) fn make<T: Component>(id: &str, config: impl Serialize, host: HostHandle) -> Result<T> {
-    T::new(config::read(config)?, Context::new(id, host))
+    T::new(config::read(config)?, ComponentContext::new(id, host))
 }

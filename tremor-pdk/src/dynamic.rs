@@ -1,5 +1,5 @@
-//! The same as the authors' traits, for trait objects: what the runtime works with, whether a
-//! plugin was loaded or linked. Authors have no use for it.
+//! The authors' traits as trait objects. The runtime uses components through these, whether their plugin is
+//! loaded or linked.
 
 use std::{
     future::Future,

@@ -123,7 +123,7 @@ pub const fn metadata(
 /// # impl Component for Devourer {
 /// #     const NAME: &str = "devourer";
 /// #     type Config = NoConfig;
-/// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+/// #     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> { Ok(Self) }
 /// # }
 /// # impl Sink for Devourer {
 /// #     type Batch = StructuredBatch;
@@ -142,7 +142,7 @@ pub const fn metadata(
 /// # impl Component for Devourer {
 /// #     const NAME: &str = "devourer";
 /// #     type Config = NoConfig;
-/// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+/// #     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> { Ok(Self) }
 /// # }
 /// # impl Sink for Devourer {
 /// #     type Batch = StructuredBatch;
@@ -168,11 +168,11 @@ macro_rules! export {
             );
 
             /// The crate's components, for a program that it is linked into.
-            pub fn linked() -> $crate::linked::LinkedPlugin {
+            pub fn linked() -> $crate::__private::linked::LinkedPlugin {
                 static METADATA: $crate::__private::Record = RECORD;
-                $crate::linked::LinkedPlugin {
+                $crate::__private::linked::LinkedPlugin {
                     metadata: &METADATA,
-                    components: ::std::vec![$($($crate::linked::$kinds::<$component>(),)+)+],
+                    components: ::std::vec![$($($crate::__private::linked::$kinds::<$component>(),)+)+],
                 }
             }
 

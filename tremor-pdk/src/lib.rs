@@ -22,7 +22,7 @@
 //!     const NAME: &str = "countdown";
 //!     type Config = Config;
 //!
-//!     fn new(config: Config, _context: Context) -> Result<Self> {
+//!     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
 //!         Ok(Self { left: config.from })
 //!     }
 //! }
@@ -55,11 +55,10 @@ mod connector;
 #[cfg(all(feature = "net", target_os = "linux"))]
 mod descriptors;
 mod driver;
-pub mod dynamic;
+mod dynamic;
 mod export;
 mod ffi;
-#[doc(hidden)]
-pub mod linked;
+mod linked;
 mod lock;
 mod memory;
 pub mod metadata;
@@ -90,12 +89,9 @@ pub mod units;
 mod watermarks;
 mod yield_now;
 
-pub use tremor_abi as abi;
 pub use tremor_abi::{
     ByteBuffer,
-    batch::{
-        Batch, Buffered, Cutter, Event, EventMut, EventRef, Limit, Output, Rest, StreamKey, Verdict,
-    },
+    batch::{Batch, Buffered, Cutter, EventMut, EventRef, Limit, Output, Rest, StreamKey, Verdict},
     connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
@@ -112,10 +108,9 @@ pub use self::{
     },
     chunk::ChunkBytes,
     codec::Codec,
-    component::{Component, Context},
+    component::{Component, ComponentContext},
     config::NoConfig,
     connector::{Connector, Halves},
-    driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     memory::Memory,
     operator::Operator,
@@ -173,25 +168,35 @@ pub use {schemars, serde};
 /// The result of everything that can fail in a plugin.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a plugin usually needs.
+/// The names that most plugins need: the traits of components, the types in the signatures of their required methods, and
+/// those of errors and events. Import everything else by its path.
+///
+/// No name is one of the standard library's that a plugin often imports beside it, such as `std::task::Context` or
+/// `std::path::Path`.
 pub mod prelude {
     pub use crate::{
-        Acks, Batch, Buffered, ByteBuffer, ChunkBytes, Codec, Component, Connector, Context,
-        Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Found,
-        Halves, Host, Input, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, RawBatch, Rest, Result, Sides, Sink, Source, StreamKey,
-        StreamSplitter, StructuredBatch, Task, Value, ValueRef, Verdict, WholeMessages, Writer,
+        Batch, ByteBuffer, Codec, Component, ComponentContext, Connector, Delivery, Error,
+        EventRef, Found, Halves, Host, Input, NoConfig, Operator, Output, Postprocessor, Pull,
+        RawBatch, Result, Sides, Sink, Source, StreamSplitter, StructuredBatch, ValueRef, Writer,
     };
-    pub use schemars::JsonSchema;
-    pub use serde::{Deserialize, Serialize};
 }
 
-/// What the export macro needs. Not for anybody else.
+/// The parts of the kit that [`export!`] expands to, and those that the runtime shares with them. Not for authors:
+/// changes here are not breaking changes of the kit.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{
         export::{metadata, text},
         ffi::{LibHeader, Library, RVec, artefact, header},
+        units::parse::{parse_size, parse_time},
     };
     pub use tremor_abi::{metadata::Record, module::ArtefactRef};
+
+    pub mod dynamic {
+        pub use crate::dynamic::*;
+    }
+
+    pub mod linked {
+        pub use crate::linked::*;
+    }
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    Component, Connector, Context, Halves, NoSink, NoSource, Result, Sides, Sink, Source, Value,
-    config,
+    Component, ComponentContext, Connector, Halves, NoSink, NoSource, Result, Sides, Sink, Source,
+    Value, config,
 };
 
 /// The connector of a source or a sink without one. Its first connection has the instance that the
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Only<T, Side> {
     first: Option<T>,
     config: Value<'static>,
-    context: Context,
+    context: ComponentContext,
     side: PhantomData<fn() -> Side>,
 }
 
@@ -30,7 +30,7 @@ impl<T: Component, Side: 'static> Component for Only<T, Side> {
     const DESCRIPTION: &str = T::DESCRIPTION;
     type Config = Unread<T::Config>;
 
-    fn new(Unread(config, _): Unread<T::Config>, context: Context) -> Result<Self> {
+    fn new(Unread(config, _): Unread<T::Config>, context: ComponentContext) -> Result<Self> {
         let first = Some(T::new(config::read(&config)?, context.clone())?);
         Ok(Self { first, config, context, side: PhantomData })
     }

@@ -9,7 +9,11 @@ pub use self::{
     answer::{Delivery, Exception, Exceptions, Undelivered},
     demand::{BatchSize, Demand, Grant},
 };
-use crate::{AnyBatch, ParallelSinkDriver, RawBatch, Result, SinkDriver, dynamic::DynSink};
+use crate::{
+    AnyBatch, RawBatch, Result,
+    driver::{ParallelSinkDriver, SinkDriver},
+    dynamic::DynSink,
+};
 
 /// Takes events out, one batch at a time.
 ///

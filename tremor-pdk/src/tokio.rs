@@ -19,7 +19,7 @@
 //! # impl Component for Client {
 //! #     const NAME: &str = "client";
 //! #     type Config = Config;
-//! #     fn new(_: Config, context: Context) -> Result<Self> { Ok(Self { context, tokio: None }) }
+//! #     fn new(_: Config, context: ComponentContext) -> Result<Self> { Ok(Self { context, tokio: None }) }
 //! # }
 //! impl Connector for Client {
 //!     # type Source = NoSource;

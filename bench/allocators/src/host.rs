@@ -18,7 +18,7 @@ use std::{
 
 use libloading::Library;
 use serde_json::json;
-use tremor_abi::batch::{Batch, Pool};
+use tremor_abi::batch::{Batch, HostBatch, Pool};
 use tremor_runtime::{
     codec::{Decoder, Encoder},
     components,

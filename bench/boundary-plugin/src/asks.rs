@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tremor_pdk::{Counter, info, prelude::*, trace};
+use tremor_pdk::{Counter, Task, info, prelude::*, trace};
 
 /// How many tasks that were spawned have ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +74,7 @@ impl Component for Ask {
     const NAME: &str = "ask";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let counter = context.counter("asked", "how often something was counted");
         Ok(Self { config, host: context.into(), counter, last: 0, tasks: Vec::new() })
     }

@@ -1,7 +1,7 @@
 //! A plugin in the manner of all plugins, which looks at every event and does nothing else: compiled
 //! into the plugin, and once more into the benchmarks for the other side.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{NoSource, prelude::*};
 
 /// No configuration.
 #[tremor_pdk::config]
@@ -29,7 +29,7 @@ impl Component for Count {
     const NAME: &str = "count";
     type Config = Nothing;
 
-    fn new(_config: Nothing, _context: Context) -> Result<Self> {
+    fn new(_config: Nothing, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }
@@ -44,7 +44,7 @@ impl Component for Take {
     const NAME: &str = "take";
     type Config = Nothing;
 
-    fn new(_config: Nothing, _context: Context) -> Result<Self> {
+    fn new(_config: Nothing, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }

@@ -15,7 +15,7 @@ use abi_stable::{
     std_types::{RBox, RSlice, RVec},
 };
 use async_ffi::{FfiContext, FfiPoll};
-use tremor_pdk::abi::connector::{CallFuture, CallResult};
+use tremor_abi::connector::{CallFuture, CallResult};
 
 /// The most bytes of a call: 256 events of 4 KiB.
 pub const LARGEST: usize = 256 * 4096;

@@ -23,7 +23,7 @@ use abi_stable::{
     std_types::{RBox, RResult, RSlice, RVec},
 };
 use async_ffi::{BorrowingFfiFuture, FfiContext, FfiPoll};
-use tremor_pdk::abi::connector::{CallFuture, CallResult};
+use tremor_abi::connector::{CallFuture, CallResult};
 
 // Where `guard` and its tests look for them.
 #[allow(unused_imports)]

@@ -8,7 +8,8 @@ use std::{
 
 use operator_logging::Logging;
 use serde_json::Value as Json;
-use tremor_pdk::{Batch, Operator, Output, abi::batch::HostBatch, abi::batch::Pool};
+use tremor_abi::batch::{HostBatch, HostOutput, Pool};
+use tremor_pdk::{Batch, Operator, Output};
 use tremor_runtime::{codec::Codec, components};
 
 use crate::{

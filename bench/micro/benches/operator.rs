@@ -14,7 +14,7 @@ use criterion::{
 };
 use serde_json::{Value as Json, json};
 use tremor_abi::{
-    batch::{Batch, HostBatch, Output, Pool},
+    batch::{Batch, HostBatch, HostOutput, Output, Pool},
     error::PluginError,
     value::Path,
 };

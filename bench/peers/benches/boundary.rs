@@ -22,7 +22,7 @@ use std::{
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nylon_ring_host::{NrStatus, NylonRingHost, PluginEntry};
-use tremor_abi::batch::{Batch, Pool};
+use tremor_abi::batch::{Batch, HostBatch, Pool};
 
 use self::{calls::Calls, echo::Payloads};
 

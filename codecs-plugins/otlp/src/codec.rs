@@ -1,6 +1,6 @@
 //! The codec and its options.
 
-use tremor_pdk::{Document, prelude::*};
+use tremor_pdk::{Document, Value, prelude::*, schemars::JsonSchema, serde::Deserialize};
 
 use crate::{
     message::Message,
@@ -100,7 +100,7 @@ impl Component for Otlp {
         "Export requests of OTLP: logs, metrics and traces, in protobuf or JSON.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         let signal = match config.signal {
             Signals::Logs => Some(Signal::Logs),
             Signals::Metrics => Some(Signal::Metrics),

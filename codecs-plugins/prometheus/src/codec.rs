@@ -19,7 +19,7 @@ impl Component for Prometheus {
     const DESCRIPTION: &str = "Samples in Prometheus' text format, or in OpenMetrics'.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { config, decoder: Decoder::default() })
     }
 }

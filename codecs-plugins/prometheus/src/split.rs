@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tremor_pdk::{Memory, prelude::*};
+use tremor_pdk::{Cutter, Memory, Preprocessor, Rest, prelude::*};
 
 use crate::config::Format;
 
@@ -67,7 +67,7 @@ impl Component for Split {
     const DESCRIPTION: &str = "A message for each sample of a scrape, in text or OpenMetrics.";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let (streams, head) = Default::default();
         let memory = context.memory();
         Ok(Self { config, streams, held: 0, memory, rest: Rest::default(), head })

@@ -103,7 +103,7 @@ impl Component for Bench {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(mut config: Config, context: Context) -> Result<Self> {
+    fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         if config.file.is_some() && config.iterations.is_none() && config.duration_s.is_none() {
             return Err(Error::configuration(
                 "nothing says when `file` has been replayed often enough: set `iterations`, \

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use hdrhistogram::Histogram;
-use tremor_pdk::prelude::*;
+use tremor_pdk::{prelude::*, serde::Serialize};
 
 /// The report of one sink.
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Demand, prelude::*};
+use tremor_pdk::{Demand, ParallelSink, prelude::*};
 
 use crate::measurement::{Clock, Measurement};
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Begin, Watermarks, prelude::*};
+use tremor_pdk::{Acks, Begin, Watermarks, prelude::*};
 
 use crate::{
     data::Data,

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use tremor_pdk::{prelude::*, units::Interval};
+use tremor_pdk::{ErrorKind, prelude::*, units::Interval};
 
 use crate::limit;
 

@@ -48,7 +48,7 @@ const AFTER_CLOSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Exec {
     config: Arc<Config>,
-    context: Context,
+    context: ComponentContext,
     running: Option<Running>,
 }
 
@@ -67,7 +67,7 @@ impl Component for Exec {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         config.check()?;
         let config = Arc::new(config);
         Ok(Self { config, context, running: None })

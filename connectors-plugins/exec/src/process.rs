@@ -79,7 +79,7 @@ pub(crate) struct Started {
 }
 
 impl Process {
-    pub(crate) async fn start(config: Arc<Config>, context: &Context) -> Result<Started> {
+    pub(crate) async fn start(config: Arc<Config>, context: &ComponentContext) -> Result<Started> {
         let host: Host = context.clone().into();
         let mut command = config.command(&host);
         let starts = host.clone();

@@ -10,7 +10,7 @@
 //! Everything under way by then still arrives where it is bound for.
 
 use tremor_pdk::{
-    Path,
+    Path, Value,
     prelude::*,
     schemars::{Schema, SchemaGenerator},
 };
@@ -61,7 +61,7 @@ impl Component for Exit {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         match (config.after_events, &config.when) {
             (None, None) => {
                 return Err(Error::configuration(

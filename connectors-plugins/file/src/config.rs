@@ -6,6 +6,7 @@ use std::{
 };
 
 use tremor_pdk::{
+    ChunkBytes,
     prelude::*,
     units::{Interval, Size},
 };
@@ -126,7 +127,7 @@ pub enum SyncMode {
 
 impl Config {
     /// The configuration with its paths as the process has to open them, if its keys go together.
-    pub(crate) fn check(mut self, context: &Context) -> Result<Self> {
+    pub(crate) fn check(mut self, context: &ComponentContext) -> Result<Self> {
         if self.path.as_os_str().is_empty() {
             return Err(Error::configuration("`path` is empty: name a file"));
         }

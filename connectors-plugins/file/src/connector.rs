@@ -35,7 +35,7 @@ impl Component for FileConnector {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config: config.check(&context)?, host: context.into(), opened: None })
     }
 }

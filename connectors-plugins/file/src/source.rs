@@ -1,6 +1,6 @@
 //! The source: one of two ways to read.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Acks, prelude::*};
 
 use crate::{read::Reader, tail::Tail};
 

@@ -13,7 +13,7 @@ mod walk;
 
 use std::{collections::VecDeque, time::Duration};
 
-use tremor_pdk::{Begin, Blocking, Rewind, prelude::*};
+use tremor_pdk::{Acks, Begin, Blocking, Rewind, Task, prelude::*};
 
 pub(crate) use self::files::Files;
 use self::{

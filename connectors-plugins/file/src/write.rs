@@ -10,7 +10,7 @@ mod torn;
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Demand, prelude::*, raw_runs};
+use tremor_pdk::{Demand, ParallelSink, prelude::*, raw_runs};
 
 pub(crate) use self::output::Output;
 use self::syncing::Due;

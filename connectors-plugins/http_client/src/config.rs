@@ -12,6 +12,7 @@ use hyper::{
     http::uri::PathAndQuery,
 };
 use tremor_pdk::{
+    ErrorPolicy,
     net::tls::{Tls, TlsConnector},
     prelude::*,
     units::{Interval, Size},

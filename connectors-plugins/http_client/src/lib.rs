@@ -51,7 +51,7 @@ pub use crate::{
 /// The connector.
 pub struct HttpClient {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
 }
 
 impl Component for HttpClient {
@@ -59,7 +59,7 @@ impl Component for HttpClient {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context })
     }
 }

@@ -1,7 +1,7 @@
 //! The OpenTelemetry protocol: where its requests go, and what responses say.
 
 use hyper::{StatusCode, header::CONTENT_TYPE};
-use tremor_pdk::prelude::*;
+use tremor_pdk::serde::Deserialize;
 
 use crate::line::Answer;
 

@@ -45,7 +45,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Descriptors,
+    Descriptors, NoSink,
     net::{TcpListener, listen},
     prelude::*,
 };
@@ -61,7 +61,7 @@ use crate::{config::Settings, room::Closed, server::Server};
 /// The connector.
 pub struct HttpServer {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
     /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<net::TcpListener>,
     /// That of the source.
@@ -74,7 +74,7 @@ impl Component for HttpServer {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let settings = Arc::new(Settings::new(config, &context)?);
         Ok(Self { settings, context, listener: None, server: Weak::new(), is_paused: false })
     }

@@ -5,7 +5,7 @@ use hyper::{
     body::Bytes,
     header::{CONTENT_TYPE, HeaderValue},
 };
-use tremor_pdk::prelude::*;
+use tremor_pdk::Value;
 
 /// What requests have in them.
 #[tremor_pdk::config]

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, sync::Arc};
 
-use tremor_pdk::{Task, prelude::*};
+use tremor_pdk::{Acks, Task, prelude::*};
 
 use crate::{
     config::Respond,

@@ -11,7 +11,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{prelude::*, serde::Serialize};
 
 /// How often, and how many.
 #[tremor_pdk::config]
@@ -26,7 +26,7 @@ pub struct Config {
 /// The source.
 #[derive(Debug)]
 pub struct Metronome {
-    context: Context,
+    context: ComponentContext,
     interval_ns: u64,
     /// When the next event is due, in ns since the epoch: the start and a multiple of the interval, so
     /// that delays do not add up. None before the first pull.
@@ -40,7 +40,7 @@ impl Component for Metronome {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let interval_ns = config.interval_ms.get().saturating_mul(1_000_000);
         Ok(Self { context, interval_ns, due_ns: None, sequence: 0, left: config.count })
     }

@@ -13,7 +13,7 @@ impl Component for Null {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }

@@ -20,7 +20,7 @@ mod output;
 
 use std::{fs::File, io, os::fd::AsFd};
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{ChunkBytes, prelude::*};
 
 pub use self::{input::Input, output::Output};
 
@@ -50,7 +50,7 @@ impl Component for Stdio {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, host: context.into() })
     }
 }

@@ -40,7 +40,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct TcpClient {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     tls: Option<TlsConnector>,
 }
 
@@ -49,7 +49,7 @@ impl Component for TcpClient {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let tls = config.tls.as_ref();
         let tls = tls.map(|tls| TlsConnector::new(tls, &context, &config.address)).transpose()?;
         Ok(Self { config, context, tls })

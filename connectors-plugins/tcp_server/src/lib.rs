@@ -20,6 +20,7 @@ compile_error!("the tcp_server connector waits for many sockets, as Linux does w
 use std::{net::TcpListener, num::NonZeroUsize};
 
 use tremor_pdk::{
+    NoSink,
     net::{
         self, Address, Connections, Limits,
         tls::{Tls, TlsAcceptor},
@@ -54,7 +55,7 @@ fn default_max_connections() -> NonZeroUsize {
 #[derive(Debug)]
 pub struct TcpServer {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     tls: Option<TlsAcceptor>,
     /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<TcpListener>,
@@ -65,7 +66,7 @@ impl Component for TcpServer {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
         Ok(Self { config, context, tls, listener: None })
     }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Descriptors,
+    Descriptors, NoSource,
     net::{self, Address, DatagramSink, UdpSocket},
     prelude::*,
 };
@@ -36,7 +36,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct UdpClient {
     config: Config,
-    context: Context,
+    context: ComponentContext,
 }
 
 impl Component for UdpClient {
@@ -44,7 +44,7 @@ impl Component for UdpClient {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, context })
     }
 }

@@ -17,6 +17,7 @@ use std::net::UdpSocket;
 
 use rustix::net::sockopt;
 use tremor_pdk::{
+    NoSink,
     net::{self, Address, Datagrams},
     prelude::*,
     units::Size,
@@ -40,7 +41,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct UdpServer {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     socket: Option<UdpSocket>,
 }
@@ -50,7 +51,7 @@ impl Component for UdpServer {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, context, socket: None })
     }
 }

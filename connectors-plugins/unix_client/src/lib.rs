@@ -35,7 +35,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct UnixClient {
     path: PathBuf,
-    context: Context,
+    context: ComponentContext,
 }
 
 impl Component for UnixClient {
@@ -43,7 +43,7 @@ impl Component for UnixClient {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::configuration("`path` is empty: name the socket of the peer"));
         }

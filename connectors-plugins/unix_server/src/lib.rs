@@ -26,6 +26,7 @@ use std::{
 };
 
 use tremor_pdk::{
+    NoSink,
     net::{Connections, Limits, Listener},
     prelude::*,
     units::Interval,
@@ -61,7 +62,7 @@ fn default_max_connections() -> NonZeroUsize {
 #[derive(Debug)]
 pub struct UnixServer {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     /// The socket is kept when the runtime reconnects. The source replaces it if its path was taken away.
     socket: Option<Arc<Mutex<Socket>>>,
 }
@@ -71,7 +72,7 @@ impl Component for UnixServer {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         if config.listen.as_os_str().is_empty() {
             return Err(Error::configuration("`listen` is empty: name the path of the socket"));
         }

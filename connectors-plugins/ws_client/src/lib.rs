@@ -56,7 +56,7 @@ const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 /// The connector.
 pub struct WsClient {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     handshake: Handshake,
     tls: Option<TlsConnector>,
     connection: Option<Connection>,
@@ -73,7 +73,7 @@ impl Component for WsClient {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let handshake = Handshake::new(&config)?;
         let url = handshake.url();
         let tls = match (&config.tls, url.is_secure) {

@@ -95,7 +95,7 @@ impl Counts {
 }
 
 impl Hub {
-    pub(crate) fn new(context: &Context, config: Arc<Config>) -> Arc<Self> {
+    pub(crate) fn new(context: &ComponentContext, config: Arc<Config>) -> Arc<Self> {
         let host: Host = context.clone().into();
         let each = CONNECTION + if config.tls.is_some() { TLS } else { 0 };
         let state = State {

@@ -45,7 +45,7 @@ pub use self::{
 #[derive(Debug)]
 pub struct WsServer {
     config: Arc<Config>,
-    context: Context,
+    context: ComponentContext,
     tls: Option<TlsAcceptor>,
     /// The socket is kept when the runtime reconnects, so that no other process takes the address.
     listener: Option<TcpListener>,
@@ -84,7 +84,7 @@ impl Component for WsServer {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
         let config = Arc::new(config);

@@ -18,7 +18,7 @@ impl Component for Countdown {
     const NAME: &str = "countdown";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { left: config.from })
     }
 }

@@ -17,7 +17,7 @@ impl Component for Logfmt {
     const DESCRIPTION: &str = "Pairs of keys and values: level=warn msg=\"disk full\".";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }

@@ -25,7 +25,7 @@ impl Component for Split {
     const DESCRIPTION: &str = "Cuts records that end with a separator.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { separator: separator(&config)? })
     }
 }
@@ -50,7 +50,7 @@ impl Component for Separate {
     const DESCRIPTION: &str = "Ends records with a separator.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self([separator(&config)?]))
     }
 }

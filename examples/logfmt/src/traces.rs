@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tremor_pdk::{prelude::*, units::Interval};
+use tremor_pdk::{WholeMessages, prelude::*, units::Interval};
 
 /// When a stack trace is complete.
 #[tremor_pdk::config]
@@ -21,7 +21,7 @@ impl Component for StackTraces {
     const DESCRIPTION: &str = "Joins a line with the indented lines after it.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { timeout: config.timeout.get() })
     }
 }

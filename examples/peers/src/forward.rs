@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::{io::AsyncWriteExt, net::TcpStream};
-use tremor_pdk::{prelude::*, tokio::Tokio};
+use tremor_pdk::{NoSource, prelude::*, tokio::Tokio};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -15,7 +15,7 @@ pub struct Config {
 /// The connector. The runtime of tokio is that of the library, and ends with its last connector.
 pub struct Forward {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     tokio: Option<Tokio>,
 }
 
@@ -23,7 +23,7 @@ impl Component for Forward {
     const NAME: &str = "forward";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, context, tokio: None })
     }
 }

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use tremor_pdk::{
+    NoSink,
     net::{self, Address, Connections, Limits},
     prelude::*,
 };
@@ -17,7 +18,7 @@ pub struct Config {
 /// The connector.
 pub struct Listen {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     listener: Option<TcpListener>,
 }
 
@@ -25,7 +26,7 @@ impl Component for Listen {
     const NAME: &str = "listen";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, context, listener: None })
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Blocking, InFlight, Tickets, prelude::*};
+use tremor_pdk::{Acks, Blocking, InFlight, Tickets, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -40,7 +40,7 @@ impl Component for Mailbox {
     const NAME: &str = "mailbox";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let most =
             InFlight { events: config.max_in_flight, key: "max_in_flight", ..InFlight::UNLIMITED };
         let (folder, host) = (context.resolve(config.folder), (*context).clone());

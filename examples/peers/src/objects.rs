@@ -12,7 +12,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Demand, oneshot,
+    Demand, ParallelSink, oneshot,
     prelude::*,
     units::{Interval, Size},
 };
@@ -51,7 +51,7 @@ impl Component for Objects {
     const NAME: &str = "objects";
     type Config = Config;
 
-    fn new(mut config: Config, context: Context) -> Result<Self> {
+    fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         config.folder = context.resolve(&config.folder);
         // From the clock, because each connection has a sink of its own, and no object may replace another one.
         let next = AtomicU64::new(context.now_ns());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Begin, Blocking, InFlight, Watermarks, prelude::*};
+use tremor_pdk::{Acks, Begin, Blocking, InFlight, Watermarks, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -29,7 +29,7 @@ const fn default_max_in_flight() -> u64 {
 /// The source.
 pub struct ReadOnce {
     config: Config,
-    context: Context,
+    context: ComponentContext,
     /// Where to read on; none before the checkpoint was read.
     position: Option<u64>,
     /// Up to where the file is acknowledged.
@@ -47,7 +47,7 @@ impl Component for ReadOnce {
     const NAME: &str = "read_once";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let config = Config {
             path: context.resolve(config.path),
             checkpoint: context.resolve(config.checkpoint),

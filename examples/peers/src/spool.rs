@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use tremor_pdk::{Demand, prelude::*};
+use tremor_pdk::{Demand, ParallelSink, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -19,7 +19,7 @@ pub struct Config {
 /// The sink.
 pub struct Spool {
     folder: PathBuf,
-    context: Context,
+    context: ComponentContext,
     files: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl Component for Spool {
     const NAME: &str = "spool";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let folder = context.resolve(config.folder);
         // From the clock: the sink is made anew for each connection, and must not write a file again.
         let files = AtomicU64::new(context.now_ns());

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Counter, prelude::*};
+use tremor_pdk::{Buffered, Counter, StreamKey, Verdict, prelude::*};
 
 pub mod tutorial;
 
@@ -16,7 +16,7 @@ impl Component for Tally {
     const NAME: &str = "tally";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, context: ComponentContext) -> Result<Self> {
         Ok(Self { bytes: context.counter("bytes", "Bytes that were delivered") })
     }
 }
@@ -39,7 +39,7 @@ impl Component for Classify {
     const NAME: &str = "classify";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -94,7 +94,7 @@ impl Component for Sum {
     const NAME: &str = "sum";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }
@@ -140,7 +140,7 @@ impl Component for Paragraphs {
     const NAME: &str = "paragraphs";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }

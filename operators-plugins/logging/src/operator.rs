@@ -1,6 +1,6 @@
 //! The operator around the rules.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{EventMut, Value, Verdict, prelude::*};
 
 use super::classify::{Classification, classify};
 
@@ -70,7 +70,7 @@ impl Component for Logging {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self::default())
     }
 }

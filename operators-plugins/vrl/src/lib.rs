@@ -28,7 +28,7 @@ mod log;
 mod program;
 mod target;
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{EventMut, Verdict, prelude::*};
 use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
 pub use self::{
@@ -155,7 +155,7 @@ impl Component for Vrl {
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let source = config.program(&context)?;
         let compiled = program::compile(&source, config.allow_environment, &context)?;
         config.check_ports(&compiled)?;

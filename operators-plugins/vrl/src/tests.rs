@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use tremor_abi::batch::{HostBatch, HostOutput};
 use tremor_pdk::{
-    Batch, Component, Error, ErrorKind, EventRef, LogLevel, Operator, Output, Value,
-    abi::batch::HostBatch, literal, testing::TestHost,
+    Batch, Component, Error, ErrorKind, EventRef, LogLevel, Operator, Output, Value, literal,
+    testing::TestHost,
 };
 
 use super::{Config, Vrl};

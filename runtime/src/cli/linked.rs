@@ -1,6 +1,6 @@
 //! The plugins of a build that contains them: those of the flows in `bench/flows`.
 
-use tremor_pdk::linked::LinkedPlugin;
+use tremor_runtime::linked::LinkedPlugin;
 
 /// All of them.
 pub(super) fn plugins() -> [LinkedPlugin; 5] {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use tracing::Level;
-use tremor_pdk::units::parse_size;
+use tremor_runtime::parse_size;
 use tremor_runtime::{
     descriptors,
     engine::{HeldUp, Kind, Report},

@@ -1,10 +1,8 @@
 //! Codecs over batches: what the engine works with.
 
-use tremor_pdk::{
-    Batch, Error,
-    abi::batch::{HostBatch, Payload, Pool, Rejected},
-    dynamic::discard_empty,
-};
+use crate::dynamic::discard_empty;
+use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
+use tremor_pdk::{Batch, Error};
 
 use super::{Codec, Decoder, Encoder, Terminator};
 

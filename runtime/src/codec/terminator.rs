@@ -1,10 +1,8 @@
 //! Bytes that end each message of a sink, such as the line feed of the postprocessor `lines`.
 
 use memchr::{memchr, memmem};
-use tremor_pdk::{
-    Batch, Error,
-    abi::batch::{HostBatch, Rejected},
-};
+use tremor_abi::batch::{HostBatch, Rejected};
+use tremor_pdk::{Batch, Error};
 
 /// The bytes that postprocessors append to every message of a sink. A receiver searches for them to find the
 /// end of a message, so a message that contains them is rejected: otherwise its sender could forge others.

@@ -1,10 +1,13 @@
 use super::{Bytes, Codec, Nodes, Span};
 use crate::components;
 use serde_json::json;
-use tremor_abi::document::{Document, Writer};
 use tremor_abi::literal;
 use tremor_abi::value::Value;
-use tremor_pdk::{Batch, abi::batch::HostBatch};
+use tremor_abi::{
+    batch::HostBatch,
+    document::{Document, Writer},
+};
+use tremor_pdk::Batch;
 
 fn codec(name: &str) -> Codec {
     components::codec(name, &json!(null)).expect("a codec")

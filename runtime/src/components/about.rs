@@ -35,12 +35,13 @@ pub(super) fn about(kind: Kind, name: &str, config: Option<&Value>) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tremor_pdk::{NoConfig, linked::config_schema};
+    use tremor_pdk::NoConfig;
 
     use super::about;
     use crate::{
         components::{BuiltIn, built_in_names},
         flow::Kind,
+        linked::config_schema,
     };
 
     #[test]

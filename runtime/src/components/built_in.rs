@@ -4,15 +4,13 @@
 //! Codecs are the runtime's own: they work on whole batches, and leave messages where they lie.
 
 use serde_json::Value as Config;
-use tremor_pdk::{
-    Error, NoConfig, Operator, Result,
-    linked::{self, LinkedComponent},
-};
+use tremor_pdk::{Error, NoConfig, Operator, Result};
 
 use self::BuiltIn::{Component, Stateless};
 use crate::{
     codec::{Codec, Json, csv, msgpack},
     flow::Kind,
+    linked::{self, LinkedComponent},
     operator::{Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
     plugin::{ComponentFactory, HostContext, InstanceInfo},
     processor::{Join, RemoveEmpty, base64, compression, length_prefixed, lines},
@@ -161,7 +159,8 @@ fn unknown(kind: Kind, name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tremor_pdk::{ErrorKind, abi::module::ArtefactKind, testing::conformance};
+    use tremor_abi::module::ArtefactKind;
+    use tremor_pdk::{ErrorKind, testing::conformance};
 
     use super::{ALL, BuiltIn, Kind, codec, operator};
     use crate::codec::{Codec, json};

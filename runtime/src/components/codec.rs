@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::Value as Config;
-use tremor_pdk::{
-    Batch, Error, Event, Output, Result,
-    abi::batch::{HostBatch, Pool, Rejected},
-    dynamic::DynCodec,
-};
+use tremor_abi::batch::{Event, HostBatch, HostOutput, Pool, Rejected};
+use tremor_pdk::{Batch, Error, Output, Result};
 
 use crate::{
     codec::{BatchDecoder, BatchEncoder, Codec, Decoded, MakeCodec, Terminator},
+    dynamic::DynCodec,
     flow,
     plugin::{ComponentFactory, HostContext},
 };

@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Result, Sides, linked::LinkedPlugin};
+use tremor_pdk::{Result, Sides};
 
 #[cfg(test)]
 pub(crate) use self::built_in::factory;
@@ -22,6 +22,7 @@ pub(crate) use self::parts::FlowParts;
 use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
+    linked::LinkedPlugin,
     lock::lock,
     plugin::{
         self, ArtefactMetadata, Describer, InstanceInfo, Library, Policy, Problem, Registry,

@@ -5,10 +5,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use crate::dynamic::{BoxFuture, CodecRequirement};
 use serde_json::Value as Config;
-use tremor_pdk::{
-    Error, Postprocessor, Preprocessor, Result, dynamic::{CodecRequirement, BoxFuture},
-};
+use tremor_pdk::{Error, Postprocessor, Preprocessor, Result};
 
 use super::{
     BuiltIn, Components,
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::{
     codec::MakeCodec,
+    dynamic::BoxFuture,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     log,

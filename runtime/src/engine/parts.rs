@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, dynamic::DynConnector};
+use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
 
 use crate::{
-    codec::MakeCodec, engine::life::connection::Connection, flow, processor::MakePreprocessor,
-    watchdog::Limit,
+    codec::MakeCodec, dynamic::DynConnector, engine::life::connection::Connection, flow,
+    processor::MakePreprocessor, watchdog::Limit,
 };
 
 /// What the engine has to know of a connector's type.

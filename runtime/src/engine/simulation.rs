@@ -10,10 +10,8 @@ use std::{
     },
 };
 
-use tremor_pdk::{
-    Batch, Error,
-    abi::batch::{HostBatch, Pool, Rejected},
-};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
+use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
     account::token::{InFlight, Token},

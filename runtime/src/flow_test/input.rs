@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer};
-use tremor_pdk::{Batch, abi::batch::HostBatch, abi::value::to_value};
+use tremor_abi::{batch::HostBatch, value::to_value};
+use tremor_pdk::Batch;
 
 use super::{Clock, Error};
 

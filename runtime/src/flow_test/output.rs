@@ -8,7 +8,8 @@ use std::{
 
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
-use tremor_pdk::{Batch, ValueRef, abi::batch::HostBatch};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, ValueRef};
 
 use super::Error;
 use crate::{

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, EventRef, Operator, Output, Result, Verdict, units::Interval,
+    Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result, Verdict,
+    units::Interval,
 };
 
 use super::{
@@ -55,7 +56,7 @@ impl Component for Dedupe {
     const NAME: &str = "dedupe";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         if config.by.is_empty() {
             return Err(Error::configuration(
                 "`by`: expected at least one field, found none; `\"\"` is the whole event",

@@ -1,6 +1,6 @@
 //! The operator `filter`: keeps the events that meet a condition.
 
-use tremor_pdk::{Batch, Component, Context, Operator, Output, Result};
+use tremor_pdk::{Batch, Component, ComponentContext, Operator, Output, Result};
 
 use super::condition::{self, Condition};
 
@@ -14,7 +14,7 @@ impl Component for Filter {
     const NAME: &str = "filter";
     type Config = condition::Config;
 
-    fn new(config: condition::Config, _context: Context) -> Result<Self> {
+    fn new(config: condition::Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { condition: config.compile()? })
     }
 }

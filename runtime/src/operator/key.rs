@@ -2,10 +2,8 @@
 
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
-use tremor_pdk::{
-    ValueRef,
-    abi::document::{MAX_DEPTH, NumberForm, Shape},
-};
+use tremor_abi::document::{MAX_DEPTH, NumberForm, Shape};
+use tremor_pdk::ValueRef;
 use twox_hash::XxHash3_128;
 
 /// The longest key that is kept as it is, in bytes. A longer one is known by its start and its
@@ -151,7 +149,8 @@ impl KeyBuffer {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Value, ValueRef, abi::value::Number, literal};
+    use tremor_abi::value::Number;
+    use tremor_pdk::{Value, ValueRef, literal};
 
     use super::{KeyBuffer, LONGEST};
 

@@ -1,6 +1,6 @@
 //! The operator `passthrough`: hands events on as they are.
 
-use tremor_pdk::{Batch, Component, Context, NoConfig, Operator, Output, Result};
+use tremor_pdk::{Batch, Component, ComponentContext, NoConfig, Operator, Output, Result};
 
 pub(crate) struct Passthrough;
 
@@ -8,7 +8,7 @@ impl Component for Passthrough {
     const NAME: &str = "passthrough";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }

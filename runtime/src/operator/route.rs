@@ -1,6 +1,6 @@
 //! The operator `route`: the first condition that an event meets picks its port.
 
-use tremor_pdk::{Batch, Component, Context, Error, Operator, Output, Result, Verdict};
+use tremor_pdk::{Batch, Component, ComponentContext, Error, Operator, Output, Result, Verdict};
 
 use super::condition::{self, Condition};
 use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
@@ -52,7 +52,7 @@ impl Component for Route {
     const NAME: &str = "route";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         let ports = config.named();
         let default = verdict(&ports, &config.default).map_err(|it| it.context("`default`"))?;
         let rules = config.rules.into_iter().enumerate().map(|(position, rule)| {

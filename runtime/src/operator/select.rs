@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tremor_abi::{batch::Selection, value::PathError};
 use tremor_pdk::{
-    Batch, Component, Context, Error, Operator, Output, Path, Result, Verdict,
-    abi::{batch::Selection, value::PathError},
+    Batch, Component, ComponentContext, Error, Operator, Output, Path, Result, Verdict,
 };
 
 /// Keeps, drops and renames fields of events that are objects, in this order. Fields are written
@@ -27,7 +27,7 @@ impl Component for Select {
     const NAME: &str = "select";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         let path = |key: &str, text: &String| {
             text.parse::<Path>().map_err(|error: PathError| {
                 Error::configuration(format_args!("`{key}`: `{text}`: {error}"))

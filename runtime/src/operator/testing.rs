@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use tremor_pdk::{Batch, Operator, Output, Value, abi::batch::HostBatch};
+use tremor_abi::batch::{HostBatch, HostOutput};
+use tremor_pdk::{Batch, Operator, Output, Value};
 
 use crate::components;
 

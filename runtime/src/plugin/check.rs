@@ -1,7 +1,7 @@
 //! What is checked of a library before it is opened: who could change it, and its metadata.
 
 use serde::{Deserialize, Serialize};
-use tremor_pdk::abi::{metadata, module::ArtefactKind, version::AbiVersion};
+use tremor_abi::{metadata, module::ArtefactKind, version::AbiVersion};
 
 use super::{Error, ErrorKind, Library};
 

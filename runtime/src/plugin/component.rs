@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{
-    Batch, Operator, Output, Postprocessor, Preprocessor, Result,
-    abi::{
-        batch::{HostBatch, Mark},
-        component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
-        module::{ArtefactRef, ConstructorsRef},
-    },
+use crate::{
     dynamic::DynCodec,
     linked::{self, LinkedComponent},
 };
+use tremor_abi::{
+    batch::{HostBatch, HostOutput, Mark},
+    component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
+    module::{ArtefactRef, ConstructorsRef},
+};
+use tremor_pdk::{Batch, Operator, Output, Postprocessor, Preprocessor, Result};
 
 use super::{
     Error, ErrorKind, HostContext, InstanceHost, Library, Policy,

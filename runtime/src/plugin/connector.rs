@@ -1,16 +1,16 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
-use serde::{Deserialize, Serialize};
-use tremor_pdk::{
-    Error as PluginError, Halves, Result, Sides, Value,
-    abi::{
-        connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
-        module::{ArtefactKind, ArtefactRef},
-        value,
-    },
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+use crate::{
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     linked::{self, LinkedComponent},
 };
+use serde::{Deserialize, Serialize};
+use tremor_abi::{
+    connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
+    module::{ArtefactKind, ArtefactRef},
+    value,
+};
+use tremor_pdk::{Error as PluginError, Halves, Result, Sides, Value};
 
 use super::{
     ComponentFactory, Error, HostContext, InstanceHost, Library, Plugin, Policy,

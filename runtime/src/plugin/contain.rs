@@ -7,7 +7,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{Error, Result, abi::connector::CallResult};
+use tremor_abi::connector::CallResult;
+use tremor_pdk::{Error, Result};
 
 /// Runs `work`; `None` where it panicked, which the panic hook has reported by then.
 pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {

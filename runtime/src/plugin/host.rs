@@ -18,25 +18,21 @@ use abi_stable::{
 };
 use async_ffi::{FfiContext, FfiFuture, FfiPoll};
 use tracing::Level;
-use tremor_pdk::{
-    Error,
-    abi::{
-        connector::CallResult,
-        host::{
-            self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, RawWatch,
-            RawWatch_TO, RawWatchBox,
-        },
+use tremor_abi::{
+    connector::CallResult,
+    host::{
+        self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, RawWatch,
+        RawWatch_TO, RawWatchBox,
     },
-    dynamic::BoxFuture,
-    testing::TestHost,
 };
+use tremor_pdk::{Error, testing::TestHost};
 
 use super::{
     contain::{Contained, contain},
     jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
-use crate::{descriptors, executor, log as log_flow, time};
+use crate::{descriptors, dynamic::BoxFuture, executor, log as log_flow, time};
 
 /// What a component may ask of the flow that it runs in. Called from any thread, and possibly
 /// while another call into the same component is under way: implementations take note and return.

@@ -16,7 +16,7 @@ use object::{
     Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, ReadCache,
     ReadRef, read::File,
 };
-use tremor_pdk::abi::metadata::SECTION;
+use tremor_abi::metadata::SECTION;
 
 use super::{Error, ErrorKind};
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use tremor_pdk::abi::host::Job;
+use tremor_abi::host::Job;
 
 use crate::{executor, lock::lock};
 
@@ -62,7 +62,7 @@ impl Jobs {
 mod tests {
     use std::sync::{Arc, Barrier, mpsc};
 
-    use tremor_pdk::abi::host::Job;
+    use tremor_abi::host::Job;
 
     use super::{Jobs, MAX_RUNNING};
 

@@ -9,14 +9,12 @@ use std::{
     time::SystemTime,
 };
 
+use crate::linked::{LinkedComponent, LinkedPlugin};
 use object::ReadCache;
 use rustix::fs::{Mode, OFlags};
-use tremor_pdk::{
-    abi::{
-        metadata::{ArtefactMetadata, Metadata, json_of},
-        version::AbiVersion,
-    },
-    linked::{LinkedComponent, LinkedPlugin},
+use tremor_abi::{
+    metadata::{ArtefactMetadata, Metadata, json_of},
+    version::AbiVersion,
 };
 use twox_hash::{XxHash3_128, xxhash3_128::Hasher};
 
@@ -345,7 +343,7 @@ fn parse_version(text: &str) -> Option<AbiVersion> {
 mod tests {
     use std::{fs, path::Path, sync::Arc};
 
-    use tremor_pdk::abi::metadata::{MAGIC, VERSION};
+    use tremor_abi::metadata::{MAGIC, VERSION};
 
     use super::{
         AbiVersion, BLOCK, ErrorKind, Identity, Library, XxHash3_128, in_blocks, in_one_piece,

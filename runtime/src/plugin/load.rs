@@ -8,7 +8,7 @@
 use std::{path::Path, sync::Mutex};
 
 use abi_stable::library::{LibHeader, LibraryError, RawLibrary, lib_header_from_raw_library};
-use tremor_pdk::abi::{
+use tremor_abi::{
     module::{ArtefactRef, PluginModuleRef},
     version::AbiVersion,
 };

@@ -63,7 +63,5 @@ pub use self::{
     registry::{Problem, Registry, SearchPath},
     verify::{Configurations, Verification, Verified, verify, verify_main},
 };
-pub use tremor_pdk::{
-    abi::metadata::{ArtefactMetadata, Metadata},
-    testing::conformance::NO_EVENT,
-};
+pub use tremor_abi::metadata::{ArtefactMetadata, Metadata};
+pub use tremor_pdk::testing::conformance::NO_EVENT;

@@ -7,16 +7,16 @@ use std::{
     time::Duration,
 };
 
+use crate::dynamic::{BoxFuture, DynSink, DynSource};
 use async_ffi::{ContextExt, FfiPoll};
-use tremor_pdk::{
-    Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, Result,
-    abi::batch::HostBatch,
-    abi::connector::{
+use tremor_abi::{
+    batch::HostBatch,
+    connector::{
         self as abi, CallResult, DeliverReply, Deliveries, EventRange, ExceptionRange, PullKind,
         PullReply, RawAcksBox, RawSinkBox, RawSourceBox,
     },
-    dynamic::{BoxFuture, DynSink, DynSource},
 };
+use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, Result};
 
 use super::contain::{call, panicked};
 
@@ -212,10 +212,8 @@ fn exceptions(reply: DeliverReply, events: usize) -> Result<Vec<Exception>> {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{
-        Error, ErrorKind, Pull,
-        abi::connector::{DeliverReply, ExceptionRange, PullKind, PullReply},
-    };
+    use tremor_abi::connector::{DeliverReply, ExceptionRange, PullKind, PullReply};
+    use tremor_pdk::{Error, ErrorKind, Pull};
 
     use super::{exceptions, pull};
 

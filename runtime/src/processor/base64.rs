@@ -5,7 +5,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use tremor_pdk::{
-    Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result, Splitter,
+    Batch, Component, ComponentContext, Error, Output, Postprocessor, Preprocessor, Result,
+    Splitter,
 };
 
 use super::Join;
@@ -70,7 +71,7 @@ impl Component for Decode {
     const NAME: &str = "base64";
     type Config = DecodeConfig;
 
-    fn new(config: DecodeConfig, context: Context) -> Result<Self> {
+    fn new(config: DecodeConfig, context: ComponentContext) -> Result<Self> {
         let engine = config.alphabet.engine(true);
         Ok(Self { engine, join: Join::preprocessor(context) })
     }
@@ -124,7 +125,7 @@ impl Component for Encode {
     const NAME: &str = "base64";
     type Config = EncodeConfig;
 
-    fn new(config: EncodeConfig, _context: Context) -> Result<Self> {
+    fn new(config: EncodeConfig, _context: ComponentContext) -> Result<Self> {
         let EncodeConfig { alphabet, padding } = config;
         Ok(Self { engine: alphabet.engine(padding), padding })
     }

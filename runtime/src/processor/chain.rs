@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tremor_pdk::{
-    Batch, Output, Preprocessor, Result, abi::batch::HostBatch, abi::batch::Rejected,
-};
+use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
+use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
 use super::preprocess;
 

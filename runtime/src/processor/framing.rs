@@ -1,8 +1,7 @@
 //! The postprocessors of one sink, in order.
 
-use tremor_pdk::{
-    Batch, Error, Output, Postprocessor, abi::batch::HostBatch, abi::batch::Rejected,
-};
+use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
+use tremor_pdk::{Batch, Error, Output, Postprocessor};
 
 use crate::codec::Terminator;
 

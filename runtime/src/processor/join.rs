@@ -2,7 +2,7 @@
 //! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
 
 use tremor_pdk::{
-    Component, Context, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,
+    Component, ComponentContext, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,
 };
 
 use super::max_length;
@@ -26,14 +26,14 @@ impl Component for Join {
     const NAME: &str = "join";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { max_length: config.max_length })
     }
 }
 
 impl Join {
     /// Returns a preprocessor that joins fragments to messages of the default length.
-    pub(crate) fn preprocessor(context: Context) -> Splitter<Self> {
+    pub(crate) fn preprocessor(context: ComponentContext) -> Splitter<Self> {
         Splitter::of(Self { max_length: max_length() }, Self::NAME, context)
     }
 }
@@ -56,7 +56,7 @@ impl StreamSplitter for Join {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::abi::batch::HostBatch;
+    use tremor_abi::batch::HostBatch;
     use tremor_pdk::{Batch, Output, Preprocessor, testing::TestHost};
 
     use super::Join;

@@ -3,7 +3,8 @@
 mod prefix;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, Found, Input, Output, Postprocessor, Result, StreamSplitter,
+    Batch, Component, ComponentContext, Error, Found, Input, Output, Postprocessor, Result,
+    StreamSplitter,
 };
 
 use self::prefix::{Endianness, Head, Prefix};
@@ -45,7 +46,7 @@ impl Component for Split {
     const NAME: &str = "length-prefixed";
     type Config = SplitConfig;
 
-    fn new(config: SplitConfig, _context: Context) -> Result<Self> {
+    fn new(config: SplitConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self(config))
     }
 }
@@ -80,7 +81,7 @@ impl Component for Prepend {
     const NAME: &str = "length-prefixed";
     type Config = PrependConfig;
 
-    fn new(config: PrependConfig, _context: Context) -> Result<Self> {
+    fn new(config: PrependConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self(config))
     }
 }

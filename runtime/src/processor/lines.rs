@@ -1,7 +1,7 @@
 //! `lines`: a message a line.
 
 use tremor_pdk::{
-    Batch, Component, Context, Found, Input, NoConfig, Output, Postprocessor, Result,
+    Batch, Component, ComponentContext, Found, Input, NoConfig, Output, Postprocessor, Result,
     StreamSplitter,
 };
 
@@ -28,7 +28,7 @@ impl Component for Lines {
     const NAME: &str = "lines";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { max_length: config.max_length })
     }
 }
@@ -80,7 +80,7 @@ impl Component for End {
     const NAME: &str = "lines";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -98,10 +98,8 @@ impl Postprocessor for End {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::abi::batch::HostBatch;
-    use tremor_pdk::{
-        Batch, Component, Output, Preprocessor, Splitter, abi::batch::Rejected, testing::TestHost,
-    };
+    use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
+    use tremor_pdk::{Batch, Component, Output, Preprocessor, Splitter, testing::TestHost};
 
     use super::Lines;
     use crate::processor::testing::{finish, process_all};

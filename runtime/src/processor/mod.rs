@@ -51,7 +51,7 @@ fn preprocess(
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::abi::batch::HostBatch;
+    use tremor_abi::batch::{HostBatch, HostOutput};
     use tremor_pdk::{Batch, Error, Output};
 
     use super::preprocess;
@@ -63,7 +63,7 @@ mod tests {
         batch.stream(1).end();
         batch.stream(2).push_message(b"b");
         preprocess(&mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
-        assert!(batch.events().iter().all(tremor_pdk::abi::batch::Event::is_stream_end));
+        assert!(batch.events().iter().all(tremor_abi::batch::Event::is_stream_end));
         assert_eq!(batch.len(), 1);
         let rejected = output.take_rejected();
         let rejected: Vec<_> = rejected.iter().map(|it| batch.original(&it.event)).collect();

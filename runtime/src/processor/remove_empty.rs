@@ -1,6 +1,6 @@
 //! `remove-empty`: drops messages without a byte.
 
-use tremor_pdk::{Batch, Component, Context, NoConfig, Output, Preprocessor, Result};
+use tremor_pdk::{Batch, Component, ComponentContext, NoConfig, Output, Preprocessor, Result};
 
 /// The preprocessor. Parts of a stream are no messages, and pass.
 pub(crate) struct RemoveEmpty;
@@ -9,7 +9,7 @@ impl Component for RemoveEmpty {
     const NAME: &str = "remove-empty";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -25,6 +25,7 @@ impl Preprocessor for RemoveEmpty {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tremor_abi::batch::HostOutput;
     use tremor_pdk::{Batch, Output};
 
     use crate::processor::testing::pre;

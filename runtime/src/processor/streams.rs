@@ -2,10 +2,8 @@
 //! no more of a batch than one batch should hold.
 
 use halfbrown::{DefaultHashBuilder, SizedHashMap};
-use tremor_pdk::{
-    Batch, Output, Preprocessor, Result,
-    abi::batch::{Cutter, Rest},
-};
+use tremor_abi::batch::{Cutter, Rest};
+use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
 /// A source mostly has so few streams that comparing them one by one takes less than a hash; it may have
 /// thousands, one for each connection. `docs/benchmarks/experiments.md` has the counts.

@@ -1,7 +1,8 @@
 //! What tests of processors have in common.
 
 use serde_json::Value;
-use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result, abi::batch::HostBatch};
+use tremor_abi::batch::{HostBatch, HostOutput};
+use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
 
 use crate::{components::factory, flow::Kind, plugin::HostContext};
 

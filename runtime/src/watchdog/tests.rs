@@ -6,11 +6,9 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Exception, Grant, Halves, Pull, Result, Sides,
-    abi::connector::Hook,
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
-};
+use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{Batch, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{
     Call, Calls, Limit, Limits, Overrun,

@@ -4,7 +4,8 @@
 use std::{future::poll_fn, thread};
 
 use serde_json::json;
-use tremor_pdk::{Batch, Pull, abi::batch::HostBatch, abi::batch::Pool};
+use tremor_abi::batch::{HostBatch, Pool};
+use tremor_pdk::{Batch, Pull};
 use tremor_runtime::executor::block_on;
 
 use crate::{

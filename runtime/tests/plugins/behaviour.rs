@@ -3,10 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use tremor_pdk::{
-    Batch, ErrorKind, ErrorPolicy, Pull, Result,
-    abi::{batch::HostBatch, connector::Hook},
-};
+use tremor_abi::{batch::HostBatch, connector::Hook};
+use tremor_pdk::{Batch, ErrorKind, ErrorPolicy, Pull, Result};
 use tremor_runtime::{executor::block_on, plugin::HostContext};
 
 use crate::{

@@ -10,12 +10,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tremor_pdk::{
-    Batch, ErrorKind, Exception, Halves, Pull, Result,
-    abi::{batch::HostBatch, connector::Hook},
-    dynamic::{DynConnector, DynSink, DynSource},
-};
+use tremor_abi::{batch::HostBatch, connector::Hook};
+use tremor_pdk::{Batch, ErrorKind, Exception, Halves, Pull, Result};
 use tremor_runtime::{
+    dynamic::{DynConnector, DynSink, DynSource},
     executor::block_on,
     plugin::{ConnectorFactory, HostContext, HostServices, Library, Policy},
 };

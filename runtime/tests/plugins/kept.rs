@@ -10,10 +10,8 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use tremor_pdk::{
-    Batch, ErrorPolicy, EventRef, Grant, InFlight, Output, Pull,
-    abi::connector::Hook,
-};
+use tremor_abi::{batch::HostOutput, connector::Hook};
+use tremor_pdk::{Batch, ErrorPolicy, EventRef, Grant, InFlight, Output, Pull};
 use tremor_runtime::{
     executor::block_on,
     plugin::{ComponentFactory, Library, Policy},

@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// Drives a connector. Its futures are allocated on the heap, because none of them is on the data path.
-pub struct ConnectorDriver<C: Connector>(C);
+pub(crate) struct ConnectorDriver<C: Connector>(C);
 
 impl<C: Connector> ConnectorDriver<C> {
     /// A driver of this connector.
-    pub fn new(connector: C) -> Self {
+    pub(crate) fn new(connector: C) -> Self {
         Self(connector)
     }
 }
@@ -77,7 +77,7 @@ mod tests {
         const NAME: &str = "both";
         type Config = NoConfig;
 
-        fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
             Ok(Self(Arc::default()))
         }
     }

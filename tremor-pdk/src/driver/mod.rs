@@ -6,7 +6,7 @@ mod connector;
 mod slot;
 
 pub(crate) use self::codec::CodecDriver;
-pub use self::connector::ConnectorDriver;
+pub(crate) use self::connector::ConnectorDriver;
 
 use std::{
     sync::Arc,
@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// Drives a source: one pull after the other, without an allocation.
-pub struct SourceDriver<S: Source>(Call<S, S::Batch, Result<Pull>>);
+pub(crate) struct SourceDriver<S: Source>(Call<S, S::Batch, Result<Pull>>);
 
 impl<S: Source> SourceDriver<S> {
     /// A driver of this source.
-    pub fn new(source: S) -> Self {
+    pub(crate) fn new(source: S) -> Self {
         Self(Call::new(source))
     }
 }
@@ -53,11 +53,11 @@ impl<S: Source> DynSource for SourceDriver<S> {
 }
 
 /// Drives a sink: one delivery after the other, without an allocation.
-pub struct SinkDriver<S: Sink>(Call<S, S::Batch, Delivery>);
+pub(crate) struct SinkDriver<S: Sink>(Call<S, S::Batch, Delivery>);
 
 impl<S: Sink> SinkDriver<S> {
     /// A driver of this sink.
-    pub fn new(sink: S) -> Self {
+    pub(crate) fn new(sink: S) -> Self {
         Self(Call::new(sink))
     }
 }
@@ -99,14 +99,14 @@ impl<S: Sink> DynSink for SinkDriver<S> {
 
 /// Drives a sink that takes several deliveries at a time: one after the other in each slot, without an
 /// allocation.
-pub struct ParallelSinkDriver<S: ParallelSink> {
+pub(crate) struct ParallelSinkDriver<S: ParallelSink> {
     sink: Arc<S>,
     slots: Vec<Call<Arc<S>, S::Batch, Delivery>>,
 }
 
 impl<S: ParallelSink> ParallelSinkDriver<S> {
     /// A driver of this sink, with one slot until more are granted.
-    pub fn new(sink: S) -> Self {
+    pub(crate) fn new(sink: S) -> Self {
         let sink = Arc::new(sink);
         Self { slots: vec![Call::new(sink.clone())], sink }
     }

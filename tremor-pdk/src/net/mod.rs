@@ -4,7 +4,7 @@
 //! A server whose clients send byte streams needs no more than [`Connections`], which is a source:
 //!
 //! ```
-//! use tremor_pdk::{net::{self, Address, Connections, Limits}, prelude::*};
+//! use tremor_pdk::{NoSink, net::{self, Address, Connections, Limits}, prelude::*};
 //!
 //! /// The `config` of the flow file.
 //! #[tremor_pdk::config]
@@ -15,14 +15,14 @@
 //!
 //! pub struct Server {
 //!     config: Config,
-//!     context: Context,
+//!     context: ComponentContext,
 //! }
 //!
 //! impl Component for Server {
 //!     const NAME: &str = "server";
 //!     type Config = Config;
 //!
-//!     fn new(config: Config, context: Context) -> Result<Self> {
+//!     fn new(config: Config, context: ComponentContext) -> Result<Self> {
 //!         Ok(Self { config, context })
 //!     }
 //! }

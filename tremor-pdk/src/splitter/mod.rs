@@ -20,7 +20,7 @@ use self::{
     limits::Limits,
     stream::{Ending, Stream},
 };
-use crate::{Batch, Component, Context, Error, Host, Output, Preprocessor, Result};
+use crate::{Batch, Component, ComponentContext, Error, Host, Output, Preprocessor, Result};
 
 /// Finds messages in the bytes of a stream: the usual preprocessor.
 ///
@@ -39,7 +39,7 @@ use crate::{Batch, Component, Context, Error, Host, Output, Preprocessor, Result
 ///     const NAME: &str = "records";
 ///     type Config = NoConfig;
 ///
-///     fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+///     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
 ///         Ok(Self)
 ///     }
 /// }
@@ -232,7 +232,7 @@ impl<T: StreamSplitter + Component> Component for Splitter<T> {
     const DESCRIPTION: &str = T::DESCRIPTION;
     type Config = T::Config;
 
-    fn new(config: T::Config, context: Context) -> Result<Self> {
+    fn new(config: T::Config, context: ComponentContext) -> Result<Self> {
         Ok(Self::of(T::new(config, context.clone())?, T::NAME, context))
     }
 }
@@ -240,7 +240,7 @@ impl<T: StreamSplitter + Component> Component for Splitter<T> {
 impl<T: StreamSplitter> Splitter<T> {
     /// Returns the preprocessor of `splitter`, which flow files call `name`.
     #[doc(hidden)]
-    pub fn of(splitter: T, name: &'static str, context: Context) -> Self {
+    pub fn of(splitter: T, name: &'static str, context: ComponentContext) -> Self {
         let buffers = Buffers::new(Limits { name, bytes: splitter.max_length() }, context.memory());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let timeout = splitter.timeout().map(|time| (nanoseconds(time), context.into()));

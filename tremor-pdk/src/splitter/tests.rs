@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tremor_abi::batch::HostBatch;
+use tremor_abi::batch::{HostBatch, HostOutput};
 
 use super::{Found, Input, Splitter, StreamSplitter, WholeMessages};
 use crate::{Batch, Error, Output, Preprocessor, Result, testing::TestHost};

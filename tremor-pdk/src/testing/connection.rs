@@ -10,8 +10,9 @@ use tremor_abi::connector::Hook;
 
 use super::TestHost;
 use crate::{
-    Acks, Batch, BatchSize, Connector, ConnectorDriver, Delivery, Demand, Error, Grant, Halves,
-    Pull, Result, Undelivered,
+    Acks, Batch, BatchSize, Connector, Delivery, Demand, Error, Grant, Halves, Pull, Result,
+    Undelivered,
+    driver::ConnectorDriver,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 

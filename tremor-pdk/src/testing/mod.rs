@@ -6,14 +6,14 @@
 //! descriptor, real time passes: see [`TestHost::set_patience`].
 //!
 //! ```
-//! # use tremor_pdk::prelude::*;
+//! # use tremor_pdk::{NoSink, prelude::*};
 //! # #[tremor_pdk::config]
 //! # struct Config { count: u64 }
 //! # struct Count(u64);
 //! # impl Component for Count {
 //! #     const NAME: &str = "count";
 //! #     type Config = Config;
-//! #     fn new(config: Config, _context: Context) -> Result<Self> { Ok(Self(config.count)) }
+//! #     fn new(config: Config, _context: ComponentContext) -> Result<Self> { Ok(Self(config.count)) }
 //! # }
 //! # impl Connector for Count {
 //! #     type Source = Numbers;
@@ -58,7 +58,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_abi::host::HostHandle;
+use tremor_abi::{batch::HostOutput, host::HostHandle};
 
 use self::world::World;
 pub use self::{
@@ -67,8 +67,8 @@ pub use self::{
     deliveries::{batch_of, batch_with_metadata, exceptions},
 };
 use crate::{
-    Batch, Component, Connector, Context, Error, Host, LogLevel, Output, Preprocessor, Result,
-    Sink, Source, Splitter, StreamSplitter, config,
+    Batch, Component, ComponentContext, Connector, Error, Host, LogLevel, Output, Preprocessor,
+    Result, Sink, Source, Splitter, StreamSplitter, config,
     only::{IsSink, IsSource, Only},
 };
 
@@ -89,8 +89,8 @@ impl TestHost {
     }
 
     /// What a component is made with. Its name is `test`.
-    pub fn context(&self) -> Context {
-        Context::new("test", self.handle())
+    pub fn context(&self) -> ComponentContext {
+        ComponentContext::new("test", self.handle())
     }
 
     /// The same as it crosses the boundary, for what makes components of loaded libraries.

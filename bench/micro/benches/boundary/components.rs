@@ -8,8 +8,9 @@ use std::{
 
 use criterion::{Criterion, Throughput};
 use serde_json::json;
-use tremor_pdk::{Batch, Operator, Output, Sides, SinkDriver, dynamic::DynSink};
+use tremor_pdk::{Batch, Operator, Output, Sides, Sink};
 use tremor_runtime::{
+    dynamic::DynSink,
     executor,
     plugin::{ConnectorFactory, Library, Policy},
 };
@@ -44,10 +45,8 @@ pub(crate) fn components(criterion: &mut Criterion) {
         ("operator, linked", Box::new(Count::default())),
         ("operator, loaded", host::operator(&path, "count", &json!({}))),
     ];
-    let sinks: [(_, Box<dyn DynSink>); 2] = [
-        ("sink, linked", Box::new(SinkDriver::new(Take::default()))),
-        ("sink, loaded", sink(&path)),
-    ];
+    let sinks: [(_, Box<dyn DynSink>); 2] =
+        [("sink, linked", Take::default().into_driver()), ("sink, loaded", sink(&path))];
     let (mut operators, mut sinks) = (operators, sinks);
     for events in BATCHES {
         let mut group = criterion.benchmark_group(format!("components, batch of {events}"));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use tremor_abi::batch::{Batch, Pool};
+use tremor_abi::batch::{Batch, HostBatch, Pool};
 use tremor_runtime::{
     engine::hand_over::{self, Receiver, Sender},
     executor,

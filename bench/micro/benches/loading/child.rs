@@ -11,7 +11,8 @@ use abi_stable::{
     library::lib_header_from_path, std_types::RSlice,
 };
 use serde_json::json;
-use tremor_pdk::{Batch, Output, abi::module::PluginModuleRef};
+use tremor_abi::module::PluginModuleRef;
+use tremor_pdk::{Batch, Output};
 use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{Result, Samples, calls::Calls, echo::Payloads, identical::identical};

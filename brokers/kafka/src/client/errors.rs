@@ -84,6 +84,8 @@ pub(crate) fn cannot_start(error: &KafkaError, properties: &ClientConfig) -> Err
 mod tests {
     use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 
+    use tremor_pdk::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -26,7 +26,7 @@ mod tests;
 
 use std::{future::poll_fn, sync::Arc};
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{NoSink, prelude::*};
 
 use self::{config::Settings, member::Member, shared::Shared, signal::Signal};
 pub use self::{
@@ -38,7 +38,7 @@ use crate::client::Records as Memory;
 /// The connector.
 pub struct KafkaConsumer {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
     /// Memory for the records that the last client fetches ahead.
     memory: Option<Memory>,
     /// Set once the last client has left the group. None: there is none.
@@ -50,7 +50,7 @@ impl Component for KafkaConsumer {
     const DESCRIPTION: &str = "Reads topics of Apache Kafka as a member of a consumer group.";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let settings = Arc::new(Settings::new(&config, &context)?);
         Ok(Self { settings, context, memory: None, ended: None })
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
-use tremor_pdk::{Begin, PositionWriter, Task, prelude::*};
+use tremor_pdk::{Acks, Begin, PositionWriter, Task, prelude::*};
 
 use super::{
     client::Record,

@@ -15,7 +15,7 @@ use rdkafka::{
     producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig},
     types::RDKafkaErrorCode as Code,
 };
-use tremor_pdk::{Blocking, Counter, Descriptors, Gauge, Task, prelude::*};
+use tremor_pdk::{Blocking, Counter, Descriptors, ErrorPolicy, Gauge, Task, prelude::*};
 
 use super::{
     config::Settings,

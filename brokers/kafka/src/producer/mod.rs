@@ -26,7 +26,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{NoSource, prelude::*};
 
 use self::{client::Client, config::Settings};
 use crate::client::Records as Memory;
@@ -39,7 +39,7 @@ pub use self::{
 /// The connector.
 pub struct KafkaProducer {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
     client: Option<Arc<Client>>,
     /// Memory for the records that wait in the last client.
     memory: Option<Memory>,
@@ -50,7 +50,7 @@ impl Component for KafkaProducer {
     const DESCRIPTION: &str = "Writes events to topics of Apache Kafka.";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
         Ok(Self { settings, context, client: None, memory: None })
     }

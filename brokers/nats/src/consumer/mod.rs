@@ -25,7 +25,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use tremor_pdk::{prelude::*, tokio::Tokio};
+use tremor_pdk::{NoSink, prelude::*, tokio::Tokio};
 
 use self::{config::Settings, resume::Resume};
 pub use self::{
@@ -37,7 +37,7 @@ use crate::client::connect;
 /// The connector.
 pub struct NatsConsumer {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
     tokio: Option<Tokio>,
     resume: Arc<Resume>,
 }
@@ -48,7 +48,7 @@ impl Component for NatsConsumer {
         "Reads streams of NATS JetStream as a durable consumer, or subjects of core NATS.";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
         Ok(Self { settings, context, tokio: None, resume: Arc::default() })
     }

@@ -3,11 +3,7 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::timeout};
-use tremor_pdk::{
-    InFlight,
-    prelude::*,
-    tokio::{Running, Tokio},
-};
+use tremor_pdk::{Acks, InFlight, prelude::*, tokio::{Running, Tokio}};
 
 use super::{
     acks::Answers,

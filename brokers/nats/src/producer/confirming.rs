@@ -8,7 +8,7 @@ use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::{Instant, sleep_until},
 };
-use tremor_pdk::prelude::*;
+use tremor_pdk::{ErrorPolicy, prelude::*};
 
 use super::{
     config::Settings,

@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use tremor_pdk::{prelude::*, tokio::Tokio};
+use tremor_pdk::{NoSource, prelude::*, tokio::Tokio};
 
 use self::config::Settings;
 pub use self::{config::Config, sink::Publishes};
@@ -31,7 +31,7 @@ use crate::client::connect;
 /// The connector.
 pub struct NatsProducer {
     settings: Arc<Settings>,
-    context: Context,
+    context: ComponentContext,
     tokio: Option<Tokio>,
 }
 
@@ -40,7 +40,7 @@ impl Component for NatsProducer {
     const DESCRIPTION: &str = "Publishes events to subjects of NATS, with JetStream or without.";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
         Ok(Self { settings, context, tokio: None })
     }

@@ -4,7 +4,7 @@ use async_nats::{
     Message, StatusCode, client,
     jetstream::{ErrorCode, publish::PublishAck},
 };
-use tremor_pdk::prelude::*;
+use tremor_pdk::{prelude::*, serde::Deserialize};
 
 /// What is answered to a message.
 #[derive(Deserialize)]

@@ -33,7 +33,7 @@ fn process(split: &mut Split, mut batch: Batch) -> (Vec<String>, Vec<String>) {
         assert!(bytes < 4 << 20, "one call puts out what one batch holds, not {bytes} bytes");
         let texts = batch.iter().filter(|event| !event.is_stream_end()).filter_map(EventRef::raw);
         messages.extend(texts.map(|text| String::from_utf8_lossy(text).into_owned()));
-        rejected.extend(output.take_rejected().iter().map(|it| it.error.to_string()));
+        rejected.extend(output.rejected().iter().map(|it| it.error.to_string()));
         if !split.has_more() {
             return (messages, rejected);
         }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Verdict, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -21,7 +21,7 @@ impl Component for Sample {
     const NAME: &str = "sample";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { config, seen: 0 })
     }
 }

@@ -1,6 +1,6 @@
 //! A sink of messages.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Exceptions, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -12,14 +12,14 @@ pub struct Config {
 /// A sink, with what it needs to log.
 pub struct Journal {
     config: Config,
-    context: Context,
+    context: ComponentContext,
 }
 
 impl Component for Journal {
     const NAME: &str = "journal";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self { config, context })
     }
 }

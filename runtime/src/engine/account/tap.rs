@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use serde::Serialize;
-use tremor_pdk::{
-    Batch, ValueRef,
-    abi::batch::{Event, HostBatch},
-};
+use tremor_abi::batch::{Event, HostBatch};
+use tremor_pdk::{Batch, ValueRef};
 
 use crate::lock::lock;
 
@@ -182,10 +180,8 @@ impl io::Write for Bounded {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{
-        Batch,
-        abi::{batch::HostBatch, literal},
-    };
+    use tremor_abi::{batch::HostBatch, literal};
+    use tremor_pdk::Batch;
 
     use super::{SHOWN, Tap, WAITING};
 

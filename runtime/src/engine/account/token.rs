@@ -11,7 +11,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{Batch, Error, Event, Exception, abi::batch::Rejected};
+use tremor_abi::batch::{Event, Rejected};
+use tremor_pdk::{Batch, Error, Exception};
 
 use crate::engine::life::watch::Single;
 use crate::processor::Share;
@@ -312,10 +313,8 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use tremor_pdk::{
-        Batch, Error, Event, Exception,
-        abi::batch::{HostBatch, Rejected},
-    };
+    use tremor_abi::batch::{Event, HostBatch, Rejected};
+    use tremor_pdk::{Batch, Error, Exception};
 
     use super::{Ended, Ledger, Token};
 

@@ -10,11 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Error, ErrorKind, Sides,
-    abi::connector::Hook,
-    dynamic::{DynConnector, DynHalves},
-};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{Error, ErrorKind, Sides};
 
 use crate::engine::{
     connector::{
@@ -37,7 +34,10 @@ use crate::engine::{
     sink::SinkSide,
     source::SourceSide,
 };
-use crate::executor;
+use crate::{
+    dynamic::{DynConnector, DynHalves},
+    executor,
+};
 
 /// The longest wait before another attempt to connect, unless the flow says otherwise.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(10);

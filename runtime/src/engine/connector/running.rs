@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{
-    Error, Halves,
-    abi::connector::Hook,
-    dynamic::{DynConnector, DynHalves, DynSink, DynSource},
-};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{Error, Halves};
 
 use super::{
     ConnectorTask, Told,
@@ -14,6 +11,7 @@ use super::{
     sides::{Pauses, Running, Step},
 };
 use crate::{
+    dynamic::{DynConnector, DynHalves, DynSink, DynSource},
     engine::{
         life::{
             connection::{Connection, End},

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tremor_pdk::{Error, dynamic::BoxFuture};
+use tremor_pdk::Error;
 
 use super::control::{Control, Phase};
-use crate::executor;
+use crate::{dynamic::BoxFuture, executor};
 
 /// How long a plugin may take for what the end of its flow waits for.
 const LAST_CALL: Duration = Duration::from_secs(5);

@@ -6,7 +6,8 @@ mod wiring;
 
 use std::{collections::HashMap, sync::Arc};
 
-use tremor_pdk::{Error, abi::batch::Pool};
+use tremor_abi::batch::Pool;
+use tremor_pdk::Error;
 
 use self::{
     assembly::{codec, framings, pace, preprocessors, steps, terms},

@@ -14,7 +14,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use tremor_pdk::{Batch, abi::batch::HostBatch, abi::batch::Rejected};
+use tremor_abi::batch::{HostBatch, Rejected};
+use tremor_pdk::Batch;
 
 use self::mailbox::{Load, Mailbox};
 pub(crate) use self::{receiver::Receiver, sender::Sender};

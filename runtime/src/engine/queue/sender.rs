@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::abi::batch::HostBatch;
+use tremor_abi::batch::HostBatch;
 
 use crate::engine::{
     life::{connection::Connection, wakers::Place},

@@ -8,7 +8,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Batch, abi::batch::HostBatch};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::Batch;
 
 use super::{
     Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,

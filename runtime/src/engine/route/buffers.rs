@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use tremor_abi::batch::HostOutput;
 use tremor_pdk::Output;
 
 use crate::engine::account::token::Token;
@@ -129,6 +130,7 @@ fn count(events: u64) -> usize {
 mod tests {
     use std::sync::Arc;
 
+    use tremor_abi::batch::HostOutput;
     use tremor_pdk::{Batch, Buffered, Output};
 
     use super::{Buffers, Outcome};

@@ -3,10 +3,8 @@
 use std::fmt::{self, Write};
 
 use serde::{Serialize, Serializer};
-use tremor_pdk::{
-    Batch, ValueRef,
-    abi::batch::{HostBatch, Pool, Rejected},
-};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
+use tremor_pdk::{Batch, ValueRef};
 
 use crate::redact;
 
@@ -156,14 +154,11 @@ pub(crate) fn letters(
 #[cfg(test)]
 mod tests {
     use serde_json::Value as Json;
-    use tremor_pdk::abi::batch::HostBatch;
-    use tremor_pdk::{
-        Batch, Error,
-        abi::{
-            batch::{Pool, Rejected},
-            literal,
-        },
+    use tremor_abi::{
+        batch::{HostBatch, Pool, Rejected},
+        literal,
     };
+    use tremor_pdk::{Batch, Error};
 
     use super::{MESSAGE, letters};
 

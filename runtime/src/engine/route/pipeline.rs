@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Batch, Error, ErrorKind, Operator, Output, Result,
-    abi::batch::{Failed, HostBatch, Pool, Rejected},
-};
+use tremor_abi::batch::{Failed, HostBatch, HostOutput, Pool, Rejected};
+use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
 
 use crate::engine::{
     account::{

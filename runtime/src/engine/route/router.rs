@@ -20,10 +20,8 @@ use std::{
     time::Instant,
 };
 
-use tremor_pdk::{
-    Batch,
-    abi::batch::{Pool, Rejected},
-};
+use tremor_abi::batch::{Pool, Rejected};
+use tremor_pdk::Batch;
 
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{

@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Batch,
-    abi::batch::{HostBatch, Pool, Rejected},
-};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
+use tremor_pdk::Batch;
 
 use crate::engine::{
     account::{

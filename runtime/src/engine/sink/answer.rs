@@ -5,10 +5,8 @@ use std::{
     vec,
 };
 
-use tremor_pdk::{
-    Error, ErrorPolicy, Exception,
-    abi::batch::{HostBatch, Rejected},
-};
+use tremor_abi::batch::{HostBatch, Rejected};
+use tremor_pdk::{Error, ErrorPolicy, Exception};
 
 use crate::engine::{
     account::token::InFlight,

@@ -1,9 +1,7 @@
 //! The batches that one delivery is made of, each with the token of its pull.
 
-use tremor_pdk::{
-    Batch,
-    abi::batch::{HostBatch, Pool},
-};
+use tremor_abi::batch::{HostBatch, Pool};
+use tremor_pdk::Batch;
 
 use crate::engine::account::token::{InFlight, Token};
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::abi::batch::Pool;
+use tremor_abi::batch::Pool;
 
 use crate::engine::sink::pending::{Part, Pending};
 

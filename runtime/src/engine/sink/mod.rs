@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, dynamic::DynSink};
+use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -43,7 +43,7 @@ use crate::engine::{
         terms::Terms,
     },
 };
-use crate::{codec::BatchEncoder, processor::Framing};
+use crate::{codec::BatchEncoder, dynamic::DynSink, processor::Framing};
 
 /// How often a sink is told the time.
 pub(crate) const TICK: Duration = Duration::from_secs(1);

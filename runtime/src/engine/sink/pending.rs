@@ -2,10 +2,8 @@
 
 use std::time::Instant;
 
-use tremor_pdk::{
-    Batch,
-    abi::batch::{HostBatch, Pool},
-};
+use tremor_abi::batch::{HostBatch, Pool};
+use tremor_pdk::Batch;
 
 use crate::engine::{account::token::InFlight, life::backoff::Attempts, sink::items::Items};
 

@@ -9,9 +9,9 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use tremor_pdk::{Batch, Exception, Result, dynamic::DynSink};
+use tremor_pdk::{Batch, Exception, Result};
 
-use crate::{engine::sink::pending::Pending, lock::lock};
+use crate::{dynamic::DynSink, engine::sink::pending::Pending, lock::lock};
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {

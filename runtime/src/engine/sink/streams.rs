@@ -2,7 +2,8 @@
 //! by side.
 
 use hashbrown::HashMap;
-use tremor_pdk::{Batch, StreamKey, abi::batch::HostBatch};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, StreamKey};
 
 /// The lane of each stream of which something waits or is under way. What has nothing there may take
 /// another one.

@@ -10,11 +10,8 @@ use std::{
     time::Instant,
 };
 
-use tremor_pdk::{
-    Acks, Batch, InFlight, Limit, Pull, Result,
-    abi::batch::{Event, HostBatch, Rejected},
-    dynamic::DynSource,
-};
+use tremor_abi::batch::{Event, HostBatch, Rejected};
+use tremor_pdk::{Acks, Batch, InFlight, Limit, Pull, Result};
 
 use crate::engine::{
     account::token::{Ended, Ledger, Token},
@@ -23,6 +20,7 @@ use crate::engine::{
     tuning::{SHORTEST_WAIT, STEADY},
 };
 use crate::{
+    dynamic::DynSource,
     memory::FlowMemory,
     processor::{Chain, Next, Piece, StreamEnd},
     time,

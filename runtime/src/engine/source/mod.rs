@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Pull, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Pull};
 
 use crate::engine::{
     account::token::{Ended, Ledger},
@@ -43,6 +43,7 @@ use crate::engine::{
     },
 };
 use crate::{
+    dynamic::DynSource,
     executor, log,
     processor::{Next, StreamEnd},
 };

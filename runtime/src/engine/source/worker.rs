@@ -3,10 +3,8 @@
 
 use std::time::Instant;
 
-use tremor_pdk::{
-    Batch, Error,
-    abi::batch::{HostBatch, Rest},
-};
+use tremor_abi::batch::{HostBatch, Rest};
+use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
     account::token::InFlight,

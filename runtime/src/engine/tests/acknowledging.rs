@@ -10,10 +10,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{
-    Acks, Batch, Buffered, Error, Operator, Output, Pull, Result, abi::batch::HostBatch,
-    dynamic::DynSource,
-};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Acks, Batch, Buffered, Error, Operator, Output, Pull, Result};
 
 use super::{
     Harness, Setup, both,
@@ -21,6 +19,7 @@ use super::{
     fragments, outlet, pipeline, router,
 };
 use crate::{
+    dynamic::DynSource,
     engine::{
         account::token::{Ended, InFlight, Ledger, Token},
         life::connection::{Connection, End},

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, Exception, Result, Sides, dynamic::DynSink};
+use tremor_pdk::{Batch, Error, Exception, Result, Sides};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -19,6 +19,7 @@ use super::{
     pulls, settled, sorted,
 };
 use crate::{
+    dynamic::DynSink,
     engine::{
         account::stats::Counts,
         life::{

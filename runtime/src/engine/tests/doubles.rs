@@ -10,10 +10,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::dynamic::{BoxFuture, DynSink, DynSource};
+use tremor_abi::batch::HostBatch;
 use tremor_pdk::{
     Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result,
-    abi::batch::HostBatch,
-    dynamic::{BoxFuture, DynSink, DynSource},
 };
 
 use crate::codec::{BatchDecoder, Decoded};

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Batch, Limit, Operator, Pull, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Limit, Operator, Pull, Result};
 
 use super::{
     Setup, doubles,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     codec::{BatchDecoder, Decoded},
+    dynamic::DynSource,
     engine::{
         account::token::Ended,
         processors::Processors,

@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Buffered, Error, Exception, Operator, Output, Pull, Result,
-    dynamic::{DynSink, DynSource},
-};
+use tremor_pdk::{Batch, Buffered, Error, Exception, Operator, Output, Pull, Result};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -22,6 +19,7 @@ use super::{
     pulls, sorted,
 };
 use crate::{
+    dynamic::{DynSink, DynSource},
     engine::{
         life::{
             backoff::Policy,

@@ -12,10 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Acks, Batch, Pull, Result,
-    dynamic::{DynSink, DynSource},
-};
+use tremor_pdk::{Acks, Batch, Pull, Result};
 
 use super::{
     Harness, Heard, Setup, both,
@@ -24,6 +21,7 @@ use super::{
     pulls, sorted,
 };
 use crate::{
+    dynamic::{DynSink, DynSource},
     engine::{
         life::connection::{Connection, End},
         sink::lane::Batching,

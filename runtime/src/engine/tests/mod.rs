@@ -35,11 +35,8 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{
-    Operator,
-    abi::batch::Pool,
-    dynamic::{DynSink, DynSource},
-};
+use tremor_abi::batch::Pool;
+use tremor_pdk::Operator;
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use crate::engine::{
@@ -66,6 +63,7 @@ use crate::engine::{
 use crate::{
     codec::{BatchDecoder, Codec, MakeCodec, Terminator},
     components,
+    dynamic::{DynSink, DynSource},
     executor::block_on,
     processor::Framing,
 };

@@ -8,11 +8,8 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Acks, Batch, Demand, Error, Exception, Pull, Result,
-    abi::batch::HostBatch,
-    dynamic::{BoxFuture, DynSink, DynSource},
-};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Pull, Result};
 
 use super::{
     AT_ONCE, Harness, Heard, Setup, both,
@@ -20,6 +17,7 @@ use super::{
     notices, pulls, settled, sorted,
 };
 use crate::{
+    dynamic::{BoxFuture, DynSink, DynSource},
     engine::{
         life::connection::{Connection, End},
         sink::{lane::Batching, retry::Retries, terms::Terms},

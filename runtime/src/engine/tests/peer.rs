@@ -9,11 +9,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{
-    Batch, Error, Pull, Result, Sides,
-    abi::connector::Hook,
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
-};
+use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{Batch, Error, Pull, Result, Sides};
 
 use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
@@ -29,7 +27,10 @@ use crate::engine::{
     sink::SinkSide,
     source::SourceSide,
 };
-use crate::flow;
+use crate::{
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    flow,
+};
 
 /// What a peer does with one connection.
 type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;

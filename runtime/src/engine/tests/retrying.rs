@@ -12,11 +12,8 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Error, ErrorPolicy, Exception, Operator, Result,
-    abi::batch::HostBatch,
-    dynamic::{BoxFuture, DynSink},
-};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, Operator, Result};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -27,6 +24,7 @@ use super::{
     pipeline, pulls, router, sorted,
 };
 use crate::{
+    dynamic::{BoxFuture, DynSink},
     engine::{
         life::{
             backoff::Policy,

@@ -12,13 +12,14 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result};
 
 use super::{
     Harness, Setup,
     doubles::{Pulls, Takes, Taking},
 };
 use crate::{
+    dynamic::DynSource,
     engine::{
         life::{
             connection::{Connection, End},

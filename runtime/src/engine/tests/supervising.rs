@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Result};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -18,6 +18,7 @@ use super::{
     pulls, settled, sorted,
 };
 use crate::{
+    dynamic::DynSource,
     engine::{
         account::stats::Counts,
         connector::ConnectorTask,

@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Batch, Demand, Exception, Result,
-    dynamic::{BoxFuture, DynSink},
-};
+use crate::dynamic::{BoxFuture, DynSink};
+use tremor_pdk::{Batch, Demand, Exception, Result};
 
 use super::{Setup, doubles::Shared, pulls};
 use crate::engine::tests::doubles::{Pulls, Takes};

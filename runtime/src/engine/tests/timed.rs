@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Acks, Batch, Error, Exception, Output, Preprocessor, Pull, Result,
-    dynamic::{DynSink, DynSource},
-};
+use tremor_pdk::{Acks, Batch, Error, Exception, Output, Preprocessor, Pull, Result};
 
 use super::{
     Harness, Setup,
@@ -21,6 +18,7 @@ use super::{
     pulls,
 };
 use crate::{
+    dynamic::{DynSink, DynSource},
     engine::life::{
         connection::{Connection, End},
         control::Phase,

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, Pull, Result, dynamic::DynSource};
+use crate::dynamic::DynSource;
+use tremor_pdk::{Batch, Error, Pull, Result};
 
 use super::{Harness, Setup, both};
 use crate::executor::{self, block_on};

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-use tremor_pdk::units::{parse_size, parse_time};
+use crate::{parse_size, parse_time};
 
 use super::{
     super::{

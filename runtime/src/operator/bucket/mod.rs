@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, EventRef, Operator, Output, Result, ValueRef, Verdict,
-    units::Interval,
+    Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result, ValueRef,
+    Verdict, units::Interval,
 };
 
 use super::{
@@ -67,7 +67,7 @@ impl Component for Bucket {
     const NAME: &str = "bucket";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self::of(config))
     }
 }

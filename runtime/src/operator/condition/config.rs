@@ -4,7 +4,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
-use tremor_pdk::{Error, Result, abi::value::to_value};
+use tremor_abi::value::to_value;
+use tremor_pdk::{Error, Result};
 
 use super::{Comparison, Condition, Order};
 use crate::operator::field::Field;

@@ -1,5 +1,7 @@
+use crate::linked;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Result, Value, abi::batch::HostBatch, linked, literal};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, Result, Value, literal};
 
 use super::{Condition, Config};
 

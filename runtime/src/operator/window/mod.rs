@@ -4,8 +4,8 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Buffered, Component, Context, Error, EventMut, EventRef, Memory, Object, Operator,
-    Output, Result, Value, ValueRef, Verdict,
+    Batch, Buffered, Component, ComponentContext, Error, EventMut, EventRef, Memory, Object,
+    Operator, Output, Result, Value, ValueRef, Verdict,
 };
 
 use self::{
@@ -79,7 +79,7 @@ impl Component for Windows {
     const NAME: &str = "window";
     type Config = Config;
 
-    fn new(config: Config, context: Context) -> Result<Self> {
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Self::of(config, context.memory())
     }
 }

@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Operator as _, Output, abi::batch::HostBatch, testing::TestHost};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, Operator as _, Output, testing::TestHost};
 
 use super::{Config, Windows};
 use crate::operator::testing::{Bench, Ran, batch, refused, timed};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tremor_pdk::abi::module::ArtefactRef;
+use tremor_abi::module::ArtefactRef;
 
 use super::{Answer, CHECK, FIT, MARK, Schemas, Wrong, id};
 use crate::{

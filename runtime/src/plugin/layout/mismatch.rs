@@ -6,7 +6,7 @@ use abi_stable::{
     abi_stability::abi_checking::{AbiInstability, AbiInstabilityError, AbiInstabilityErrors},
     type_layout::{TLField, TLFieldOrFunction, TypeLayout},
 };
-use tremor_pdk::abi::version::AbiVersion;
+use tremor_abi::version::AbiVersion;
 
 use crate::plugin::{Error, ErrorKind, Library};
 

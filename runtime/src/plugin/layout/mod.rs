@@ -13,7 +13,7 @@ use abi_stable::{
     },
     type_layout::TypeLayout,
 };
-use tremor_pdk::abi::module::PluginModuleRef;
+use tremor_abi::module::PluginModuleRef;
 
 use super::{Error, Library};
 

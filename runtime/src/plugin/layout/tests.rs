@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use abi_stable::{
     StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout,
 };
-use tremor_pdk::abi::module::PluginModuleRef;
+use tremor_abi::module::PluginModuleRef;
 
 use super::{
     fits,

@@ -8,12 +8,10 @@ use std::{
 };
 
 use serde_json::Value as Json;
-use tremor_pdk::{
-    abi::module::ArtefactKind,
-    testing::{
-        TestHost,
-        conformance::{self, FILE, Instance, Make, Patience, Subject},
-    },
+use tremor_abi::module::ArtefactKind;
+use tremor_pdk::testing::{
+    TestHost,
+    conformance::{self, FILE, Instance, Make, Patience, Subject},
 };
 
 use super::{MARK, Question, Said};

@@ -1,10 +1,8 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use serde_json::{Value, json};
-use tremor_pdk::{
-    Batch, Found, Input, Preprocessor, Splitter, StreamSplitter, abi::batch::HostBatch,
-    testing::TestHost,
-};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::{Batch, Found, Input, Preprocessor, Splitter, StreamSplitter, testing::TestHost};
 
 use super::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd};
 use crate::processor::{Join, testing::pre};

@@ -1,7 +1,8 @@
 //! What little input may cost.
 
 use serde_json::json;
-use tremor_pdk::{Batch, abi::batch::HostBatch};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::Batch;
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use crate::processor::testing::{frame, messages, pre, process_all};

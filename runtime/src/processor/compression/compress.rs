@@ -1,6 +1,8 @@
 //! The postprocessors that compress: every message by itself.
 
-use tremor_pdk::{Batch, Component, Context, Error, NoConfig, Output, Postprocessor, Result};
+use tremor_pdk::{
+    Batch, Component, ComponentContext, Error, NoConfig, Output, Postprocessor, Result,
+};
 
 use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
 
@@ -72,7 +74,7 @@ macro_rules! formats {
             const NAME: &str = $name;
             type Config = $config;
 
-            fn new($it: $config, _context: Context) -> Result<Self> {
+            fn new($it: $config, _context: ComponentContext) -> Result<Self> {
                 Ok(Self(Compress { encode: $make, out: Vec::new() }))
             }
         }

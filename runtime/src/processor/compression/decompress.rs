@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use tremor_pdk::{Component, Context, Error, Result, abi::batch::Cutter};
+use tremor_abi::batch::Cutter;
+use tremor_pdk::{Component, ComponentContext, Error, Result};
 
 use super::{
     Decode,
@@ -159,7 +160,7 @@ impl<F: Format> Component for Streams<Decompress<F>> {
     const NAME: &str = F::NAME;
     type Config = F::Config;
 
-    fn new(config: F::Config, context: Context) -> Result<Self> {
+    fn new(config: F::Config, context: ComponentContext) -> Result<Self> {
         let (Limits { message, memory }, make) = F::configure(config);
         for (name, value, most) in
             [("max_bytes", message, MESSAGE), ("max_memory", memory, usize::MAX)]

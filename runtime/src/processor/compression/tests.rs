@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
-use tremor_pdk::{Batch, abi::batch::HostBatch};
+use tremor_abi::batch::HostBatch;
+use tremor_pdk::Batch;
 
 use crate::processor::testing::{
     cut_anywhere, frame, messages, postprocessor, pre, preprocessor, process, run,

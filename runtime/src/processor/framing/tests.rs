@@ -1,10 +1,8 @@
-use tremor_pdk::{
-    Batch, Error, Output, Postprocessor, Result, abi::batch::HostBatch, abi::batch::Rejected,
-};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
+use tremor_pdk::{Batch, Error, Output, Postprocessor, Result};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tremor_pdk::abi::batch::Pool;
 
 use super::Framing;
 use crate::{

@@ -1,9 +1,7 @@
 //! Operators, processors and codecs.
 
-use tremor_pdk::{
-    Batch, Operator, Output, Postprocessor, Preprocessor, Result,
-    abi::batch::{Pool, Rejected},
-};
+use tremor_abi::batch::{Pool, Rejected};
+use tremor_pdk::{Batch, Operator, Output, Postprocessor, Preprocessor, Result};
 
 use super::{Call, Dropped, Watched};
 use crate::codec::{BatchDecoder, BatchEncoder, Decoded, MakeCodec, Terminator};

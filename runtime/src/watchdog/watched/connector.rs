@@ -6,11 +6,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{
-    self as pdk, Batch, Demand, Exception, Grant, Pull, Result, Sides,
-    abi::connector::Hook,
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
-};
+use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
+use tremor_abi::connector::Hook;
+use tremor_pdk::{self as pdk, Batch, Demand, Exception, Grant, Pull, Result, Sides};
 
 use super::{Call, Dropped, Watched};
 

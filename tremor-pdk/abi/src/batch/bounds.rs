@@ -22,7 +22,6 @@ impl Batch {
     /// How much a message of so many bytes may become when it is decoded, in bytes of text and
     /// nodes: 16 MiB, or four times the message where that is more. Whoever lets larger messages in
     /// lets larger events in, and few bytes never become many.
-    #[doc(hidden)]
     pub const fn decoded_at_most(message: usize) -> usize {
         Budget::limit_for(message)
     }

@@ -76,8 +76,8 @@ pub struct StreamKey {
 
 impl StreamKey {
     /// Makes the key of a stream. Sources of a flow count from 1; 0 is for events without a source.
-    #[doc(hidden)]
-    pub const fn new(source: u32, number: u64) -> Self {
+    #[cfg(test)]
+    pub(crate) const fn new(source: u32, number: u64) -> Self {
         Self { source, number }
     }
 
@@ -210,15 +210,13 @@ impl Event {
         (self.position != Self::NOWHERE).then_some(self.position.into())
     }
 
-    /// Says where in its pull it is.
-    #[doc(hidden)]
+    /// Sets the position of the event in its pull.
     #[inline]
     pub fn set_position(&mut self, position: usize) {
         self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);
     }
 
     /// Returns the stream with its source.
-    #[doc(hidden)]
     #[inline]
     pub const fn stream_key(&self) -> StreamKey {
         StreamKey { source: self.source, number: self.stream }

@@ -1,7 +1,7 @@
-//! What a host does with a batch besides what authors do: it takes events by their entry in the batch's
-//! list, stamps, bounds, decodes, encodes and checks. No type of this module crosses the boundary.
+//! Methods of batches and outputs for hosts, in addition to those that authors use. A host accesses events by their
+//! entry in the batch's list, stamps, bounds, decodes, encodes and checks. No type of this module crosses the boundary.
 
-use super::{Batch, Event, Mark, Payload, Pool, Rejected, Span};
+use super::{Batch, Event, Failed, Mark, Output, Payload, Pool, PortBatch, Rejected, Share, Span};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Node, ValueRef, Writer},
@@ -12,13 +12,14 @@ use crate::{
 /// Declares the trait, and forwards each method to the one of the same name that the crate keeps to
 /// itself.
 macro_rules! host_side {
-    ($($(#[$doc:meta])* fn $name:ident[$($receiver:tt)+]$this:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        /// The host's side of a [`Batch`]. Events are entries of this very batch's list.
-        pub trait HostBatch {
+    ($(#[$about:meta])* $trait:ident for $subject:ty;
+    $($(#[$doc:meta])* fn $name:ident[$($receiver:tt)+]$this:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(#[$about])*
+        pub trait $trait {
             $($(#[$doc])* fn $name($($receiver)+ $(, $argument: $type)*) $(-> $result)?;)*
         }
 
-        impl HostBatch for Batch {
+        impl $trait for $subject {
             $(
                 #[inline]
                 fn $name($($receiver)+ $(, $argument: $type)*) $(-> $result)? {
@@ -30,6 +31,12 @@ macro_rules! host_side {
 }
 
 host_side! {
+    /// Methods of a [`Batch`] for hosts. Events are entries of this very batch's list.
+    HostBatch for Batch;
+
+    /// Returns an empty batch, whose buffers come from `pool` and return to it.
+    fn from_pool[pool: &Pool]pool() -> Self;
+
     /// The events, in order.
     fn events[&self]self() -> &[Event];
 
@@ -178,4 +185,40 @@ host_side! {
     /// # Errors
     /// As [`HostBatch::validate`].
     fn validate_changes[&self]self(mark: &Mark) -> Result<(), PluginError>;
+}
+
+host_side! {
+    /// Methods of an [`Output`] for hosts, which number the batches of a call and take its results.
+    HostOutput for Output;
+
+    /// Sets the number of the batch of the next call, which [`Buffered`](super::Buffered) remembers; 0 if the host does
+    /// not number batches. Removes what was absorbed and released, and was not taken.
+    fn begin[&mut self]self(batch: u64);
+
+    /// Takes the number of events of the batch of this call that were absorbed.
+    fn take_absorbed[&mut self]self() -> u64;
+
+    /// Takes the events that are not buffered any more.
+    fn take_released[&mut self]self() -> impl Iterator<Item = Share> + '_;
+
+    /// Takes the buffered events that could not be handled.
+    fn take_failed[&mut self]self() -> impl Iterator<Item = Failed> + '_;
+
+    /// Takes the batches that leave by ports.
+    fn take_ports[&mut self]self() -> impl Iterator<Item = PortBatch> + '_;
+
+    /// Takes the events that could not be handled.
+    fn take_rejected[&mut self]self() -> Vec<Rejected>;
+
+    /// Takes the number of events that were dropped on purpose.
+    fn take_discarded[&mut self]self() -> usize;
+
+    /// Takes the number of events that were created.
+    fn take_created[&mut self]self() -> usize;
+
+    /// Takes the number of events that have become parts of others.
+    fn take_merged[&mut self]self() -> usize;
+
+    /// Returns all batches that leave: those of ports, and those of buffered events that could not be handled.
+    fn all_batches[&self]self() -> impl Iterator<Item = &Batch>;
 }

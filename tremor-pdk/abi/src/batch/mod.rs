@@ -42,7 +42,7 @@ pub use self::{
     event::{Event, EventFlags, PayloadKind, Span, StreamKey},
     fill::Stream,
     handle::{EventMut, EventRef, Events},
-    host::HostBatch,
+    host::{HostBatch, HostOutput},
     output::{Failed, Output, PortBatch, Rejected, Verdict},
     rest::Rest,
     rewrite::Payload,
@@ -98,9 +98,7 @@ impl Batch {
         Self::on(storage::Shared::unpooled())
     }
 
-    /// An empty batch whose buffers come from `pool` and go back to it.
-    #[doc(hidden)]
-    pub fn from_pool(pool: &Pool) -> Self {
+    pub(crate) fn from_pool(pool: &Pool) -> Self {
         Self::on(pool.take())
     }
 

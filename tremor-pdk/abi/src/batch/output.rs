@@ -277,30 +277,20 @@ impl Output {
         batch.events.truncate(kept);
     }
 
-    /// Gives the batch in hand its number, which [`Buffered`](super::Buffered) remembers; zero if the host
-    /// does not number batches. What a call before has absorbed and released, and nobody has taken, is
-    /// forgotten.
-    #[doc(hidden)]
-    pub fn begin(&mut self, batch: u64) {
+    pub(crate) fn begin(&mut self, batch: u64) {
         (self.batch, self.absorbed) = (batch, 0);
         self.released.clear();
     }
 
-    /// Takes the number of events of the batch in hand that were absorbed.
-    #[doc(hidden)]
-    pub fn take_absorbed(&mut self) -> u64 {
+    pub(crate) fn take_absorbed(&mut self) -> u64 {
         std::mem::take(&mut self.absorbed)
     }
 
-    /// Takes the events that are not buffered any more.
-    #[doc(hidden)]
-    pub fn take_released(&mut self) -> impl Iterator<Item = Share> + '_ {
+    pub(crate) fn take_released(&mut self) -> impl Iterator<Item = Share> + '_ {
         self.released.drain(..)
     }
 
-    /// Takes the buffered events that could not be handled.
-    #[doc(hidden)]
-    pub fn take_failed(&mut self) -> impl Iterator<Item = Failed> + '_ {
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = Failed> + '_ {
         self.failed.drain(..)
     }
 
@@ -309,15 +299,11 @@ impl Output {
         &self.failed
     }
 
-    /// The batches that leave by ports, to be sent there.
-    #[doc(hidden)]
-    pub fn take_ports(&mut self) -> impl Iterator<Item = PortBatch> + '_ {
+    pub(crate) fn take_ports(&mut self) -> impl Iterator<Item = PortBatch> + '_ {
         self.ports.drain(..)
     }
 
-    /// What could not be handled, to be seen to.
-    #[doc(hidden)]
-    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+    pub(crate) fn take_rejected(&mut self) -> Vec<Rejected> {
         if self.rejected.is_empty() {
             return Vec::new();
         }
@@ -334,21 +320,15 @@ impl Output {
         lists == 0 && (discarded | created | merged | absorbed) == 0
     }
 
-    /// How many events were dropped on purpose since this was last asked.
-    #[doc(hidden)]
-    pub fn take_discarded(&mut self) -> usize {
+    pub(crate) fn take_discarded(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }
 
-    /// How many events were made since this was last asked.
-    #[doc(hidden)]
-    pub fn take_created(&mut self) -> usize {
+    pub(crate) fn take_created(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.created)).unwrap_or(usize::MAX)
     }
 
-    /// How many events have become part of others since this was last asked.
-    #[doc(hidden)]
-    pub fn take_merged(&mut self) -> usize {
+    pub(crate) fn take_merged(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
     }
 
@@ -360,9 +340,7 @@ impl Output {
         (self.discarded, self.created, self.merged) = (0, 0, 0);
     }
 
-    /// Returns all batches that leave: those of ports, and those of buffered events that could not be handled.
-    #[doc(hidden)]
-    pub fn all_batches(&self) -> impl Iterator<Item = &Batch> {
+    pub(crate) fn all_batches(&self) -> impl Iterator<Item = &Batch> {
         self.batches().chain(self.failed.iter().map(|failed| &failed.batch))
     }
 

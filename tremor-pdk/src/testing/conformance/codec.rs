@@ -8,7 +8,7 @@ use super::{
     subject::{Instance, Subject},
     transcript::short,
 };
-use tremor_abi::batch::HostBatch;
+use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Error, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
 

@@ -11,7 +11,7 @@
 //! # impl Component for Count {
 //! #     const NAME: &str = "count";
 //! #     type Config = Config;
-//! #     fn new(config: Config, _context: Context) -> Result<Self> {
+//! #     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
 //! #         Ok(Self { next: 0, end: config.count })
 //! #     }
 //! # }

@@ -9,7 +9,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
 };
-use tremor_abi::batch::HostBatch;
+use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Operator, Output, Result};
 

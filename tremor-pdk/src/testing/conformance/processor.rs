@@ -10,7 +10,7 @@ use super::{
     subject::{Instance, Subject},
     transcript::Transcript,
 };
-use tremor_abi::batch::HostBatch;
+use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor, testing::TestHost};
 

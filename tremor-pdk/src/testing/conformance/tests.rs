@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Outcome, Report, checks, connector, cut_short, source};
-use crate::prelude::*;
+use crate::{NoSink, prelude::*, schemars::JsonSchema};
 
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +37,7 @@ struct EndlessConfig {
 /// A source without an end.
 struct Endless {
     kind: Kind,
-    context: Context,
+    context: ComponentContext,
     next: u64,
 }
 
@@ -45,7 +45,7 @@ impl Component for Endless {
     const NAME: &str = "endless";
     type Config = EndlessConfig;
 
-    fn new(config: EndlessConfig, context: Context) -> Result<Self> {
+    fn new(config: EndlessConfig, context: ComponentContext) -> Result<Self> {
         Ok(Self { kind: config.kind, context, next: 0 })
     }
 }
@@ -106,7 +106,7 @@ impl Component for Numbers {
     const NAME: &str = "numbers";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         Ok(Self { config, next: 0 })
     }
 }
@@ -178,7 +178,7 @@ impl Component for Alone {
     const NAME: &str = "alone";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -230,7 +230,7 @@ impl Component for Records {
     const NAME: &str = "records";
     type Config = NoConfig;
 
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
         Ok(Self)
     }
 }

@@ -7,10 +7,8 @@ use std::{
 };
 
 use proptest::prelude::*;
-use tremor_pdk::{
-    Batch,
-    abi::batch::{HostBatch, Pool},
-};
+use tremor_abi::batch::{HostBatch, Pool};
+use tremor_pdk::Batch;
 
 use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
 use crate::engine::sink::pending::CUT_EVENTS;
