@@ -2,7 +2,7 @@
 
 mod stream;
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, ops::Range};
 
 use serde::Serialize;
 use tremor_abi::batch::Events;
@@ -177,6 +177,15 @@ impl<F: Form> TypedBatch<F> {
         self.batch.bytes()
     }
 
+    /// Returns a batch of some of the events, which shares the bytes: `part(0..0)` lends them to another thread.
+    ///
+    /// # Panics
+    /// Panics if the range is not within the batch.
+    #[must_use]
+    pub fn part(&self, events: Range<usize>) -> Self {
+        Self { batch: self.batch.part(events), form: PhantomData }
+    }
+
     /// Sets the number of the pull. The runtime does so before it pulls.
     pub fn set_pull(&mut self, pull: u64) {
         self.batch.set_pull(pull);
@@ -264,16 +273,13 @@ impl<F: Form> Default for TypedBatch<F> {
     }
 }
 
-/// For tests that read everything a source has pushed, ends of streams included.
-#[cfg(feature = "testing")]
 impl<F> From<TypedBatch<F>> for Batch {
     fn from(batch: TypedBatch<F>) -> Self {
         batch.batch
     }
 }
 
-/// For tests that make a batch in other ways than a source. Iterating skips events of the other form.
-#[cfg(feature = "testing")]
+/// For tests that make a batch in other ways than a source. Iterating skips events of another form.
 impl<F: Form> From<Batch> for TypedBatch<F> {
     fn from(batch: Batch) -> Self {
         Self { batch, form: PhantomData }

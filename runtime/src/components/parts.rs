@@ -7,7 +7,8 @@ use std::sync::{
 
 use serde_json::Value as Config;
 use tremor_pdk::{
-    Error, Postprocessor, Preprocessor, Result, dynamic::{CodecRequirement, BoxFuture},
+    Error, Postprocessor, Preprocessor, Result,
+    dynamic::{BoxFuture, CodecRequirement},
 };
 
 use super::{

@@ -8,7 +8,7 @@ use tremor_pdk::{
         module::{ArtefactKind, ArtefactRef},
         value,
     },
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     linked::{self, LinkedComponent},
 };
 

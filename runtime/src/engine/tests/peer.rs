@@ -12,7 +12,7 @@ use std::{
 use tremor_pdk::{
     Batch, Error, Pull, Result, Sides,
     abi::connector::Hook,
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{AT_ONCE, Harness, doubles::Shared};

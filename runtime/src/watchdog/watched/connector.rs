@@ -9,7 +9,7 @@ use std::{
 use tremor_pdk::{
     self as pdk, Batch, Demand, Exception, Grant, Pull, Result, Sides,
     abi::connector::Hook,
-    dynamic::{CodecRequirement, BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{Call, Dropped, Watched};
