@@ -8,7 +8,7 @@ use std::{fs, path::Path, thread, time::Duration};
 use serde_json::Value;
 use tremor_pdk::{
     Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Halves, Host,
-    Pull, Result, Sides, Sink, Source,
+    Pull, Result, Sides, Sink, Source, StructuredBatch,
     abi::metadata::{JsonText, Record},
     linked::{LinkedPlugin, connectors},
 };

@@ -1,6 +1,7 @@
 //! What the metadata of an event say of its record.
 
 use tremor_pdk::{
+    RawEvent,
     metadata::{Place, Text},
     prelude::*,
 };
