@@ -400,7 +400,7 @@ impl<'b, F: Form> From<TypedEvent<'b, F>> for EventRef<'b> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RawBatch, StructuredBatch};
+    use super::{RawBatch, RawEvent, StructuredBatch, ValueRef};
 
     #[test]
     fn iterating_skips_ends_of_streams() {
@@ -412,7 +412,7 @@ mod tests {
         batch.stream(2).end();
         let seen: Vec<_> = batch.iter().map(|event| (event.position(), event.raw())).collect();
         assert_eq!(seen, [(1, &b"one"[..]), (3, b"")]);
-        assert_eq!(batch.iter().next_back().map(|event| event.position()), Some(3));
+        assert_eq!(batch.iter().next_back().map(RawEvent::position), Some(3));
         assert_eq!(batch.first().map(|event| event.stream().number()), Some(1));
         assert!(batch.get(0).is_none() && batch.get(1).is_some() && batch.get(5).is_none());
         assert_eq!(batch.len(), 5);
@@ -425,6 +425,6 @@ mod tests {
         batch.last_mut().unwrap().set_metadata("known".into());
         let event = batch.first().unwrap();
         assert_eq!((event.value().to_string(), event.stream().number()), ("[1,2]".to_owned(), 7));
-        assert_eq!(event.metadata().and_then(|it| it.as_str()), Some("known"));
+        assert_eq!(event.metadata().and_then(ValueRef::as_str), Some("known"));
     }
 }
