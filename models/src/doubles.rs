@@ -137,6 +137,17 @@ pub struct Bounds {
 #[derive(Clone, Debug, Default)]
 pub struct Batch(pub Vec<u64>);
 
+/// A batch as its source or its sink has it: here there is one form.
+pub trait AnyBatch: Default + Send + 'static {
+    fn untyped(&mut self) -> &mut Batch;
+}
+
+impl AnyBatch for Batch {
+    fn untyped(&mut self) -> &mut Batch {
+        self
+    }
+}
+
 impl Batch {
     pub const WEIGHT_AT_MOST: usize = 1 << 10;
 

@@ -1,6 +1,6 @@
 // The modules of one variant: protocols, and doubles for what they import.
 
-pub use crate::doubles::{Batch, ByteBuffer, NodeBuffer};
+pub use crate::doubles::{AnyBatch, Batch, ByteBuffer, NodeBuffer};
 
 pub mod batch {
     pub use crate::doubles::{Batch, Event};

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Connector, Delivery, Error, ErrorKind, Exceptions, Halves,
-    Host, Pull, Result, Sides, Sink, Source,
+    Host, Pull, Result, Sides, Sink, Source, StructuredBatch,
 };
 use tremor_runtime::{
     components::Components,

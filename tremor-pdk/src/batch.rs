@@ -2,7 +2,7 @@
 
 mod stream;
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, ops::Range};
 
 use serde::Serialize;
 use tremor_abi::batch::Events;
@@ -177,6 +177,15 @@ impl<F: Form> TypedBatch<F> {
         self.batch.bytes()
     }
 
+    /// Returns a batch of some of the events, which shares the bytes: `part(0..0)` lends them to another thread.
+    ///
+    /// # Panics
+    /// Panics if the range is not within the batch.
+    #[must_use]
+    pub fn part(&self, events: Range<usize>) -> Self {
+        Self { batch: self.batch.part(events), form: PhantomData }
+    }
+
     /// Sets the number of the pull. The runtime does so before it pulls.
     pub fn set_pull(&mut self, pull: u64) {
         self.batch.set_pull(pull);
@@ -264,16 +273,13 @@ impl<F: Form> Default for TypedBatch<F> {
     }
 }
 
-/// For tests that read everything a source has pushed, ends of streams included.
-#[cfg(feature = "testing")]
 impl<F> From<TypedBatch<F>> for Batch {
     fn from(batch: TypedBatch<F>) -> Self {
         batch.batch
     }
 }
 
-/// For tests that make a batch in other ways than a source. Iterating skips events of the other form.
-#[cfg(feature = "testing")]
+/// For tests that make a batch in other ways than a source. Iterating skips events of another form.
 impl<F: Form> From<Batch> for TypedBatch<F> {
     fn from(batch: Batch) -> Self {
         Self { batch, form: PhantomData }
@@ -394,7 +400,7 @@ impl<'b, F: Form> From<TypedEvent<'b, F>> for EventRef<'b> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RawBatch, StructuredBatch};
+    use super::{RawBatch, RawEvent, StructuredBatch, ValueRef};
 
     #[test]
     fn iterating_skips_ends_of_streams() {
@@ -406,7 +412,7 @@ mod tests {
         batch.stream(2).end();
         let seen: Vec<_> = batch.iter().map(|event| (event.position(), event.raw())).collect();
         assert_eq!(seen, [(1, &b"one"[..]), (3, b"")]);
-        assert_eq!(batch.iter().next_back().map(|event| event.position()), Some(3));
+        assert_eq!(batch.iter().next_back().map(RawEvent::position), Some(3));
         assert_eq!(batch.first().map(|event| event.stream().number()), Some(1));
         assert!(batch.get(0).is_none() && batch.get(1).is_some() && batch.get(5).is_none());
         assert_eq!(batch.len(), 5);
@@ -419,6 +425,6 @@ mod tests {
         batch.last_mut().unwrap().set_metadata("known".into());
         let event = batch.first().unwrap();
         assert_eq!((event.value().to_string(), event.stream().number()), ("[1,2]".to_owned(), 7));
-        assert_eq!(event.metadata().and_then(|it| it.as_str()), Some("known"));
+        assert_eq!(event.metadata().and_then(ValueRef::as_str), Some("known"));
     }
 }

@@ -2,44 +2,35 @@
 //! depends on.
 //!
 //! A plugin is a crate of type `cdylib` with components and one line that exports them. This is a whole
-//! one, a source that counts:
+//! one, a source of one event:
 //!
 //! ```
 //! use tremor_pdk::prelude::*;
 //!
-//! /// Counts down to one.
-//! #[tremor_pdk::config]
-//! pub struct Config {
-//!     /// The first number.
-//!     from: u64,
-//! }
+//! pub struct Hello;
 //!
-//! pub struct Countdown {
-//!     left: u64,
-//! }
-//!
-//! impl Component for Countdown {
-//!     const NAME: &str = "countdown";
-//!     type Config = Config;
-//!
-//!     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
-//!         Ok(Self { left: config.from })
+//! impl Component for Hello {
+//!     const NAME: &str = "hello";
+//!     type Config = NoConfig;
+//!     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
+//!         Ok(Self)
 //!     }
 //! }
 //!
-//! impl Source for Countdown {
-//!     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-//!         while self.left > 0 && !batch.is_full() {
-//!             batch.push(&self.left)?;
-//!             self.left -= 1;
-//!         }
-//!         Ok(if self.left > 0 { Pull::Events } else { Pull::Finished })
+//! impl Source for Hello {
+//!     type Batch = StructuredBatch;
+//!     async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
+//!         batch.push("hello")?;
+//!         Ok(Pull::Finished)
 //!     }
 //! }
 //!
-//! tremor_pdk::export! { sources: [Countdown] }
+//! tremor_pdk::export! { sources: [Hello] }
 //! # fn main() {}
 //! ```
+//!
+//! The attribute [`config`](macro@config) makes a struct its configuration. `tremor plugin new NAME --kind source` makes a
+//! crate with both, a test, and a flow that runs it.
 
 #[macro_use]
 mod debug;

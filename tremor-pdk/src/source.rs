@@ -25,8 +25,27 @@ pub trait Source: Send + 'static {
     /// [`StructuredBatch`](crate::StructuredBatch) of values.
     type Batch: AnyBatch;
 
-    /// The codec of bytes if the flow names none. Without it, the flow has to name one. Does not compile beside a
-    /// [`StructuredBatch`](crate::StructuredBatch).
+    /// The codec of bytes if the flow names none. Without it, the flow has to name one.
+    ///
+    /// Does not compile beside a [`StructuredBatch`](crate::StructuredBatch), which needs no codec:
+    ///
+    /// ```compile_fail,E0080
+    /// # mod plugin {
+    /// # use tremor_pdk::prelude::*;
+    /// # pub struct Hello;
+    /// # impl Component for Hello {
+    /// #     const NAME: &str = "hello";
+    /// #     type Config = NoConfig;
+    /// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+    /// # }
+    /// impl Source for Hello {
+    ///     type Batch = StructuredBatch;
+    ///     const DEFAULT_CODEC: Option<&str> = Some("json");
+    /// #   async fn pull(&mut self, _batch: &mut StructuredBatch) -> Result<Pull> { Ok(Pull::Finished) }
+    /// }
+    /// # tremor_pdk::export! { sources: [Hello] }
+    /// # }
+    /// ```
     const DEFAULT_CODEC: Option<&'static str> = None;
 
     /// Whether there is one: [`NoSource`] is none.

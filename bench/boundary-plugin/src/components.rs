@@ -1,15 +1,15 @@
 //! A plugin in the manner of all plugins, which looks at every event and does nothing else: compiled
 //! into the plugin, and once more into the benchmarks for the other side.
 
-use tremor_pdk::{NoSource, prelude::*};
+use tremor_pdk::{NoSource, RawEvent, prelude::*};
 
 /// No configuration.
 #[tremor_pdk::config]
 pub struct Nothing {}
 
-/// Bytes of all raw events.
-fn bytes(batch: &Batch) -> usize {
-    batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum()
+/// Returns the number of bytes of all messages.
+fn bytes<'b>(messages: impl Iterator<Item = &'b [u8]>) -> usize {
+    messages.map(<[u8]>::len).sum()
 }
 
 /// An operator that adds up bytes.
@@ -20,7 +20,7 @@ pub struct Count {
 
 impl Operator for Count {
     fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        self.bytes += bytes(batch);
+        self.bytes += bytes(batch.iter().filter_map(EventRef::raw));
         Ok(())
     }
 }
@@ -62,7 +62,7 @@ impl Sink for Take {
     type Batch = RawBatch;
 
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
-        self.bytes += bytes(batch);
+        self.bytes += bytes(batch.iter().map(RawEvent::raw));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::{Demand, ParallelSink, prelude::*};
+use tremor_pdk::{Demand, ParallelSink, RawEvent, prelude::*};
 
 use crate::measurement::{Clock, Measurement};
 
@@ -32,7 +32,7 @@ impl ParallelSink for Meter {
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();
         // Neighbours that were sent at one time are one record; at a rate each has a time of its own.
-        let length = |event: EventRef<'_>| event.raw().map_or(0, |message| message.len() as u64);
+        let length = |event: RawEvent<'_>| event.raw().len() as u64;
         let mut events = batch.iter().peekable();
         while let Some(first) = events.next() {
             let ingest_ns = first.ingest_ns();

@@ -73,7 +73,7 @@ impl Source for Replay {
 
 impl Replay {
     /// As many events as the batch takes, all of them sent now.
-    fn fill(&mut self, batch: &mut Batch, now_ns: u64, end_ns: u64) -> Pull {
+    fn fill(&mut self, batch: &mut RawBatch, now_ns: u64, end_ns: u64) -> Pull {
         if now_ns >= end_ns {
             return Pull::Finished;
         }
@@ -88,7 +88,7 @@ impl Replay {
     /// waited since then. What was due before the end is sent, however late.
     fn fill_with_due(
         &mut self,
-        batch: &mut Batch,
+        batch: &mut RawBatch,
         schedule: &mut Schedule,
         now_ns: u64,
         end_ns: u64,
@@ -115,7 +115,7 @@ impl Replay {
     }
 
     #[inline]
-    fn push(&mut self, batch: &mut Batch) {
+    fn push(&mut self, batch: &mut RawBatch) {
         let event = self.data.event(self.next);
         let stream = if self.streams == 1 { 0 } else { self.next as u64 % self.streams };
         batch.stream(stream).push_message(event);

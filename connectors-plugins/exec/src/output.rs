@@ -52,7 +52,7 @@ impl Output {
     }
 
     /// Reads something into the batch. Zero is the end.
-    async fn read(&mut self, batch: &mut Batch) -> io::Result<usize> {
+    async fn read(&mut self, batch: &mut RawBatch) -> io::Result<usize> {
         let Self { process, pipe, lingers, .. } = self;
         let Some(pipe) = pipe else { return Ok(0) };
         let space = self.space.min(batch.limit().bytes as usize).max(1);

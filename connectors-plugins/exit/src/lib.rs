@@ -101,9 +101,9 @@ impl Sink for Exit {
         if self.requested {
             return Ok(());
         }
-        for event in batch.iter().filter_map(EventRef::value) {
+        for event in batch {
             self.seen += 1;
-            if let Some(reason) = self.reason(event) {
+            if let Some(reason) = self.reason(event.value()) {
                 self.host.request_stop(&reason);
                 self.requested = true;
                 break;

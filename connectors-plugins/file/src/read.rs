@@ -33,7 +33,7 @@ pub struct Reader {
 
 /// A chunk, and how many bytes it has.
 struct Chunk {
-    batch: Batch,
+    batch: RawBatch,
     input: Input,
     result: io::Result<usize>,
 }
@@ -61,7 +61,7 @@ impl Reader {
         })
     }
 
-    fn read_into(&self, mut batch: Batch, mut input: Input) -> Blocking<Chunk> {
+    fn read_into(&self, mut batch: RawBatch, mut input: Input) -> Blocking<Chunk> {
         let (file, space, expected) = (self.file.clone(), self.chunk_bytes, self.expected);
         self.host.blocking(move || {
             let result = read_chunk(&mut input, &mut batch, space).and_then(|count| {
@@ -116,7 +116,7 @@ impl Source for Reader {
 }
 
 /// Reads the next chunk into the batch's own buffer. Zero bytes are the end of the file.
-fn read_chunk(input: &mut Input, batch: &mut Batch, space: usize) -> io::Result<usize> {
+fn read_chunk(input: &mut Input, batch: &mut RawBatch, space: usize) -> io::Result<usize> {
     loop {
         match batch.stream(0).read_fragment(space, |buffer| input.read(buffer)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

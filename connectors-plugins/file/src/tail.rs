@@ -36,11 +36,11 @@ pub struct Tail {
     /// The chunk that is being read. The chunk stays here when a pull is given up, so that nothing is lost.
     reading: Option<Blocking<Chunk>>,
     /// Pulls that were read and not handed out yet.
-    ready: VecDeque<(Brought, Batch)>,
+    ready: VecDeque<(Brought, RawBatch)>,
     /// Result of the read after these pulls, if it brought nothing.
     last: Option<Result<Next>>,
     /// Batches whose buffers are used again.
-    spare: Vec<Batch>,
+    spare: Vec<RawBatch>,
     /// Streams of which the last pull ended in a part of a message.
     half: Vec<u64>,
     /// Streams of which a pull has failed, until they are read again.
@@ -61,17 +61,17 @@ pub(crate) fn is_for_tail(config: &Config) -> bool {
 /// Pulls that were read together.
 struct Chunk {
     files: Files,
-    ready: VecDeque<(Brought, Batch)>,
+    ready: VecDeque<(Brought, RawBatch)>,
     /// Result of the read after these pulls, if it brought nothing.
     last: Option<Result<Next>>,
-    spare: Vec<Batch>,
+    spare: Vec<RawBatch>,
 }
 
 impl Chunk {
     /// Reads pulls until they make a chunk, or there is nothing to read. May block.
     ///
     /// `waiting` has the streams of pulls that were read before and are not handed out.
-    fn read(mut files: Files, mut spare: Vec<Batch>, waiting: Vec<u64>) -> Self {
+    fn read(mut files: Files, mut spare: Vec<RawBatch>, waiting: Vec<u64>) -> Self {
         files.waiting = waiting;
         files.pace();
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
@@ -140,7 +140,7 @@ impl Tail {
     }
 
     /// Goes back to where pulls have failed. A message of these streams that has begun is cut off.
-    fn rewind(&mut self, batch: &mut Batch) {
+    fn rewind(&mut self, batch: &mut RawBatch) {
         let Some(files) = &mut self.files else { return };
         self.last = None;
         for Rewind { stream, from } in self.failed.drain(..) {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use tremor_pdk::{Batch, Error, EventRef, Exceptions, Host, Result};
+use tremor_pdk::{Error, Exceptions, Host, RawBatch, RawEvent, Result};
 
 use crate::config::{Compression, Format};
 
@@ -13,13 +13,12 @@ const AT_ONCE: usize = 256 << 10;
 
 /// Returns one body with the events of a delivery, and the events that it cannot contain. There is no body without
 /// events.
-pub(crate) fn of_batch(batch: &Batch, format: Format) -> (Option<Vec<u8>>, Exceptions) {
-    let messages = || batch.iter().filter_map(EventRef::raw);
-    let bytes = messages().map(<[u8]>::len).sum::<usize>();
+pub(crate) fn of_batch(batch: &RawBatch, format: Format) -> (Option<Vec<u8>>, Exceptions) {
+    let bytes = batch.iter().map(RawEvent::raw).map(<[u8]>::len).sum::<usize>();
     let mut body = Vec::with_capacity(bytes + batch.len() + 2);
     let mut exceptions = Exceptions::none();
     for event in batch {
-        let Some(message) = event.raw() else { continue };
+        let message = event.raw();
         if format == Format::Array {
             body.push(if body.is_empty() { b'[' } else { b',' });
             body.extend_from_slice(message);
@@ -73,15 +72,15 @@ pub(crate) async fn compressed(
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::Batch;
+    use tremor_pdk::RawBatch;
 
     use super::of_batch;
     use crate::config::Format;
 
     #[test]
     fn events_become_lines_or_an_array() {
-        let mut batch = Batch::new();
-        let of_batch = |batch: &Batch, format| of_batch(batch, format).0;
+        let mut batch = RawBatch::new();
+        let of_batch = |batch: &RawBatch, format| of_batch(batch, format).0;
         assert_eq!(of_batch(&batch, Format::Ndjson), None);
         assert_eq!(of_batch(&batch, Format::Array), None);
         batch.push_message(b"1");
@@ -93,7 +92,7 @@ mod tests {
 
     #[test]
     fn message_of_several_lines_is_left_out_of_ndjson() {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         for message in ["1\n2", "3", "\n\n", "4\n"] {
             batch.push_message(message.as_bytes());
         }

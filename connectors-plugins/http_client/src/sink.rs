@@ -50,11 +50,10 @@ impl Posts {
     }
 
     /// Sends each event by itself, in order. After one that is to be tried again none is sent.
-    async fn post_each(&self, batch: &Batch) -> Delivery {
+    async fn post_each(&self, batch: &RawBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         for (position, event) in batch.iter().enumerate() {
-            let Some(message) = event.raw() else { continue };
-            let posted = match self.pool.settings.request(message) {
+            let posted = match self.pool.settings.request(event.raw()) {
                 Ok((url, body)) => self.post(url, body.to_vec()).await,
                 Err(error) => Err(error),
             };

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Exception, Memory, Result};
+use tremor_pdk::{Acks, Exception, Memory, RawBatch, Result};
 
 use crate::{
     config::Respond,
@@ -200,7 +200,11 @@ impl Room {
     }
 
     /// Fills a batch with the requests that wait.
-    pub(crate) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
+    pub(crate) fn poll_pull(
+        &self,
+        context: &Context<'_>,
+        batch: &mut RawBatch,
+    ) -> Poll<Result<()>> {
         let mut taken = Vec::new();
         {
             let state = &mut *self.state();
@@ -274,7 +278,7 @@ fn within<'r>(requests: &'r [(usize, Ticket)], events: &Range<usize>) -> &'r [(u
 
 impl Entry {
     /// The body is one message: whatever preprocessors cut from it is of this request alone.
-    fn put(self, peer: &Peer, batch: &mut Batch, spare: &Spare) -> Result<()> {
+    fn put(self, peer: &Peer, batch: &mut RawBatch, spare: &Spare) -> Result<()> {
         let Self { body, facts } = self;
         let position = batch.len();
         batch.stream(peer.stream).push_message(&body);

@@ -18,7 +18,7 @@ pub struct Input {
     access: Access,
     chunk_bytes: usize,
     /// What another thread reads just now. It stays here when a pull is given up.
-    reading: Option<Blocking<(Batch, io::Result<usize>)>>,
+    reading: Option<Blocking<(RawBatch, io::Result<usize>)>>,
     finished: bool,
 }
 
@@ -30,7 +30,7 @@ impl Input {
 
     /// Waits until there is something to read, and reads it on this thread. `None` where it turns
     /// out that it cannot be waited for.
-    async fn read_here(&self, batch: &mut Batch) -> Result<Option<usize>> {
+    async fn read_here(&self, batch: &mut RawBatch) -> Result<Option<usize>> {
         let mut wait = self.access == Access::Polled;
         loop {
             if wait && self.host.readable(&*self.file).await.is_err() {
@@ -48,7 +48,7 @@ impl Input {
         }
     }
 
-    async fn read_on_a_thread(&mut self, batch: &mut Batch) -> Result<usize> {
+    async fn read_on_a_thread(&mut self, batch: &mut RawBatch) -> Result<usize> {
         let reading = match self.reading.take() {
             Some(reading) => reading,
             None => self.start_thread(mem::take(batch)),
@@ -59,7 +59,7 @@ impl Input {
         result.map_err(error)
     }
 
-    fn start_thread(&self, mut batch: Batch) -> Blocking<(Batch, io::Result<usize>)> {
+    fn start_thread(&self, mut batch: RawBatch) -> Blocking<(RawBatch, io::Result<usize>)> {
         let (file, space) = (self.file.clone(), self.chunk_bytes);
         self.host.blocking(move || {
             loop {
@@ -91,7 +91,7 @@ impl Source for Input {
 }
 
 impl Input {
-    fn after(&mut self, count: usize, batch: &mut Batch) -> Pull {
+    fn after(&mut self, count: usize, batch: &mut RawBatch) -> Pull {
         if count == 0 {
             self.finished = true;
             return Pull::Finished;
@@ -118,7 +118,7 @@ mod tests {
     };
 
     use rustix::fs::OFlags;
-    use tremor_pdk::{Batch, Pull, Source, testing::TestHost};
+    use tremor_pdk::{Pull, RawBatch, Source, testing::TestHost};
 
     use super::Input;
     use crate::descriptor::Access;
@@ -128,17 +128,17 @@ mod tests {
     }
 
     fn pull(host: &TestHost, input: &mut Input) -> (Pull, String) {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         let pull = host.block_on(input.pull(&mut batch)).unwrap();
         let raw = batch.iter().map(|event| {
             assert!(event.is_fragment() && event.origin() == Some("stdin"));
-            String::from_utf8_lossy(event.raw().unwrap())
+            String::from_utf8_lossy(event.raw())
         });
         (pull, raw.collect())
     }
 
     fn give_up_a_pull(host: &TestHost, input: &mut Input) {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         assert!(host.poll_once(pin!(input.pull(&mut batch))).is_pending());
         assert!(batch.is_empty());
     }
@@ -218,7 +218,7 @@ mod tests {
         let host = TestHost::new();
         let folder = File::open("/").unwrap();
         let mut input = Input::new(host.host(), folder, 8);
-        let error = host.block_on(input.pull(&mut Batch::new())).unwrap_err();
+        let error = host.block_on(input.pull(&mut RawBatch::new())).unwrap_err();
         assert_eq!(error.kind(), tremor_pdk::ErrorKind::UNSUPPORTED);
         assert!(error.to_string().starts_with("cannot read standard input: "), "{error}");
     }

@@ -40,7 +40,7 @@ impl Output {
         Ok(())
     }
 
-    async fn write_on_a_thread(&self, batch: &Batch, runs: Vec<Range<usize>>) -> Result<()> {
+    async fn write_on_a_thread(&self, batch: &RawBatch, runs: Vec<Range<usize>>) -> Result<()> {
         // Shares the bytes with the thread, and copies no events.
         let (file, buffers) = (self.file.clone(), batch.part(0..0));
         let write = move || {
@@ -102,7 +102,7 @@ mod tests {
     };
 
     use rustix::fs::OFlags;
-    use tremor_pdk::{Batch, ErrorKind, Result, Sink, Undelivered, testing::TestHost};
+    use tremor_pdk::{Batch, ErrorKind, RawBatch, Result, Sink, Undelivered, testing::TestHost};
 
     use super::Output;
     use crate::descriptor::Access;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// Far more than a pipe holds, in messages of different lengths.
-    fn large_batch() -> (Batch, Vec<u8>) {
+    fn large_batch() -> (RawBatch, Vec<u8>) {
         let mut batch = Batch::new();
         let messages = (0..2_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700)));
         let messages: Vec<_> = messages.collect();
@@ -121,7 +121,7 @@ mod tests {
         }
         batch.retain(|event| event.raw() != Some(messages[1_000].as_bytes()));
         let expected = [&messages[..1_000], &messages[1_001..]].concat().concat();
-        (batch, expected.into_bytes())
+        (batch.into(), expected.into_bytes())
     }
 
     fn deliver(output: File) -> (Access, Result<()>) {

@@ -26,8 +26,7 @@ impl Sink for Sender {
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         for event in batch {
-            let Some(bytes) = event.raw() else { continue };
-            match self.frames.message(bytes) {
+            match self.frames.message(event.raw()) {
                 Ok(message) => self.link.send(message),
                 Err(error) => exceptions.reject(event, error),
             }

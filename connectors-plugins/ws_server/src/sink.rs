@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, future::poll_fn, sync::Arc, task::Poll};
 
-use tremor_pdk::{ErrorPolicy, Exceptions, prelude::*};
+use tremor_pdk::{ErrorPolicy, Exceptions, RawEvent, prelude::*};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
@@ -55,7 +55,7 @@ impl Sink for Sender {
 
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut links = self.hub.links();
-        let more = batch.iter().filter_map(EventRef::raw).map(|it| cost(it.len())).sum();
+        let more = batch.iter().map(RawEvent::raw).map(|it| cost(it.len())).sum();
         let of_origin: HashMap<Arc<str>, usize> = match self.hub.config.send_to {
             SendTo::All => HashMap::new(),
             SendTo::Origin => {
@@ -67,10 +67,10 @@ impl Sink for Sender {
         }
         let mut lost = Vec::new();
         // Whom each event was sent to, where that is not everybody.
-        let mut sent: Vec<(EventRef<'_>, usize)> = Vec::new();
+        let mut sent: Vec<(RawEvent<'_>, usize)> = Vec::new();
         let mut any = false;
         for event in batch {
-            let Some(bytes) = event.raw() else { continue };
+            let bytes = event.raw();
             let message = match self.hub.config.frames.message(bytes) {
                 Ok(message) => message,
                 Err(error) => {

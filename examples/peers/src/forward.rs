@@ -59,8 +59,8 @@ impl Sink for Lines {
 
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut bytes = Vec::new();
-        for message in batch.iter().filter_map(EventRef::raw) {
-            bytes.extend_from_slice(message);
+        for event in batch {
+            bytes.extend_from_slice(event.raw());
             bytes.push(b'\n');
         }
         let Some(mut socket) = self.socket.take() else {

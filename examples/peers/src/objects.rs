@@ -88,15 +88,15 @@ impl ParallelSink for Objects {
 
 impl Objects {
     /// Adds a delivery to the open object. The receiver completes with the object.
-    fn append(&self, batch: &Batch) -> oneshot::Receiver<Result<()>> {
+    fn append(&self, batch: &RawBatch) -> oneshot::Receiver<Result<()>> {
         let (sender, receiver) = oneshot::channel();
         let mut object = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if object.deliveries.is_empty() {
             object.began_ns = self.host.monotonic_ns();
         }
         object.deliveries.push(sender);
-        for message in batch.iter().filter_map(EventRef::raw) {
-            object.bytes.extend_from_slice(message);
+        for event in batch {
+            object.bytes.extend_from_slice(event.raw());
             object.bytes.push(b'\n');
         }
         receiver

@@ -46,8 +46,8 @@ impl ParallelSink for Spool {
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let (folder, mut bytes) = (self.folder.clone(), Vec::new());
-        for message in batch.iter().filter_map(EventRef::raw) {
-            bytes.extend_from_slice(message);
+        for event in batch {
+            bytes.extend_from_slice(event.raw());
             bytes.push(b'\n');
         }
         let written = self.context.blocking(move || {

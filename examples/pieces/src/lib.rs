@@ -25,8 +25,8 @@ impl Sink for Tally {
     type Batch = RawBatch;
 
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
-        for bytes in batch.iter().filter_map(EventRef::raw) {
-            self.bytes.add(bytes.len() as u64);
+        for event in batch {
+            self.bytes.add(event.raw().len() as u64);
         }
         Ok(())
     }

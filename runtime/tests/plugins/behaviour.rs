@@ -22,7 +22,10 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     let context = host("relay");
     let config = json!({ "count": 300 });
     let mut instance = Instance::start(&relay, &config, &context).unwrap();
-    assert_eq!(instance.connector.codec_requirement(), CodecRequirement::Optional("string"));
+    assert_eq!(
+        instance.connector.codec_requirement(),
+        tremor_pdk::dynamic::CodecRequirement::Optional("string")
+    );
     let messages = instance.pull_all().unwrap();
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
 

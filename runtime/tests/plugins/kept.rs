@@ -75,7 +75,10 @@ fn does_everything(path: &Path) {
 fn the_source_and_its_acknowledgements(path: &Path) {
     let context = host("kept");
     let mut it = Instance::start(&factory(path, "both"), &json!({ "count": 3 }), &context).unwrap();
-    assert_eq!(it.connector.codec_requirement(), CodecRequirement::Optional("string"));
+    assert_eq!(
+        it.connector.codec_requirement(),
+        tremor_pdk::dynamic::CodecRequirement::Optional("string")
+    );
     let source = it.source.as_mut().unwrap();
     let mut acks = source.acks().unwrap().expect("it wants to know");
     let most = InFlight { events: 7, bytes: 1_000, key: "count" };

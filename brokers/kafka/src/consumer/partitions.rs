@@ -240,7 +240,7 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Acks, Batch, Begin};
+    use tremor_pdk::{Acks, Begin, RawBatch};
 
     use super::*;
 
@@ -262,7 +262,7 @@ mod tests {
 
     /// A pull that reads records of a partition, from the offset `from` to before `to`.
     fn read(partitions: &mut Partitions, pull: u64, place: Place, from: i64, to: i64) {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         batch.set_pull(pull);
         let stream = partitions.stream(place);
         match partitions.watermarks().begin(&mut batch) {
@@ -274,7 +274,7 @@ mod tests {
 
     /// Returns the positions from which partitions are to be read again.
     fn rewind(partitions: &mut Partitions) -> Vec<Position> {
-        let Begin::Rewind(streams) = partitions.watermarks().begin(&mut Batch::new()) else {
+        let Begin::Rewind(streams) = partitions.watermarks().begin(&mut RawBatch::new()) else {
             return Vec::new();
         };
         partitions.rewind(streams)

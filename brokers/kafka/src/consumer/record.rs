@@ -1,12 +1,12 @@
 //! A record as an event.
 
-use tremor_pdk::{PositionWriter, Result, Writer};
+use tremor_pdk::{PositionWriter, Raw, Result, Writer};
 
 use super::client::Record;
 
 /// Pushes a record: its value is a message, and the rest of it is metadata.
 pub(super) fn push(
-    writer: &mut PositionWriter<'_, i64>,
+    writer: &mut PositionWriter<'_, i64, Raw>,
     stream: u64,
     record: Record<'_>,
 ) -> Result<()> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
-use tremor_pdk::{Acks, Begin, PositionWriter, Task, prelude::*};
+use tremor_pdk::{Acks, Begin, PositionWriter, Raw, Task, prelude::*};
 
 use super::{
     client::Record,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Records {
     }
 }
 
-fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> Poll<Result<()>> {
+fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut RawBatch) -> Poll<Result<()>> {
     let mut state = shared.state();
     loop {
         if let Some(error) = state.failed.take() {
@@ -116,7 +116,11 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
 ///
 /// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
 /// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
-fn fill(shared: &Shared, state: &mut State, mut writer: PositionWriter<'_, i64>) -> Result<()> {
+fn fill(
+    shared: &Shared,
+    state: &mut State,
+    mut writer: PositionWriter<'_, i64, Raw>,
+) -> Result<()> {
     let State { client, partitions, records, failed } = state;
     let mut run: Option<Run> = None;
     let mut result = Ok(());
@@ -207,7 +211,11 @@ impl Run {
         self.partition == record.partition() && self.topic_handle == record.topic_handle()
     }
 
-    fn push(&mut self, writer: &mut PositionWriter<'_, i64>, record: Record<'_>) -> Result<()> {
+    fn push(
+        &mut self,
+        writer: &mut PositionWriter<'_, i64, Raw>,
+        record: Record<'_>,
+    ) -> Result<()> {
         self.to = record.offset() + 1;
         record::push(writer, self.stream, record)
     }

@@ -229,7 +229,7 @@ impl Inner {
     }
 
     /// Enters a delivery; the batch shares the buffers of its payloads.
-    pub(super) fn enter(&self, payloads: Batch) -> Place<'_> {
+    pub(super) fn enter(&self, payloads: RawBatch) -> Place<'_> {
         self.ledger().enter(payloads)
     }
 

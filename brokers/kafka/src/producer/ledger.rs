@@ -13,7 +13,7 @@ use rdkafka::{
     producer::{BaseProducer, ProducerContext},
     types::RDKafkaErrorCode as Code,
 };
-use tremor_pdk::{Batch, Error};
+use tremor_pdk::{Error, RawBatch};
 
 use super::native::{self, Payload, Record};
 
@@ -50,7 +50,7 @@ struct State {
 
 struct Delivery {
     /// What the client reads the payloads in. It has no events: buffers that are shared are not written to.
-    _payloads: Batch,
+    _payloads: RawBatch,
     since: Instant,
     reported: usize,
     /// How many records the client has got, once that is known.
@@ -72,7 +72,7 @@ pub(super) struct Place<'l> {
 
 impl Ledger {
     /// Enters a delivery; the batch shares the buffers that its payloads lie in.
-    pub(super) fn enter(&self, payloads: Batch) -> Place<'_> {
+    pub(super) fn enter(&self, payloads: RawBatch) -> Place<'_> {
         let buffer = addresses(payloads.bytes());
         let mut state = self.state();
         let number = state.free.pop().unwrap_or_else(|| {
@@ -271,7 +271,7 @@ mod tests {
     };
 
     use rdkafka::{ClientConfig, producer::BaseProducer, types::RDKafkaErrorCode as Code};
-    use tremor_pdk::{Batch, Error};
+    use tremor_pdk::{Error, RawBatch};
 
     use super::{Ledger, Record};
 
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_delivery_is_answered_for_once_each_record_was_reported_of() {
         let ledger = Ledger::default();
-        let mut place = ledger.enter(Batch::new());
+        let mut place = ledger.enter(RawBatch::new());
         let numbers = [5, 2, 9].map(|position| place.number(position));
         place.sent = 3;
         let mut reports = pin!(place.reports());
@@ -297,14 +297,14 @@ mod tests {
     #[test]
     fn a_delivery_that_is_given_up_keeps_its_place_until_the_client_is_done_with_it() {
         let ledger = Ledger::default();
-        let mut place = ledger.enter(Batch::new());
+        let mut place = ledger.enter(RawBatch::new());
         let number = place.number(0);
         place.sent = 1;
         drop(place);
-        let other = ledger.enter(Batch::new());
+        let other = ledger.enter(RawBatch::new());
         assert_ne!(other.number(0), number);
         ledger.report(number, None);
-        assert_eq!(ledger.enter(Batch::new()).number(0), number);
+        assert_eq!(ledger.enter(RawBatch::new()).number(0), number);
         assert_eq!(poll(other.reports()), Poll::Ready(Vec::new()));
     }
 
@@ -312,7 +312,7 @@ mod tests {
     fn nothing_is_sent_once_nothing_more_is_delivered() {
         let client: BaseProducer = ClientConfig::new().create().unwrap();
         let ledger = Ledger::default();
-        let mut place = ledger.enter(Batch::new());
+        let mut place = ledger.enter(RawBatch::new());
         let mut send = |position| {
             let mut record = Record {
                 topic: "",

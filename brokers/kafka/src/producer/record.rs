@@ -1,6 +1,7 @@
 //! What the metadata of an event say of its record.
 
 use tremor_pdk::{
+    RawEvent,
     metadata::{Place, Text},
     prelude::*,
 };
@@ -12,7 +13,7 @@ use super::{
 
 /// # Errors
 /// Kind bad data: the metadata have something there that cannot be that.
-pub(super) fn of<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<Record<'b>> {
+pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Record<'b>> {
     let key = match &settings.key {
         Text::Fixed(key) => Some(key.as_bytes()),
         Text::At(place) => place
@@ -33,7 +34,7 @@ pub(super) fn of<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<Reco
 
 /// # Errors
 /// Kind bad data: the metadata have no topic, or something that cannot be one.
-pub(super) fn topic<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<&'b str> {
+pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<&'b str> {
     let place = match &settings.topic {
         Text::Fixed(topic) => return Ok(topic),
         Text::At(place) => place,
@@ -46,7 +47,7 @@ pub(super) fn topic<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<&
 }
 
 /// As the metadata of `kafka_consumer` say of a record without a value.
-fn is_tombstone(event: EventRef<'_>) -> bool {
+fn is_tombstone(event: RawEvent<'_>) -> bool {
     event.metadata().and_then(|it| it.get("tombstone")?.as_bool()).unwrap_or_default()
 }
 
@@ -57,7 +58,7 @@ fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
 /// A number of 0 to `most`.
 fn number(
     place: Option<&Place>,
-    event: EventRef<'_>,
+    event: RawEvent<'_>,
     name: &str,
     most: i64,
 ) -> Result<Option<i64>> {
@@ -68,7 +69,7 @@ fn number(
     number.map(Some).ok_or_else(|| place.wrong(name, expected, event))
 }
 
-fn headers(place: &Place, event: EventRef<'_>) -> Result<Option<Headers>> {
+fn headers(place: &Place, event: RawEvent<'_>) -> Result<Option<Headers>> {
     let Some(value) = place.get(event) else { return Ok(None) };
     let expected = "an object of texts, bytes and null, and of lists of them";
     let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;

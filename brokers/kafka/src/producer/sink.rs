@@ -43,7 +43,7 @@ impl Produces {
     async fn send(
         &self,
         client: &Inner,
-        batch: &Batch,
+        batch: &RawBatch,
         positions: impl Iterator<Item = usize> + Send,
         refused: &mut Vec<(usize, Error)>,
     ) -> Vec<(usize, Code)> {
@@ -66,15 +66,15 @@ impl Produces {
         &self,
         client: &Inner,
         place: &mut Place<'_>,
-        batch: &Batch,
+        batch: &RawBatch,
         (positions, topic): (&mut Peekable<impl Iterator<Item = usize>>, &mut Topic),
         refused: &mut Vec<(usize, Error)>,
     ) -> bool {
         let open = client.open();
         while let Some(&position) = positions.peek() {
-            // The end of a stream is no record.
-            let event = batch.get(position).and_then(|event| Some((event, event.raw()?)));
-            let sent = event.map_or(Ok(()), |(event, payload)| {
+            // The end of a stream is not a record.
+            let sent = batch.get(position).map_or(Ok(()), |event| {
+                let payload = event.raw();
                 let mut record = record::of(event, &self.settings)?;
                 let name = record.topic;
                 let sent =
@@ -157,7 +157,7 @@ impl ParallelSink for Produces {
 
 impl Produces {
     /// Events that were not delivered.
-    fn answer(&self, batch: &Batch, refused: Vec<(usize, Error)>) -> Delivery {
+    fn answer(&self, batch: &RawBatch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
         let event = |(position, error)| Some((batch.get(position)?, error));

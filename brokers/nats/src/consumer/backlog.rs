@@ -79,7 +79,7 @@ mod tests {
 
     use async_nats::Message;
     use tokio::sync::mpsc;
-    use tremor_pdk::{Batch, testing::TestHost};
+    use tremor_pdk::{RawBatch, testing::TestHost};
 
     use super::{Backlog, Shared, WAITING, WAITING_BYTES, cost};
     use crate::consumer::shared::MAX_BYTES;
@@ -128,7 +128,7 @@ mod tests {
         let shared = Shared::new(&host.host(), 500, false, Arc::default(), closes);
         let pull = |shared: &Shared| {
             let context = Context::from_waker(Waker::noop());
-            assert!(shared.poll_pull(&context, &mut Batch::new()).is_ready());
+            assert!(shared.poll_pull(&context, &mut RawBatch::new()).is_ready());
         };
         shared.arrived([message(1 << 20)]);
         assert!(shared.may_request() && host.memory() > 1 << 20);
@@ -158,7 +158,7 @@ mod tests {
         for number in 1..=3 {
             let is_over = rest.as_mut().poll(&mut context).is_ready();
             assert_eq!(is_over, number == 3);
-            let mut batch = Batch::new();
+            let mut batch = RawBatch::new();
             assert!(shared.poll_pull(&context, &mut batch).is_ready());
             assert_eq!(batch.len(), 1);
         }

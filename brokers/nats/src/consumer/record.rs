@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use async_nats::{HeaderMap, Message, Subject};
-use tremor_pdk::{Batch, Result, TicketWriter, Writer};
+use tremor_pdk::{Raw, RawBatch, Result, TicketWriter, Writer};
 
 use super::info::Info;
 
@@ -12,7 +12,7 @@ pub(super) type Ticket = (Instant, Subject);
 
 /// Pushes a message of a stream.
 pub(super) fn push_stream(
-    writer: &mut TicketWriter<'_, Ticket>,
+    writer: &mut TicketWriter<'_, Ticket, Raw>,
     ticket: Ticket,
     message: &Message,
     info: &Info<'_>,
@@ -44,7 +44,7 @@ pub(super) fn push_stream(
 }
 
 /// Adds one of core NATS.
-pub(super) fn push_core(batch: &mut Batch, message: &Message) -> Result<()> {
+pub(super) fn push_core(batch: &mut RawBatch, message: &Message) -> Result<()> {
     batch.push_message(&message.payload);
     let Some(mut event) = batch.last_mut() else { return Ok(()) };
     event.write_metadata(|writer| {

@@ -164,7 +164,11 @@ impl Shared {
     }
 
     /// Fills a batch with what there is, once there is something.
-    pub(super) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
+    pub(super) fn poll_pull(
+        &self,
+        context: &Context<'_>,
+        batch: &mut RawBatch,
+    ) -> Poll<Result<()>> {
         let mut state = self.state();
         let may_request = state.may_request();
         let (count, result) = self.fill(&mut state, batch);
@@ -186,7 +190,7 @@ impl Shared {
 
     /// Moves messages from the queue to a batch until it is full. Returns the number of messages, and whether all of them
     /// could be written.
-    fn fill(&self, state: &mut State, batch: &mut Batch) -> (usize, Result<()>) {
+    fn fill(&self, state: &mut State, batch: &mut RawBatch) -> (usize, Result<()>) {
         let (mut count, mut result) = (0, Ok(()));
         if !self.is_of_stream {
             while result.is_ok() && !batch.is_full() {

@@ -3,6 +3,7 @@
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
 use bytes::Bytes;
 use tremor_pdk::{
+    RawEvent,
     metadata::{Place, Text},
     prelude::*,
 };
@@ -20,7 +21,7 @@ pub(super) struct Message {
 
 /// The messages of a batch. Events of which there can be none are added to `refused`.
 pub(super) fn all(
-    batch: &Batch,
+    batch: &RawBatch,
     settings: &Settings,
     refused: &mut Vec<(usize, Error)>,
 ) -> Vec<Message> {
@@ -29,16 +30,15 @@ pub(super) fn all(
         Text::At(_) => None,
     };
     // One copy of all of them, which the messages share.
-    let length = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
+    let length = batch.iter().map(RawEvent::raw).map(<[u8]>::len).sum();
     let mut payloads = Vec::with_capacity(length);
     let mut messages = Vec::with_capacity(batch.len());
     let mut ends = Vec::with_capacity(batch.len());
-    for (position, event) in batch.iter().enumerate() {
-        // The end of a stream is no message.
-        let Some(payload) = event.raw() else { continue };
+    for event in batch {
+        let position = event.position();
         match one(event, settings, fixed.as_ref()) {
             Ok((subject, headers)) => {
-                payloads.extend_from_slice(payload);
+                payloads.extend_from_slice(event.raw());
                 ends.push(payloads.len());
                 messages.push(Message { position, subject, headers, payload: Bytes::new() });
             }
@@ -57,7 +57,7 @@ pub(super) fn all(
 /// # Errors
 /// Kind bad data: the metadata have something that cannot be that.
 fn one(
-    event: EventRef<'_>,
+    event: RawEvent<'_>,
     settings: &Settings,
     fixed: Option<&Subject>,
 ) -> Result<(Subject, Option<HeaderMap>)> {
@@ -78,7 +78,7 @@ fn one(
     Ok((subject, headers))
 }
 
-fn subject(place: &Place, event: EventRef<'_>) -> Result<Subject> {
+fn subject(place: &Place, event: RawEvent<'_>) -> Result<Subject> {
     let subject = place.get(event).and_then(ValueRef::as_str);
     let subject = subject.ok_or_else(|| place.wrong("subject", "a text", event))?;
     check_chosen(subject)
@@ -89,7 +89,7 @@ fn subject(place: &Place, event: EventRef<'_>) -> Result<Subject> {
 /// How the names of headers begin that tell the server what to do.
 const SERVERS: &str = "Nats-";
 
-fn headers(place: &Place, servers_as_well: bool, event: EventRef<'_>) -> Result<Option<HeaderMap>> {
+fn headers(place: &Place, servers_as_well: bool, event: RawEvent<'_>) -> Result<Option<HeaderMap>> {
     let Some(value) = place.get(event) else { return Ok(None) };
     let expected = "an object of texts in one line, and of lists of them";
     let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;

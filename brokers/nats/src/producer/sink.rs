@@ -36,7 +36,7 @@ impl Publishes {
     }
 
     /// Events that were not delivered.
-    fn answer(&self, batch: &Batch, refused: Vec<(usize, Error)>) -> Delivery {
+    fn answer(&self, batch: &RawBatch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
         let event = |(position, error)| Some((batch.get(position)?, error));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit};
-use tremor_pdk::{Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
+use tremor_pdk::{Error, ErrorKind, Host, RawBatch, Result, Watermarks, warn};
 
 use super::{
     checkpoint::Entry,
@@ -127,7 +127,7 @@ impl Files {
     }
 
     /// Keeps what is acknowledged where that is due, and reads on.
-    pub(super) fn next(&mut self, batch: &mut Batch) -> Result<Next> {
+    pub(super) fn next(&mut self, batch: &mut RawBatch) -> Result<Next> {
         let now_ns = self.host.monotonic_ns();
         if self.how.follow && now_ns >= self.search_at_ns {
             self.search(now_ns)?;
@@ -161,7 +161,7 @@ impl Files {
     }
 
     /// Looks at one file. Gives up to where it has brought something, if it has.
-    fn look(&mut self, at: usize, batch: &mut Batch, now_ns: u64) -> Result<Option<u64>> {
+    fn look(&mut self, at: usize, batch: &mut RawBatch, now_ns: u64) -> Result<Option<u64>> {
         let input = &self.inputs[at];
         if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
             return Ok(None);
@@ -195,7 +195,7 @@ impl Files {
     fn open_input(
         &mut self,
         at: usize,
-        batch: &mut Batch,
+        batch: &mut RawBatch,
         now_ns: u64,
     ) -> Result<ControlFlow<Option<u64>>> {
         let input = &mut self.inputs[at];
@@ -273,7 +273,7 @@ impl Files {
     }
 
     /// The file was truncated: what it has now is another stream.
-    fn restart(&mut self, at: usize, batch: &mut Batch) -> Result<Option<u64>> {
+    fn restart(&mut self, at: usize, batch: &mut RawBatch) -> Result<Option<u64>> {
         let stream = self.new_stream();
         let input = &mut self.inputs[at];
         let was = input.stream;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use memchr::memmem;
-use tremor_pdk::{Batch, ErrorKind};
+use tremor_pdk::{ErrorKind, RawBatch};
 
 use super::{
     identity::{Identity, Place, place, read_at},
@@ -237,7 +237,7 @@ impl Input {
     }
 
     /// Ends the stream: the rest, if there is one, is a message.
-    pub(super) fn end(&mut self, batch: &mut Batch) -> Option<u64> {
+    pub(super) fn end(&mut self, batch: &mut RawBatch) -> Option<u64> {
         self.stage = Stage::Finished;
         self.whole = self.read;
         if let Content::Compressed(input) = &mut self.content {
@@ -251,7 +251,12 @@ impl Input {
     }
 
     /// Reads on into the batch. `is_last` says that no more is waited for.
-    pub(super) fn look(&mut self, batch: &mut Batch, how: &How, is_last: bool) -> io::Result<Look> {
+    pub(super) fn look(
+        &mut self,
+        batch: &mut RawBatch,
+        how: &How,
+        is_last: bool,
+    ) -> io::Result<Look> {
         if let Content::Compressed(_) = self.content {
             return self.decompress(batch, how);
         }
@@ -301,7 +306,7 @@ impl Input {
     }
 
     /// A compressed file has no position but its start and its end.
-    fn decompress(&mut self, batch: &mut Batch, how: &How) -> io::Result<Look> {
+    fn decompress(&mut self, batch: &mut RawBatch, how: &How) -> io::Result<Look> {
         if let Content::Compressed(None) = self.content {
             let file = self.open()?;
             (&*file).seek(SeekFrom::Start(self.start))?;

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Batch, Begin, Exception, Host, InFlight, Result, Task, Watermarks, warn};
+use tremor_pdk::{
+    Acks, Begin, Exception, Host, InFlight, Raw, RawBatch, Result, Task, Watermarks, warn,
+};
 
 use super::{
     checkpoint::{Checkpoint, Entry},
@@ -214,7 +216,7 @@ pub(super) struct Pulls(Arc<Shared>);
 
 impl Pulls {
     /// Begins to push events to the batch of a pull: see [`Watermarks::begin`].
-    pub(super) fn begin<'b>(&'b self, batch: &'b mut Batch) -> Begin<'b, u64> {
+    pub(super) fn begin<'b>(&'b self, batch: &'b mut RawBatch) -> Begin<'b, u64, Raw> {
         self.0.marks.begin(batch)
     }
 

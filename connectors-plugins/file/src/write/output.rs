@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result};
+use tremor_pdk::{Error, ErrorKind, Host, RawBatch, RawEvent, Result};
 
 use super::{
     quick::Disk,
@@ -102,11 +102,11 @@ impl Output {
 
     /// Refuses a batch whose messages do not end as is said: what is in the file could not be told from
     /// what is torn. Does not block.
-    pub(super) fn check_end(&self, batch: &Batch) -> Result<()> {
+    pub(super) fn check_end(&self, batch: &RawBatch) -> Result<()> {
         if !self.syncing.is_asked_for() || self.format.is_some() {
             return Ok(());
         }
-        let last = batch.iter().rev().find_map(EventRef::raw);
+        let last = batch.iter().next_back().map(RawEvent::raw);
         if last.is_none_or(|last| last.ends_with(&self.message_end)) {
             return Ok(());
         }
@@ -364,6 +364,7 @@ mod tests {
             .iter()
             .for_each(|message| thinned.push_message(message.as_bytes()));
         thinned.retain(|event| event.raw() != Some(b"gone"));
+        let thinned = thinned.into();
         let runs = raw_runs(&thinned);
         assert_eq!(runs.len(), 2);
 

@@ -22,7 +22,7 @@ pub(crate) struct Inbox {
 
 #[derive(Default)]
 struct State {
-    batch: Batch,
+    batch: RawBatch,
     /// The events at the end of the batch that have no origin yet: their stream, the first of them, and
     /// where they are from.
     open: Option<(u64, usize, Arc<str>)>,
@@ -42,7 +42,7 @@ impl State {
         }
     }
 
-    fn add(&mut self, stream: u64, peer: &Arc<str>, add: impl FnOnce(&mut Batch)) {
+    fn add(&mut self, stream: u64, peer: &Arc<str>, add: impl FnOnce(&mut RawBatch)) {
         if self.open.as_ref().is_none_or(|(open, ..)| *open != stream) {
             self.settle();
             self.open = Some((stream, self.batch.len(), peer.clone()));
@@ -126,7 +126,7 @@ impl Inbox {
         puller.into_iter().for_each(Waker::wake);
     }
 
-    fn poll_pull(&self, batch: &mut Batch, context: &Context<'_>) -> Poll<Result<Pull>> {
+    fn poll_pull(&self, batch: &mut RawBatch, context: &Context<'_>) -> Poll<Result<Pull>> {
         let waiting = {
             let mut state = self.lock();
             state.batch.set_limit(batch.limit());

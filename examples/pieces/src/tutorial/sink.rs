@@ -31,7 +31,7 @@ impl Sink for Journal {
     async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
         let mut exceptions = Exceptions::none();
         for event in batch {
-            match str::from_utf8(event.raw().unwrap_or_default()) {
+            match str::from_utf8(event.raw()) {
                 Ok(text) => tremor_pdk::info!(self.context, "{}{text}", self.config.prefix),
                 Err(error) => exceptions.reject(event, Error::bad_data(error)),
             }
