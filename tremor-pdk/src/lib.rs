@@ -166,16 +166,17 @@ pub use {schemars, serde};
 /// The result of everything that can fail in a plugin.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The names that most plugins need: the traits of components, the types in the signatures of their required methods, and
-/// those of errors and events. Import everything else by its path.
+/// Names that nearly every plugin of a kind needs. Import all other items by their paths.
 ///
-/// No name is one of the standard library's that a plugin often imports beside it, such as `std::task::Context` or
+/// A component without a configuration, for example, begins with `use tremor_pdk::{NoConfig, prelude::*};`. No name
+/// collides with one of the standard library that plugins often import, such as `std::task::Context` or
 /// `std::path::Path`.
 pub mod prelude {
     pub use crate::{
         Batch, ByteBuffer, Codec, CodecRequirement, Component, ComponentContext, Connector,
-        Delivery, Error, EventRef, Found, Halves, Host, Input, NoConfig, Operator, Output,
-        Postprocessor, Pull, Result, Sides, Sink, Source, StreamSplitter, ValueRef, Writer,
+        Delivery, Error, EventRef, Exceptions, Found, Halves, Host, Input, Operator, Output,
+        Postprocessor, Pull, Result, Sides, Sink, Source, StreamSplitter, ValueRef, Verdict,
+        Writer,
     };
 }
 

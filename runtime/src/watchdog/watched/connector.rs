@@ -9,7 +9,7 @@ use std::{
 use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
 use tremor_abi::connector::Hook;
 use tremor_pdk::{
-    self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Pull, Result, Sides,
+    self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Halves, Pull, Result, Sides,
 };
 
 use super::{Call, Dropped, Watched};
@@ -62,7 +62,8 @@ impl DynConnector for Connector {
                 Box::new(Sink { inner, record, slots, another: another.clone() })
                     as Box<dyn DynSink>
             };
-            Ok(connected.await?.map(source, sink))
+            let halves = connected.await?;
+            Ok(Halves { source: halves.source.map(source), sink: halves.sink.map(sink) })
         })
     }
 
