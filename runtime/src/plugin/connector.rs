@@ -1,9 +1,5 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
-use crate::{
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
-    linked::{self, LinkedComponent},
-};
 use serde::{Deserialize, Serialize};
 use tremor_abi::{
     connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
@@ -17,6 +13,10 @@ use super::{
     contain::call,
     load::load_found,
     stream::{LoadedSink, LoadedSource},
+};
+use crate::{
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    linked::{self, LinkedComponent},
 };
 
 /// Properties of an instance that follow from its configuration.

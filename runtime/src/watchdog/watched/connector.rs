@@ -6,13 +6,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
 use tremor_abi::connector::Hook;
 use tremor_pdk::{
     self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Halves, Pull, Result, Sides,
 };
 
 use super::{Call, Dropped, Watched};
+use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
 
 impl Watched {
     /// A connector whose calls are recorded, as are those of its sides. `another` makes a record for each
