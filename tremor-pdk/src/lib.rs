@@ -168,9 +168,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Names that nearly every plugin of a kind needs. Import all other items by their paths.
 ///
-/// A component without a configuration, for example, begins with `use tremor_pdk::{NoConfig, prelude::*};`. No name
-/// collides with one of the standard library that plugins often import, such as `std::task::Context` or
-/// `std::path::Path`.
+/// A plugin without a configuration, for example, begins with `use tremor_pdk::{NoConfig, prelude::*};`. `Result` and
+/// `Error` replace those of the standard library. Other names that plugins often import from there, such as
+/// `std::task::Context` and `std::path::Path`, are not in the prelude.
 pub mod prelude {
     pub use crate::{
         Batch, ByteBuffer, Codec, CodecRequirement, Component, ComponentContext, Connector,
