@@ -58,7 +58,6 @@ pub mod pdk {
         pub events: ::std::ops::Range<usize>,
         pub error: Error,
     }
-
 }
 
 pub mod abi {

@@ -20,7 +20,6 @@ mod stop;
 pub mod time;
 mod watchdog;
 
-// The only names of the kit's private module that this crate uses. The expansion of the export macro refers to them
-// as well, so that they have to be in the kit.
+// The kit's private module has no other users than this crate and the expansion of the export macro.
 #[doc(inline)]
 pub use tremor_pdk::__private::{dynamic, linked, parse_size, parse_time};

@@ -93,8 +93,11 @@ impl<R, W> Halves<R, W> {
     }
 
     /// Converts both halves.
-    #[doc(hidden)]
-    pub fn map<S, T>(self, source: impl FnOnce(R) -> S, sink: impl FnOnce(W) -> T) -> Halves<S, T> {
+    pub(crate) fn map<S, T>(
+        self,
+        source: impl FnOnce(R) -> S,
+        sink: impl FnOnce(W) -> T,
+    ) -> Halves<S, T> {
         Halves { source: self.source.map(source), sink: self.sink.map(sink) }
     }
 }

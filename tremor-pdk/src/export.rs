@@ -118,7 +118,7 @@ pub const fn metadata(
 ///
 /// ```
 /// # mod plugin {
-/// # use tremor_pdk::prelude::*;
+/// # use tremor_pdk::{NoConfig, prelude::*};
 /// # pub struct Devourer;
 /// # impl Component for Devourer {
 /// #     const NAME: &str = "devourer";
@@ -137,7 +137,7 @@ pub const fn metadata(
 ///
 /// ```compile_fail
 /// # mod plugin {
-/// # use tremor_pdk::prelude::*;
+/// # use tremor_pdk::{NoConfig, prelude::*};
 /// # pub struct Devourer;
 /// # impl Component for Devourer {
 /// #     const NAME: &str = "devourer";

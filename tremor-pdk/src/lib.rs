@@ -5,7 +5,7 @@
 //! one, a source of one event:
 //!
 //! ```
-//! use tremor_pdk::prelude::*;
+//! use tremor_pdk::{NoConfig, prelude::*};
 //!
 //! pub struct Hello;
 //!
@@ -159,16 +159,17 @@ pub use {schemars, serde};
 /// The result of everything that can fail in a plugin.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The names that most plugins need: the traits of components, the types in the signatures of their required methods, and
-/// those of errors and events. Import everything else by its path.
+/// Names that nearly every plugin of a kind needs. Import all other items by their paths.
 ///
-/// No name is one of the standard library's that a plugin often imports beside it, such as `std::task::Context` or
-/// `std::path::Path`.
+/// A plugin without a configuration, for example, begins with `use tremor_pdk::{NoConfig, prelude::*};`. `Result` and
+/// `Error` replace those of the standard library. Other names that plugins often import from there, such as
+/// `std::task::Context` and `std::path::Path`, are not in the prelude.
 pub mod prelude {
     pub use crate::{
         Batch, ByteBuffer, Codec, Component, ComponentContext, Connector, Delivery, Error,
-        EventRef, Found, Halves, Host, Input, NoConfig, Operator, Output, Postprocessor, Pull,
-        RawBatch, Result, Sides, Sink, Source, StreamSplitter, StructuredBatch, ValueRef, Writer,
+        EventRef, Exceptions, Found, Halves, Host, Input, Operator, Output, Postprocessor, Pull,
+        RawBatch, Result, Sides, Sink, Source, StreamSplitter, StructuredBatch, ValueRef, Verdict,
+        Writer,
     };
 }
 

@@ -15,7 +15,10 @@ use std::{env, fs, hint::black_box};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use operator_vrl::{Config, Vrl};
-use tremor_abi::{batch::{HostBatch, Pool}, document::Shape};
+use tremor_abi::{
+    batch::{HostBatch, Pool},
+    document::Shape,
+};
 use tremor_pdk::{Batch, Component, Operator, Output, ValueRef, testing::TestHost};
 use vrl::{
     compiler::{Program, TargetValue, TimeZone, runtime::Runtime},

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::{Request, body::Bytes};
-use tremor_pdk::{Demand, ErrorPolicy, Exceptions, ParallelSink, prelude::*};
+use tremor_pdk::{Demand, ErrorPolicy, ParallelSink, prelude::*};
 
 use crate::{answer, body, config::Format, pool::Pool, url::Url};
 

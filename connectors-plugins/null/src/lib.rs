@@ -2,7 +2,7 @@
 //!
 //! For flows whose output is not needed, and to measure everything before a sink.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{NoConfig, prelude::*};
 
 /// The sink.
 #[derive(Debug)]

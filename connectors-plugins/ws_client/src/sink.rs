@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, sync::Arc};
 
-use tremor_pdk::{Exceptions, prelude::*};
+use tremor_pdk::prelude::*;
 
 use crate::session::{Frames, Link};
 

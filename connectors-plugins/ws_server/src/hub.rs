@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context as Poller, Poll, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -127,7 +127,7 @@ impl Hub {
     }
 
     /// Ready if there may be another connection.
-    pub(crate) fn poll_room(&self, context: &Poller<'_>) -> Poll<()> {
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.tasks.len() < self.config.max_connections.get() {
             return Poll::Ready(());

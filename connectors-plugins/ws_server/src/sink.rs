@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, future::poll_fn, sync::Arc, task::Poll};
 
-use tremor_pdk::{ErrorPolicy, Exceptions, RawEvent, prelude::*};
+use tremor_pdk::{ErrorPolicy, RawEvent, prelude::*};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{

@@ -4,7 +4,7 @@
 //! `\\` for what they stand for, or `key` alone. It decodes to an object: values are strings, and
 //! `true` where there is a key alone. An object whose values are scalars can be encoded.
 
-use tremor_pdk::{Shape, prelude::*};
+use tremor_pdk::{NoConfig, Shape, prelude::*};
 
 /// The codec. The buffer is for strings with escapes.
 #[derive(Default)]

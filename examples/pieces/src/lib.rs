@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Buffered, Counter, StreamKey, Verdict, prelude::*};
+use tremor_pdk::{Buffered, Counter, NoConfig, StreamKey, prelude::*};
 
 pub mod tutorial;
 

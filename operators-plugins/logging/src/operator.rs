@@ -1,6 +1,6 @@
 //! The operator around the rules.
 
-use tremor_pdk::{EventMut, Value, Verdict, prelude::*};
+use tremor_pdk::{EventMut, NoConfig, Value, prelude::*};
 
 use super::classify::{Classification, classify};
 

@@ -28,7 +28,7 @@ mod log;
 mod program;
 mod target;
 
-use tremor_pdk::{EventMut, Verdict, prelude::*};
+use tremor_pdk::{EventMut, prelude::*};
 use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
 pub use self::{

@@ -1,9 +1,8 @@
 use std::time::Duration;
 
-use tremor_abi::batch::{HostBatch, HostOutput};
 use tremor_pdk::{
     Batch, Component, Error, ErrorKind, EventRef, LogLevel, Operator, Output, Value, literal,
-    testing::TestHost,
+    testing::{HostBatch, HostOutput, TestHost},
 };
 
 use super::{Config, Vrl};

@@ -1,10 +1,10 @@
 //! Codecs over batches: what the engine works with.
 
-use crate::dynamic::discard_empty;
 use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
 
 use super::{Codec, Decoder, Encoder, Terminator};
+use crate::dynamic::discard_empty;
 
 /// Turns the raw events of batches into values.
 pub(crate) trait BatchDecoder: Send {

@@ -5,10 +5,6 @@
 
 use std::sync::Arc;
 
-use crate::{
-    dynamic::DynCodec,
-    linked::{self, LinkedComponent},
-};
 use tremor_abi::{
     batch::{HostBatch, HostOutput, Mark},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
@@ -21,6 +17,10 @@ use super::{
     connector::InstanceInfo,
     connector::{other_kind, to_value},
     load::load_found,
+};
+use crate::{
+    dynamic::DynCodec,
+    linked::{self, LinkedComponent},
 };
 
 /// Makes instances of one component, other than a connector, of one library.

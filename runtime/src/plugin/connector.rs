@@ -1,9 +1,5 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
-use crate::{
-    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
-    linked::{self, LinkedComponent},
-};
 use serde::{Deserialize, Serialize};
 use tremor_abi::{
     connector::{self as abi, CodecNeed, Hook, RawConnectorBox, RawHalves},
@@ -17,6 +13,10 @@ use super::{
     contain::call,
     load::load_found,
     stream::{LoadedSink, LoadedSource},
+};
+use crate::{
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    linked::{self, LinkedComponent},
 };
 
 /// Properties of an instance that follow from its configuration.
@@ -167,9 +167,12 @@ impl DynConnector for LoadedConnector {
         let connected = self.raw.connect(wanted);
         Box::pin(async {
             let RawHalves { source, sink } = call("connect", connected).await?;
-            let halves = Halves { source: source.into_option(), sink: sink.into_option() };
-            let source = |raw| Box::new(LoadedSource::new(raw)) as Box<dyn DynSource>;
-            Ok(halves.map(source, |raw| Box::new(LoadedSink::new(raw)) as Box<dyn DynSink>))
+            let source_of = |raw| Box::new(LoadedSource::new(raw)) as Box<dyn DynSource>;
+            let sink_of = |raw| Box::new(LoadedSink::new(raw)) as Box<dyn DynSink>;
+            Ok(Halves {
+                source: source.into_option().map(source_of),
+                sink: sink.into_option().map(sink_of),
+            })
         })
     }
 

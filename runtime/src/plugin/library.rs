@@ -9,7 +9,6 @@ use std::{
     time::SystemTime,
 };
 
-use crate::linked::{LinkedComponent, LinkedPlugin};
 use object::ReadCache;
 use rustix::fs::{Mode, OFlags};
 use tremor_abi::{
@@ -24,6 +23,7 @@ use super::{
     identity::Identity,
     image,
 };
+use crate::linked::{LinkedComponent, LinkedPlugin};
 
 /// Where linked plugins are said to lie.
 const LINKED: &str = "(linked)";

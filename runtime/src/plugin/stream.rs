@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use crate::dynamic::{BoxFuture, DynSink, DynSource};
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_abi::{
     batch::HostBatch,
@@ -19,6 +18,7 @@ use tremor_abi::{
 use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, Result};
 
 use super::contain::{call, panicked};
+use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
 /// A source of a loaded connector.
 pub(super) struct LoadedSource {

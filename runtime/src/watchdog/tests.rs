@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use tremor_abi::connector::Hook;
 use tremor_pdk::{Batch, Exception, Grant, Halves, Pull, Result, Sides};
 
@@ -16,6 +15,7 @@ use super::{
     lasted,
     sampler::Sampler,
 };
+use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
 
 /// A connector whose pulls wait, and whose deliveries and signals are never answered but for the deliveries
 /// in its second slot.

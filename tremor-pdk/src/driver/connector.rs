@@ -58,11 +58,11 @@ mod tests {
             Arc,
             atomic::{AtomicUsize, Ordering},
         },
-        task::{Context as Poller, Poll, Waker},
+        task::{Context, Poll, Waker},
     };
 
     use super::{ConnectorDriver, DynConnector, Hook, Sides};
-    use crate::prelude::*;
+    use crate::{NoConfig, prelude::*};
 
     /// A connector and its halves, which count how many of them are dropped.
     struct Both(Arc<AtomicUsize>);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn ready<T>(mut future: crate::dynamic::BoxFuture<'_, T>) -> T {
-        let Poll::Ready(answer) = future.as_mut().poll(&mut Poller::from_waker(Waker::noop()))
+        let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         else {
             panic!("the call waits")
         };

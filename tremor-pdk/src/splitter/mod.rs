@@ -30,7 +30,7 @@ use crate::{Batch, Component, ComponentContext, Error, Host, Output, Preprocesso
 /// message that is complete within one fragment is not copied.
 ///
 /// ```
-/// use tremor_pdk::prelude::*;
+/// use tremor_pdk::{NoConfig, prelude::*};
 ///
 /// /// Records that end with a semicolon.
 /// pub struct Records;
@@ -238,8 +238,8 @@ impl<T: StreamSplitter + Component> Component for Splitter<T> {
 }
 
 impl<T: StreamSplitter> Splitter<T> {
-    /// Returns the preprocessor of `splitter`, which flow files call `name`.
-    #[doc(hidden)]
+    /// Returns the preprocessor of `splitter`, which flow files call `name`. For a preprocessor that splits streams
+    /// before it does something else with the messages.
     pub fn of(splitter: T, name: &'static str, context: ComponentContext) -> Self {
         let buffers = Buffers::new(Limits { name, bytes: splitter.max_length() }, context.memory());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

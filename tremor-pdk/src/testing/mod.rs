@@ -58,7 +58,9 @@ use std::{
     time::Duration,
 };
 
-use tremor_abi::{batch::HostOutput, host::HostHandle};
+/// Methods for tests that call a component themselves and examine its batches and outputs.
+pub use tremor_abi::batch::{HostBatch, HostOutput};
+use tremor_abi::host::HostHandle;
 
 use self::world::World;
 pub use self::{

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     sync::Arc,
-    task::{Context as TaskContext, Poll},
+    task::{Context, Poll},
 };
 
 use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Records {
     }
 }
 
-fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut RawBatch) -> Poll<Result<()>> {
+fn poll_pull(shared: &Shared, context: &Context<'_>, batch: &mut RawBatch) -> Poll<Result<()>> {
     let mut state = shared.state();
     loop {
         if let Some(error) = state.failed.take() {

@@ -3,7 +3,7 @@
 use std::{ffi::CString, iter::Peekable, sync::Arc};
 
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tremor_pdk::{Counter, ErrorPolicy, Exceptions, ParallelSink, prelude::*};
+use tremor_pdk::{Counter, ErrorPolicy, ParallelSink, prelude::*};
 
 use super::{
     client::{Client, Inner},

@@ -3,7 +3,11 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::timeout};
-use tremor_pdk::{Acks, InFlight, prelude::*, tokio::{Running, Tokio}};
+use tremor_pdk::{
+    Acks, InFlight,
+    prelude::*,
+    tokio::{Running, Tokio},
+};
 
 use super::{
     acks::Answers,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{Counter, ErrorPolicy, Exceptions, ParallelSink, prelude::*, tokio::Tokio};
+use tremor_pdk::{Counter, ErrorPolicy, ParallelSink, prelude::*, tokio::Tokio};
 
 use super::{
     config::Settings,

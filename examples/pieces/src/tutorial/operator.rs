@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use tremor_pdk::{Verdict, prelude::*};
+use tremor_pdk::prelude::*;
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]

@@ -1,6 +1,6 @@
 //! A sink of messages.
 
-use tremor_pdk::{Exceptions, prelude::*};
+use tremor_pdk::prelude::*;
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]

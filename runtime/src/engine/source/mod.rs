@@ -42,11 +42,7 @@ use crate::engine::{
         worker::Worker,
     },
 };
-use crate::{
-    dynamic::DynSource,
-    executor, log,
-    processor::{Next, StreamEnd},
-};
+use crate::{dynamic::DynSource, executor, log, processor::Next, processor::StreamEnd};
 
 /// When a pull follows one that time may mend.
 const RETRY: Policy =

@@ -10,13 +10,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::dynamic::{BoxFuture, DynSink, DynSource};
 use tremor_abi::batch::HostBatch;
 use tremor_pdk::{
     Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result,
 };
 
 use crate::codec::{BatchDecoder, Decoded};
+use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
 pub(super) type Shared<T> = Arc<Mutex<T>>;
 /// Numbers of pulls, and whether they were acknowledged.

@@ -10,10 +10,10 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::dynamic::{DynSink, DynSource};
 use tremor_pdk::{Acks, Batch, Exception, Pull, Result};
 
 use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
+use crate::dynamic::{DynSink, DynSource};
 use crate::engine::{
     Kind,
     account::stats::Books,

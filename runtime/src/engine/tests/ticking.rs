@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::dynamic::{BoxFuture, DynSink};
 use tremor_pdk::{Batch, Demand, Exception, Result};
 
 use super::{Setup, doubles::Shared, pulls};
+use crate::dynamic::{BoxFuture, DynSink};
 use crate::engine::tests::doubles::{Pulls, Takes};
 
 /// What a sink was asked to do, in order.

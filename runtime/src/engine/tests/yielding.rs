@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use crate::dynamic::DynSource;
 use tremor_pdk::{Batch, Error, Pull, Result};
 
 use super::{Harness, Setup, both};
+use crate::dynamic::DynSource;
 use crate::executor::{self, block_on};
 
 /// Answers every pull at once in the same way, until it is told to end.

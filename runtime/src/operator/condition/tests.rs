@@ -1,9 +1,9 @@
-use crate::linked;
 use serde_json::{Value as Json, json};
 use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, Result, Value, literal};
 
 use super::{Condition, Config};
+use crate::linked;
 
 fn compiled(config: Json) -> Result<Condition> {
     linked::read::<Config>(config)?.compile()

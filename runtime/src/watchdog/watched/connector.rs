@@ -6,11 +6,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use tremor_abi::connector::Hook;
-use tremor_pdk::{self as pdk, Batch, Demand, Exception, Grant, Pull, Result, Sides};
+use tremor_pdk::{self as pdk, Batch, Demand, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{Call, Dropped, Watched};
+use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
 
 impl Watched {
     /// A connector whose calls are recorded, as are those of its sides. `another` makes a record for each
@@ -60,7 +60,8 @@ impl DynConnector for Connector {
                 Box::new(Sink { inner, record, slots, another: another.clone() })
                     as Box<dyn DynSink>
             };
-            Ok(connected.await?.map(source, sink))
+            let halves = connected.await?;
+            Ok(Halves { source: halves.source.map(source), sink: halves.sink.map(sink) })
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Outcome, Report, checks, connector, cut_short, source};
-use crate::{NoSink, prelude::*, schemars::JsonSchema};
+use crate::{NoConfig, NoSink, prelude::*, schemars::JsonSchema};
 
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
