@@ -57,6 +57,7 @@ mod driver;
 pub mod dynamic;
 mod export;
 mod ffi;
+mod limited_log;
 #[doc(hidden)]
 pub mod linked;
 mod lock;
@@ -113,6 +114,7 @@ pub use self::{
     connector::{Connector, Halves},
     driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
+    limited_log::LimitedLog,
     memory::Memory,
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
