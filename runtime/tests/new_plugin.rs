@@ -91,19 +91,44 @@ fn manifest_has_a_workspace_and_the_kit_of_the_clone() {
     }
 }
 
+/// Without a kit the printed commands would fail, as long as no version of it is published.
 #[test]
-fn program_outside_of_a_clone_takes_the_kit_of_its_version() {
+fn program_outside_of_a_clone_needs_the_option_pdk() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("\npublish = false\n"), "`no_kit` says that nothing is published");
     let scene = scene();
     let program = scene.path().join("tremor");
     fs::copy(env!("CARGO_BIN_EXE_tremor"), &program).unwrap();
-    let mut command = Command::new(program);
-    command.args(["plugin", "new", "numbers", "--kind", "source"]).current_dir(scene.path());
-    let output = command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap();
+    let new = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["plugin", "new", "numbers", "--kind", "source"]).args(arguments);
+        command.env_remove("TREMOR_PLUGIN_PATH").current_dir(scene.path()).output().unwrap()
+    };
+    let output = new(&[]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("`tremor-pdk`") && error.contains("`--pdk DIR`"), "{error}");
+    assert!(!scene.path().join("numbers").exists());
+    let kit = workspace.join("tremor-pdk");
+    let output = new(&["--pdk", kit.to_str().unwrap()]);
     let instructions = String::from_utf8(output.stdout).unwrap();
-    assert!(instructions.contains("not published"), "{instructions}");
-    let manifest = fs::read_to_string(scene.path().join("numbers/Cargo.toml")).unwrap();
-    let kit = format!("tremor-pdk = {{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"));
-    assert!(manifest.contains(&kit), "{manifest}");
+    assert!(instructions.contains("`--plugin-path DIR`"), "{instructions}");
+}
+
+/// The commands are run in the new folder, where relative paths mean something else.
+#[test]
+fn relative_plugin_paths_are_printed_as_absolute_ones() {
+    let scene = scene();
+    fs::create_dir(scene.path().join("plugins")).unwrap();
+    let expected = format!("run --plugin-path {}/plugins flow.yaml", scene.path().display());
+    let instructions = made(&scene, &["a", "--kind", "source", "--plugin-path", "plugins"]);
+    assert!(instructions.contains(&expected), "{instructions}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
+    command.args(["plugin", "new", "b", "--kind", "source"]).current_dir(scene.path());
+    let output = command.env("TREMOR_PLUGIN_PATH", "plugins").output().unwrap();
+    let instructions = String::from_utf8(output.stdout).unwrap();
+    assert!(instructions.contains(&expected), "{instructions}");
 }
 
 #[test]

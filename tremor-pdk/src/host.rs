@@ -246,9 +246,17 @@ impl Counter {
 pub struct Gauge(Metric);
 
 impl Gauge {
-    /// Sets it.
+    /// Sets the value of the gauge.
     pub fn set(&self, value: f64) {
         self.0.record(value);
+    }
+
+    /// Sets the gauge to a count, such as a number of connections or bytes. Up to 2^53 the value is exact; a larger one
+    /// is shown to one part in 2^53, as readers of metrics keep numbers. What exceeds the range of `i64` counts as its
+    /// maximum.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn set_integer(&self, value: impl TryInto<i64>) {
+        self.0.record(value.try_into().unwrap_or(i64::MAX) as f64);
     }
 }
 
@@ -280,7 +288,8 @@ macro_rules! log_macros {
 }
 
 log_macros! {$
-    /// Logs that something failed: `error!(host, "cannot read {path}")`.
+    /// Logs that something failed: `error!(host, "cannot read {path}")`. A [`LimitedLog`](crate::LimitedLog) may stand
+    /// instead of the host.
     error => ERROR;
     /// Logs a condition that people should look at.
     warn => WARN;

@@ -49,6 +49,7 @@ mod driver;
 mod dynamic;
 mod export;
 mod ffi;
+mod limited_log;
 mod linked;
 mod lock;
 mod memory;
@@ -103,6 +104,7 @@ pub use self::{
     config::NoConfig,
     connector::{Connector, Halves},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
+    limited_log::LimitedLog,
     memory::Memory,
     operator::Operator,
     processor::{Postprocessor, Preprocessor},

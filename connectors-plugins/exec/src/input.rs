@@ -13,7 +13,7 @@ use tremor_pdk::{Registered, prelude::*, raw_runs};
 
 use crate::{
     latch::Who,
-    process::{Exit, Process},
+    process::{Exit, Lease, Process},
 };
 
 /// How many slices the system takes at once.
@@ -32,11 +32,18 @@ pub struct Input {
     pipe: Option<Registered<OwnedFd>>,
     /// Whether what the process writes is brought by a source.
     has_output: bool,
+    // Dropped after the pipe.
+    _lease: Arc<Lease>,
 }
 
 impl Input {
-    pub(crate) fn new(process: Arc<Process>, pipe: Registered<OwnedFd>, has_output: bool) -> Self {
-        Self { process, pipe: Some(pipe), has_output }
+    pub(crate) fn new(
+        process: Arc<Process>,
+        pipe: Registered<OwnedFd>,
+        has_output: bool,
+        lease: Arc<Lease>,
+    ) -> Self {
+        Self { process, pipe: Some(pipe), has_output, _lease: lease }
     }
 
     /// What comes of a delivery to a process that has ended. What it has written is brought first: the

@@ -37,7 +37,7 @@ pub use self::{
 };
 use self::{
     log::Logger,
-    process::{Process, Started},
+    process::{Ending, Lease, Process, Started},
 };
 
 /// How long a process may take to end after its standard input was closed, where that is the first that it
@@ -52,12 +52,10 @@ pub struct Exec {
     running: Option<Running>,
 }
 
-/// A process, and the resources of the sides that the flow does not use.
+/// The process of a connection, which the halves own, and the resources of the sides that the flow does not use.
 #[derive(Debug)]
 struct Running {
-    process: Arc<Process>,
-    /// `true` if a sink writes to the standard input; otherwise that is closed.
-    has_input: bool,
+    ending: Arc<Ending>,
     /// Logs the standard output if it is not a source.
     _logger: Option<Logger>,
 }
@@ -79,33 +77,35 @@ impl Connector for Exec {
     type Sink = Input;
 
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Output, Input>> {
-        self.end(Duration::ZERO).await;
+        self.has_ended().await;
         let Started { process, stdin, stdout } =
             Process::start(self.config.clone(), &self.context).await?;
+        let patience = if wanted.has_sink() { AFTER_CLOSE } else { Duration::ZERO };
+        let ending = Arc::default();
+        let lease = Lease::new(process.clone(), patience, &ending);
         let (source, logger) = if wanted.has_source() {
-            (Some(Output::new(process.clone(), stdout)), None)
+            (Some(Output::new(process.clone(), stdout, lease.clone())), None)
         } else {
             (None, Some(Logger::start(&self.context, stdout, "stdout")))
         };
-        let input = |stdin| Input::new(process.clone(), stdin, wanted.has_source());
+        let input = |stdin| Input::new(process, stdin, wanted.has_source(), lease);
         let sink = wanted.has_sink().then_some(stdin).map(input);
-        self.running = Some(Running { process, has_input: wanted.has_sink(), _logger: logger });
+        self.running = Some(Running { ending, _logger: logger });
         Ok(Halves { source, sink })
     }
 
     async fn close(&mut self) -> Result<()> {
-        let has_input = self.running.as_ref().is_some_and(|it| it.has_input);
-        self.end(if has_input { AFTER_CLOSE } else { Duration::ZERO }).await;
+        self.has_ended().await;
         Ok(())
     }
 }
 
 impl Exec {
-    /// Ends the process, where there is one, and whatever it has started. Its pipes were closed before.
-    async fn end(&mut self, patience: Duration) {
+    /// Waits for the end of the process of the last connection, whose halves were dropped.
+    async fn has_ended(&mut self) {
         let Some(running) = &self.running else { return };
-        // It stays in its place: if this is dropped, the process is ended with the connector.
-        running.process.end(patience).await;
+        // It stays in `self` meanwhile: if this is dropped, the process ends with the connector.
+        running.ending.wait().await;
         self.running = None;
     }
 }

@@ -1,19 +1,18 @@
 //! Lines that a process writes to be read by people.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use tremor_pdk::{Counter, Host, Registered, Task, yield_now};
+use tremor_pdk::{Counter, Host, LimitedLog, Registered, Task, yield_now};
 
 use crate::latch::Latch;
 
 /// How much of a line is logged, in bytes.
 const LINE: usize = 1_024;
 
-/// How many lines are logged within [`WINDOW_NS`].
+/// Maximum number of lines that are logged within [`WINDOW`].
 const LINES: u32 = 100;
 
-/// In ns.
-const WINDOW_NS: u64 = 10_000_000_000;
+const WINDOW: Duration = Duration::from_secs(10);
 
 /// How much is read at once, in bytes.
 const READ: usize = 4_096;
@@ -57,7 +56,7 @@ async fn read(pipe: &Registered<OwnedFd>, mut lines: Lines) {
     lines.end();
 }
 
-/// Cuts lines, and logs so many of them.
+/// Splits the output into lines, and logs them up to a limit.
 struct Lines {
     host: Host,
     name: &'static str,
@@ -65,28 +64,16 @@ struct Lines {
     line: Vec<u8>,
     /// How much more of it there was.
     cut: usize,
-    logged: u32,
-    left_out: u64,
-    /// Since when lines are counted.
-    since_ns: u64,
-    all_left_out: Counter,
+    limit: LimitedLog,
+    suppressed: Counter,
 }
 
 impl Lines {
     fn new(host: Host, name: &'static str) -> Self {
-        let all_left_out =
+        let limit = host.limited_log(LINES, WINDOW);
+        let suppressed =
             host.counter("log_lines_left_out", "Lines of the process that were not logged.");
-        let since_ns = host.monotonic_ns();
-        Self {
-            host,
-            name,
-            line: Vec::new(),
-            cut: 0,
-            logged: 0,
-            left_out: 0,
-            since_ns,
-            all_left_out,
-        }
+        Self { host, name, line: Vec::new(), cut: 0, limit, suppressed }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -104,44 +91,44 @@ impl Lines {
         }
     }
 
-    /// Logs the line, if there is one, unless there were too many.
+    /// Logs the line unless it is empty or beyond the limit.
     fn log(&mut self) {
-        let now_ns = self.host.monotonic_ns();
-        if now_ns.abs_diff(self.since_ns) >= WINDOW_NS {
-            self.tell_left_out();
-            (self.logged, self.since_ns) = (0, now_ns);
-        }
         let cut = std::mem::take(&mut self.cut);
-        if self.logged >= LINES {
-            self.left_out += 1;
-            self.all_left_out.add(1);
-        } else if !self.line.is_empty() {
-            self.logged += 1;
-            let text = readable(&self.line);
-            match cut {
-                0 => tremor_pdk::info!(self.host, "{}: {text}", self.name),
-                _ => tremor_pdk::info!(self.host, "{}: {text}… ({cut} more bytes)", self.name),
+        if !self.line.is_empty() {
+            match self.limit.admit() {
+                None => self.suppressed.add(1),
+                Some(suppressed) => {
+                    self.report(suppressed);
+                    let text = readable(&self.line);
+                    match cut {
+                        0 => tremor_pdk::info!(self.host, "{}: {text}", self.name),
+                        _ => {
+                            tremor_pdk::info!(
+                                self.host,
+                                "{}: {text}… ({cut} more bytes)",
+                                self.name
+                            );
+                        }
+                    }
+                }
             }
         }
         self.line.clear();
     }
 
-    fn tell_left_out(&mut self) {
-        let left_out = std::mem::take(&mut self.left_out);
-        if left_out > 0 {
+    fn report(&self, suppressed: u64) {
+        if suppressed > 0 {
             tremor_pdk::info!(
                 self.host,
-                "{}: {left_out} more lines, which are not logged",
+                "{}: {suppressed} more lines, which are not logged",
                 self.name
             );
         }
     }
 
     fn end(&mut self) {
-        if !self.line.is_empty() {
-            self.log();
-        }
-        self.tell_left_out();
+        self.log();
+        self.report(self.limit.take_suppressed());
     }
 }
 
@@ -162,7 +149,7 @@ fn readable(line: &[u8]) -> String {
 mod tests {
     use tremor_pdk::testing::TestHost;
 
-    use super::{LINE, LINES, Lines, WINDOW_NS};
+    use super::{LINE, LINES, Lines, WINDOW};
 
     fn logged(test: &TestHost) -> Vec<String> {
         test.log().into_iter().map(|(_, line)| line).collect()
@@ -197,7 +184,7 @@ mod tests {
         let all = LINES as usize + 7;
         lines.push("again\n".repeat(all).as_bytes());
         assert_eq!(logged(&test).len(), LINES as usize);
-        test.advance(std::time::Duration::from_nanos(WINDOW_NS));
+        test.advance(WINDOW);
         lines.push(b"later\n");
         let logged = logged(&test);
         assert_eq!(

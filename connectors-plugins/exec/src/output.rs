@@ -15,7 +15,7 @@ use tremor_pdk::{Registered, prelude::*};
 
 use crate::{
     latch::Who,
-    process::{Exit, Process},
+    process::{Exit, Lease, Process},
 };
 
 /// How much room a read gets, in bytes: as much as a pipe holds for a process that fills it.
@@ -37,10 +37,12 @@ pub struct Output {
     lingers: Option<Timer>,
     /// What comes of it, once everything is brought.
     over: Option<Result<Pull>>,
+    // Dropped after the pipe.
+    _lease: Arc<Lease>,
 }
 
 impl Output {
-    pub(crate) fn new(process: Arc<Process>, pipe: Registered<OwnedFd>) -> Self {
+    pub(crate) fn new(process: Arc<Process>, pipe: Registered<OwnedFd>, lease: Arc<Lease>) -> Self {
         Self {
             process,
             pipe: Some(pipe),
@@ -48,6 +50,7 @@ impl Output {
             has_brought: false,
             lingers: None,
             over: None,
+            _lease: lease,
         }
     }
 

@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     os::fd::OwnedFd,
     process::Child,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -166,6 +166,52 @@ impl Process {
         let _ = within(&self.host, LEFT_OVER, self.stderr.has_ended.wait(Who::Connector)).await;
         self.group.signal(Signal::KILL);
         self.group.reap();
+    }
+}
+
+/// The end of a process that its connection has, which begins when the last half is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// Set when the process has ended.
+    has_ended: Arc<Latch<()>>,
+    task: Mutex<Option<Task>>,
+}
+
+impl Ending {
+    pub(crate) async fn wait(&self) {
+        self.has_ended.wait(Who::Connector).await;
+    }
+}
+
+/// Ends the process of a connection when the last half of the connection is dropped. Without its connector, nobody waits
+/// for the process, and it is killed.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    process: Arc<Process>,
+    patience: Duration,
+    ending: Weak<Ending>,
+}
+
+impl Lease {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        patience: Duration,
+        ending: &Arc<Ending>,
+    ) -> Arc<Self> {
+        Arc::new(Self { process, patience, ending: Arc::downgrade(ending) })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(ending) = self.ending.upgrade() else { return };
+        let (process, patience) = (self.process.clone(), self.patience);
+        let has_ended = ending.has_ended.clone();
+        let task = self.process.host.spawn("ends a process", async move {
+            process.end(patience).await;
+            has_ended.set(());
+        });
+        *ending.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 }
 

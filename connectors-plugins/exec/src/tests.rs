@@ -1,7 +1,8 @@
-use std::{fs, path::Path};
+use std::{fs, future::poll_fn, path::Path};
 
 use tremor_pdk::{
-    Batch, ErrorKind, EventRef, Pull, Result,
+    Batch, ConnectorDriver, ErrorKind, EventRef, Halves, Pull, Result, Sides,
+    dynamic::DynConnector as _,
     testing::{Connection, TestHost, conformance},
 };
 
@@ -286,6 +287,29 @@ fn a_connector_that_is_dropped_leaves_no_process() -> Result<()> {
     // What is left to do is done on a thread for blocking work.
     while is_there(&pid) {
         host.block_on(host.host().blocking(|| ()))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn lost_connection_ends_its_process_before_the_next() -> Result<()> {
+    for script in ["echo $$; exec cat", "echo $$; exec sleep 1000"] {
+        let test = TestHost::new();
+        let connector = test.component::<Exec>(&shell(script, ""))?;
+        let mut connector = ConnectorDriver::new(connector);
+        let Halves { mut source, sink } = test.block_on(connector.connect(Sides::BOTH))?;
+        let mut batch = Batch::new();
+        let source_half = source.as_mut().unwrap();
+        test.block_on(poll_fn(|context| source_half.poll_pull(context, &mut batch)))?;
+        let pid = String::from_utf8(batch.first().unwrap().raw().unwrap().to_vec()).unwrap();
+        drop(source);
+        assert!(is_there(&pid), "the sink has it");
+        drop(sink);
+        while is_there(&pid) {
+            test.block_on(test.host().sleep(std::time::Duration::from_millis(1)));
+        }
+        let halves = test.block_on(connector.connect(Sides::BOTH))?;
+        assert!(halves.source.is_some());
     }
     Ok(())
 }

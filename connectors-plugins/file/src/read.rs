@@ -45,8 +45,7 @@ impl Reader {
         let format = config.compression.of(&config.path);
         if expected > 0 && format.is_none() {
             // What `tremor run` shows its progress by.
-            #[expect(clippy::cast_precision_loss, reason = "2^53 bytes are many")]
-            host.gauge("input_bytes", "Size of the file when it was opened.").set(expected as f64);
+            host.gauge("input_bytes", "Size of the file when it was opened.").set_integer(expected);
         }
         Ok(Self {
             host,

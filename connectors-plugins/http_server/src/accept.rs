@@ -4,14 +4,14 @@ use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustix::{io::Errno, net::sockopt::set_tcp_nodelay};
 use tremor_pdk::{
-    debug,
+    LimitedLog, debug,
     net::{TcpListener, TcpStream},
     warn, yield_now,
 };
 
 use crate::{
     connection,
-    server::{LOGGED_EVERY_NS, Server},
+    server::{LOGGED_EVERY, Server},
 };
 
 /// How many connections are accepted before others have their turn.
@@ -22,22 +22,18 @@ const RETRY: Duration = Duration::from_millis(250);
 
 /// Accepts connections, until it is dropped.
 pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let mut logged_ns = None;
+    let log = server.host.limited_log(1, LOGGED_EVERY);
     loop {
         for _ in 0..ACCEPTED_AT_MOST {
             server.has_room().await;
             if !server.reserve() {
-                report(
-                    &server,
-                    "the flow has reached its memory limit. Raise `--memory-limit`",
-                    &mut logged_ns,
-                );
+                report(&log, "the flow has reached its memory limit. Raise `--memory-limit`");
                 server.host.sleep(RETRY).await;
                 continue;
             }
             match poll_fn(|context| listener.poll_accept(context)).await {
                 Ok((stream, address)) => serve(&server, stream, address),
-                Err(error) => cannot_accept(&server, &error, &mut logged_ns).await,
+                Err(error) => cannot_accept(&server, &error, &log).await,
             }
         }
         yield_now().await;
@@ -55,7 +51,7 @@ fn serve(server: &Arc<Server>, stream: TcpStream, address: SocketAddr) {
 }
 
 /// Waits after an error of all connections, and not after one of a connection that was accepted.
-async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Option<u64>) {
+async fn cannot_accept(server: &Server, error: &io::Error, log: &LimitedLog) {
     server.counts.accept_errors.add(1);
     let of_all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
     if !Errno::from_io_error(error).is_some_and(|error| of_all.contains(&error)) {
@@ -65,18 +61,11 @@ async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Optio
     let why = format!(
         "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`)"
     );
-    report(server, &why, logged_ns);
+    report(log, &why);
     server.host.sleep(RETRY).await;
 }
 
 /// Logs why connections wait, at most once a minute.
-fn report(server: &Server, why: &str, logged_ns: &mut Option<u64>) {
-    let now_ns = server.host.monotonic_ns();
-    if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
-        *logged_ns = Some(now_ns);
-        warn!(
-            server.host,
-            "cannot accept connections, which wait: {why}, or lower `max_connections`"
-        );
-    }
+fn report(log: &LimitedLog, why: &str) {
+    warn!(log, "cannot accept connections, which wait: {why}, or lower `max_connections`");
 }

@@ -4,16 +4,13 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     net::SocketAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tremor_pdk::{
-    Error, Host, Task, debug,
+    Error, Host, LimitedLog, Task,
     net::{self, ConnectionMemory},
     warn,
 };
@@ -25,8 +22,8 @@ use crate::{
     room::{Closed, Room},
 };
 
-/// How often the same is logged at most, in ns.
-pub(crate) const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// Time in which at most one line of a kind is logged.
+pub(crate) const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 /// Memory of a connection whose peer has sent little, in bytes: hyper's buffers, their tasks, and what the allocator does
 /// not reuse of earlier ones.
@@ -46,8 +43,8 @@ pub(crate) struct Server {
     pub(crate) clock: Arc<Clock>,
     pub(crate) counts: Counts,
     peers: Mutex<Peers>,
-    /// When it was last logged that a peer was refused, in ns since the epoch; zero: never.
-    refused_ns: AtomicU64,
+    /// Log of refused handshakes.
+    refusals: LimitedLog,
 }
 
 struct Peers {
@@ -83,7 +80,7 @@ impl Server {
             clock: Arc::new(Clock::new(Limits::new(&settings.config))),
             counts: Counts::new(host),
             peers: Mutex::new(peers),
-            refused_ns: AtomicU64::new(0),
+            refusals: host.limited_log(1, LOGGED_EVERY),
             settings,
         }
     }
@@ -132,14 +129,7 @@ impl Server {
     /// There is no TLS with a peer.
     pub(crate) fn refused(&self, error: &Error) {
         self.counts.handshakes_failed.add(1);
-        let (now_ns, logged_ns) =
-            (self.host.monotonic_ns(), self.refused_ns.load(Ordering::Relaxed));
-        if logged_ns == 0 || now_ns.abs_diff(logged_ns) >= LOGGED_EVERY_NS {
-            self.refused_ns.store(now_ns, Ordering::Relaxed);
-            warn!(self.host, "{error}");
-        } else {
-            debug!(self.host, "{error}");
-        }
+        warn!(self.refusals, "{error}");
     }
 
     /// A connection has ended.
@@ -157,9 +147,8 @@ impl Server {
         drop(ended);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "2^53 connections are many")]
     fn count_open(&self, peers: &Peers) {
-        self.counts.open.set(peers.open.len() as f64);
+        self.counts.open.set_integer(peers.open.len());
     }
 
     /// Waits until that is so of the connections.

@@ -3,11 +3,14 @@
 use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustix::{io::Errno, net::sockopt};
-use tremor_pdk::net::{
-    TcpListener, TcpStream,
-    futures_io::{AsyncRead, AsyncWrite},
-    tls::TlsAcceptor,
-    within,
+use tremor_pdk::{
+    LimitedLog,
+    net::{
+        TcpListener, TcpStream,
+        futures_io::{AsyncRead, AsyncWrite},
+        tls::TlsAcceptor,
+        within,
+    },
 };
 use tungstenite::protocol::{Role, WebSocketContext};
 
@@ -21,20 +24,20 @@ use crate::{
 /// How long to wait where no descriptor is left.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// How often that is logged at most, in ns.
-const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// Time in which at most one line says why connections wait.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a client may take to say what it wants.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Accepts connections for as long as it is polled.
 pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcceptor>) {
-    let mut logged_ns = None::<u64>;
+    let log = hub.host.limited_log(1, LOGGED_EVERY);
     loop {
         poll_fn(|context| hub.poll_room(context)).await;
         if !hub.reserve() {
             let why = "the flow has reached its memory limit. Raise `--memory-limit`";
-            report(&hub, why, &mut logged_ns);
+            report(&log, why);
             hub.host.sleep(RETRY).await;
             continue;
         }
@@ -52,7 +55,7 @@ pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcc
                 let why = format!(
                     "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`)"
                 );
-                report(&hub, &why, &mut logged_ns);
+                report(&log, &why);
                 hub.host.sleep(RETRY).await;
             }
         }
@@ -60,15 +63,11 @@ pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcc
 }
 
 /// Logs why connections wait, at most once a minute.
-fn report(hub: &Hub, why: &str, logged_ns: &mut Option<u64>) {
-    let now_ns = hub.host.monotonic_ns();
-    if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
-        *logged_ns = Some(now_ns);
-        tremor_pdk::warn!(
-            hub.host,
-            "cannot accept connections, which wait: {why}, or lower `max_connections`"
-        );
-    }
+fn report(log: &LimitedLog, why: &str) {
+    tremor_pdk::warn!(
+        log,
+        "cannot accept connections, which wait: {why}, or lower `max_connections`"
+    );
 }
 
 /// Whether an error is of one connection, and not of all.

@@ -177,9 +177,8 @@ impl Hub {
         drop(task);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "2^53 connections are many")]
     fn count(&self, state: &State) {
-        self.counts.open.set(state.tasks.len() as f64);
+        self.counts.open.set_integer(state.tasks.len());
     }
 
     /// A connection has begun.

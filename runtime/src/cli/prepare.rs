@@ -33,7 +33,7 @@ pub(super) struct PluginArguments {
         value_name = "DIR",
         value_delimiter = if cfg!(windows) { ';' } else { ':' }
     )]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// Loads plugins that were built with `panic = "abort"`. A panic in such a plugin ends the
     /// process.
     #[arg(long, global = true)]

@@ -15,7 +15,7 @@ use super::{
     lasted,
     sampler::Sampler,
 };
-use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
+use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 
 /// A connector whose pulls wait, and whose deliveries and signals are never answered but for the deliveries
 /// in its second slot.

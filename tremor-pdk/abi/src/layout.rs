@@ -120,6 +120,22 @@ fn sizes_and_alignments_are_fixed() {
     }
 }
 
+/// Reads the source files of a folder and the folders in it.
+pub(crate) fn files(folder: &Path) -> Vec<String> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the sources") {
+            let path = entry.expect("an entry of the folder").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(fs::read_to_string(path).expect("a source file"));
+            }
+        }
+    }
+    files
+}
+
 /// The names of types whose layout the sources fix with `#[repr(…)]`, and those in the tables.
 #[derive(Default)]
 struct Found {
@@ -130,17 +146,7 @@ struct Found {
 impl Found {
     fn in_folder(folder: &Path) -> Self {
         let mut found = Self::default();
-        let mut folders = vec![folder.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).expect("a folder of the sources") {
-                let path = entry.expect("an entry of it").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    found.read(&fs::read_to_string(path).expect("a source file"));
-                }
-            }
-        }
+        files(folder).iter().for_each(|source| found.read(source));
         found
     }
 

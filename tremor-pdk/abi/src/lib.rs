@@ -15,6 +15,8 @@ compile_error!("the layouts of the ABI are little-endian: a big-endian target ca
 #[cfg(test)]
 #[macro_use]
 mod layout;
+#[cfg(test)]
+mod frozen;
 #[cfg(doctest)]
 mod lifetimes;
 

@@ -31,13 +31,13 @@ use super::{
     poller::Poller,
     secure::{Buffers, TlsAcceptor},
 };
-use crate::{Counter, Gauge, Host, Pull, RawBatch, Result, Source, yield_now};
+use crate::{Counter, Gauge, Host, LimitedLog, Pull, RawBatch, Result, Source, yield_now};
 
 /// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
 const LISTENER: u64 = 0;
 
-/// How often a refused handshake is logged as a warning at most, in ns.
-const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// Time in which at most one refused handshake is logged as a warning.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 /// How many steps of handshakes are made before others have their turn: each may take a millisecond and more of the
 /// processor, and a thousand clients may connect again at the same time.
@@ -92,8 +92,8 @@ pub struct Connections {
     /// The stream of the last connection.
     last: u64,
     counts: Counts,
-    /// When a refused handshake was last logged as a warning.
-    warned_ns: Option<u64>,
+    /// Log of refused handshakes.
+    refusals: LimitedLog,
 }
 
 struct Counts {
@@ -133,7 +133,7 @@ impl Connections {
             ready: VecDeque::new(),
             last: LISTENER,
             counts,
-            warned_ns: None,
+            refusals: host.limited_log(1, LOGGED_EVERY),
             host: host.clone(),
         })
     }
@@ -290,14 +290,11 @@ impl Connections {
     /// The handshake of a connection has failed.
     fn refuse(&mut self, stream: u64, why: &io::Error) {
         let Some(peer) = self.open.get(&stream) else { return };
-        let now_ns = self.host.monotonic_ns();
-        let is_due = self.warned_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS);
-        // One that only asks whether anybody listens is no reason to warn.
-        if is_due && why.kind() != io::ErrorKind::UnexpectedEof {
-            self.warned_ns = Some(now_ns);
-            warn!(self.host, "no TLS connection from {}: {why}", peer.name);
-        } else {
+        // A peer that only checks whether the port is open is not worth a warning.
+        if why.kind() == io::ErrorKind::UnexpectedEof {
             debug!(self.host, "no TLS connection from {}: {why}", peer.name);
+        } else {
+            warn!(self.refusals, "no TLS connection from {}: {why}", peer.name);
         }
         self.counts.refused.add(1);
         self.close(stream);
@@ -311,9 +308,8 @@ impl Connections {
         self.count_open();
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "2^53 connections are many")]
     fn count_open(&self) {
-        self.counts.open.set(self.open.len() as f64);
+        self.counts.open.set_integer(self.open.len());
     }
 
     /// Whether a connection that waits may be accepted.

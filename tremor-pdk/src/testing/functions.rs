@@ -138,12 +138,16 @@ unsafe extern "C" fn record(context: *const (), number: u32, value: f64) {
 
 unsafe extern "C" fn spawn(context: *const (), _name: RStr<'_>, future: FfiFuture<()>) {
     // SAFETY: see `retain`.
-    unsafe { world(context) }.lock().tasks.push(future);
+    let world = unsafe { world(context) };
+    world.lock().tasks.push(future);
+    world.wake_from_other_thread();
 }
 
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     // SAFETY: see `retain`.
-    unsafe { world(context) }.lock().jobs.push_back(job);
+    let world = unsafe { world(context) };
+    world.lock().jobs.push_back(job);
+    world.wake_from_other_thread();
 }
 
 unsafe extern "C" fn memory_take(context: *const (), bytes: usize) -> bool {

@@ -222,6 +222,16 @@ impl World {
         if is_woken || self.lock().tasks.len() < before { Step::Worked } else { Step::Waited }
     }
 
+    /// Wakes the thread that runs a future, if another thread has queued a job or a task.
+    pub(super) fn wake_from_other_thread(&self) {
+        let wakes_tasks = self.lock().wakes_tasks.clone();
+        let wakeup = lock(&wakes_tasks.0).upgrade();
+        wakeup
+            .into_iter()
+            .filter(|it| it.thread.id() != thread::current().id())
+            .for_each(Wakeup::wake);
+    }
+
     /// Polls every task once. What wakes one wakes the future that is run, which is this one from now on.
     fn poll_tasks(&self, wakeup: &Arc<Wakeup>) {
         let (waker, mut tasks) = {
@@ -409,11 +419,12 @@ mod tests {
         future::poll_fn,
         sync::{Arc, Mutex},
         task::{Poll, Waker},
+        thread,
         time::Duration,
     };
 
     use super::{Step, Wakeup};
-    use crate::testing::TestHost;
+    use crate::{oneshot, testing::TestHost};
 
     /// As a library does that waits with the waker of one poll, however often it is polled after that.
     #[test]
@@ -437,6 +448,30 @@ mod tests {
         for (poll, waker) in wakers.iter().enumerate() {
             waker.wake_by_ref();
             assert_eq!(step(&last), Step::Woken, "by the waker of poll {poll}");
+        }
+    }
+
+    /// As a library does that makes its work on threads of its own.
+    #[test]
+    fn job_and_task_of_another_thread_wake_a_waiting_test() {
+        for is_task in [false, true] {
+            let test = TestHost::new();
+            let (sender, receiver) = oneshot::channel();
+            let (host, queues) = (test.host(), test.clone());
+            let other = thread::spawn(move || {
+                let has_waited = || queues.0.lock().waited > 0;
+                while !has_waited() {
+                    thread::yield_now();
+                }
+                if is_task {
+                    Some(host.spawn("answers", async move { sender.send(7) }))
+                } else {
+                    drop(host.blocking(move || sender.send(7)));
+                    None
+                }
+            });
+            assert_eq!(test.block_on(receiver), Some(7));
+            drop(other.join());
         }
     }
 }

@@ -54,15 +54,13 @@ pub(super) struct Meters {
 
 impl Meters {
     /// Shows how many partitions there are.
-    #[allow(clippy::cast_precision_loss)] // exact below 2^53
     pub(super) fn count(&self, partitions: &Partitions) {
-        self.partitions.set(partitions.len() as f64);
+        self.partitions.set_integer(partitions.len());
     }
 
     /// Sets the metric `lag`: how many records are not acknowledged.
-    #[allow(clippy::cast_precision_loss)] // exact below 2^53
     pub(super) fn lags(&self, records: i64) {
-        self.lag.set(records as f64);
+        self.lag.set_integer(records);
     }
 
     fn new(host: &Host) -> Self {

@@ -271,7 +271,7 @@ impl Inner {
 
     /// Gives up what takes too long.
     fn look_at_the_time(&self) {
-        self.unacknowledged.set(f64::from(self.producer.in_flight_count()));
+        self.unacknowledged.set_integer(self.producer.in_flight_count());
         let age = self.ledger().oldest().map(|since| since.elapsed());
         if age.is_some_and(|age| age > self.timeout) {
             let why = self

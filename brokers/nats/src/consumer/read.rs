@@ -296,12 +296,11 @@ pub(super) async fn watch(consumer: PullConsumer, shared: Arc<Shared>, host: Hos
         "unanswered",
         "Messages that the consumer has delivered, to all its readers, and that nobody has answered for.",
     );
-    #[allow(clippy::cast_precision_loss)] // it is for people
     loop {
         match consumer.get_info().await {
             Ok(info) => {
-                pending.set(info.num_pending as f64);
-                unanswered.set(info.num_ack_pending as f64);
+                pending.set_integer(info.num_pending);
+                unanswered.set_integer(info.num_ack_pending);
                 shared.resume.note(info.ack_floor.stream_sequence);
             }
             // The task that brings messages hears of what is wrong.

@@ -26,8 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// The `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git
-    /// repository with it. Unless set, the crate in the clone of tremor that this program was built in, and
-    /// otherwise the version of this program.
+    /// repository with it. Unless set, the crate in the clone of tremor that this program lies in.
     #[arg(long, value_name = "VERSION|DIR|URL")]
     pdk: Option<String>,
 }
@@ -58,9 +57,8 @@ impl Kind {
 
 pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     let Arguments { name, kind, path, pdk } = arguments;
-    let pdk = pdk.clone().or_else(kit_of_clone);
-    let pdk = pdk.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
     let name = Name::parse(name, *kind, Example::of(*kind).code)?;
+    let pdk = &*pdk.clone().or_else(kit_of_clone).ok_or_else(no_kit)?;
     let folder = path.clone().unwrap_or_else(|| name.as_str().into());
     let dependency = dependency(pdk)?;
     let files = templates::render(&name, *kind, &dependency).map_err(|error| {
@@ -78,8 +76,17 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     ))
 }
 
-/// Returns the folder of the kit in the clone that this program was built in, if the program lies in one: a version
-/// that nobody has published would make a plugin that cannot be built.
+/// The error of a program that does not know of a kit: with a version that nobody has published, the plugin could not be
+/// built.
+fn no_kit() -> Failure {
+    Failure::of_usage(format_args!(
+        "error: cannot find the crate `tremor-pdk`: it is not on crates.io yet, and this program does not lie in a \
+         clone of tremor\n  help: add `--pdk DIR`, where DIR is the folder `tremor-pdk` of a clone, or `--pdk URL` \
+         with the URL of a git repository"
+    ))
+}
+
+/// Returns the folder of the kit in the clone that this program lies in, if it lies in one.
 fn kit_of_clone() -> Option<String> {
     let program = env::current_exe().ok()?;
     let mut folders = program.ancestors().skip(1).map(|folder| folder.join("tremor-pdk"));
@@ -145,13 +152,27 @@ fn cannot_make(path: &Path, error: &io::Error) -> Failure {
 /// plugins were named.
 fn run_command(plugins: &PluginArguments) -> String {
     let program = env::current_exe().unwrap_or_default();
-    let is_on_path = env::args_os().next().is_none_or(|it| Path::new(&it).components().count() < 2);
-    let tremor = if is_on_path { "tremor".to_owned() } else { quoted(&program) };
-    match program.parent().filter(|folder| plugins.search_paths().is_empty() && has_plugins(folder))
-    {
-        Some(folder) => format!("{tremor} run --plugin-path {} flow.yaml", quoted(folder)),
-        None => format!("{tremor} run flow.yaml"),
+    let tremor = if is_on_path() { "tremor".to_owned() } else { quoted(&program) };
+    let mut folders = plugins.paths.clone();
+    // The printed command runs in another folder, where a relative path of the variable means another folder, too.
+    let variable = env::var_os("TREMOR_PLUGIN_PATH").unwrap_or_default();
+    folders.extend(env::split_paths(&variable).filter(|it| it.is_relative() && it.exists()));
+    if plugins.search_paths().is_empty() {
+        folders.extend(program.parent().filter(|folder| has_plugins(folder)).map(Path::to_owned));
     }
+    let folders = folders.iter().map(|folder| path::absolute(folder).unwrap_or(folder.clone()));
+    let options: Vec<_> =
+        folders.map(|folder| format!("--plugin-path {} ", quoted(&folder))).collect();
+    format!("{tremor} run {}flow.yaml", options.concat())
+}
+
+/// Returns whether the program was started by its name, which finds it from every folder.
+fn is_on_path() -> bool {
+    let name = env::args_os().next().unwrap_or_default();
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&paths);
+    Path::new(&name).components().count() == 1
+        && folders.any(|folder| folder.is_absolute() && folder.join(&name).is_file())
 }
 
 fn has_plugins(folder: &Path) -> bool {

@@ -10,7 +10,7 @@ use tremor_abi::connector::Hook;
 use tremor_pdk::{self as pdk, Batch, Demand, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{Call, Dropped, Watched};
-use crate::dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource};
+use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 
 impl Watched {
     /// A connector whose calls are recorded, as are those of its sides. `another` makes a record for each

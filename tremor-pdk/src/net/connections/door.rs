@@ -17,13 +17,13 @@ use rustix::{
 };
 
 use super::super::{alarm::Alarm, reserve::Reserve};
-use crate::{Counter, Error, Host, Result};
+use crate::{Counter, Error, Host, LimitedLog, Result};
 
 /// How long to wait where no descriptor is left, unless a connection of ours is closed before.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// How often that is logged at most, in ns.
-const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// Time in which at most one line says that connections wait.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 /// What connections come to.
 #[derive(Debug)]
@@ -94,8 +94,7 @@ pub(super) struct Door {
     /// When it is opened again.
     retry: Alarm,
     failures: Counter,
-    /// When that was last logged.
-    logged_ns: Option<u64>,
+    log: LimitedLog,
 }
 
 impl Door {
@@ -107,7 +106,7 @@ impl Door {
             is_shut: false,
             retry: Alarm::default(),
             failures: host.counter("accept_errors", "Attempts to accept a connection that failed."),
-            logged_ns: None,
+            log: host.limited_log(1, LOGGED_EVERY),
         }
     }
 
@@ -208,12 +207,8 @@ impl Door {
     fn shut(&mut self, host: &Host, why: fmt::Arguments<'_>) {
         self.is_shut = true;
         self.retry.set(host, RETRY);
-        let now_ns = host.monotonic_ns();
-        if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
-            self.logged_ns = Some(now_ns);
-            let address = self.listener.address();
-            warn!(host, "cannot accept connections on `{address}`, which wait: {why}");
-        }
+        let address = self.listener.address();
+        warn!(self.log, "cannot accept connections on `{address}`, which wait: {why}");
     }
 
     /// Ready once it may be asked again. Where it is open, there is nothing to wait for: an alarm that is

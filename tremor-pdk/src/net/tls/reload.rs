@@ -5,15 +5,16 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use crate::{Host, Result, lock::lock};
+use crate::{Host, LimitedLog, Result, lock::lock};
 
 /// How often the files are looked at, at most, in ns.
 const LOOKED_EVERY_NS: u64 = 1_000_000_000;
 
-/// How often a failure is logged, at most, in ns.
-const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// Time in which at most one failure is logged.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 /// Makes something of files.
 pub(super) trait Load: Clone + Send + Sync + 'static {
@@ -30,6 +31,7 @@ pub(super) trait Load: Clone + Send + Sync + 'static {
 /// What was made of files. Clones share it.
 pub(super) struct Reloading<L: Load> {
     host: Host,
+    failures: LimitedLog,
     loader: Arc<L>,
     state: Arc<Mutex<State<L::Output>>>,
 }
@@ -39,7 +41,6 @@ struct State<T> {
     /// What the files of `current` were known by.
     stamps: Vec<Stamp>,
     looked_ns: Option<u64>,
-    warned_ns: Option<u64>,
 }
 
 /// What tells one content of a file from another, without reading it: device, inode, length, and when
@@ -49,8 +50,13 @@ type Stamp = Option<(u64, u64, u64, i128, i128)>;
 impl<L: Load> Reloading<L> {
     /// Reads nothing yet.
     pub(super) fn new(host: &Host, loader: L) -> Self {
-        let state = State { current: None, stamps: Vec::new(), looked_ns: None, warned_ns: None };
-        Self { host: host.clone(), loader: Arc::new(loader), state: Arc::new(Mutex::new(state)) }
+        let state = State { current: None, stamps: Vec::new(), looked_ns: None };
+        Self {
+            host: host.clone(),
+            failures: host.limited_log(1, LOGGED_EVERY),
+            loader: Arc::new(loader),
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     pub(super) fn host(&self) -> &Host {
@@ -123,27 +129,13 @@ impl<L: Load> Reloading<L> {
                 Ok(loaded)
             }
             (Err(error), Some((current, _))) => {
-                self.warn(now_ns, &error);
+                warn!(
+                    self.failures,
+                    "{error}: what was read before stays in use, until the files are good again"
+                );
                 Ok(current)
             }
             (Err(error), None) => Err(error),
-        }
-    }
-
-    fn warn(&self, now_ns: u64, error: &crate::Error) {
-        let is_due = {
-            let state = &mut *lock(&self.state);
-            let is_due = state.warned_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS);
-            if is_due {
-                state.warned_ns = Some(now_ns);
-            }
-            is_due
-        };
-        if is_due {
-            warn!(
-                self.host,
-                "{error}: what was read before stays in use, until the files are good again"
-            );
         }
     }
 
@@ -156,7 +148,12 @@ impl<L: Load> Reloading<L> {
 
 impl<L: Load> Clone for Reloading<L> {
     fn clone(&self) -> Self {
-        Self { host: self.host.clone(), loader: self.loader.clone(), state: self.state.clone() }
+        Self {
+            host: self.host.clone(),
+            failures: self.failures.clone(),
+            loader: self.loader.clone(),
+            state: self.state.clone(),
+        }
     }
 }
 
