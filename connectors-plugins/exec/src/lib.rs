@@ -50,6 +50,8 @@ pub struct Exec {
     config: Arc<Config>,
     context: Context,
     running: Option<Running>,
+    /// Number of processes so far, which numbers the streams of their output.
+    processes: u64,
 }
 
 /// A process, and the resources of the sides that the flow does not use.
@@ -70,7 +72,7 @@ impl Component for Exec {
     fn new(config: Config, context: Context) -> Result<Self> {
         config.check()?;
         let config = Arc::new(config);
-        Ok(Self { config, context, running: None })
+        Ok(Self { config, context, running: None, processes: 0 })
     }
 }
 
@@ -83,7 +85,8 @@ impl Connector for Exec {
         let Started { process, stdin, stdout } =
             Process::start(self.config.clone(), &self.context).await?;
         let (source, logger) = if wanted.has_source() {
-            (Some(Output::new(process.clone(), stdout)), None)
+            self.processes += 1;
+            (Some(Output::new(process.clone(), stdout, self.processes)), None)
         } else {
             (None, Some(Logger::start(&self.context, stdout, "stdout")))
         };
