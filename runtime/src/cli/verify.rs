@@ -36,8 +36,7 @@ pub(crate) fn execute(
     plugins: &PluginArguments,
 ) -> Result<(String, Result<(), Failure>), Failure> {
     let configurations = configurations(arguments)?;
-    let verification =
-        verify(&arguments.path, plugins.policy(), &configurations, arguments.limit);
+    let verification = verify(&arguments.path, plugins.policy(), &configurations, arguments.limit);
     let counts = Counts::of(&verification);
     let json = arguments.json.then(|| counts.json(&verification));
     Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))

@@ -159,7 +159,13 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             2,
             ["needs a build that contains the plugins", "cargo xtask build-static"],
         ),
-        (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "a duration such as `250ms`"]),
+        (
+            through(""),
+            "1\n",
+            &["--duration", "-1"],
+            2,
+            ["--duration", "a duration such as `250ms`"],
+        ),
         (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "a number of events a second"]),
     ] {
         let scene = Scene::new(&flow).write("in", data.as_bytes());

@@ -95,7 +95,9 @@ fn durations_have_a_unit_or_are_seconds() {
     let expected = "expected a duration such as `250ms`, `10s` or `2m`, or a number of seconds";
     for time in ["", "s", "-1", "10 days", "NaN", "1e99"] {
         let drain = format!("--drain-timeout={time}");
-        for arguments in [&["run", "flow.yaml", &drain][..], &["bench", "flow.yaml", "--warmup", time]] {
+        for arguments in
+            [&["run", "flow.yaml", &drain][..], &["bench", "flow.yaml", "--warmup", time]]
+        {
             scene.tremor(arguments).expect(2, &[expected]);
         }
     }
