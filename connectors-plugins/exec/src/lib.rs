@@ -50,6 +50,8 @@ pub struct Exec {
     config: Arc<Config>,
     context: ComponentContext,
     running: Option<Running>,
+    /// Number of processes so far, which numbers the streams of their output.
+    processes: u64,
 }
 
 /// The process of a connection, which the halves own, and the resources of the sides that the flow does not use.
@@ -68,7 +70,7 @@ impl Component for Exec {
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         config.check()?;
         let config = Arc::new(config);
-        Ok(Self { config, context, running: None })
+        Ok(Self { config, context, running: None, processes: 0 })
     }
 }
 
@@ -84,7 +86,8 @@ impl Connector for Exec {
         let ending = Arc::default();
         let lease = Lease::new(process.clone(), patience, &ending);
         let (source, logger) = if wanted.has_source() {
-            (Some(Output::new(process.clone(), stdout, lease.clone())), None)
+            self.processes += 1;
+            (Some(Output::new(process.clone(), stdout, lease.clone(), self.processes)), None)
         } else {
             (None, Some(Logger::start(&self.context, stdout, "stdout")))
         };

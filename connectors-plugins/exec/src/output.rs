@@ -31,6 +31,8 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Output {
     process: Arc<Process>,
     pipe: Option<Registered<OwnedFd>>,
+    /// Number of the stream that is read into.
+    stream: u64,
     space: usize,
     has_brought: bool,
     /// Set once the process has ended, and its output has not.
@@ -42,10 +44,16 @@ pub struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(process: Arc<Process>, pipe: Registered<OwnedFd>, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        pipe: Registered<OwnedFd>,
+        lease: Arc<Lease>,
+        stream: u64,
+    ) -> Self {
         Self {
             process,
             pipe: Some(pipe),
+            stream,
             space: LEAST,
             has_brought: false,
             lingers: None,
@@ -56,12 +64,12 @@ impl Output {
 
     /// Reads something into the batch. Zero is the end.
     async fn read(&mut self, batch: &mut RawBatch) -> io::Result<usize> {
-        let Self { process, pipe, lingers, .. } = self;
+        let Self { process, pipe, lingers, stream, .. } = self;
         let Some(pipe) = pipe else { return Ok(0) };
         let space = self.space.min(batch.limit().bytes as usize).max(1);
         let read = poll_fn(|context| {
             let read = pipe.poll_read_with(context, |pipe| {
-                batch.stream(0).fill_fragment(space, |space| receive(pipe, space))
+                batch.stream(*stream).fill_fragment(space, |space| receive(pipe, space))
             });
             if read.is_ready() || process.exited.poll(Who::Output, context).is_pending() {
                 return read;
@@ -121,8 +129,8 @@ impl Source for Output {
         let exit = self.process.exited.wait(Who::Output).await;
         if self.has_brought {
             match exit {
-                Exit::Status(_) => batch.stream(0).end(),
-                Exit::Signal(_) | Exit::Unknown => batch.stream(0).abort(),
+                Exit::Status(_) => batch.stream(self.stream).end(),
+                Exit::Signal(_) | Exit::Unknown => batch.stream(self.stream).abort(),
             }
             batch.set_origin(&self.process.name);
         }

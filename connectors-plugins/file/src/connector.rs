@@ -52,7 +52,10 @@ impl Opened {
             }
             if !std::mem::replace(&mut waits, true) {
                 let path = config.path.display();
-                tremor_pdk::info!(host, "no process reads the pipe `{path}` yet; waiting for one");
+                tremor_pdk::info!(
+                    host,
+                    "waits, because no process reads the pipe `{path}` yet; start its reader, or correct `path`"
+                );
             }
             host.sleep(UNTIL_READ).await;
         }

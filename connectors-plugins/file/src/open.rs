@@ -48,6 +48,10 @@ fn is_pipe(path: &Path) -> bool {
     cfg!(target_os = "linux") && fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())
 }
 
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|it| it.file_type().is_socket())
+}
+
 /// Opens a named pipe without waiting for its other end: a thread that waits there would be lost to all flows.
 fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
@@ -64,12 +68,19 @@ pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
         io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
         io::ErrorKind::NotADirectory => "what stands for a folder in it is a file: correct `path`",
         io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only: choose another",
-        _ if mode != Mode::Read
-            && is_pipe(path)
-            && error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) =>
-        {
-            let refused = format!("cannot {doing} {}: no process reads the pipe", named(path));
-            return Error::connection_refused(refused);
+        // A pipe without a reader, a socket, or a device that is not there.
+        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            if mode != Mode::Read && is_pipe(path) {
+                return Error::connection_refused(format!(
+                    "cannot {doing} {}: no process reads the pipe: start its reader, or correct `path`",
+                    named(path)
+                ));
+            }
+            if is_socket(path) {
+                "it is a socket: use a connector of type `unix_client`, or correct `path`"
+            } else {
+                "its device does not exist: correct `path`"
+            }
         }
         // What remains may be over in a moment; its kind says so.
         _ => return transient(error).context(format!("cannot {doing} {}", named(path))),

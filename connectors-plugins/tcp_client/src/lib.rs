@@ -42,6 +42,8 @@ pub struct TcpClient {
     config: Config,
     context: ComponentContext,
     tls: Option<TlsConnector>,
+    /// Number of connections so far, which numbers their streams.
+    connections: u64,
 }
 
 impl Component for TcpClient {
@@ -52,7 +54,7 @@ impl Component for TcpClient {
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let tls = config.tls.as_ref();
         let tls = tls.map(|tls| TlsConnector::new(tls, &context, &config.address)).transpose()?;
-        Ok(Self { config, context, tls })
+        Ok(Self { config, context, tls, connections: 0 })
     }
 }
 
@@ -69,6 +71,8 @@ impl Connector for TcpClient {
             Some(tls) => Link::secure(tls.connect(stream).await?),
             None => Link::new(stream),
         };
+        self.connections += 1;
+        let link = link.with_stream(self.connections);
         Ok(StreamSource::halves(&self.context, link, peer, wanted))
     }
 }

@@ -36,6 +36,8 @@ pub struct Config {
 pub struct UnixClient {
     path: PathBuf,
     context: ComponentContext,
+    /// Number of connections so far, which numbers their streams.
+    connections: u64,
 }
 
 impl Component for UnixClient {
@@ -49,7 +51,7 @@ impl Component for UnixClient {
         }
         let path = context.resolve(config.path);
         UnixStream::check_path(&path)?;
-        Ok(Self { path, context })
+        Ok(Self { path, context, connections: 0 })
     }
 }
 
@@ -65,7 +67,9 @@ impl Connector for UnixClient {
         let stream = UnixStream::connect(&descriptors, &self.path).await.map_err(|error| {
             Error::connection_refused(format_args!("cannot connect to `{peer}`: {error}"))
         })?;
-        Ok(StreamSource::halves(&self.context, Link::new(stream), &peer, wanted))
+        self.connections += 1;
+        let link = Link::new(stream).with_stream(self.connections);
+        Ok(StreamSource::halves(&self.context, link, &peer, wanted))
     }
 }
 

@@ -60,6 +60,8 @@ pub struct WsClient {
     handshake: Handshake,
     tls: Option<TlsConnector>,
     connection: Option<Connection>,
+    /// Number of connections so far, which numbers their streams.
+    connections: u64,
 }
 
 /// A connection, and the task that reads and writes it.
@@ -88,7 +90,7 @@ impl Component for WsClient {
                 ));
             }
         };
-        Ok(Self { config, context, handshake, tls, connection: None })
+        Ok(Self { config, context, handshake, tls, connection: None, connections: 0 })
     }
 }
 
@@ -138,7 +140,9 @@ impl WsClient {
         let socket =
             WebSocketContext::from_partially_read(rest, Role::Client, Some(limits.config()));
         let inbox = Arc::<Inbox>::default();
-        let link = Arc::new(Link::new(0, peer, &Budget::new(usize::MAX, None), false));
+        self.connections += 1;
+        let budget = Budget::new(usize::MAX, None);
+        let link = Arc::new(Link::new(self.connections, peer, &budget, false));
         let host: Host = self.context.clone().into();
         let session = Session::new(&host, stream, socket, link.clone(), inbox.clone(), &limits);
         // Before the session runs, because messages without a source are discarded.

@@ -45,7 +45,10 @@ pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
             i64::try_from(value).map_or_else(|_| float(value as f64), Vrl::Integer)
         }
         Shape::F64(value) => float(value),
-        Shape::Number(text) => value.as_f64().map_or_else(|| arena.text(text), float),
+        Shape::Number(text) => match text.parse() {
+            Ok(integer) => Vrl::Integer(integer),
+            Err(_) => value.as_f64().map_or_else(|| arena.text(text), float),
+        },
         Shape::String(text) => arena.text(text),
         Shape::Bytes(data) => Vrl::Bytes(arena.copy(data)),
         Shape::Array(array) => {

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use tremor_pdk::{
-    Batch, Component, Error, ErrorKind, EventRef, LogLevel, Operator, Output, Value, literal,
+    Batch, Component, Error, ErrorKind, EventRef, LogLevel, Number, Operator, Output, Value,
+    literal,
     testing::{HostBatch, HostOutput, TestHost},
 };
 
@@ -127,6 +128,11 @@ fn the_event_may_be_of_any_type() {
     }
 }
 
+/// Returns a number that is kept as text.
+fn number(text: &'static str) -> Value<'static> {
+    Value::Number(Number::new(text).unwrap())
+}
+
 #[test]
 fn values_are_converted_as_the_book_says() {
     for (source, event, expected) in [
@@ -141,6 +147,16 @@ fn values_are_converted_as_the_book_says() {
             ".x = .min",
             literal!({ "min": i64::MIN }),
             r#"{"min":-9223372036854775808,"x":-9223372036854775808}"#,
+        ),
+        (
+            ".x = int!(.id) + 1",
+            literal!({ "id": number("9007199254740993") }),
+            r#"{"id":9007199254740993,"x":9007199254740994}"#,
+        ),
+        (
+            ".x = is_float(.price)",
+            literal!({ "price": number("1.10") }),
+            r#"{"price":1.10,"x":true}"#,
         ),
         (
             ". = [is_null(.nan), .inf == 1.0]",

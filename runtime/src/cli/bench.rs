@@ -13,7 +13,7 @@ use self::{
     overrides::Overrides,
     report::{Link, Report},
 };
-use super::{Expected, Failure, PluginArguments, plugin, run};
+use super::{Expected, Failure, PluginArguments, duration, plugin, run};
 use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::Stopper};
 
 /// How long the flow may take to drain once its sources end.
@@ -27,12 +27,13 @@ pub(crate) struct Arguments {
     /// The way in which plugins must be linked; that of this build unless set.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
-    /// How long events flow before they count, in seconds; replaces the value in the flow.
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
-    warmup: Option<f64>,
-    /// How long events count, in seconds; replaces the value in the flow.
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
-    duration: Option<f64>,
+    /// How long events flow before they count, such as `500ms`; a number without a unit is in seconds. Replaces the
+    /// value in the flow.
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
+    warmup: Option<Duration>,
+    /// How long events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the flow.
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
+    duration: Option<Duration>,
     /// How many events a second all sources together offer, even if the flow cannot keep up; replaces
     /// the value in the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
@@ -46,11 +47,6 @@ pub(crate) struct Arguments {
     /// The file for the distribution of latencies, in µs, for the plotter of `HdrHistogram`.
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, Expected> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or(Expected("a number of seconds, 0 or more"))
 }
 
 fn events_per_second(text: &str) -> Result<f64, Expected> {

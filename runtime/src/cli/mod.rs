@@ -29,6 +29,7 @@ mod verify;
 use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 
 use clap::{Parser, Subcommand};
+use tremor_pdk::units::parse_time;
 use tremor_runtime::{
     components::Components,
     flow::{Environment, Flow},
@@ -42,6 +43,17 @@ use self::prepare::PluginArguments;
 #[derive(Debug, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);
+
+/// Reads a duration: a number of seconds, or a whole number and its unit, as in flow files.
+///
+/// # Errors
+/// The text is neither, or the duration is below zero or longer than `Duration` can represent.
+fn duration(text: &str) -> Result<Duration, Expected> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .or_else(|| parse_time(text))
+        .ok_or(Expected("a duration such as `250ms`, `10s` or `2m`, or a number of seconds"))
+}
 
 /// A streaming event processor whose connectors are plugins.
 #[derive(Parser)]
@@ -63,9 +75,9 @@ enum Command {
         /// The flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
-        /// How long flows may take to drain after a signal, in seconds.
-        #[arg(long, value_name = "S", default_value = "10")]
-        drain_timeout: u64,
+        /// How long flows may take to drain after a signal, such as `30s`; a number without a unit is in seconds.
+        #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+        drain_timeout: Duration,
         /// Memory that all flows together may take, such as `512MiB`: half of what the machine or its control
         /// group has unless set. At this limit sources wait.
         #[arg(long, value_name = "SIZE", value_parser = run::memory_limit)]
@@ -137,7 +149,6 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
             logging::leave_to_thread();
             signals::survive();
             let flows = plugins.prepare(&flows, &Environment::default())?;
-            let drain_timeout = Duration::from_secs(drain_timeout);
             run::execute(&flows, drain_timeout, memory_limit, ready, &api)?;
         }
         Command::Check { flows, deny_warnings } => {

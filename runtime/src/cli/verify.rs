@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tremor_runtime::plugin::{Configurations, Library, NO_EVENT, Verification, verify};
 
-use super::{Failure, PluginArguments};
+use super::{Failure, PluginArguments, duration};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -22,9 +22,9 @@ pub(crate) struct Arguments {
     /// A message of the format of a codec, or a byte stream of a processor, from a file; may be repeated.
     #[arg(long, value_name = "NAME=FILE")]
     sample: Vec<String>,
-    /// How long a check may take, in seconds.
-    #[arg(long, value_name = "S", default_value = "20")]
-    limit: u64,
+    /// How long a check may take, such as `20s`; a number without a unit is in seconds.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
+    limit: Duration,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -36,8 +36,7 @@ pub(crate) fn execute(
     plugins: &PluginArguments,
 ) -> Result<(String, Result<(), Failure>), Failure> {
     let configurations = configurations(arguments)?;
-    let limit = Duration::from_secs(arguments.limit);
-    let verification = verify(&arguments.path, plugins.policy(), &configurations, limit);
+    let verification = verify(&arguments.path, plugins.policy(), &configurations, arguments.limit);
     let counts = Counts::of(&verification);
     let json = arguments.json.then(|| counts.json(&verification));
     Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))

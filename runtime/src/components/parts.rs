@@ -5,7 +5,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::dynamic::{BoxFuture, CodecRequirement};
 use serde_json::Value as Config;
 use tremor_pdk::{Error, Postprocessor, Preprocessor, Result};
 
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     codec::MakeCodec,
-    dynamic::BoxFuture,
+    dynamic::{BoxFuture, CodecRequirement},
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     log,

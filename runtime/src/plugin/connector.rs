@@ -15,7 +15,7 @@ use super::{
     stream::{LoadedSink, LoadedSource},
 };
 use crate::{
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     linked::{self, LinkedComponent},
 };
 

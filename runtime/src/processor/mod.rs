@@ -4,6 +4,8 @@
 pub(crate) mod base64;
 mod chain;
 pub(crate) mod compression;
+#[cfg(test)]
+pub(crate) mod endless;
 mod framing;
 mod join;
 pub(crate) mod length_prefixed;

@@ -124,7 +124,7 @@ fn the_command_line_replaces_what_the_flow_says() {
     let scene = Scene::new(&flow("passthrough", "")).write("in", b"").write("more", b"1\n2\n");
     let run = bench(&scene, &["--data", "more"]);
     run.expect(0, &["4 events in"]);
-    let run = bench(&scene, &["--data", "more", "--duration", "0.05", "--warmup", "0.01"]);
+    let run = bench(&scene, &["--data", "more", "--duration", "0.05", "--warmup", "10ms"]);
     run.expect(0, &[]);
     let report = report(&scene, "out.json");
     assert!(report["events"].as_u64() < report["events_in"].as_u64(), "{report}");
@@ -159,7 +159,13 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             2,
             ["needs a build that contains the plugins", "cargo xtask build-static"],
         ),
-        (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "a number of seconds"]),
+        (
+            through(""),
+            "1\n",
+            &["--duration", "-1"],
+            2,
+            ["--duration", "a duration such as `250ms`"],
+        ),
         (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "a number of events a second"]),
     ] {
         let scene = Scene::new(&flow).write("in", data.as_bytes());

@@ -87,6 +87,24 @@ fn wrong_usage_has_a_status_of_its_own() {
 }
 
 #[test]
+fn durations_have_a_unit_or_are_seconds() {
+    let scene = Scene::new(FLOW).write("in", b"");
+    for time in ["10", "0.5", "10s", "500ms", "2m"] {
+        scene.tremor(&["run", "flow.yaml", "--drain-timeout", time]).expect(0, &[]);
+    }
+    let expected = "expected a duration such as `250ms`, `10s` or `2m`, or a number of seconds";
+    for time in ["", "s", "-1", "10 days", "NaN", "1e99"] {
+        let drain = format!("--drain-timeout={time}");
+        for arguments in
+            [&["run", "flow.yaml", &drain][..], &["bench", "flow.yaml", "--warmup", time]]
+        {
+            scene.tremor(arguments).expect(2, &[expected]);
+        }
+    }
+    scene.tremor(&["plugin", "verify", "file", "--limit", "1 day"]).expect(2, &[expected]);
+}
+
+#[test]
 fn completions_and_manual_pages_are_those_of_the_commands() {
     let scene = Scene::new(FLOW);
     for shell in ["bash", "zsh", "fish"] {

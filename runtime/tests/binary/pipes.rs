@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::net::UnixListener,
     process::{Child, Command, Stdio},
 };
 
@@ -59,15 +60,25 @@ fn what_no_reader_of_a_pipe_has_taken_waits_for_the_next_one() {
 }
 
 #[test]
-fn sink_without_a_reader_of_its_pipe_says_so() {
+fn sink_without_a_reader_of_its_pipe_names_the_remedy() {
     let scene = Scene::new(FLOW).write("from", b"1\n");
     make_pipe(&scene, "to");
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
-    let line = running.until("no process reads the pipe `to` yet");
+    let line = running.until("no process reads the pipe `to` yet; start its reader");
     assert!(line.contains("component=\"output\""), "{line}");
     let mut reader = shell(&running.scene, "cat to > read");
     running.end().expect(0, &["1 events in, 1 out"]);
     assert!(reader.wait().unwrap().success());
+}
+
+#[test]
+fn socket_at_path_of_file_is_refused_with_remedy() {
+    for (name, doing) in [("from", "read"), ("to", "write")] {
+        let scene = Scene::new(FLOW).write(if name == "from" { "to" } else { "from" }, b"");
+        let _socket = UnixListener::bind(scene.path().join(name)).unwrap();
+        let error = format!("cannot {doing} `{name}`");
+        scene.run().expect(1, &[&error, "it is a socket: use a connector of type `unix_client`"]);
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl<S: StreamSocket> Source for StreamSource<S> {
             Ok(0) => {
                 let lost = format!("`{}` has closed the connection", self.peer);
                 if self.has_brought {
-                    batch.stream(0).end();
+                    batch.stream(self.link.stream()).end();
                 }
                 lost
             }
@@ -111,7 +111,7 @@ impl<S: StreamSocket> Source for StreamSource<S> {
             }
             Err(error) => {
                 if self.has_brought {
-                    batch.stream(0).abort();
+                    batch.stream(self.link.stream()).abort();
                 }
                 format!("cannot read from `{}`: {error}", self.peer)
             }

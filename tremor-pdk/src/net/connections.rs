@@ -167,10 +167,15 @@ impl Connections {
     /// would be reset.
     fn renew(&mut self) -> Result<()> {
         let Some(renewal) = &mut self.renewal else { return Ok(()) };
-        if !renewal.is_due(&self.host) || self.door.is_knocked() {
+        if !renewal.is_due(&self.host) || self.door.is_knocked() || !renewal.prepare() {
             return Ok(());
         }
-        if let Some(listener) = renewal.listener() {
+        // A client may have connected before the new listener took over the address.
+        self.look()?;
+        if self.door.is_knocked() {
+            return Ok(());
+        }
+        if let Some(listener) = self.renewal.as_mut().and_then(Renewal::take) {
             ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
             self.poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
             // The set of descriptors forgets the old listener because this closes it.

@@ -22,6 +22,8 @@ use crate::{RawBatch, lock::lock};
 pub struct Link<S> {
     socket: S,
     tls: Option<Mutex<Secured>>,
+    /// Number of the stream that a source reads into.
+    stream: u64,
     /// Whether a source reads it.
     has_reader: AtomicBool,
 }
@@ -37,7 +39,7 @@ struct Secured {
 impl<S: StreamSocket> Link<S> {
     /// Over a connection as it is.
     pub fn new(socket: S) -> Self {
-        Self { socket, tls: None, has_reader: AtomicBool::new(false) }
+        Self { socket, tls: None, stream: 0, has_reader: AtomicBool::new(false) }
     }
 
     /// Over a connection of TLS.
@@ -45,7 +47,21 @@ impl<S: StreamSocket> Link<S> {
     pub fn secure(stream: super::tls::TlsStream<S>) -> Self {
         let (socket, session) = stream.into_parts();
         let secured = Secured { session, buffers: Buffers::default(), over: None };
-        Self { socket, tls: Some(Mutex::new(secured)), has_reader: AtomicBool::new(false) }
+        let tls = Some(Mutex::new(secured));
+        Self { socket, tls, stream: 0, has_reader: AtomicBool::new(false) }
+    }
+
+    /// Sets the number of the stream that a source reads into, which is 0 otherwise. Count the connections of a
+    /// connector, because operators keep a state for each stream and must not join bytes of two connections.
+    #[must_use]
+    pub fn with_stream(mut self, number: u64) -> Self {
+        self.stream = number;
+        self
+    }
+
+    /// Returns the number of the stream that a source reads into.
+    pub(super) fn stream(&self) -> u64 {
+        self.stream
     }
 
     /// The connection below.
@@ -68,7 +84,7 @@ impl<S: StreamSocket> Link<S> {
         self.has_reader.load(Ordering::Relaxed)
     }
 
-    /// Reads into stream 0 of the batch, so many bytes at most. How many: none where the peer has said that
+    /// Reads into the stream of the batch, so many bytes at most. How many: none where the peer has said that
     /// nothing more comes.
     ///
     /// # Errors
@@ -80,12 +96,14 @@ impl<S: StreamSocket> Link<S> {
         space: usize,
     ) -> Poll<io::Result<usize>> {
         self.socket.registered().poll_read_with(context, |socket| match &self.tls {
-            None => Ok(batch.stream(0).fill_fragment(space, |space| receive(socket, space))?),
+            None => Ok(batch
+                .stream(self.stream)
+                .fill_fragment(space, |space| receive(socket, space))?),
             Some(tls) => {
                 let secured = &mut *lock(tls);
                 let count = secured.read(socket, space)?;
                 if count > 0 {
-                    batch.stream(0).push_fragment(secured.buffers.plain());
+                    batch.stream(self.stream).push_fragment(secured.buffers.plain());
                 }
                 Ok(count)
             }

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     io,
     path::{Path, PathBuf, absolute},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -44,6 +45,7 @@ impl<'a> Overrides<'a> {
     /// The flow has no `bench` source, or not one `bench` sink, or a file to replay is not there.
     pub(super) fn apply(&self, flow: &mut Flow) -> Result<(), flow::Error> {
         let Arguments { warmup, duration, rate, .. } = *self.arguments;
+        let seconds = |time: Option<Duration>| time.map(|time| Value::from(time.as_secs_f64()));
         let sources = benches(flow, Role::Source);
         let sinks = benches(flow, Role::Sink);
         let (Some(_), [sink]) = (sources.first(), &*sinks) else {
@@ -70,8 +72,8 @@ impl<'a> Overrides<'a> {
         set(sink, "hgrm", self.hgrm.as_deref().map(text));
         let connectors = flow.spec.connectors.iter_mut();
         for connector in connectors.filter(|connector| is_bench(connector)) {
-            set(connector, "warmup_s", warmup.map(Value::from));
-            set(connector, "duration_s", duration.map(Value::from));
+            set(connector, "warmup_s", seconds(warmup));
+            set(connector, "duration_s", seconds(duration));
             if duration.is_some() {
                 connector.component.config.set("iterations", None);
             }

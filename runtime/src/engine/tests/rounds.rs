@@ -30,36 +30,8 @@ use crate::{
         source::SourceSide,
     },
     executor::block_on,
-    processor::{Chain, MakePreprocessor},
+    processor::{Chain, MakePreprocessor, endless::Endless},
 };
-
-/// Takes its input, puts nothing out, and always has more of it.
-#[derive(Default)]
-struct Endless {
-    rounds: Arc<AtomicUsize>,
-    has_begun: bool,
-}
-
-impl Preprocessor for Endless {
-    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        self.has_begun |= !batch.is_empty();
-        batch.retain(|_| false);
-        self.rounds.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        self.has_begun
-    }
-
-    fn holds(&self, _stream: u64) -> bool {
-        self.has_begun
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        Vec::new()
-    }
-}
 
 /// A source that has pulled something endless.
 struct Scene {
@@ -74,7 +46,7 @@ impl Scene {
         let Harness { mut source, .. } = Setup::default().harness();
         let endless = {
             let rounds = rounds.clone();
-            move || Box::new(Endless { rounds: rounds.clone(), has_begun: false }) as _
+            move || Box::new(Endless::new(&rounds)) as _
         };
         let make: MakePreprocessor = {
             let endless = endless.clone();

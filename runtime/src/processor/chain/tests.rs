@@ -5,7 +5,7 @@ use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, Found, Input, Preprocessor, Splitter, StreamSplitter, testing::TestHost};
 
 use super::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd};
-use crate::processor::{Join, testing::pre};
+use crate::processor::{Join, endless::Endless, testing::pre};
 
 /// How many shares there are of each pull, and whether one was dropped.
 type Pulls = Rc<RefCell<BTreeMap<u64, (usize, bool)>>>;
@@ -359,32 +359,6 @@ fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
     let next = zstd::bulk::compress(b"whole\n", 1).unwrap();
     assert_eq!(scene.pull(&[(1, &next)]), ["whole"]);
     assert_eq!(scene.open(), [] as [u64; 0]);
-}
-
-/// Holds everything, puts nothing out, and always has more.
-#[derive(Default)]
-struct Endless {
-    has_begun: bool,
-}
-
-impl Preprocessor for Endless {
-    fn process(&mut self, batch: &mut Batch, _: &mut tremor_pdk::Output) -> tremor_pdk::Result<()> {
-        self.has_begun |= !batch.is_empty();
-        batch.retain(|_| false);
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        self.has_begun
-    }
-
-    fn holds(&self, _stream: u64) -> bool {
-        self.has_begun
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        Vec::new()
-    }
 }
 
 #[test]

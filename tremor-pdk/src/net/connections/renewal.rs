@@ -9,6 +9,8 @@ use crate::Host;
 pub(super) struct Renewal {
     interval: Duration,
     alarm: Alarm,
+    /// A new listener that has not replaced the present one yet.
+    prepared: Option<Listener>,
     renew: Box<dyn FnMut() -> Option<Listener> + Send>,
 }
 
@@ -20,11 +22,14 @@ impl Renewal {
     ) -> Self {
         let mut alarm = Alarm::default();
         alarm.set(host, interval);
-        Self { interval, alarm, renew: Box::new(renew) }
+        Self { interval, alarm, prepared: None, renew: Box::new(renew) }
     }
 
-    /// Returns whether the interval is over. The next one starts then.
+    /// Returns whether a new listener is prepared, or the interval is over. The next interval starts then.
     pub(super) fn is_due(&mut self, host: &Host) -> bool {
+        if self.prepared.is_some() {
+            return true;
+        }
         let is_due = self.alarm.rang_ns().is_some();
         if is_due {
             self.alarm.set(host, self.interval);
@@ -32,9 +37,17 @@ impl Renewal {
         is_due
     }
 
-    /// Returns the listener that replaces the present one, or `None` if that is still good.
-    pub(super) fn listener(&mut self) -> Option<Listener> {
-        (self.renew)()
+    /// Returns whether there is a listener that should replace the present one, and makes it if necessary.
+    pub(super) fn prepare(&mut self) -> bool {
+        if self.prepared.is_none() {
+            self.prepared = (self.renew)();
+        }
+        self.prepared.is_some()
+    }
+
+    /// Returns the listener that `prepare` has made.
+    pub(super) fn take(&mut self) -> Option<Listener> {
+        self.prepared.take()
     }
 
     /// Returns the alarm that rings when the interval is over.

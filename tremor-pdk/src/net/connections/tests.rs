@@ -3,6 +3,8 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -386,10 +388,10 @@ fn descriptors_that_a_peer_sends_along_are_closed_and_hide_no_bytes() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
     let test = TestHost::new();
     let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
-    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut client = UnixStream::connect(&path).unwrap();
     let (mut reader, writer) = std::io::pipe().unwrap();
     client.write_all(b"one").unwrap();
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -448,14 +450,42 @@ fn silence_counts_while_the_source_is_not_pulled() {
 fn a_socket_in_the_file_system_is_served_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
     let test = TestHost::new();
     let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
-    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(b"hello").unwrap();
     let mut batch = RawBatch::new();
     test.block_on(server.pull(&mut batch)).unwrap();
     let event = batch.first().unwrap();
     assert_eq!(event.raw(), b"hello");
     assert_eq!(event.origin(), path.to_str());
+}
+
+#[test]
+fn client_that_connects_during_renewal_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+    let test = TestHost::new();
+    let listener = UnixListener::bind(&old).unwrap();
+    let server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
+    let clients = Arc::new(Mutex::new(Vec::new()));
+    let (kept, address) = (clients.clone(), new.clone());
+    let mut server = server.with_renewal(MINUTE, move || {
+        let mut client = UnixStream::connect(&old).ok()?;
+        client.write_all(b"early").ok()?;
+        kept.lock().unwrap().push(client);
+        Some(UnixListener::bind(&address).ok()?.into())
+    });
+    let mut pulled = || {
+        let mut batch = Batch::new();
+        test.block_on(server.pull(&mut batch)).unwrap();
+        batch.first().and_then(EventRef::raw).unwrap_or_default().to_vec()
+    };
+    test.advance(MINUTE);
+    assert_eq!(pulled(), b"early");
+    let mut later = UnixStream::connect(&new).unwrap();
+    later.write_all(b"later").unwrap();
+    assert_eq!(pulled(), b"later");
+    assert_eq!(clients.lock().unwrap().len(), 1, "the old listener is replaced once");
 }
