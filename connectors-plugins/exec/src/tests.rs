@@ -1,8 +1,7 @@
-use std::{fs, future::poll_fn, path::Path};
+use std::{fs, path::Path};
 
 use tremor_pdk::{
-    Batch, ConnectorDriver, ErrorKind, EventRef, Halves, Pull, Result, Sides,
-    dynamic::DynConnector as _,
+    Batch, Connector as _, ErrorKind, EventRef, Halves, Pull, RawBatch, Result, Sides, Source as _,
     testing::{Connection, TestHost, conformance},
 };
 
@@ -295,13 +294,11 @@ fn a_connector_that_is_dropped_leaves_no_process() -> Result<()> {
 fn lost_connection_ends_its_process_before_the_next() -> Result<()> {
     for script in ["echo $$; exec cat", "echo $$; exec sleep 1000"] {
         let test = TestHost::new();
-        let connector = test.component::<Exec>(&shell(script, ""))?;
-        let mut connector = ConnectorDriver::new(connector);
+        let mut connector = test.component::<Exec>(&shell(script, ""))?;
         let Halves { mut source, sink } = test.block_on(connector.connect(Sides::BOTH))?;
-        let mut batch = Batch::new();
-        let source_half = source.as_mut().unwrap();
-        test.block_on(poll_fn(|context| source_half.poll_pull(context, &mut batch)))?;
-        let pid = String::from_utf8(batch.first().unwrap().raw().unwrap().to_vec()).unwrap();
+        let mut batch = RawBatch::new();
+        test.block_on(source.as_mut().unwrap().pull(&mut batch))?;
+        let pid = String::from_utf8(batch.iter().next().unwrap().raw().to_vec()).unwrap();
         drop(source);
         assert!(is_there(&pid), "the sink has it");
         drop(sink);

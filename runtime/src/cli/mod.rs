@@ -29,10 +29,10 @@ mod verify;
 use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 
 use clap::{Parser, Subcommand};
-use tremor_pdk::units::parse_time;
 use tremor_runtime::{
     components::Components,
     flow::{Environment, Flow},
+    parse_time,
     plugin::{describe_main, verify_main},
 };
 

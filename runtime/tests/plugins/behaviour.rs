@@ -24,7 +24,7 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     let mut instance = Instance::start(&relay, &config, &context).unwrap();
     assert_eq!(
         instance.connector.codec_requirement(),
-        tremor_pdk::dynamic::CodecRequirement::Optional("string")
+        tremor_runtime::dynamic::CodecRequirement::Optional("string")
     );
     let messages = instance.pull_all().unwrap();
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));

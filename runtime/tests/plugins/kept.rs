@@ -77,7 +77,7 @@ fn the_source_and_its_acknowledgements(path: &Path) {
     let mut it = Instance::start(&factory(path, "both"), &json!({ "count": 3 }), &context).unwrap();
     assert_eq!(
         it.connector.codec_requirement(),
-        tremor_pdk::dynamic::CodecRequirement::Optional("string")
+        tremor_runtime::dynamic::CodecRequirement::Optional("string")
     );
     let source = it.source.as_mut().unwrap();
     let mut acks = source.acks().unwrap().expect("it wants to know");

@@ -9,7 +9,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use tremor_abi::connector::Hook;
 use tremor_pdk::{Batch, Error, Pull, Result, Sides};
 
@@ -28,7 +27,7 @@ use crate::engine::{
     source::SourceSide,
 };
 use crate::{
-    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
+    dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     flow,
 };
 

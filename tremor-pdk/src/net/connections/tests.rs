@@ -478,9 +478,9 @@ fn client_that_connects_during_renewal_is_served() {
         Some(UnixListener::bind(&address).ok()?.into())
     });
     let mut pulled = || {
-        let mut batch = Batch::new();
+        let mut batch = RawBatch::new();
         test.block_on(server.pull(&mut batch)).unwrap();
-        batch.first().and_then(EventRef::raw).unwrap_or_default().to_vec()
+        batch.iter().next().map(|event| event.raw().to_vec()).unwrap_or_default()
     };
     test.advance(MINUTE);
     assert_eq!(pulled(), b"early");
