@@ -175,13 +175,18 @@ impl<'a> Subtree<'a> {
         }
         let (text, word) = (key.as_str().as_bytes(), key.word());
         for _ in 0..head.len() {
-            let [key_node, value, ..] = rest else { return None };
+            let [key_node, value, after_scalar @ ..] = rest else { return None };
             if key_node.word() == word && self.data(*key_node).is_some_and(|data| equal(data, text))
             {
                 return Some(first_value(&rest[1..]).0);
             }
-            let after = value.span().max(1).saturating_add(1);
-            rest = rest.get(usize::try_from(after).ok()?..)?;
+            // Most values are scalars, which need neither the span nor a check of it.
+            rest = if value.kind().is_container() {
+                let after = value.payload().max(1).saturating_add(1);
+                rest.get(usize::try_from(after).ok()?..)?
+            } else {
+                after_scalar
+            };
         }
         None
     }

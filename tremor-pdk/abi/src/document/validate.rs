@@ -127,11 +127,6 @@ impl Budget {
         left.is_some()
     }
 
-    /// Returns `bytes` to the budget that [`Budget::spend`] took and that were not read.
-    fn refund(&mut self, bytes: u64) {
-        self.left += bytes;
-    }
-
     /// Bytes at the beginning.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
@@ -195,7 +190,8 @@ impl<'d> Validator<'d> {
             return none;
         }
         let Some(pairs) = rest.get(..len) else { return none };
-        if !self.budget.spend((len as u64 + 1) * NODE) {
+        let most = (len as u64 + 1) * NODE;
+        if most > self.budget.left {
             return none;
         }
         let (pairs, _) = pairs.as_chunks();
@@ -206,14 +202,14 @@ impl<'d> Validator<'d> {
                 // Both fit: there are at most as many pairs as the head says.
                 #[allow(clippy::cast_possible_truncation)]
                 let pairs = checked as u32;
-                self.budget.refund((len as u64 - 2 * u64::from(pairs)) * NODE);
-                return if self.budget.spend(text) { Flat::Partly { pairs } } else { none };
+                let nodes = 2 * u64::from(pairs) + 1;
+                return if self.budget.spend(nodes * NODE + text) { Flat::Partly { pairs } } else { none };
             }
             // The length of scalars other than text has just been found to be zero.
             text += u64::from(key.len()) + u64::from(value.len());
         }
         visited(1);
-        if self.budget.spend(text) { Flat::Valid } else { none }
+        if self.budget.spend(most + text) { Flat::Valid } else { none }
     }
 
     #[inline]

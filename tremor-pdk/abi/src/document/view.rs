@@ -1,5 +1,7 @@
 //! The view: one type to read documents and values with.
 
+use std::str::FromStr;
+
 use super::{
     ArrayRef, Key, NodeKind, ObjectRef, key::Step, number::nearest_float, subtree::Subtree,
 };
@@ -65,13 +67,13 @@ impl<'a> ValueRef<'a> {
                 match head.kind() {
                     NodeKind::I64 => Some(head.payload() as i64),
                     NodeKind::U64 => i64::try_from(head.payload()).ok(),
-                    NodeKind::NUMBER => subtree.number(head)?.parse().ok(),
+                    NodeKind::NUMBER => parse(subtree.number(head)),
                     _ => None,
                 }
             }
             Repr::Tree(Value::I64(value)) => Some(*value),
             Repr::Tree(Value::U64(value)) => i64::try_from(*value).ok(),
-            Repr::Tree(Value::Number(number)) => number.as_str().parse().ok(),
+            Repr::Tree(Value::Number(number)) => parse(Some(number.as_str())),
             Repr::Tree(_) => None,
         }
     }
@@ -86,13 +88,13 @@ impl<'a> ValueRef<'a> {
                 match head.kind() {
                     NodeKind::I64 => u64::try_from(head.payload() as i64).ok(),
                     NodeKind::U64 => Some(head.payload()),
-                    NodeKind::NUMBER => subtree.number(head)?.parse().ok(),
+                    NodeKind::NUMBER => parse(subtree.number(head)),
                     _ => None,
                 }
             }
             Repr::Tree(Value::I64(value)) => u64::try_from(*value).ok(),
             Repr::Tree(Value::U64(value)) => Some(*value),
-            Repr::Tree(Value::Number(number)) => number.as_str().parse().ok(),
+            Repr::Tree(Value::Number(number)) => parse(Some(number.as_str())),
             Repr::Tree(_) => None,
         }
     }
@@ -244,6 +246,12 @@ impl<'a> ValueRef<'a> {
     pub fn to_value(self) -> Value<'static> {
         self.to_tree(|text| text.to_owned().into(), |data| data.to_owned().into(), super::MAX_DEPTH)
     }
+}
+
+/// Parses a number that is kept as text. Not inlined, because few numbers are, and readers of integers are short without it.
+#[inline(never)]
+fn parse<T: FromStr>(text: Option<&str>) -> Option<T> {
+    text?.parse().ok()
 }
 
 impl<'a> From<&'a Value<'_>> for ValueRef<'a> {
