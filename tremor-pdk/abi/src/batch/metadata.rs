@@ -61,48 +61,50 @@ impl Kept {
     ) {
         // The bytes that it was decoded from stay where they are.
         event.original = Span::default();
-        // Metadata that does not fit into 64 GiB of nodes is left out.
-        let mut copy = |root| {
-            let copy = from.document(root).copy_to(bytes, nodes);
-            copy.map_or(0, |root| (root + 1) | IN_NODES)
-        };
-        if let Some(root) = event.metadata_root() {
-            self.adopt_metadata(event, || copy(root));
-        }
-        if let Some(root) = event.origin_root() {
-            self.adopt_origin(event, || copy(root));
-        }
-        self.adopt_values(event, from, values);
-    }
-
-    fn adopt_metadata(&mut self, event: &mut Event, copy: impl FnOnce() -> u32) {
-        if self.metadata.0 != event.metadata {
-            self.metadata = (event.metadata, copy());
-        }
-        event.metadata = self.metadata.1;
-    }
-
-    fn adopt_origin(&mut self, event: &mut Event, copy: impl FnOnce() -> u32) {
-        if self.origin.0 != event.origin {
-            self.origin = (event.origin, copy());
-        }
-        event.origin = self.origin.1;
+        self.relocate(event, |word| match Location::new(word) {
+            // Metadata that does not fit into 64 GiB of nodes is left out.
+            Location::Document(root) => {
+                let copy = from.document(root).copy_to(bytes, nodes);
+                copy.map_or(0, |root| (root + 1) | IN_NODES)
+            }
+            Location::Value(index) => copy_value(index, from, values),
+            Location::None => 0,
+        });
     }
 
     /// As [`Kept::adopt`], for a batch with the same buffers.
     pub(super) fn adopt_values(&mut self, event: &mut Event, from: &Batch, values: &mut Values) {
-        let mut copy = |index: u32| {
-            let value = from.values.get(index as usize)?;
-            values.push(value.clone());
-            Some(narrow(values.len()))
-        };
-        if let Some(value) = event.metadata_value() {
-            self.adopt_metadata(event, || copy(value).unwrap_or_default());
+        self.relocate(event, |word| match Location::new(word) {
+            Location::Value(index) => copy_value(index, from, values),
+            Location::Document(_) | Location::None => word,
+        });
+    }
+
+    /// Replaces the words for metadata and origin by those that `copy` returns, which is called once for neighbours that
+    /// have the same.
+    #[inline]
+    fn relocate(&mut self, event: &mut Event, mut copy: impl FnMut(u32) -> u32) {
+        if event.metadata != 0 {
+            if self.metadata.0 != event.metadata {
+                self.metadata = (event.metadata, copy(event.metadata));
+            }
+            event.metadata = self.metadata.1;
         }
-        if let Some(value) = event.origin_value() {
-            self.adopt_origin(event, || copy(value).unwrap_or_default());
+        if event.origin != 0 {
+            if self.origin.0 != event.origin {
+                self.origin = (event.origin, copy(event.origin));
+            }
+            event.origin = self.origin.1;
         }
     }
+}
+
+/// Copies a value of another batch to the end of `values`. Returns the word that locates it, and 0 if it does not exist.
+#[inline(never)]
+fn copy_value(index: u32, from: &Batch, values: &mut Values) -> u32 {
+    let Some(value) = from.values.get(index as usize) else { return 0 };
+    values.push(value.clone());
+    narrow(values.len())
 }
 
 /// The values of a batch.

@@ -203,7 +203,11 @@ impl<'d> Validator<'d> {
                 #[allow(clippy::cast_possible_truncation)]
                 let pairs = checked as u32;
                 let nodes = 2 * u64::from(pairs) + 1;
-                return if self.budget.spend(nodes * NODE + text) { Flat::Partly { pairs } } else { none };
+                return if self.budget.spend(nodes * NODE + text) {
+                    Flat::Partly { pairs }
+                } else {
+                    none
+                };
             }
             // The length of scalars other than text has just been found to be zero.
             text += u64::from(key.len()) + u64::from(value.len());
