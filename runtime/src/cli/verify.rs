@@ -7,7 +7,10 @@ use std::{
 };
 
 use serde_json::json;
-use tremor_runtime::plugin::{Configurations, Library, NO_EVENT, Verification, verify};
+use tremor_runtime::{
+    plugin::{Configurations, Library, NO_EVENT, Verification, verify},
+    redact,
+};
 
 use super::{Failure, PluginArguments, duration};
 
@@ -39,7 +42,9 @@ pub(crate) fn execute(
     let verification = verify(&arguments.path, plugins.policy(), &configurations, arguments.limit);
     let counts = Counts::of(&verification);
     let json = arguments.json.then(|| counts.json(&verification));
-    Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))
+    let report = json.unwrap_or_else(|| counts.text(&verification));
+    // A plugin can put values of its configuration into a message.
+    Ok((redact::owned(report), counts.result()))
 }
 
 fn configurations(arguments: &Arguments) -> Result<Configurations, Failure> {

@@ -143,6 +143,22 @@ pub fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
 }
 
+/// Keeps the values that a schema marks as secret out of all messages, for a configuration that is not part of a flow.
+///
+/// # Errors
+/// Errors of configurations that exceed the default [`Limits`].
+pub(crate) fn keep_secrets(
+    config: &serde_json::Value,
+    schema: &serde_json::Value,
+) -> Result<(), Error> {
+    let source = source::Source::new(PathBuf::new(), config.to_string());
+    let parsed = yaml::parse(&source, &Limits::default(), None)?;
+    if let Some(root) = &parsed.root {
+        check::keep_secrets(root, schema);
+    }
+    Ok(())
+}
+
 /// Reads a flow file, within the default [`Limits`], as far as it can be understood. References in it stand
 /// for what they refer to in this environment.
 ///

@@ -315,6 +315,32 @@ fn connector_that_does_not_connect_has_a_status_of_its_own() {
     assert!(skipped.iter().all(|check| !text(&check["reason"]).is_empty()), "{checks:#}");
 }
 
+#[test]
+fn verify_shows_no_value_that_a_schema_marks_as_secret() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let auth = r#"{ "basic": { "user": "known", "password": "hidden \"word\"" } }"#;
+    let config = format!(r#"{{ "url": "http://{free}/", "auth": {auth} }}"#);
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    let library = library("connector-http-client");
+    let path = library.to_str().unwrap();
+    for option in ["--limit=20s", "--json"] {
+        let run = scene.tremor(&[
+            "plugin",
+            "verify",
+            path,
+            "--config",
+            "http_client=config.json",
+            option,
+        ]);
+        assert!(
+            run.stdout.contains("known") && run.stdout.contains("[redacted]"),
+            "{}",
+            run.stdout
+        );
+        assert!(!(run.stdout + &run.stderr).contains("hidden"));
+    }
+}
+
 /// Runs `verify` for a TCP server at `address`, and returns the result of the check `pulls` as well.
 fn verify_tcp_server(address: SocketAddr) -> (Run, Json) {
     let config = format!(r#"{{ "listen": "{address}" }}"#);

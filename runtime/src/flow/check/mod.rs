@@ -18,6 +18,7 @@ use tremor_pdk::Sides;
 
 pub use self::files::files;
 use self::schema::Schema;
+pub(super) use self::secrets::keep_secrets;
 use super::{
     Flow,
     diagnostic::{Diagnostic, Error, Report},

@@ -45,6 +45,11 @@ pub(super) fn keep(config: &Config, schema: Option<&Value>) {
     collect(node, schema, &mut |secret| redact::keep(secret));
 }
 
+/// Does the same for a configuration that is not part of a flow.
+pub(in crate::flow) fn keep_secrets(config: &Node, schema: &Value) {
+    collect(config, Some(schema), &mut |secret| redact::keep(secret));
+}
+
 fn collect(node: &Node, schema: Option<&Value>, take: &mut impl FnMut(&str)) {
     let Some(root) = schema else { return take_all(node, Secrecy::Variables, take) };
     schemas::walk(node, root, &mut |node, schemas| {

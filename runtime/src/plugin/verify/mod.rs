@@ -24,7 +24,7 @@ use super::{
     describe::process::{Finished, run},
     program,
 };
-use crate::flow;
+use crate::{flow, redact};
 
 /// The hidden command of the binary.
 const COMMAND: &str = "plugin-verify";
@@ -159,6 +159,7 @@ pub fn verify(
         let given = configurations.configs.get(&component.name);
         let samples = configurations.samples.get(&component.name).map_or(&[][..], Vec::as_slice);
         let mut check = |config: &Json, folder: Option<&Path>| {
+            let kept = schema.as_ref().map_or(Ok(()), |schema| flow::keep_secrets(config, schema));
             let report = check(
                 &library,
                 policy,
@@ -169,7 +170,9 @@ pub fn verify(
                 limit,
             );
             let (kind, name) = (component.kind.clone(), component.name.clone());
-            verification.components.push(Verified { kind, name, config: config.clone(), report });
+            // A configuration that cannot be searched for secrets is not shown.
+            let config = kept.map_or_else(|_| redact::REDACTED.into(), |()| config.clone());
+            verification.components.push(Verified { kind, name, config, report });
         };
         match given {
             None => check(&conformance::working(schema.as_ref()), None),
