@@ -44,43 +44,6 @@
 //!
 //! A client has [`connect`], and [`StreamSource`] and [`StreamSink`] for its two sides. Crates of protocols
 //! get a [`TcpStream`] or a [`UnixStream`], which implement the traits of [`futures_io`].
-//!
-//! A client that sends requests keeps both buffers in `self`, because a pull may be dropped at any `await`:
-//!
-//! ```
-//! # use std::io::{Read, Write};
-//! # use tremor_pdk::{net::{StreamSocket, TcpStream}, prelude::*};
-//! /// A connection whose peer answers each request with a line.
-//! pub struct Client {
-//!     stream: TcpStream,
-//!     /// Bytes of the request that are not sent yet.
-//!     request: Vec<u8>,
-//!     /// Bytes of the answer that have been received.
-//!     answer: Vec<u8>,
-//! }
-//!
-//! impl Client {
-//!     /// Sends `request` and returns the answer. If the future is dropped, the next call continues.
-//!     async fn ask(&mut self) -> Result<Vec<u8>> {
-//!         let socket = self.stream.registered();
-//!         while !self.request.is_empty() {
-//!             let sent = socket.write_with(|mut socket| socket.write(&self.request)).await?;
-//!             self.request.drain(..sent);
-//!         }
-//!         loop {
-//!             if let Some(end) = self.answer.iter().position(|byte| *byte == b'\n') {
-//!                 return Ok(self.answer.drain(..=end).collect());
-//!             }
-//!             let mut bytes = [0; 4_096];
-//!             let read = socket.read_with(|mut socket| socket.read(&mut bytes)).await?;
-//!             if read == 0 {
-//!                 return Err(Error::connection_lost("the peer closed the connection"));
-//!             }
-//!             self.answer.extend_from_slice(&bytes[..read]);
-//!         }
-//!     }
-//! }
-//! ```
 
 mod address;
 mod alarm;
