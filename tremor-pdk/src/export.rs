@@ -135,7 +135,7 @@ pub const fn metadata(
 ///
 /// A name that two components of one kind have does not compile, and a source is a connector:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0080
 /// # mod plugin {
 /// # use tremor_pdk::{NoConfig, prelude::*};
 /// # pub struct Devourer;

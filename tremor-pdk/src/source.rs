@@ -31,12 +31,12 @@ pub trait Source: Send + 'static {
     ///
     /// ```compile_fail,E0080
     /// # mod plugin {
-    /// # use tremor_pdk::prelude::*;
+    /// # use tremor_pdk::{NoConfig, prelude::*};
     /// # pub struct Hello;
     /// # impl Component for Hello {
     /// #     const NAME: &str = "hello";
     /// #     type Config = NoConfig;
-    /// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+    /// #     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> { Ok(Self) }
     /// # }
     /// impl Source for Hello {
     ///     type Batch = StructuredBatch;

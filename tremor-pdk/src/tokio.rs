@@ -7,12 +7,12 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tremor_pdk::{prelude::*, tokio::Tokio};
+//! use tremor_pdk::{NoSource, prelude::*, tokio::Tokio};
 //!
 //! # #[tremor_pdk::config]
 //! # pub struct Config {}
 //! pub struct Client {
-//!     context: Context,
+//!     context: ComponentContext,
 //!     tokio: Option<Tokio>,
 //! }
 //!

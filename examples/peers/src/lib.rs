@@ -1,5 +1,6 @@
 //! Sources and sinks of real peers, as the pages of the book show them.
 
+pub mod ask;
 pub mod forward;
 pub mod listen;
 pub mod mailbox;

@@ -70,8 +70,9 @@ impl ParallelSink for Objects {
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let answer = self.append(batch);
         self.store_if(|object| object.bytes.len() as u64 >= self.config.max_bytes.get()).await;
-        let stored = answer.await;
-        Ok(stored.unwrap_or_else(|| Err(Error::connection_lost("the object was not stored")))?)
+        let lost = || Error::connection_lost("the object was not stored");
+        answer.await.ok_or_else(lost)??;
+        Ok(())
     }
 
     async fn on_tick(&self) -> Result<()> {

@@ -171,7 +171,8 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Vec<Exception>> {
 #[cold]
 fn foreign(events: usize) -> Error {
     Error::internal(format_args!(
-        "the sink answered a delivery of {events} events and rejected an event of another batch"
+        "the sink answered a delivery of {events} events and rejected an event of another batch; reject events of the \
+         batch that `deliver` was called with"
     ))
 }
 

@@ -17,7 +17,7 @@ pub enum Undelivered {
     /// [`Exceptions`] makes this variant. It cannot be made directly, so that an answer without an event is no
     /// failure:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0639
     /// # use tremor_pdk::{Delivery, Undelivered};
     /// let nothing: Delivery = Err(Undelivered::Some { exceptions: Vec::new() });
     /// ```

@@ -388,9 +388,9 @@ impl<S> Stream<S> {
             (Some(bytes), ..) => Error::bad_data(format_args!(
                 "{bytes} bytes from the failure of the stream on were not split into messages"
             )),
-            (None, Some((range, _)), excess) => Error::bad_data(format_args!(
+            (None, Some((range, len)), excess) => Error::bad_data(format_args!(
                 "the stream ends within a message: {have} of {} bytes have come",
-                excess.as_ref().map_or(0, |it| it.length) + range.len()
+                excess.as_ref().map_or(0, |it| it.length) + len.saturating_sub(range.start)
             )),
             (None, None, Some(excess)) => excess.why.error(have, limits),
             (None, None, None) if self.buffered.is_empty() => return,
@@ -450,8 +450,12 @@ fn reject(cutter: &mut Cutter<'_>, range: Range<usize>, error: Error) {
 
 #[cold]
 fn impossible(found: &Found, bytes: usize) -> Error {
+    let answer = match found {
+        Found::Reject { len, error } => format!("Reject {{ len: {len}, error: {error} }}"),
+        found => format!("{found:?}"),
+    };
     Error::internal(format_args!(
-        "the splitter answered {found:?} to {bytes} bytes: expected a range within `len` bytes, and a number of bytes \
+        "the splitter answered {answer} to {bytes} bytes: expected a range within `len` bytes, and a number of bytes \
          from 1 to that of the input; the rest of the stream is not split"
     ))
 }

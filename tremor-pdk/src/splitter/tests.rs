@@ -54,6 +54,8 @@ impl StreamSplitter for Bytes {
             b'!' => Found::Reject { len: 1, error: Error::bad_data("exclaims") },
             b'?' => return Err(Error::bad_data("asks")),
             b'0' => Found::message(0..0, 0),
+            b'9' => Found::Reject { len: 9, error: Error::bad_data("is long") },
+            b'=' => Found::message(0..2, 5),
             b' ' => Found::Skip(1),
             _ => Found::message(0..1, 1),
         })
@@ -255,6 +257,17 @@ fn impossible_answer_fails_the_stream_and_not_the_process() {
     let (found, errors) = Scene::of(Bytes).process(|batch| batch.stream(0).push_message(b"a0b"));
     assert_eq!(found, ["a"]);
     assert!(errors.len() == 1 && errors[0].contains("the splitter answered"), "{errors:?}");
+
+    let (_, errors) = Scene::of(Bytes).process(|batch| batch.stream(0).push_message(b"9"));
+    let answer = "answered Reject { len: 9, error: is long } to 1 bytes";
+    assert!(errors.len() == 1 && errors[0].contains(answer), "{errors:?}");
+}
+
+#[test]
+fn missing_end_of_message_counts_its_separator() {
+    let (found, errors) = Scene::of(Bytes).process(|batch| batch.stream(0).push_message(b"=a"));
+    let missing = "the stream ends within a message: 2 of 5 bytes have come";
+    assert_eq!((found, errors), (vec![], vec![missing.into()]));
 }
 
 #[test]

@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::Watermarks;
 use crate::{EventMut, Form, Raw, Result, Stream, Structured, TypedBatch};
 
+/// Named by the compiler when a [`PositionWriter`] is kept across an `await`.
+enum NotAcrossAwait {}
+
 /// Pushes events to the batch of a pull, and records their positions: see [`Watermarks::begin`].
 ///
 /// A position is the end of an event: where reading continues after it. Positions of one stream grow. The methods of
@@ -18,7 +21,7 @@ pub struct PositionWriter<'b, P: Clone, F: Form> {
     batch: &'b mut TypedBatch<F>,
     /// Stream and position of the last event, which `marks` does not have yet.
     last: Option<(u64, P)>,
-    is_not_send: PhantomData<*const ()>,
+    is_not_send: PhantomData<*const NotAcrossAwait>,
 }
 
 impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {

@@ -389,7 +389,7 @@ fn complete(halves: DynHalves, wanted: Sides) -> Result<DynHalves, Error> {
         _ => return Ok(halves),
     };
     Err(Error::unsupported(format_args!(
-        "`connect` made no {missing}, but the flow links the connector as one; link it the other way around, \
-         or change its configuration or its type"
+        "`connect` returned no {missing}, although `sides` names it: this is a fault of the plugin, which has to return \
+         every wanted half"
     )))
 }

@@ -66,8 +66,8 @@ impl Futile {
                 component,
                 pulls,
                 %answer,
-                "the source answers without an event and without a wait; it is slowed down until it \
-                 reads one"
+                "the source answers without an event and without a wait: its plugin has to wait in `pull` until there \
+                 is an event, or to answer `Pull::Idle` with a time; it is slowed down until it reads one"
             );
         }
         (pulls > FREE).then(|| self.pulls.wait())

@@ -209,7 +209,10 @@ fn missing_half_fails_the_connector_at_once() {
     let peer = Arc::new(peer);
     run(&peer, AT_ONCE);
     let failure = peer.control.failure().unwrap().error.to_string();
-    assert!(failure.contains("`connect` made no source"), "{failure}");
+    assert!(
+        failure.contains("`connect` returned no source, although `sides` names it"),
+        "{failure}"
+    );
     assert_eq!(peer.count("connect"), 1);
 }
 
