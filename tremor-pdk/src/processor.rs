@@ -18,8 +18,8 @@ pub trait Preprocessor: Send + 'static {
     /// messages or other fragments, messages by messages. Events of no interest stay unchanged. Pass input
     /// that cannot be a message to [`Output::reject_all`].
     ///
-    /// An event that [ends a stream](crate::Event::is_stream_end) completes the buffered message of the stream;
-    /// an event that [aborts it](crate::Event::is_stream_aborted) has the message rejected as one event. The state of
+    /// An event that [ends a stream](tremor_abi::batch::Event::is_stream_end) completes the buffered message of the stream;
+    /// an event that [aborts it](tremor_abi::batch::Event::is_stream_aborted) has the message rejected as one event. The state of
     /// the stream is dropped in either case, and the event is passed on. At the end of a connection, the runtime ends
     /// or aborts all [`streams`](Preprocessor::streams).
     ///
@@ -30,7 +30,7 @@ pub trait Preprocessor: Send + 'static {
 
     /// Returns whether [`process`](Preprocessor::process) has to be called with an empty batch before any other
     /// input. A preprocessor whose output is much larger than its input stops when its batch is heavy, and
-    /// continues in that call. [`Rest::cut`](crate::abi::batch::Rest::cut) does both.
+    /// continues in that call. [`Rest::cut`](tremor_abi::batch::Rest::cut) does both.
     fn has_more(&self) -> bool {
         false
     }
