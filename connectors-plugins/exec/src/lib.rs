@@ -79,7 +79,7 @@ impl Connector for Exec {
     type Sink = Input;
 
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Output, Input>> {
-        self.has_ended().await;
+        self.wait_for_end().await;
         let Started { process, stdin, stdout } =
             Process::start(self.config.clone(), &self.context).await?;
         let patience = if wanted.has_sink() { AFTER_CLOSE } else { Duration::ZERO };
@@ -98,16 +98,16 @@ impl Connector for Exec {
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.has_ended().await;
+        self.wait_for_end().await;
         Ok(())
     }
 }
 
 impl Exec {
     /// Waits for the end of the process of the last connection, whose halves were dropped.
-    async fn has_ended(&mut self) {
+    async fn wait_for_end(&mut self) {
         let Some(running) = &self.running else { return };
-        // It stays in `self` meanwhile: if this is dropped, the process ends with the connector.
+        // `running` stays in `self` meanwhile: if the future is dropped, the process ends with the connector.
         running.ending.wait().await;
         self.running = None;
     }

@@ -169,7 +169,7 @@ impl Process {
     }
 }
 
-/// The end of a process that its connection has, which begins when the last half is dropped.
+/// The end of the process of a connection. The end begins when the last half of the connection is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// Set when the process has ended.

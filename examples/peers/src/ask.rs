@@ -7,6 +7,9 @@ use tremor_pdk::{
     net::{StreamSocket, TcpStream},
 };
 
+/// Maximum length of an answer, in bytes.
+const MAX_ANSWER: usize = 64 << 10;
+
 /// A connection whose peer answers each request with a line.
 pub struct Client {
     stream: TcpStream,
@@ -27,6 +30,9 @@ impl Client {
         loop {
             if let Some(end) = self.answer.iter().position(|byte| *byte == b'\n') {
                 return Ok(self.answer.drain(..=end).collect());
+            }
+            if self.answer.len() > MAX_ANSWER {
+                return Err(Error::connection_lost("the answer is longer than 64 KiB"));
             }
             let mut bytes = [0; 4_096];
             let read = socket.read_with(|mut socket| socket.read(&mut bytes)).await?;

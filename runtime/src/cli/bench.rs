@@ -27,11 +27,11 @@ pub(crate) struct Arguments {
     /// The way in which plugins must be linked; that of this build unless set.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
-    /// How long events flow before they count, such as `500ms`; a number without a unit is in seconds. Replaces the
-    /// value in the flow.
+    /// Time in which events flow before they count, such as `500ms`; a number without a unit is in seconds. Replaces
+    /// the value in the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     warmup: Option<Duration>,
-    /// How long events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the flow.
+    /// Time in which events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// How many events a second all sources together offer, even if the flow cannot keep up; replaces

@@ -75,7 +75,7 @@ enum Command {
         /// The flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
-        /// How long flows may take to drain after a signal, such as `30s`; a number without a unit is in seconds.
+        /// Maximum time in which flows drain after a signal, such as `30s`; a number without a unit is in seconds.
         #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
         drain_timeout: Duration,
         /// Memory that all flows together may take, such as `512MiB`: half of what the machine or its control

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// A message of the format of a codec, or a byte stream of a processor, from a file; may be repeated.
     #[arg(long, value_name = "NAME=FILE")]
     sample: Vec<String>,
-    /// How long a check may take, such as `20s`; a number without a unit is in seconds.
+    /// Maximum time of a check, such as `20s`; a number without a unit is in seconds.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
     limit: Duration,
     /// Prints JSON.

@@ -154,7 +154,7 @@ pub(crate) fn keep_secrets(
     let source = source::Source::new(PathBuf::new(), config.to_string());
     let parsed = yaml::parse(&source, &Limits::default(), None)?;
     if let Some(root) = &parsed.root {
-        check::keep_secrets(root, schema);
+        check::keep_secrets(root, Some(schema));
     }
     Ok(())
 }

@@ -84,8 +84,8 @@ impl<S: StreamSocket> Link<S> {
         self.has_reader.load(Ordering::Relaxed)
     }
 
-    /// Reads into the stream of the batch, so many bytes at most. How many: none where the peer has said that
-    /// nothing more comes.
+    /// Reads at most `space` bytes into the stream of the batch, and returns the number of bytes: 0 if the peer has ended
+    /// the connection.
     ///
     /// # Errors
     /// Those of the socket, and of the protocol.

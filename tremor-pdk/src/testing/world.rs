@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// As a library does that makes its work on threads of its own.
+    /// Libraries that work on threads of their own queue jobs and tasks in this way.
     #[test]
     fn job_and_task_of_another_thread_wake_a_waiting_test() {
         for is_task in [false, true] {

@@ -18,7 +18,7 @@ use tremor_pdk::Sides;
 
 pub use self::files::files;
 use self::schema::Schema;
-pub(super) use self::secrets::keep_secrets;
+pub(super) use self::secrets::keep as keep_secrets;
 use super::{
     Flow,
     diagnostic::{Diagnostic, Error, Report},
@@ -210,7 +210,9 @@ fn found<'f>(
             Some(Lookup::Known { schema }) => schema.as_ref(),
             _ => None,
         };
-        secrets::keep(&component.config, schema);
+        if let Some(node) = component.config.node() {
+            secrets::keep(node, schema);
+        }
     }
     let configurations: Vec<_> = components
         .iter()

@@ -5,10 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    super::{
-        spec::Config,
-        yaml::{Data, Node},
-    },
+    super::yaml::{Data, Node},
     schemas,
 };
 use crate::redact;
@@ -40,14 +37,8 @@ impl Secrecy {
 
 /// Keeps the secret values of a configuration out of all messages. Without a schema every value of a
 /// variable is taken for secret. Call this before a message about the configuration is made.
-pub(super) fn keep(config: &Config, schema: Option<&Value>) {
-    let Some(node) = config.node() else { return };
-    collect(node, schema, &mut |secret| redact::keep(secret));
-}
-
-/// Does the same for a configuration that is not part of a flow.
-pub(in crate::flow) fn keep_secrets(config: &Node, schema: &Value) {
-    collect(config, Some(schema), &mut |secret| redact::keep(secret));
+pub(in crate::flow) fn keep(config: &Node, schema: Option<&Value>) {
+    collect(config, schema, &mut |secret| redact::keep(secret));
 }
 
 fn collect(node: &Node, schema: Option<&Value>, take: &mut impl FnMut(&str)) {

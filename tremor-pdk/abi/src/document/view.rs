@@ -248,7 +248,8 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// Parses a number that is kept as text. Not inlined, because few numbers are, and readers of integers are short without it.
+/// Parses a number that is kept as text. The callers are inlined and this is not, because few numbers
+/// are kept as text.
 #[inline(never)]
 fn parse<T: FromStr>(text: Option<&str>) -> Option<T> {
     text?.parse().ok()
