@@ -5,6 +5,7 @@ mod demand;
 
 use std::future::Future;
 
+pub(crate) use self::answer::BatchId;
 pub use self::{
     answer::{Delivery, Exception, Exceptions, Undelivered},
     demand::{BatchSize, Demand, Grant},

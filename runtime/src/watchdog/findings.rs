@@ -15,6 +15,8 @@ pub(super) enum Verdict {
     Holds(Duration),
     /// The call has not been answered for this time.
     Unanswered(Duration),
+    /// The delivery has not been answered for this time after a flush was.
+    Flushed(Duration),
     /// The call was reported, and is over after this time.
     Over(Duration),
 }
@@ -66,6 +68,11 @@ impl Finding {
                 "a call has not been answered, and the component waits for that; look at what the \
                  plugin talks to"
             ),
+            Verdict::Flushed(lasts) => tracing::warn!(
+                %component, events = record.events(), ?lasts,
+                "the sink returned from `flush`, and has not answered a delivery that began before; it declares \
+                 that it gathers deliveries, so its `flush` has to answer all of them: a fault of the plugin"
+            ),
             Verdict::Over(lasted) => {
                 tracing::info!(%component, %call, ?lasted, "the call is over");
             }
@@ -95,7 +102,7 @@ pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
     let named = Named(record, state.call);
     let doing = if held > 0 && state.inside {
         format!("`{named}` has blocked its thread for {}", Seconds(held))
-    } else if state.call == Call::Deliver {
+    } else if matches!(state.call, Call::Deliver | Call::Flushed) {
         format!("delivering {} events for {}", record.events(), Seconds(open))
     } else if state.call.is_to_be_answered() {
         format!("`{named}` has not been answered for {}", Seconds(open))

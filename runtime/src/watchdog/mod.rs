@@ -54,12 +54,14 @@ pub(crate) struct Limits {
     pub(crate) held: u32,
     /// Looks after which an unanswered call is reported.
     pub(crate) unanswered: u32,
+    /// Looks after an answered flush, after which an unanswered delivery is reported.
+    pub(crate) flushed: u32,
 }
 
 impl Default for Limits {
-    /// 100 ms, a second, and half a minute.
+    /// 100 ms, a second, half a minute, and a second.
     fn default() -> Self {
-        Self { replaced: 2, held: 20, unanswered: 600 }
+        Self { replaced: 2, held: 20, unanswered: 600, flushed: 20 }
     }
 }
 

@@ -68,6 +68,7 @@ calls! {
     Demand => "demand",
     Grant => "on_grant",
     Deliver => "deliver",
+    Flushed => "deliver",
     Tick => "on_tick",
     Flush => "flush",
     CloseSink => "close",
@@ -181,6 +182,16 @@ impl Record {
             self.events.store(events, Ordering::Relaxed);
         }
         inside
+    }
+
+    /// Records that the sink has answered a flush. Returns `true` if the delivery of this record is still open, which
+    /// is a [`Flushed`](Call::Flushed) one from now on.
+    pub(super) fn flushed(&self) -> bool {
+        let is_open = self.state().is_some_and(|state| state.call == Call::Deliver);
+        if is_open {
+            self.enter(Call::Flushed).leave(false);
+        }
+        is_open
     }
 
     fn store(&self, word: u64) -> Inside<'_> {

@@ -130,6 +130,8 @@ impl Sampler {
         }
         let verdict = if seen.held >= self.limits.held {
             Verdict::Holds(lasted(seen.held))
+        } else if seen.open >= self.limits.flushed && state.call == Call::Flushed {
+            Verdict::Flushed(lasted(seen.open))
         } else if seen.open >= self.limits.unanswered && state.call.is_to_be_answered() {
             Verdict::Unanswered(lasted(seen.open))
         } else {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_abi::connector::Hook;
-use tremor_pdk::{Batch, Exception, Grant, Halves, Pull, Result, Sides};
+use tremor_pdk::{Batch, Demand, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{
     Call, Calls, Limit, Limits, Overrun,
@@ -48,6 +48,10 @@ impl DynSource for Hangs {
 }
 
 impl DynSink for Hangs {
+    fn demand(&mut self) -> Demand {
+        Demand::gather(2)
+    }
+
     fn poll_deliver(
         &mut self,
         _: &mut Context<'_>,
@@ -140,6 +144,23 @@ fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
     assert_eq!(doing, [("output".into(), "delivering 240 events for 30.0 s".to_owned())]);
     sink.give_up(0);
     assert_eq!(calls.unanswered(), []);
+}
+
+#[test]
+fn gathered_delivery_without_answer_after_a_flush_is_reported() {
+    let (mut sampler, calls) = watched();
+    let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
+    assert!(sink.demand().gathers);
+    sink.on_grant(Grant::new(1, true, None));
+    deliver(&mut sink, 240);
+    assert_eq!(look(&mut sampler, 100), [], "it may wait for a flush");
+    assert!(poll(&mut sink.flush()).is_ready());
+    let flushed = Limits::default().flushed;
+    let reported = Verdict::Flushed(lasted(flushed));
+    let reported = (flushed + 1, "output".to_owned(), Call::Flushed, reported);
+    assert_eq!(look(&mut sampler, 100), [reported]);
+    let doing = calls.unanswered();
+    assert_eq!(doing, [("output".into(), "delivering 240 events for 5.0 s".to_owned())]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::{
     Acks, Batch, Delivery, Demand, Error, Exception, Grant, ParallelSink, Pull, Result, Sink,
     Source, Undelivered,
     dynamic::{BoxFuture, DynSink, DynSource},
+    sink::BatchId,
 };
 
 /// Drives a source: one pull after the other, without an allocation.
@@ -160,10 +161,13 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Vec<Exception>> {
     match delivery {
         Ok(()) => Ok(Vec::new()),
         Err(Undelivered::All(error)) => Err(error),
-        Err(Undelivered::Some { exceptions }) => match exceptions.last() {
-            Some(last) if last.events.end > batch.len() => Err(foreign(batch.len())),
-            _ => Ok(exceptions),
-        },
+        Err(Undelivered::Some { exceptions, batch: rejected_of }) => {
+            if rejected_of == BatchId::of(batch) {
+                Ok(exceptions)
+            } else {
+                Err(foreign(batch.len()))
+            }
+        }
     }
 }
 
@@ -198,7 +202,8 @@ mod tests {
 
     use super::DynSink;
     use crate::{
-        Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, RawBatch, Sink,
+        Batch, Delivery, Demand, Error, ErrorKind, EventRef, Exceptions, Grant, ParallelSink,
+        RawBatch, Sink,
     };
 
     /// Answers a message once it was told to, and counts the deliveries that it has under way.
@@ -243,12 +248,16 @@ mod tests {
 
     #[test]
     fn rejected_event_of_another_batch_is_an_error() {
-        let mut other = batch(b"first");
-        other.push_message(b"second");
-        let mut exceptions = Exceptions::none();
-        exceptions.reject(other.get(1).unwrap(), Error::full("no"));
-        let answer = super::answer(exceptions.into(), &batch(b"a"));
-        assert_eq!(answer.unwrap_err().kind(), ErrorKind::INTERNAL);
+        let [delivered, other] = [batch(b"a"), batch(b"b")];
+        let events = [&delivered, &other].map(|batch| batch.get(0).unwrap());
+        let rejected = |events: &[EventRef<'_>]| {
+            let exceptions: Exceptions =
+                events.iter().map(|event| (*event, Error::full("no"))).collect();
+            super::answer(exceptions.into(), &delivered).map_err(|error| error.kind())
+        };
+        assert_eq!(rejected(&events[..1]).map(|exceptions| exceptions.len()), Ok(1));
+        assert_eq!(rejected(&events[1..]), Err(ErrorKind::INTERNAL));
+        assert_eq!(rejected(&events), Err(ErrorKind::INTERNAL));
     }
 
     #[test]

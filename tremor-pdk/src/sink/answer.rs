@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use tremor_abi::batch::HostBatch;
+
 use crate::{Error, EventRef};
 
 /// The answer to a delivery. `Ok(())` states that the peer has every event.
@@ -25,6 +27,8 @@ pub enum Undelivered {
     Some {
         /// At least one range.
         exceptions: Vec<Exception>,
+        /// The batch that the events belong to.
+        batch: BatchId,
     },
 }
 
@@ -33,7 +37,7 @@ impl Undelivered {
     pub fn into_error(self) -> Error {
         match self {
             Self::All(error) => error,
-            Self::Some { exceptions } => exceptions.into_iter().next().map_or_else(
+            Self::Some { exceptions, .. } => exceptions.into_iter().next().map_or_else(
                 || Error::internal("events were not delivered, and none was named"),
                 |exception| exception.error,
             ),
@@ -50,6 +54,35 @@ impl From<Error> for Undelivered {
 impl From<std::io::Error> for Undelivered {
     fn from(error: std::io::Error) -> Self {
         Self::All(error.into())
+    }
+}
+
+/// Tells a batch from all others that exist at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchId(Events);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Events {
+    #[default]
+    OfNoBatch,
+    /// The address of the batch's first event, which stays the same while the batch is moved.
+    At(usize),
+    OfSeveralBatches,
+}
+
+impl BatchId {
+    pub(crate) fn of(batch: &crate::Batch) -> Self {
+        Self(Events::At(batch.events().as_ptr().addr()))
+    }
+
+    /// Adds an event. The id remains that of a batch if all events are of this batch.
+    fn add(&mut self, event: EventRef<'_>) {
+        let id = Self::of(event.batch());
+        *self = match self.0 {
+            Events::OfNoBatch => id,
+            Events::At(_) if *self == id => id,
+            _ => Self(Events::OfSeveralBatches),
+        };
     }
 }
 
@@ -78,7 +111,11 @@ pub struct Exception {
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Exceptions(Vec<(usize, Error)>);
+pub struct Exceptions {
+    /// Positions of events, with the reasons.
+    rejected: Vec<(usize, Error)>,
+    batch: BatchId,
+}
 
 impl Exceptions {
     /// Returns exceptions that name no event: everything was delivered.
@@ -87,13 +124,16 @@ impl Exceptions {
     }
 
     /// Reports that `event`, which is an event of the batch that is being delivered, was not delivered. The first
-    /// error of an event counts.
+    /// error of an event counts. After an event of another batch, also of a copy of this one, the whole delivery fails with kind
+    /// internal.
     ///
     /// If the policy of `error` is to retry, the event is delivered again: at once if others of the batch were
     /// delivered, otherwise after a while. If the policy is to reconnect, the event is delivered on the next
     /// connection. With any other policy it goes to the dead letters.
     pub fn reject<'b>(&mut self, event: impl Into<EventRef<'b>>, error: Error) {
-        self.0.push((event.into().position(), error));
+        let event = event.into();
+        self.batch.add(event);
+        self.rejected.push((event.position(), error));
     }
 
     /// Reports that none of `events` was delivered, for one reason: see [`reject`](Self::reject).
@@ -107,12 +147,12 @@ impl Exceptions {
 
     /// Returns `true` if no event was rejected.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.rejected.is_empty()
     }
 
     /// Makes one range of consecutive events with equal errors.
     fn into_ranges(self) -> Vec<Exception> {
-        let mut events = self.0;
+        let mut events = self.rejected;
         if !events.is_sorted_by_key(|(position, _)| *position) {
             // Stable, so that the first error of an event stays the first.
             events.sort_by_key(|(position, _)| *position);
@@ -133,7 +173,7 @@ impl Exceptions {
 
 impl<'b, E: Into<EventRef<'b>>> Extend<(E, Error)> for Exceptions {
     fn extend<I: IntoIterator<Item = (E, Error)>>(&mut self, events: I) {
-        self.0.extend(events.into_iter().map(|(event, error)| (event.into().position(), error)));
+        events.into_iter().for_each(|(event, error)| self.reject(event, error));
     }
 }
 
@@ -150,7 +190,8 @@ impl From<Exceptions> for Delivery {
         if exceptions.is_empty() {
             return Ok(());
         }
-        Err(Undelivered::Some { exceptions: exceptions.into_ranges() })
+        let batch = exceptions.batch;
+        Err(Undelivered::Some { exceptions: exceptions.into_ranges(), batch })
     }
 }
 
@@ -168,7 +209,7 @@ mod tests {
         }
         match Delivery::from(exceptions) {
             Ok(()) => Vec::new(),
-            Err(Undelivered::Some { exceptions: ranges }) => ranges,
+            Err(Undelivered::Some { exceptions: ranges, .. }) => ranges,
             Err(Undelivered::All(error)) => panic!("{error}"),
         }
     }

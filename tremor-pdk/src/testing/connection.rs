@@ -14,6 +14,7 @@ use crate::{
     Undelivered,
     driver::ConnectorDriver,
     dynamic::{DynConnector, DynSink, DynSource},
+    sink::BatchId,
 };
 
 /// A connector, connected and started, with its source and its sink, in the same drivers that
@@ -152,7 +153,9 @@ impl Connection {
                 {
                     *answer = Some(match polled {
                         Ok(exceptions) if exceptions.is_empty() => Ok(()),
-                        Ok(exceptions) => Err(Undelivered::Some { exceptions }),
+                        Ok(exceptions) => {
+                            Err(Undelivered::Some { exceptions, batch: BatchId::of(batch) })
+                        }
                         Err(error) => Err(Undelivered::All(error)),
                     });
                 }

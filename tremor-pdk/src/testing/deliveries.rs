@@ -29,7 +29,7 @@ pub fn batch_with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
 pub fn exceptions(delivery: Delivery) -> Vec<Exception> {
     match delivery {
         Ok(()) => Vec::new(),
-        Err(Undelivered::Some { exceptions }) => exceptions,
+        Err(Undelivered::Some { exceptions, .. }) => exceptions,
         Err(Undelivered::All(error)) => panic!("nothing was delivered: {error}"),
     }
 }

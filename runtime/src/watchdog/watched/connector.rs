@@ -56,8 +56,8 @@ impl DynConnector for Connector {
             let sink = |sink| {
                 let record = another();
                 let inner = Dropped::new(sink, &record);
-                let slots = Vec::new();
-                Box::new(Sink { inner, record, slots, another: another.clone() })
+                let (slots, gathers) = (Vec::new(), false);
+                Box::new(Sink { inner, record, slots, gathers, another: another.clone() })
                     as Box<dyn DynSink>
             };
             let halves = connected.await?;
@@ -140,19 +140,22 @@ impl pdk::Acks for Acks {
 struct Sink {
     inner: Dropped<Box<dyn DynSink>>,
     record: Watched,
-    /// Of the deliveries, where there may be several.
+    /// Of the deliveries. Empty if the sink has one at a time and does not gather.
     slots: Vec<Watched>,
+    gathers: bool,
     another: MakeWatched,
 }
 
 impl DynSink for Sink {
     fn demand(&mut self) -> Demand {
-        self.record.call(Call::Demand, || self.inner.inner.demand())
+        let demand = self.record.call(Call::Demand, || self.inner.inner.demand());
+        self.gathers = demand.gathers;
+        demand
     }
 
     fn on_grant(&mut self, grant: Grant) {
         self.slots.clear();
-        if grant.in_flight > 1 {
+        if grant.in_flight > 1 || self.gathers {
             self.slots.resize_with(grant.in_flight, || (self.another)());
         }
         self.record.call(Call::Grant, || self.inner.inner.on_grant(grant));
@@ -181,7 +184,16 @@ impl DynSink for Sink {
     }
 
     fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.record.wait(Call::Flush, || self.inner.inner.flush()))
+        let Self { inner, record, slots, gathers, .. } = self;
+        let flush = record.wait(Call::Flush, || inner.inner.flush());
+        Box::pin(async move {
+            let result = flush.await;
+            if *gathers && result.is_ok() {
+                // A sink that does not answer after a flush answers none of its deliveries: one stands for them.
+                _ = slots.iter().any(|slot| slot.0.flushed());
+            }
+            result
+        })
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {

@@ -20,6 +20,12 @@ impl<'b> EventRef<'b> {
         Self { batch, event }
     }
 
+    /// Returns the batch that the event belongs to.
+    #[inline]
+    pub const fn batch(self) -> &'b Batch {
+        self.batch
+    }
+
     /// Returns the position of the event in its batch, from 0. Within [`Batch::retain`], which moves events, the
     /// position is unspecified.
     #[inline]
