@@ -17,6 +17,7 @@ mod clients;
 mod commands;
 mod components;
 mod connections;
+mod contract;
 mod delivery;
 mod endless;
 mod exec;

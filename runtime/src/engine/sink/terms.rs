@@ -73,8 +73,15 @@ impl SinkSide {
         if let Some(in_flight) = by_flow {
             tracing::info!(%component, in_flight, granted, "the sink supports fewer deliveries in flight");
         } else {
-            let wanted = demand.in_flight;
-            tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
+            let (wanted, supported) = (demand.in_flight, demand.most_in_flight);
+            if wanted > supported {
+                tracing::warn!(
+                    %component, wanted, supported, granted,
+                    "the sink asks for more deliveries in flight than it supports: a fault of the plugin"
+                );
+            } else {
+                tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
+            }
         }
     }
 }

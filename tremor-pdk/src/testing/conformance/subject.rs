@@ -200,7 +200,17 @@ impl Connected {
         }
         if let Some(sink) = &mut self.sink {
             let demand = timed("demand", || sink.demand())?;
-            self.slots = self.slots.min(demand.most_in_flight).max(1);
+            let (wanted, supported) = (demand.in_flight, demand.most_in_flight);
+            ensure(
+                wanted <= supported,
+                || {
+                    format!(
+                        "`demand` asks for {wanted} deliveries in flight, and supports {supported}"
+                    )
+                },
+                "set with `Demand::at_most` at least what `Demand::gather` or `Demand::in_flight` asks for",
+            )?;
+            self.slots = self.slots.min(supported).max(1);
             self.gathers = demand.gathers;
             let grant = Grant::new(self.slots, demand.ordered, None);
             timed("on_grant", || sink.on_grant(grant))?;

@@ -1,0 +1,37 @@
+//! Sinks that break the contract of plugins: the run says which one, and nothing counts as delivered that was not.
+
+use std::fs;
+
+use crate::{running::Running, support::library, tremor::Scene};
+
+/// A flow of three events to a sink of the fixture `step-faults`, which the test has in a folder of its own: other
+/// plugins of these tests have components of the same names.
+fn scene(sink: &str) -> Scene {
+    let text = format!(
+        "plugins: [own]
+connectors:
+  input: {{ type: file, codec: string, preprocessors: [lines], config: {{ path: in, mode: read }} }}
+  sink: {{ type: {sink}, codec: string, restart: {{ attempts: 0 }} }}
+  dead: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> sink, sink/err -> dead]"
+    );
+    let scene = Scene::new(&text).write("in", b"1\n2\n3\n");
+    let folder = scene.path().join("own");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(library("fixture-step-faults"), folder.join("libstep_faults.so")).unwrap();
+    scene
+}
+
+#[test]
+fn rejected_event_of_another_batch_fails_the_delivery() {
+    let run = scene("mixes_deliveries").run();
+    run.expect(1, &["`sink`", "rejected an event of another batch; reject events of the batch"]);
+    assert_eq!(run.stdout, "", "no event of the batch goes to the dead letters");
+}
+
+#[test]
+fn sink_that_ignores_its_flush_is_named() {
+    let mut running = Running::of(scene("ignores_flush"), &["flow.yaml"], |command| command);
+    let line = running.until("the sink returned from `flush`");
+    assert!(line.contains("component=sink events=3"), "{line}");
+}
