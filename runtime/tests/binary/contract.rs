@@ -4,9 +4,9 @@ use std::fs;
 
 use crate::{running::Running, support::library, tremor::Scene};
 
-/// A flow of three events to a sink of the fixture `step-faults`, which the test has in a folder of its own: other
-/// plugins of these tests have components of the same names.
-fn scene(sink: &str) -> Scene {
+/// A flow of three events to a sink of a fixture, which is in a folder of its own: other plugins of these tests have components
+/// of the same names.
+fn scene(package: &str, sink: &str) -> Scene {
     let text = format!(
         "plugins: [own]
 connectors:
@@ -18,20 +18,23 @@ links: [input -> sink, sink/err -> dead]"
     let scene = Scene::new(&text).write("in", b"1\n2\n3\n");
     let folder = scene.path().join("own");
     fs::create_dir(&folder).unwrap();
-    fs::copy(library("fixture-step-faults"), folder.join("libstep_faults.so")).unwrap();
+    fs::copy(library(package), folder.join("libfixture.so")).unwrap();
     scene
 }
 
 #[test]
 fn rejected_event_of_another_batch_fails_the_delivery() {
-    let run = scene("mixes_deliveries").run();
+    let run = scene("fixture-faults", "rejects_another_batch").run();
     run.expect(1, &["`sink`", "rejected an event of another batch; reject events of the batch"]);
     assert_eq!(run.stdout, "", "no event of the batch goes to the dead letters");
 }
 
 #[test]
 fn sink_that_ignores_its_flush_is_named() {
-    let mut running = Running::of(scene("ignores_flush"), &["flow.yaml"], |command| command);
+    let mut running =
+        Running::of(scene("fixture-step-faults", "ignores_flush"), &["flow.yaml"], |command| {
+            command
+        });
     let line = running.until("the sink returned from `flush`");
     assert!(line.contains("component=sink events=3"), "{line}");
 }

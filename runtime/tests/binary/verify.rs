@@ -60,7 +60,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
     ("empty_batch_panics", "delivers", "return an error"),
     ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
-    ("delivery_out_of_range", "delivers", "reject events of the batch"),
+    ("rejects_another_batch", "delivers", "reject events of the batch"),
     ("binary_fails_for_good", "delivers", "answer with kind bad data"),
     ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
     ("tick_panics", "answers_ticks", "return an error"),
@@ -74,6 +74,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("connector", "together_panics", "takes_several", "return an error"),
     ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
+    ("connector", "contradicts_itself", "connects", "set with `Demand::at_most`"),
     ("connector", "ignores_flush", "flushes", "completes what the sink gathers"),
     ("connector", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
     ("operator", "vanishes", "accounts_for_events", "account for each event"),
