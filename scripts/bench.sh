@@ -110,7 +110,7 @@ main() {
   [ "$profile" = no ] || profile_all
   close_output
   write_report
-  say "report: $output/report.html"
+  say "report: $output/report.md"
   if [ "$failures" -gt 0 ]; then
     say "error: $failures of $total runs failed; $output/report.md says which and why"
     exit 1

@@ -6,8 +6,8 @@
 #   FOLDER  what scripts/bench.sh wrote, in bench/out as a rule
 #   NAME    of the folder in bench/runs, `DATE-WHAT`
 #
-# What is kept: report.html, which needs no other file; bench.conf, facts.tsv and samples.csv, which say
-# what was run, where, and every figure; and samples.tar.xz with all else, from which
+# What is kept: report.md; bench.conf, facts.tsv and samples.csv, which say what was run, where, and
+# every figure; and samples.tar.xz with all else, from which
 # `bench-report report` makes the report again. Profiles are not kept.
 set -euo pipefail
 
@@ -18,7 +18,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 from=$(cd "$1" && pwd)
 to=$root/bench/runs/$2
-shown=(report.html bench.conf facts.tsv samples.csv)
+shown=(report.md bench.conf facts.tsv samples.csv)
 for file in "${shown[@]}"; do
   [ -e "$from/$file" ] || {
     echo "error: $from has no $file: it is no run of scripts/bench.sh, or was interrupted" >&2

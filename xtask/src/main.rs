@@ -75,7 +75,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Compares the instructions of the benchmark's flows with the committed counts
     PerfGate(perf_gate::Arguments),
-    /// Writes log events as JSON lines; a seed fixes every byte
+    /// Writes the log events that the flows of the benchmark replay; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
     /// Loads, ends, breaks and restarts flows again and again, and fails if memory, descriptors or threads grow
     Soak(soak::Arguments),

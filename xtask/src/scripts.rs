@@ -10,11 +10,10 @@ use anyhow::Result;
 use crate::project::{cargo, root, run};
 
 /// Those that others source are checked with them.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 11] = [
     ".ci/run",
     "scripts/bench.sh",
     "scripts/boundary.sh",
-    "scripts/experiments.sh",
     "scripts/fixed-layouts.sh",
     "scripts/idle.sh",
     "scripts/keep-plugin.sh",

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::experiment::{Fact, rows};
-use crate::plots::{FlowFigures, overview};
+use crate::overview::{FlowFigures, overview};
 use crate::statistics::{geometric_mean, median};
 
 #[derive(Debug, clap::Args)]

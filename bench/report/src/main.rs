@@ -7,25 +7,22 @@
 //! bench-report report bench/out/2026-05-01
 //! ```
 //!
-//! One way leads through it: [`experiment`] reads the folder of a benchmark, [`analysis`] makes
-//! figures and verdicts of it with [`statistics`], [`content`] a document of those, and [`render`]
-//! Markdown and HTML of the document, with the pictures from [`plots`].
+//! [`experiment`] reads the folder of a benchmark, [`analysis`] makes figures and verdicts of it with
+//! [`statistics`], and [`page`] writes them as Markdown. [`chart`] draws a run that is kept.
 
 #![allow(clippy::print_stderr)] // people read it
 
 mod analysis;
 mod chart;
-mod content;
-mod document;
 mod experiment;
 mod format;
-mod histogram;
-mod plots;
-mod render;
+mod overview;
+mod page;
 mod report;
 mod sample;
 mod schedule;
 mod statistics;
+mod theme;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +45,7 @@ enum Command {
         /// What the subject wrote
         file: PathBuf,
     },
-    /// Writes report.md, report.html, samples.csv and plots/ into the folder of a benchmark
+    /// Writes report.md and samples.csv into the folder of a benchmark
     Report {
         /// The folder
         folder: PathBuf,

@@ -218,7 +218,13 @@ fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
     missing
         .map(|path| {
             let message = format!("{}: there is no such file or folder", path.value.display());
-            flow.error(path.at, message).help("build the plugins, or correct the path")
+            let build = match &path.value {
+                path if path.ends_with("target/release") => " with `cargo build --release`",
+                path if path.ends_with("target/debug") => " with `cargo build`",
+                _ => "",
+            };
+            let help = format!("build the plugins{build}, or correct the path");
+            flow.error(path.at, message).help(help)
         })
         .collect()
 }

@@ -142,7 +142,10 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             "1\n",
             &["--data", "none"],
             2,
-            ["none: there is no such file to replay", "generate-logs"],
+            [
+                "none: there is no such file to replay",
+                "`cargo xtask generate-logs` writes the data",
+            ],
         ),
         (
             through(", main -> other"),

@@ -24,6 +24,23 @@ fn scene() -> Scene {
     scene
 }
 
+#[test]
+fn missing_target_folder_names_the_build_command() {
+    let scene = Scene::new(&FLOW.replace("[own]", "[../target/release, target/debug, gone]"));
+    let run = scene.tremor(&["check", "flow.yaml"]);
+    run.expect(2, &[]);
+    for (path, command) in [
+        ("target/release", " with `cargo build --release`"),
+        ("target/debug", " with `cargo build`"),
+        ("gone", ""),
+    ] {
+        let missing = format!("{path}: there is no such file or folder");
+        let help = format!("help: build the plugins{command}, or correct the path");
+        let error = run.stderr.split("\n\n").find(|error| error.contains(&missing));
+        assert!(error.is_some_and(|error| error.contains(&help)), "{missing}: {}", run.stderr);
+    }
+}
+
 /// `tremor` with these arguments, and with this as the plugin path of the environment.
 fn tremor(scene: &Scene, variable: &str, arguments: &[&str]) -> Run {
     let mut command = scene.command(arguments);

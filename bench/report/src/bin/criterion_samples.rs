@@ -1,5 +1,5 @@
-//! The samples of `scripts/experiments.sh` and `scripts/boundary.sh`: gathers those of a run of criterion,
-//! one benchmark a line, and makes tables of them.
+//! The samples of `scripts/boundary.sh`: gathers those of a run of criterion, one benchmark a line, and
+//! makes tables of them.
 //!
 //! ```text
 //! criterion_samples collect CRITERION_FOLDER EXPERIMENT ROUND    lines of JSON to stdout

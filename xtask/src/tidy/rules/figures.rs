@@ -1,4 +1,4 @@
-//! A figure that a page quotes can be looked up: the run that it names is there.
+//! A figure that a page or a comment quotes can be looked up: the run that it names is there.
 
 use crate::tidy::Violation;
 use crate::tidy::repository::Repository;
@@ -7,8 +7,9 @@ const RUNS: &str = "bench/runs/";
 
 pub(super) fn cited_run_exists(repository: &Repository) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for file in repository.markdown() {
-        for (line, text) in file.lines() {
+    for file in &repository.files {
+        // Tests of this rule name runs that nobody keeps.
+        for (line, text) in file.lines().filter(|(line, _)| !file.is_test(*line)) {
             for name in cited_runs(text) {
                 let folder = format!("{RUNS}{name}");
                 if !repository.contains(&folder) {
@@ -44,10 +45,11 @@ mod tests {
                 "docs/benchmarks.md",
                 "As in `bench/runs/2026-05-01-json`.\nSee bench/runs/lost/a.csv.",
             ),
+            ("src/a.rs", "/// As `bench/runs/lost` shows.\nfn a() {}"),
         ]);
         let violations = cited_run_exists(&repository);
-        assert_eq!(violations.len(), 1);
-        assert_eq!(violations[0].line, Some(2));
+        let lines: Vec<_> = violations.iter().map(|it| (it.path.as_str(), it.line)).collect();
+        assert_eq!(lines, [("docs/benchmarks.md", Some(2)), ("src/a.rs", Some(1))]);
     }
 
     #[test]

@@ -17,10 +17,6 @@ const ALLOWED: &[Allowed] = &[
         why: "functions of librdkafka that its crate does not wrap: a queue of the records of all partitions",
     },
     Allowed {
-        path: "bench/allocators/src/",
-        why: "an experiment with allocators, and a plugin without the checks of the runtime",
-    },
-    Allowed {
         path: "bench/micro/benches/boundary/",
         why: "functions of a library that are called without the runtime",
     },

@@ -9,14 +9,11 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-pub(super) const WIDTH: u32 = 960;
-/// The height that a legend takes.
-pub(super) const LEGEND: u32 = 32;
+pub(crate) const WIDTH: u32 = 960;
 /// Of fonts; plotters makes letters of four fifths of the size.
-pub(super) const SMALL: u32 = 17;
-pub(super) const LARGE: u32 = 18;
+pub(crate) const SMALL: u32 = 17;
 
 /// A colour on light pages, and what replaces it on dark ones.
 #[derive(Clone, Copy)]
@@ -27,60 +24,40 @@ const INK: Pair = Pair(RGBColor(31, 35, 40), RGBColor(230, 237, 243));
 const MUTED: Pair = Pair(RGBColor(89, 99, 110), RGBColor(154, 165, 177));
 const GRID: Pair = Pair(RGBColor(223, 228, 233), RGBColor(50, 58, 68));
 /// Told apart by those who see few colours, too: after M. Okabe and K. Ito, Color Universal Design.
-const SERIES: [Pair; 6] = [
+const SERIES: [Pair; 3] = [
     Pair(RGBColor(0, 96, 160), RGBColor(92, 176, 240)),
     Pair(RGBColor(200, 82, 0), RGBColor(255, 148, 77)),
     Pair(RGBColor(0, 128, 96), RGBColor(60, 200, 160)),
-    Pair(RGBColor(160, 70, 130), RGBColor(224, 140, 196)),
-    Pair(RGBColor(150, 110, 0), RGBColor(232, 196, 72)),
-    Pair(RGBColor(70, 80, 90), RGBColor(184, 194, 204)),
 ];
 
 /// Behind a picture that is shown on a page of another colour than the reader's choice.
-pub(super) const fn page() -> RGBColor {
+pub(crate) const fn page() -> RGBColor {
     PAGE.0
 }
 
-pub(super) const fn ink() -> RGBColor {
+pub(crate) const fn ink() -> RGBColor {
     INK.0
 }
 
-pub(super) const fn muted() -> RGBColor {
+pub(crate) const fn muted() -> RGBColor {
     MUTED.0
 }
 
-pub(super) const fn grid() -> RGBColor {
+pub(crate) const fn grid() -> RGBColor {
     GRID.0
 }
 
-/// The colour of the subject at this place.
-pub(super) const fn series(index: usize) -> RGBColor {
+/// Returns the colour of the series with this index.
+pub(crate) const fn series(index: usize) -> RGBColor {
     SERIES[index % SERIES.len()].0
 }
 
-pub(super) fn text(size: u32, color: RGBColor) -> TextStyle<'static> {
+pub(crate) fn text(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }
 
-/// The names of subjects beside their colours, in a line at the top.
-pub(super) fn legend<'a>(
-    area: &Area<'_>,
-    subjects: impl Iterator<Item = (RGBColor, &'a str)>,
-) -> Result<()> {
-    let mut left = 12;
-    for (color, name) in subjects {
-        let line = PathElement::new([(left, 14), (left + 20, 14)], color.stroke_width(4));
-        area.draw(&line).map_err(failed)?;
-        area.draw(&Text::new(name.to_owned(), (left + 28, 7), text(SMALL, ink())))
-            .map_err(failed)?;
-        // The widths of letters are the reader's to know: wide ones are some 10 pixels.
-        left += 28 + 10 * i32::try_from(name.chars().count())? + 24;
-    }
-    Ok(())
-}
-
 /// The picture that `draw` draws, with its title for those who do not see it.
-pub(super) fn picture(
+pub(crate) fn picture(
     title: &str,
     height: u32,
     draw: impl FnOnce(&Area<'_>) -> Result<()>,
@@ -98,7 +75,7 @@ pub(super) fn picture(
 }
 
 /// What plotters says when it cannot draw.
-pub(super) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+pub(crate) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
 

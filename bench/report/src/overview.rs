@@ -4,9 +4,9 @@ use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::theme::{Area, SMALL, WIDTH, failed, grid, ink, muted, page, picture, series, text};
 use crate::format::{three_digits, with_interval};
 use crate::statistics::Interval;
+use crate::theme::{Area, SMALL, WIDTH, failed, grid, ink, muted, page, picture, series, text};
 
 /// The flows in `bench/flows`, in words.
 const NAMES: [(&str, &str); 6] = [

@@ -1,7 +1,0 @@
-//! A document as text files.
-
-mod html;
-mod markdown;
-
-pub(crate) use html::html;
-pub(crate) use markdown::markdown;
