@@ -73,6 +73,7 @@ pub(crate) const BROKERS: Heavy = Heavy {
         "runtime/src",
         "tremor-pdk",
         "xtask/src/broker",
+        "xtask/src/process.rs",
     ],
     pages_with: &["type: kafka_", "type: nats_"],
 };
