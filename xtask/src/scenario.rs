@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Build in the profile `release`
     #[arg(long)]
     release: bool,
-    /// Folder for summary.txt, tables, flows and logs; unless given, target/COMMAND
+    /// Folder for summary.txt, tables, flows and logs, which is emptied first; unless given, target/COMMAND
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
