@@ -29,14 +29,8 @@ const SPEED: &str = "MB/s";
 /// Time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(100);
 /// As `kafka_producer` has it: acknowledgements of all replicas, numbered records.
-const SETTINGS: [&str; 6] = [
-    "-X",
-    "enable.idempotence=true",
-    "-X",
-    "acks=all",
-    "-X",
-    "queue.buffering.max.messages=1000000",
-];
+const SETTINGS: &str =
+    "-X enable.idempotence=true -X acks=all -X queue.buffering.max.messages=1000000";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -69,7 +63,7 @@ impl Scenario for Arguments {
         let cluster = broker::kafka(&stage.folder.join("broker"), &[&partitions])?;
         let broker = cluster.address("plain").context("the broker has an address")?;
         let bench = Bench { arguments: self, stage, cluster: &cluster, broker, bytes };
-        let fill = bench.kcat("kcat-fills", &["-P", "-t", FROM]).arguments(SETTINGS);
+        let fill = bench.kcat("kcat-fills", &["-P", "-t", FROM]).arguments(SETTINGS.split(' '));
         fill.argument("-l").argument(lines.display()).start()?.finish()?;
         ensure!(bench.records(FROM)? == self.records, "the topic does not have all records");
         let mut samples = Samples::default();
@@ -147,7 +141,7 @@ impl Bench<'_> {
         let mut reads =
             self.kcat("kcat-reads", &reads).spawn(Stdio::null(), Some(Stdio::piped()))?;
         let read = reads.child.stdout.take().context("it has an output")?;
-        let mut writes = self.kcat("kcat-writes", &["-P", "-t", to]).arguments(SETTINGS);
+        let mut writes = self.kcat("kcat-writes", &["-P", "-t", to]).arguments(SETTINGS.split(' '));
         let writes = writes.spawn(read.into(), None)?;
         Ok(vec![reads, writes])
     }

@@ -81,15 +81,21 @@ impl Samples {
         self.0.iter().filter(is_it).map(|sample| sample.value)
     }
 
+    /// Returns the servers and figures of a case, each once.
+    fn keys(&self, case: &str) -> Vec<(&'static str, &'static str)> {
+        let mut keys = Vec::new();
+        for &Sample { server, figure, .. } in self.0.iter().filter(|sample| sample.case == case) {
+            if !keys.contains(&(server, figure)) {
+                keys.push((server, figure));
+            }
+        }
+        keys
+    }
+
     /// Adds the medians of a case, with the minimum and the maximum, to a judgement.
     pub(crate) fn show(&self, judgement: &mut Judgement, case: &str, what: &str) {
         judgement.line(format_args!("{case}: {what}"));
-        let mut seen = Vec::new();
-        for &Sample { server, figure, .. } in self.0.iter().filter(|sample| sample.case == case) {
-            if seen.contains(&(server, figure)) {
-                continue;
-            }
-            seen.push((server, figure));
+        for (server, figure) in self.keys(case) {
             let [least, median, most] = spread(self.of(case, server, figure)).map(shown);
             judgement.line(format_args!("  {server:<16} {median:>11} ({least}, {most}) {figure}"));
         }
@@ -97,14 +103,10 @@ impl Samples {
 
     /// Adds the medians of a figure as parts of the median of the server `of`.
     pub(crate) fn compare(&self, judgement: &mut Judgement, case: &str, figure: &str, of: &str) {
-        let mut seen = vec![of];
-        for sample in self.0.iter().filter(|it| it.case == case && it.figure == figure) {
-            if seen.contains(&sample.server) {
-                continue;
-            }
-            seen.push(sample.server);
-            let [found, other] = [sample.server, of].map(|it| self.median(case, it, figure));
-            let (server, part) = (sample.server, found / other * 100.0);
+        let other = self.median(case, of, figure);
+        for (server, _) in self.keys(case).into_iter().filter(|key| key.1 == figure && key.0 != of)
+        {
+            let part = self.median(case, server, figure) / other * 100.0;
             judgement.line(format_args!("  {server}: {part:.0} % of the {figure} of {of}"));
         }
     }
