@@ -93,6 +93,7 @@ pub use tremor_abi::{
 
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub use self::descriptors::{Descriptors, Registered};
+pub(crate) use self::sink::BatchId;
 pub use self::{
     batch::{
         AnyBatch, Form, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,

@@ -62,11 +62,6 @@ pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Buil
     Ok(Built { tremor: own.join("tremor"), plugins: own.to_owned() })
 }
 
-/// Builds the program and the plugin for Kafka, and copies them to this folder.
-pub(crate) fn build_brokers(release: bool, own: &Path) -> Result<Built> {
-    build_broker("connector-kafka", &[], release, own)
-}
-
 /// Builds the program, a plugin of the workspace `brokers` and others, and copies them to this folder.
 pub(crate) fn build_broker(
     package: &str,

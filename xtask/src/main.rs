@@ -27,10 +27,13 @@ mod nightly;
 mod outage;
 mod perf_gate;
 mod pictures;
+mod process;
 mod project;
 mod restarts;
 mod running;
+mod samples;
 mod scale_out;
+mod scenario;
 mod scripts;
 mod soak;
 mod syslog;
@@ -41,6 +44,8 @@ mod tools;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use self::scenario::Harness;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Tasks that are more than one cargo command", version)]
@@ -78,33 +83,31 @@ enum Command {
     /// Writes the log events that the flows of the benchmark replay; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
     /// Loads, ends, breaks and restarts flows again and again, and fails if memory, descriptors or threads grow
-    Soak(soak::Arguments),
+    Soak(Harness<soak::Arguments>),
     /// Kills a flow from a file to a file at random moments, and fails if an acknowledged event is lost
-    Crash(crash::Arguments),
+    Crash(Harness<crash::Arguments>),
     /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
-    Faults(faults::Arguments),
+    Faults(Harness<faults::Arguments>),
     /// Stops, slows and silences the peer of a sink by turns, and fails if that loses an event
-    Outage(outage::Arguments),
+    Outage(Harness<outage::Arguments>),
     /// Processes of examples/scale-out that come, go and are killed, on a real broker: what becomes of the records
     ScaleOut(scale_out::Arguments),
     /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
-    ManyFlows(many_flows::Arguments),
+    ManyFlows(Harness<many_flows::Arguments>),
     /// Compares lines of syslog over TCP into a file with rsyslog, syslog-ng and a bare loop
-    Syslog(syslog::Arguments),
+    Syslog(Harness<syslog::Arguments>),
     /// Measures connections, requests and TLS beside tokio, hyper and bare loops
-    Network(network::Arguments),
+    Network(Harness<network::Arguments>),
     /// Compares records from topic to topic of Kafka through a flow with `kcat -C | kcat -P`
-    Kafka(kafka::Arguments),
+    Kafka(Harness<kafka::Arguments>),
     /// Compares messages of a stream of NATS, taken by a flow, with a bare consumer on `nats.go`
-    Nats(nats::Arguments),
-    #[command(hide = true)]
-    BareLoop(syslog::BareLoop),
+    Nats(Harness<nats::Arguments>),
     /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
     Broker(broker::Arguments),
     /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
-    Restarts(restarts::Arguments),
+    Restarts(Harness<restarts::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -122,20 +125,19 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
-        Command::Soak(arguments) => soak::run(&arguments),
-        Command::Crash(arguments) => crash::run(&arguments),
-        Command::Faults(arguments) => faults::run(&arguments),
-        Command::Outage(arguments) => outage::run(&arguments),
+        Command::Soak(harness) => harness.run(),
+        Command::Crash(harness) => harness.run(),
+        Command::Faults(harness) => harness.run(),
+        Command::Outage(harness) => harness.run(),
         Command::ScaleOut(arguments) => scale_out::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
-        Command::ManyFlows(arguments) => many_flows::run(&arguments),
+        Command::ManyFlows(harness) => harness.run(),
         Command::Broker(arguments) => broker::run(&arguments),
-        Command::Restarts(arguments) => restarts::run(&arguments),
-        Command::Syslog(arguments) => syslog::run(&arguments),
-        Command::Network(arguments) => network::run(&arguments),
-        Command::Kafka(arguments) => kafka::run(&arguments),
-        Command::Nats(arguments) => nats::run(&arguments),
-        Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
+        Command::Restarts(harness) => harness.run(),
+        Command::Syslog(harness) => harness.run(),
+        Command::Network(harness) => harness.run(),
+        Command::Kafka(harness) => harness.run(),
+        Command::Nats(harness) => harness.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

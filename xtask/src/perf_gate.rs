@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     demo,
     generate_logs::{self, Format},
+    process::need,
     project::{cargo, root, run as run_command, shown},
 };
 
@@ -81,7 +82,7 @@ pub(crate) fn check() -> Result<Outcome> {
 }
 
 fn gate(update: bool) -> Result<Outcome> {
-    if !is_there("valgrind") {
+    if need("valgrind", "--version", "a package").is_err() {
         return Ok(Outcome::Skipped("no valgrind: install it to count instructions"));
     }
     let compiler = compiler()?;
@@ -240,12 +241,6 @@ fn compiler() -> Result<String> {
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let (release, host) = (line("release:"), line("host:"));
     Ok(format!("rustc {} {}", release.unwrap_or("?"), host.unwrap_or("?")))
-}
-
-fn is_there(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]

@@ -4,31 +4,33 @@
 //! The file lies in memory, so that no disk is measured. The time is that from the first byte that is sent to
 //! the last that is in the file. The processor time is that of the server alone.
 
-mod bare_loop;
 mod lines;
-mod servers;
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf, absolute};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
-pub(crate) use self::bare_loop::{Arguments as BareLoop, run as bare_loop};
-use self::{
-    lines::{BLOCK, block},
-    servers::{Server, Started},
-};
-use crate::running::{empty_folder, load, spread, write};
+use self::lines::{BLOCK, LINE, block};
+use crate::built::Built;
+use crate::network::{self, InMemory, PEERS};
+use crate::process::{Process, Program, free_port, need, wait};
+use crate::project::root;
+use crate::samples::{Figures, Samples};
+use crate::scenario::{Judgement, PATIENCE, Scenario, Stage};
 
-/// A file that has not grown for so long is complete.
+/// The servers. The files of the first two have the bytes that they received.
+const SERVERS: [&str; 6] =
+    ["bare-loop", "tremor", "tremor-json", "rsyslog", "rsyslog-json", "syslog-ng"];
+/// A file that has not grown for this time is complete.
 const STILL: Duration = Duration::from_millis(1_500);
-/// How often is looked how large it is.
-const LOOK: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Time for what a server does once it has started.
+const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -54,141 +56,165 @@ pub(crate) struct Arguments {
     /// A folder in memory for what the servers write
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     memory: PathBuf,
-    /// Where to write samples.csv and summary.txt
-    #[arg(long, default_value = "target/syslog", value_name = "DIR")]
-    output: PathBuf,
 }
 
-/// One turn of a server.
-#[derive(Clone, Debug)]
-struct Sample {
-    server: &'static str,
-    round: usize,
-    wall: Duration,
-    processor: Duration,
-    lines: u64,
-}
+impl Scenario for Arguments {
+    const NAME: &'static str = "syslog";
+    type Found = Samples;
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let folder = absolute(&arguments.output)?;
-    empty_folder(&folder)?;
-    let mut servers = servers::all(arguments, &folder)?;
-    if !arguments.only.is_empty() {
-        servers.retain(|server| arguments.only.iter().any(|name| name == server.name));
+    fn build(&self, release: bool, to: &Path) -> Result<Built> {
+        network::build(&["connector-file", "connector-tcp-server"], release, to)
     }
-    let block = block();
-    let mut samples = Vec::new();
-    for round in 0..arguments.rounds {
-        for server in &servers {
-            let sample = turn(server, &block, arguments, &folder, round)
-                .with_context(|| format!("{}: see {}", server.name, folder.display()))?;
-            eprintln!("{}", sentence(&sample));
-            samples.push(sample);
-        }
+
+    fn play(&self, stage: &Stage<'_>) -> Result<Samples> {
+        let is_selected =
+            |name: &str| self.only.is_empty() || self.only.iter().any(|it| it == name);
+        let has_rsyslog = is_there(&self.rsyslogd, "an installation or `--rsyslogd`");
+        let has_syslog_ng = is_there(&self.syslog_ng, "an installation or `--syslog-ng`");
+        let mut servers = SERVERS.to_vec();
+        servers.retain(|name| match *name {
+            "rsyslog" | "rsyslog-json" => has_rsyslog && is_selected(name),
+            "syslog-ng" => has_syslog_ng && is_selected(name),
+            _ => is_selected(name),
+        });
+        let block = block();
+        let mut samples = Samples::default();
+        samples.by_turns("syslog", self.rounds, &servers, |_, _, name| {
+            self.turn(stage, name, &block)
+        })?;
+        Ok(samples)
     }
-    let summary = summary(&servers, &samples, arguments.blocks);
-    print(&summary);
-    write(&folder.join("samples.csv"), &table(&samples))?;
-    write(&folder.join("summary.txt"), &summary)
-}
 
-/// A server starts, gets all lines, and ends.
-fn turn(
-    server: &Server,
-    block: &[u8],
-    arguments: &Arguments,
-    folder: &Path,
-    round: usize,
-) -> Result<Sample> {
-    let output = arguments.memory.join(format!("syslog-{}-{}", server.name, std::process::id()));
-    let _ = fs::remove_file(&output);
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let started = server.start(port, &output, folder)?;
-    let measured = measure(&started, port, &output, block, arguments.blocks);
-    drop(started);
-    let lines = measured.and_then(|(wall, processor)| {
-        let lines = if server.is_as_it_is { same(&output, block)? } else { count(&output)? };
-        Ok((wall, processor, lines))
-    });
-    let _ = fs::remove_file(&output);
-    let (wall, processor, lines) = lines?;
-    let sent = arguments.blocks * BLOCK;
-    ensure!(lines == sent, "{lines} of {sent} lines are in its file");
-    Ok(Sample { server: server.name, round, wall, processor, lines })
-}
-
-/// The time until all is in the file, and the processor time that the server took.
-fn measure(
-    server: &Started,
-    port: u16,
-    output: &Path,
-    block: &[u8],
-    blocks: u64,
-) -> Result<(Duration, Duration)> {
-    let mut connection = connect(port)?;
-    // What a server does once it has started is none of this.
-    thread::sleep(Duration::from_millis(500));
-    let (before, start) = (server.processor_time()?, Instant::now());
-    let sending = {
-        let block = block.to_vec();
-        thread::spawn(move || (0..blocks).try_for_each(|_| connection.write_all(&block)))
-    };
-    let (mut size, mut grown) = (0, start);
-    loop {
-        thread::sleep(LOOK);
-        let now = fs::metadata(output).map_or(0, |file| file.len());
-        if now != size {
-            (size, grown) = (now, Instant::now());
-        } else if sending.is_finished() && grown.elapsed() > STILL {
-            break;
-        }
-        ensure!(start.elapsed() < PATIENCE, "not all is in the file after {PATIENCE:?}");
+    fn judge(&self, samples: &Samples) -> Result<Judgement> {
+        let mut judgement = Judgement::default();
+        let what = format!("{} lines of {LINE} bytes over one connection", self.blocks * BLOCK);
+        samples.show(&mut judgement, "syslog", &what);
+        samples.keep(&mut judgement)?;
+        Ok(judgement)
     }
-    let took = server.processor_time()?.saturating_sub(before);
-    sending.join().map_err(|_| anyhow::anyhow!("the sender panicked"))?.context("cannot send")?;
-    Ok((grown - start, took))
 }
 
-/// Connects once the server listens. The connection that finds out is the one that sends.
-fn connect(port: u16) -> Result<TcpStream> {
-    let start = Instant::now();
-    loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(connection) => return Ok(connection),
-            Err(error) if start.elapsed() > Duration::from_secs(20) => {
-                bail!("it does not listen: {error}")
+/// Returns whether a program can be started, and says so if not.
+fn is_there(program: &Path, option: &str) -> bool {
+    // rsyslog knows only the short form.
+    let found = need(program, "-v", option);
+    found.inspect_err(|error| eprintln!("SKIPPED: {error}")).is_ok()
+}
+
+impl Arguments {
+    /// Starts a server, sends all lines to it, and ends it.
+    fn turn(&self, stage: &Stage<'_>, name: &str, block: &[u8]) -> Result<Figures> {
+        let (port, output) = (free_port()?, InMemory::new(&self.memory, name));
+        let server = self.program(stage, name, port, &output)?.listen(port)?;
+        let (wall, processor) = self.measure(&server, port, &output, block)?;
+        drop(server);
+        let compared = SERVERS[..2].contains(&name).then_some(block);
+        let (lines, sent) = (count(output.path(), compared)?, self.blocks * BLOCK);
+        ensure!(lines == sent, "{lines} of {sent} lines are in its file");
+        #[allow(clippy::cast_precision_loss)] // some millions
+        let lines = lines as f64;
+        Ok(vec![
+            ("lines/s", lines / wall.as_secs_f64()),
+            ("us of processor a line", processor.as_secs_f64() * 1e6 / lines),
+        ])
+    }
+
+    /// A server on a port of the loopback address that writes to a file.
+    fn program(
+        &self,
+        stage: &Stage<'_>,
+        name: &str,
+        port: u16,
+        output: &InMemory,
+    ) -> Result<Program> {
+        let folder = &stage.folder;
+        let files = root().join("bench/network");
+        let flow = |file: &str| {
+            let flow = Program::tremor(stage.built, name, folder);
+            let flow = flow.argument(files.join(file).display());
+            flow.variable("PORT", port).variable("OUTPUT", output.shown())
+        };
+        let [config, state] = ["conf", "state"].map(|it| folder.join(format!("{name}.{it}")));
+        let configured = |program: &Path| -> Result<Program> {
+            let template = fs::read_to_string(files.join(format!("{name}.conf")))?;
+            let text = template
+                .replace("@PORT@", &port.to_string())
+                .replace("@OUTPUT@", &output.shown().to_string())
+                .replace("@FOLDER@", &folder.display().to_string());
+            fs::write(&config, text)?;
+            let _ = fs::remove_file(&state);
+            Ok(Program::new(program, name, folder).within(&env::current_dir()?))
+        };
+        let (config, state) = (config.display(), state.display());
+        Ok(match name {
+            "bare-loop" => {
+                let program = Program::new(stage.built.plugins.join(PEERS), name, folder);
+                program.argument("bytes").argument(port).argument(output.shown())
             }
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
+            "tremor" => flow("forward.yaml"),
+            "tremor-json" => flow("parse.yaml"),
+            "syslog-ng" => {
+                let program = configured(&self.syslog_ng)?.argument("-F");
+                let program = program.argument("-f").argument(&config).argument("-R");
+                let program =
+                    program.argument(&state).argument("-p").argument(format!("{state}.pid"));
+                program.argument("-c").argument(format!("{state}.ctl"))
+            }
+            _ => {
+                let program = configured(&self.rsyslogd)?.arguments(["-n", "-f"]);
+                let program = program.argument(&config).arguments(["-i", "NONE"]);
+                match &self.rsyslog_modules {
+                    Some(modules) => program.argument("-M").argument(modules.display()),
+                    None => program,
+                }
+            }
+        })
+    }
+
+    /// Returns the time until all is in the file, and the processor time that the server took.
+    fn measure(
+        &self,
+        server: &Process,
+        port: u16,
+        output: &InMemory,
+        block: &[u8],
+    ) -> Result<(Duration, Duration)> {
+        let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+        thread::sleep(SETTLE);
+        let (before, start) = (server.processor_time()?, Instant::now());
+        let sending = {
+            let (block, blocks) = (block.to_vec(), self.blocks);
+            thread::spawn(move || (0..blocks).try_for_each(|_| connection.write_all(&block)))
+        };
+        let (mut size, mut grown) = (0, start);
+        wait("all lines in its file", PATIENCE, || {
+            let now = output.size();
+            if now != size {
+                (size, grown) = (now, Instant::now());
+            }
+            let is_all = sending.is_finished() && grown.elapsed() > STILL;
+            Ok(is_all.then_some(()))
+        })?;
+        let took = server.processor_time()?.saturating_sub(before);
+        sending.join().map_err(|_| anyhow!("the sender panicked"))?.context("cannot send")?;
+        Ok((grown - start, took))
     }
 }
 
-/// How many lines of a file are those of the blocks, in order.
-fn same(output: &Path, block: &[u8]) -> Result<u64> {
+/// Returns the number of lines of a file. They are those of the blocks, in order, if there is a block to compare.
+fn count(output: &Path, block: Option<&[u8]>) -> Result<u64> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(output)?);
-    let mut position = 0;
-    let mut lines = 0;
+    let (mut position, mut lines) = (0, 0);
     loop {
-        let bytes = file.fill_buf()?;
+        let mut bytes = file.fill_buf()?;
         if bytes.is_empty() {
             return Ok(lines);
         }
-        let length = bytes.len().min(block.len() - position);
-        let (found, expected) = (&bytes[..length], &block[position..position + length]);
-        ensure!(found == expected, "after {lines} lines, others are in its file");
-        lines += lines::count(found);
-        position = (position + length) % block.len();
-        file.consume(length);
-    }
-}
-
-fn count(output: &Path) -> Result<u64> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(output)?);
-    let mut lines = 0;
-    loop {
-        let bytes = file.fill_buf()?;
-        if bytes.is_empty() {
-            return Ok(lines);
+        if let Some(block) = block {
+            bytes = &bytes[..bytes.len().min(block.len() - position)];
+            let expected = &block[position..position + bytes.len()];
+            ensure!(bytes == expected, "after {lines} lines, others are in its file");
+            position = (position + bytes.len()) % block.len();
         }
         lines += lines::count(bytes);
         let length = bytes.len();
@@ -196,78 +222,21 @@ fn count(output: &Path) -> Result<u64> {
     }
 }
 
-impl Sample {
-    /// Lines a second.
-    #[allow(clippy::cast_precision_loss)] // far below what a float holds
-    fn rate(&self) -> f64 {
-        self.lines as f64 / self.wall.as_secs_f64()
-    }
-
-    /// Processor time a line, in µs.
-    #[allow(clippy::cast_precision_loss)]
-    fn cost(&self) -> f64 {
-        self.processor.as_secs_f64() * 1e6 / self.lines as f64
-    }
-}
-
-fn sentence(sample: &Sample) -> String {
-    let Sample { server, round, .. } = sample;
-    let (rate, cost) = (sample.rate(), sample.cost());
-    format!("round {round} {server:<15} {rate:>10.0} lines/s {cost:>6.2} us a line")
-}
-
-fn table(samples: &[Sample]) -> String {
-    let header = String::from("server,round,lines,wall_ms,processor_ms\n");
-    let row = |sample: &Sample| {
-        let Sample { server, round, wall, processor, lines } = sample;
-        let (wall, processor) = (wall.as_millis(), processor.as_millis());
-        format!("{server},{round},{lines},{wall},{processor}\n")
-    };
-    std::iter::once(header).chain(samples.iter().map(row)).collect()
-}
-
-/// Medians with the smallest and the largest.
-fn summary(servers: &[Server], samples: &[Sample], blocks: u64) -> String {
-    let header = format!(
-        "{} lines of {} bytes over one connection; load at the end {}\n{:<15} {:>30} {:>24}\n",
-        blocks * BLOCK,
-        lines::LINE,
-        load(),
-        "server",
-        "lines/s (least, most)",
-        "us a line (least, most)",
-    );
-    let row = |server: &Server| {
-        let of = || samples.iter().filter(|sample| sample.server == server.name);
-        let rates = spread(of().map(Sample::rate));
-        let costs = spread(of().map(Sample::cost));
-        format!(
-            "{:<15} {:>10.0} ({:>8.0}, {:>8.0}) {:>8.2} ({:>5.2}, {:>5.2})\n",
-            server.name, rates[1], rates[0], rates[2], costs[1], costs[0], costs[2]
-        )
-    };
-    std::iter::once(header).chain(servers.iter().map(row)).collect()
-}
-
-fn print(text: &str) {
-    eprint!("{text}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_other_lines_is_found_and_so_is_one_that_ends_early() {
-        let path = std::env::temp_dir().join(format!("xtask-syslog-{}", std::process::id()));
-        let block = b"one\ntwo\n";
+    fn other_lines_and_an_early_end_are_found() {
+        let path = env::temp_dir().join(format!("xtask-syslog-{}", std::process::id()));
         let check = |bytes: &[u8]| {
             fs::write(&path, bytes).expect("a file for temporary files");
-            same(&path, block)
+            count(&path, Some(b"one\ntwo\n"))
         };
         assert_eq!(check(b"one\ntwo\none\ntwo\n").expect("the same"), 4);
         assert_eq!(check(b"one\ntwo\none\n").expect("the same so far"), 3);
         assert!(check(b"one\ntwo\none\nten\n").is_err());
+        assert_eq!(count(&path, None).expect("any lines"), 4);
         fs::remove_file(&path).expect("the file is there");
     }
 }

@@ -15,10 +15,9 @@ use std::{
 
 use self::call::Call;
 use crate::{
-    Acks, Batch, Delivery, Demand, Error, Exception, Grant, ParallelSink, Pull, Result, Sink,
-    Source, Undelivered,
+    Acks, Batch, BatchId, Delivery, Demand, Error, Exception, Grant, ParallelSink, Pull, Result,
+    Sink, Source, Undelivered,
     dynamic::{BoxFuture, DynSink, DynSource},
-    sink::BatchId,
 };
 
 /// Drives a source: one pull after the other, without an allocation.

@@ -10,11 +10,10 @@ use tremor_abi::connector::Hook;
 
 use super::TestHost;
 use crate::{
-    Acks, Batch, BatchSize, Connector, Delivery, Demand, Error, Grant, Halves, Pull, Result,
-    Undelivered,
+    Acks, Batch, BatchId, BatchSize, Connector, Delivery, Demand, Error, Grant, Halves, Pull,
+    Result, Undelivered,
     driver::ConnectorDriver,
     dynamic::{DynConnector, DynSink, DynSource},
-    sink::BatchId,
 };
 
 /// A connector, connected and started, with its source and its sink, in the same drivers that

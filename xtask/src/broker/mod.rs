@@ -11,20 +11,24 @@ mod nats;
 mod node;
 mod ports;
 
+use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use self::node::Node;
 use self::ports::Ports;
+use crate::process::{Process, Signal, need};
 use crate::project::root;
-use crate::running::{empty_folder, processor_time};
+use crate::running::empty_folder;
 
+/// The user who may do all, and the password.
+const USER: &str = "alice";
+const PASSWORD: &str = "alice-secret";
 /// How often is looked whether a node has ended, for a person who watches.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -72,17 +76,32 @@ pub(crate) struct Cluster {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    match &arguments.broker {
-        Broker::Kafka(arguments) => kafka::run(arguments),
-        Broker::Nats(arguments) => nats::run(arguments),
-    }
+    let (mut cluster, common) = match &arguments.broker {
+        Broker::Kafka(arguments) => (kafka::cluster(arguments)?, &arguments.common),
+        Broker::Nats(arguments) => (nats::cluster(arguments)?, &arguments.common),
+    };
+    if common.json { cluster.obey() } else { cluster.watch() }
 }
 
 impl Common {
-    /// The folder of this run, and so many ports.
+    /// One node with its data in a folder.
+    fn one(folder: &Path) -> Self {
+        Self { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false }
+    }
+
+    /// Checks that the programs are there that all brokers need.
+    fn check(&self) -> Result<()> {
+        need("setpriv", "--version", "util-linux")?;
+        if self.secure {
+            need("openssl", "version", "`apt-get install openssl`")?;
+        }
+        Ok(())
+    }
+
+    /// Returns the folder of this run, and so many ports.
     fn place(&self, name: &str, ports: usize) -> Result<(PathBuf, Ports)> {
         let folder = if let Some(folder) = &self.dir {
-            std::fs::create_dir_all(folder)
+            fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))?;
             folder.canonicalize()?
         } else {
@@ -96,8 +115,7 @@ impl Common {
 
 /// Starts Kafka with one node and these properties, in a folder. It ends when it is dropped.
 pub(crate) fn kafka(folder: &Path, properties: &[&str]) -> Result<Cluster> {
-    let common =
-        Common { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false };
+    let common = Common::one(folder);
     let properties = properties.iter().map(|it| (*it).to_owned()).collect();
     kafka::cluster(&kafka::Arguments { common, properties })
 }
@@ -106,8 +124,7 @@ pub(crate) fn kafka(folder: &Path, properties: &[&str]) -> Result<Cluster> {
 pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
     let port = Ports::new(0, 1)?;
     let monitor = format!("127.0.0.1:{}", port[0]);
-    let common =
-        Common { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false };
+    let common = Common::one(folder);
     let properties = vec![format!("http: \"{monitor}\"")];
     let mut cluster = nats::cluster(&nats::Arguments { common, verify: false, properties })?;
     cluster.reached.insert("monitor".into(), monitor.into());
@@ -115,15 +132,32 @@ pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// # Errors
-/// The program is not there; what brings it is named.
-pub(crate) fn need(program: &str, option: &str, brought_by: &str) -> Result<()> {
-    let mut asked = Command::new(program);
-    asked.arg(option).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match asked.status() {
-        Ok(_) => Ok(()),
-        Err(error) => bail!("missing: `{program}` ({error}); {brought_by} brings it"),
+/// Returns a folder of `target/tools`, which `fetch` fills if it is not there.
+fn tool(name: &str, version: &str, fetch: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let tools = root().join("target/tools").join(name);
+    let folder = tools.join(version);
+    if folder.is_dir() {
+        return Ok(folder);
     }
+    // The folder has another name until it is complete: two processes that do this at a time do not meet.
+    let part = tools.join(format!("{version}.{}", std::process::id()));
+    empty_folder(&part)?;
+    fetch(&part)?;
+    if let Err(error) = fs::rename(&part, &folder) {
+        fs::remove_dir_all(&part)?;
+        ensure!(folder.is_dir(), "cannot keep {}: {error}", folder.display());
+    }
+    Ok(folder)
+}
+
+/// Adds the certificates of a client and a broker to what one has to know, and returns their folder.
+fn secured(folder: &Path, reached: &mut Map<String, Value>) -> Result<PathBuf> {
+    let tls = folder.join("tls");
+    let files = identities::make(&tls)?;
+    reached.extend(files.into_iter().map(|(key, path)| (key.into(), shown(&path).into())));
+    reached.insert("user".into(), USER.into());
+    reached.insert("password".into(), PASSWORD.into());
+    Ok(tls)
 }
 
 impl Cluster {
@@ -141,7 +175,7 @@ impl Cluster {
 
     /// How long its nodes have had a processor.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        self.nodes.iter().filter_map(Node::process).map(processor_time).sum()
+        self.nodes.iter().filter_map(Node::process).map(Process::processor_time).sum()
     }
 
     fn described(&self) -> Value {
@@ -150,20 +184,10 @@ impl Cluster {
         all.into()
     }
 
-    /// Stays until it is told to end.
-    ///
-    /// # Errors
-    /// A node has ended by itself.
-    fn stay(&mut self, json: bool) -> Result<()> {
-        if json { self.obey() } else { self.watch() }
-    }
-
+    /// Shows the nodes to a person, until one ends by itself.
     fn watch(&mut self) -> Result<()> {
         for (name, value) in &self.reached {
-            eprintln!(
-                "{name}: {}",
-                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-            );
+            eprintln!("{name}: {}", value.as_str().unwrap_or_default());
         }
         for node in &self.nodes {
             eprintln!("node {}: {}", node.id, node.log().display());
@@ -196,10 +220,10 @@ impl Cluster {
         let node = node.context("there is no such node")?;
         match order {
             "start" => node.start().and_then(|()| node.wait()),
-            "kill" => node.end("KILL"),
-            "stop" => node.end("TERM"),
-            "pause" => node.signal("STOP"),
-            "resume" => node.signal("CONT"),
+            "kill" => node.end(Signal::KILL),
+            "stop" => node.end(Signal::TERM),
+            "pause" => node.signal(Signal::STOP),
+            "resume" => node.signal(Signal::CONT),
             _ => bail!("there are `start`, `kill`, `stop`, `pause` and `resume`"),
         }
     }
@@ -228,13 +252,5 @@ mod tests {
             let error = cluster.order(order).expect_err("there is no node").to_string();
             assert!(error.contains(said), "{error}");
         }
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_named_with_what_brings_it() {
-        let error = need("no-such-program", "--version", "nobody").expect_err("it is not there");
-        let error = error.to_string();
-        assert!(error.starts_with("missing: `no-such-program`"), "{error}");
-        assert!(error.ends_with("nobody brings it"), "{error}");
     }
 }

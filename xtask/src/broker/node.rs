@@ -1,174 +1,129 @@
 //! A node of a broker: a process with a log, that can be ended and started again.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 
-/// How often is looked whether it is ready.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long it may take to be ready, or to end.
+use crate::process::{Process, Program, Signal};
+
+/// Maximum time until a node is ready, or has ended.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A process. Dropped, it is killed; so it is where we are killed.
+/// A node. Dropped, its process is killed, also where this process is killed.
 pub(super) struct Node {
     pub(super) id: u16,
-    program: OsString,
-    arguments: Vec<OsString>,
-    log: PathBuf,
-    /// What its log says once it is ready.
+    program: Program,
+    /// Text of the log once the node is ready.
     ready: &'static str,
-    /// Where in the log its last start begins.
-    from: u64,
-    /// How it is reached.
+    /// Address of each listener, by the name of the listener.
     addresses: Map<String, Value>,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Node {
-    pub(super) fn new(
+    /// A node of this program with these arguments, with its log in `folder`.
+    pub(super) fn new<T: Display>(
         id: u16,
-        command: (OsString, Vec<OsString>),
-        log: PathBuf,
+        (program, arguments): (&Path, impl IntoIterator<Item = T>),
+        folder: &Path,
         ready: &'static str,
         addresses: Map<String, Value>,
     ) -> Self {
-        let (program, arguments) = command;
-        Self { id, program, arguments, log, ready, from: 0, addresses, child: None }
+        let name = format!("node-{id}");
+        // Where this process is killed, the node ends as well.
+        let command = Program::new("setpriv", &name, folder).arguments(["--pdeathsig", "KILL"]);
+        let program = command.argument(program.display()).arguments(arguments);
+        Self { id, program, ready, addresses, process: None }
     }
 
     pub(super) fn log(&self) -> &Path {
-        &self.log
+        self.program.log()
     }
 
-    /// The process, while there is one.
-    pub(super) fn process(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
+    /// Returns the process, while there is one.
+    pub(super) fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
     }
 
     pub(super) fn described(&self) -> Value {
         let mut all = self.addresses.clone();
         all.insert("id".into(), self.id.into());
-        all.insert("pid".into(), self.process().into());
-        all.insert("log".into(), super::shown(&self.log).into());
+        all.insert("pid".into(), self.process().map(Process::id).into());
+        all.insert("log".into(), super::shown(self.log()).into());
         all.into()
     }
 
     /// Starts the process. [`Self::wait`] waits for it.
     pub(super) fn start(&mut self) -> Result<()> {
-        if let Some(child) = &mut self.child {
-            ensure!(child.try_wait()?.is_some(), "node {} runs", self.id);
+        if let Some(process) = &mut self.process {
+            ensure!(process.ended()?.is_some(), "node {} runs", self.id);
         }
-        let log = File::options().create(true).append(true).open(&self.log);
-        let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
-        self.from = log.metadata()?.len();
-        // Where we are killed, what we have started ends as well.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(&self.program).args(&self.arguments);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn();
-        self.child =
-            Some(child.with_context(|| format!("cannot start {}", self.program.display()))?);
+        self.process = Some(self.program.start()?);
         Ok(())
     }
 
-    /// Waits until it is ready.
+    /// Waits until the node is ready.
     pub(super) fn wait(&mut self) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            self.expect_running()?;
-            let mut log = File::open(&self.log)?;
-            log.seek(SeekFrom::Start(self.from))?;
-            let mut said = Vec::new();
-            log.read_to_end(&mut said)?;
-            if String::from_utf8_lossy(&said).contains(self.ready) {
-                return Ok(());
-            }
-            let log = self.log.display();
-            ensure!(start.elapsed() < PATIENCE, "node {} is not ready yet; see {log}", self.id);
-            thread::sleep(LOOK);
-        }
+        let ready = self.ready;
+        self.running()?.until("a node that is ready", PATIENCE, |process| {
+            Ok(process.log()?.contains(ready).then_some(()))
+        })
     }
 
     /// # Errors
-    /// It has ended by itself.
+    /// The node has ended by itself.
     pub(super) fn expect_running(&mut self) -> Result<()> {
-        let Some(child) = &mut self.child else { bail!("node {} does not run", self.id) };
-        if let Some(status) = child.try_wait()? {
-            let log = fs::read(&self.log).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log);
-            let lines: Vec<_> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(5)..].join("\n  ");
-            bail!("node {} has ended: {status}; see {}:\n  {last}", self.id, self.log.display());
-        }
-        Ok(())
+        self.running()?.expect_alive()
     }
 
-    pub(super) fn signal(&self, name: &str) -> Result<()> {
-        let child = self.child.as_ref();
-        let child = child.with_context(|| format!("node {} does not run", self.id))?;
-        let status =
-            Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-        ensure!(status.context("cannot run kill")?.success(), "cannot signal node {}", self.id);
-        Ok(())
+    fn running(&mut self) -> Result<&mut Process> {
+        self.process.as_mut().with_context(|| format!("node {} does not run", self.id))
     }
 
-    /// Sends it a signal, and waits for its end.
-    pub(super) fn end(&mut self, name: &str) -> Result<()> {
-        self.signal(name)?;
-        let start = Instant::now();
-        while let Some(child) = &mut self.child {
-            if child.try_wait()?.is_some() {
-                self.child = None;
-            }
-            ensure!(start.elapsed() < PATIENCE, "node {} does not end", self.id);
-            thread::sleep(LOOK);
-        }
-        Ok(())
+    pub(super) fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.running()?.signal(signal)
     }
-}
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+    /// Sends a signal, and waits for the end.
+    pub(super) fn end(&mut self, signal: Signal) -> Result<()> {
+        let process = self.running()?;
+        process.signal(signal)?;
+        process.end(PATIENCE)?;
+        self.process = None;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn node(name: &str, script: &str) -> Node {
-        let log = std::env::temp_dir().join(format!("xtask-node-{name}-{}", std::process::id()));
-        let _ = fs::remove_file(&log);
-        let command = ("sh".into(), vec!["-c".into(), script.into()]);
-        Node::new(1, command, log, "is ready", Map::new())
+        let folder = std::env::temp_dir().join(format!("xtask-node-{name}-{}", std::process::id()));
+        crate::running::empty_folder(&folder).expect("a folder");
+        Node::new(1, (Path::new("sh"), ["-c", script]), &folder, "is ready", Map::new())
     }
 
     #[test]
-    fn a_node_is_ready_once_its_log_says_so_also_when_it_is_started_again() {
+    fn node_is_ready_once_its_log_says_so_also_when_restarted() {
         let mut node = node("ready", "echo is ready; exec sleep 100");
         for _ in 0..2 {
             node.start().expect("there is a shell");
             node.wait().expect("it says so");
             assert!(node.start().is_err(), "it runs");
-            node.end("KILL").expect("it can be killed");
+            node.end(Signal::KILL).expect("it can be killed");
             assert!(node.described()["pid"].is_null());
         }
         assert_eq!(fs::read_to_string(node.log()).expect("a log"), "is ready\nis ready\n");
     }
 
     #[test]
-    fn a_node_that_ends_by_itself_is_an_error_with_its_last_words() {
+    fn node_that_ends_by_itself_is_an_error_with_its_last_words() {
         let mut node = node("ends", "echo the port is taken; exit 3");
         node.start().expect("there is a shell");
         let error = node.wait().expect_err("it has ended").to_string();

@@ -52,7 +52,7 @@ pub(super) const VRL: Inputs =
 /// The clients of brokers, a workspace of their own, with tests against real brokers.
 pub(super) const BROKERS: Inputs = Inputs::new(
     |path| is_source(path, &[FUZZ, CHECKS, VRL_PLUGIN]),
-    &["broker", "built", "running"],
+    &["broker", "built", "process", "running"],
 )
 .pages_with(&["type: kafka_", "type: nats_"])
 .tools(&[&["java", "-version"], &["mvn", "--version"], &["go", "version"]]);
@@ -95,7 +95,7 @@ pub(super) const DEMO: Inputs = Inputs::new(
 /// The instructions of the benchmark's flows.
 pub(super) const PERF: Inputs = Inputs::new(
     |path| is_source(path, &[CLIENTS, EXAMPLES, FUZZ, CHECKS, TESTS, VRL_PLUGIN]),
-    &["demo", "generate_logs", "perf_gate", "terminal"],
+    &["built", "demo", "generate_logs", "perf_gate", "process", "terminal"],
 )
 .tools(&[&["valgrind", "--version"]]);
 

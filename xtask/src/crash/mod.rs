@@ -1,29 +1,27 @@
-//! `cargo xtask crash`: a flow from a file to a file, killed at random moments and started again; what is in
-//! the end in the second file, judged.
+//! `cargo xtask crash`: a flow from a file to a file, killed at random moments and started again; the second file is
+//! judged.
 
 mod feed;
 mod judgement;
 mod output;
-mod process;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf, absolute};
+use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use self::feed::Feed;
-use self::judgement::{Judgement, Round};
+use self::judgement::Round;
 use self::output::Output;
-use self::process::Running;
-use crate::built::{self, Built};
-use crate::running::load;
+use crate::process::{Process, Program};
+use crate::scenario::{self, Judgement, Options, Scenario, Stage, csv};
 
 /// The keys of a source, and what they promise.
 struct Setup {
-    name: &'static str,
     keys: &'static str,
     /// Number of lines that are there when the flow starts.
     burst: usize,
@@ -31,32 +29,33 @@ struct Setup {
     window: u64,
 }
 
-/// A source with small bounds, and a source with the defaults.
-const SETUPS: [Setup; 2] = [
-    Setup {
-        name: "bounded",
-        keys: "      checkpoint_interval: 20ms\n      chunk_bytes: 4096\n      read_ahead: 16\n",
-        burst: 400,
-        window: 16 * 4_096,
-    },
-    Setup {
-        name: "defaults",
-        keys: "",
-        // A burst of 4 MiB shows a checkpoint that trails behind.
-        burst: 40_000,
-        // 1 MiB that is acknowledged and not written, two chunks that are read, and eight pulls in queue and sink.
-        window: (1 << 20) + (2 << 18) + (8 << 16),
-    },
-];
-/// The longest time from a start to the kill, if nothing else is waited for.
+/// Names of the setups.
+const SETUPS: [&str; 2] = ["bounded", "defaults"];
+/// A source with small bounds.
+const BOUNDED: Setup = Setup {
+    keys: "      checkpoint_interval: 20ms\n      chunk_bytes: 4096\n      read_ahead: 16\n",
+    burst: 400,
+    window: 16 * 4_096,
+};
+/// A source with the defaults.
+const DEFAULTS: Setup = Setup {
+    keys: "",
+    // A burst of 4 MiB shows a checkpoint that trails behind.
+    burst: 40_000,
+    // 1 MiB that is acknowledged and not written, two chunks that are read, and eight pulls in queue and sink.
+    window: (1 << 20) + (2 << 18) + (8 << 16),
+};
+/// Name of the log.
+const LOG: &str = "tremor";
+/// Maximum time from a start to the kill, unless the round waits for an event.
 const LONGEST: Duration = Duration::from_millis(500);
-/// How long an event may take in a round that waits for one: longer than it should.
+/// Maximum time for an event in a round that waits for one: longer than it should take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Of so many kills, one leaves a part of a message, by our hand: a write is rarely interrupted.
+/// Number of kills of which one leaves a part of a message, by our hand, because a write is rarely interrupted.
 const TEAR: u64 = 4;
-/// In one of so many rounds the input gets another name while the flow runs.
+/// Number of rounds of which one renames the input while the flow runs.
 const ROTATE: u64 = 8;
-/// How often the output is looked at.
+/// Time between two looks at the output.
 const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug, clap::Args)]
@@ -68,88 +67,101 @@ pub(crate) struct Arguments {
     /// What the moments and the input come from
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Build in the profile `release`
-    #[arg(long)]
-    release: bool,
     /// Judge the first events by their median, on a machine that does other work
     #[arg(long)]
     busy: bool,
-    /// Folder for in, out, at, rounds.csv, summary.txt and the log of the flow, with a folder for each setup
-    #[arg(long, default_value = "target/crash", value_name = "DIR")]
-    output: PathBuf,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let folder = absolute(&arguments.output)?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let built = built::build(&["connector-file"], arguments.release, &folder.join("bin"))?;
-    let mut broken = 0;
-    for setup in &SETUPS {
-        broken += judged(setup, arguments, &folder.join(setup.name), &built)?;
-    }
-    eprintln!("rounds, files and logs are in {}", folder.display());
-    match broken {
-        0 => Ok(()),
-        broken => bail!("{broken} promises are broken: see {}", folder.display()),
-    }
-}
-
-/// Runs all rounds with the keys of `setup`. Returns the number of promises that are broken.
-fn judged(setup: &Setup, arguments: &Arguments, folder: &Path, built: &Built) -> Result<usize> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let started = Instant::now();
-    let mut crash = Crash::new(folder, built, setup, arguments.seed)?;
-    let mut rounds = Vec::new();
-    for number in 0..arguments.rounds {
-        rounds.push(crash.round(number)?);
-    }
-    crash.finish()?;
-    let cut_off = process::cut_off(folder)?;
-    let judgement = Judgement::of(&rounds, &crash.output, cut_off, setup.window, arguments.busy);
-    let (took, load) = (started.elapsed().as_secs(), load());
-    let profile = if arguments.release { "release" } else { "dev" };
-    let (name, seed) = (setup.name, arguments.seed);
-    let summary = format!(
-        "{name}: profile {profile}, seed {seed}, {took} s, load at the end {load}\n{judgement}"
-    );
-    print(&summary);
-    write(&folder.join("rounds.csv"), &judgement::table(&rounds))?;
-    write(&folder.join("summary.txt"), &summary)?;
-    Ok(judgement.broken())
 }
 
 /// The short form, for every change.
 pub(crate) fn check() -> Result<()> {
-    run(&Arguments {
-        rounds: 10,
-        seed: 1,
-        release: false,
-        busy: true,
-        output: "target/crash".into(),
-    })
+    let arguments = Arguments { rounds: 10, seed: 1, busy: true };
+    scenario::run(&arguments, &Options::default())
 }
 
-struct Crash<'b> {
+/// Result of the rounds with a setup.
+pub(crate) struct Found {
+    /// Maximum number of bytes that may come twice after a crash.
+    window: u64,
+    rounds: Vec<Round>,
+    /// Lines that are none of the input's.
+    torn: u64,
+    /// Number of starts at which the sink has cut off a part of a message.
+    cut_off: usize,
+}
+
+impl Scenario for Arguments {
+    const NAME: &'static str = "crash";
+    const PLUGINS: &'static [&'static str] = &["connector-file"];
+    const PARTS: &'static [&'static str] = &SETUPS;
+    type Found = Found;
+
+    fn play(&self, stage: &Stage<'_>) -> Result<Found> {
+        let mut crash = Crash::new(stage, self.seed)?;
+        let rounds = (0..self.rounds).map(|number| crash.round(number)).collect::<Result<_>>()?;
+        crash.finish()?;
+        let log = fs::read_to_string(crash.program.log()).context("the flow has no log")?;
+        let cut_off = log.lines().filter(|line| line.contains("not written in whole")).count();
+        let window = setup(stage.part).window;
+        Ok(Found { window, rounds, torn: crash.output.torn, cut_off })
+    }
+
+    fn judge(&self, found: &Found) -> Result<Judgement> {
+        let mut judgement = judgement::of(found, self.busy);
+        judgement.line(format_args!("  seed         {}", self.seed));
+        judgement.files.push(("rounds.csv", csv(&found.rounds)?));
+        Ok(judgement)
+    }
+}
+
+fn setup(part: &str) -> &'static Setup {
+    if part == SETUPS[0] { &BOUNDED } else { &DEFAULTS }
+}
+
+/// Returns the flow from `in` to `out`, with the checkpoint in `at` and further keys of the source.
+fn flow(follow: bool, keys: &str) -> String {
+    format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config:
+      path: in
+      mode: read
+      follow: {follow}
+      poll_interval: 10ms
+      checkpoint: at
+{keys}  output:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    config: {{ path: out, mode: append, sync: batch }}
+links: [input -> output]
+"
+    )
+}
+
+struct Crash {
     folder: PathBuf,
-    built: &'b Built,
+    program: Program,
+    /// The program with the flow that ends with its input.
+    last: Program,
     burst: usize,
     random: fastrand::Rng,
     feed: Feed,
     output: Output,
 }
 
-impl<'b> Crash<'b> {
-    fn new(folder: &Path, built: &'b Built, setup: &Setup, seed: u64) -> Result<Self> {
-        let flow = |follow| process::flow(follow, setup.keys);
-        write(&folder.join("flow.yaml"), &flow(true))?;
-        write(&folder.join("last.yaml"), &flow(false))?;
+impl Crash {
+    fn new(stage: &Stage<'_>, seed: u64) -> Result<Self> {
+        let (setup, folder) = (setup(stage.part), &stage.folder);
+        stage.write("flow.yaml", &flow(true, setup.keys))?;
+        stage.write("last.yaml", &flow(false, setup.keys))?;
+        let program = |flow: &str| Program::tremor(stage.built, LOG, folder).argument(flow);
         Ok(Self {
-            folder: folder.to_owned(),
-            built,
+            folder: folder.clone(),
+            program: program("flow.yaml"),
+            last: program("last.yaml"),
             burst: setup.burst,
             random: fastrand::Rng::with_seed(seed),
             feed: Feed::open(&folder.join("in"), seed)?,
@@ -160,7 +172,7 @@ impl<'b> Crash<'b> {
     /// Starts the flow and kills it, while its input grows.
     fn round(&mut self, number: u64) -> Result<Round> {
         self.feed.add(self.burst)?;
-        let mut running = Running::start(self.built, &self.folder, "flow.yaml")?;
+        let mut process = self.program.start()?;
         let newest = self.output.newest();
         let mut round = Round { number, ..Round::default() };
         // In every other round the kill comes after the first event, whenever that is.
@@ -180,25 +192,25 @@ impl<'b> Crash<'b> {
             }
             self.output.read()?;
             let elapsed = started.elapsed();
-            if round.first_event.is_none() && self.output.newest() > newest {
-                round.first_event = Some(elapsed);
-                round.waited = running.waited();
+            if round.first_event_ms.is_none() && self.output.newest() > newest {
+                round.first_event_ms = Some(elapsed.as_millis());
+                round.waited_ms = waited(&process).as_millis();
                 kill_at.get_or_insert(elapsed + Duration::from_millis(random / 2));
             }
             if elapsed >= kill_at.unwrap_or(PATIENCE) {
                 break;
             }
-            running.expect_alive()?;
-            std::thread::sleep(LOOK);
+            process.expect_alive()?;
+            thread::sleep(LOOK);
         }
-        running.kill()?;
-        round.killed_after = started.elapsed();
+        process.kill()?;
+        round.killed_after_ms = started.elapsed().as_millis();
         self.output.read()?;
         round.lost = self.output.missing(self.feed.acknowledged(&self.positions()?));
         (round.events, round.again_bytes) = self.output.end_round();
         if self.random.u64(0..TEAR) == 0 {
             self.output.tear(self.random.usize(1..60))?;
-            round.is_torn = true;
+            round.torn = true;
         }
         Ok(round)
     }
@@ -206,12 +218,12 @@ impl<'b> Crash<'b> {
     /// Lets the flow run to the end of its input.
     fn finish(&mut self) -> Result<()> {
         self.feed.end_line()?;
-        Running::start(self.built, &self.folder, "last.yaml")?.finish()?;
+        self.last.start()?.finish()?;
         self.output.read()?;
         self.output.expect_all(self.feed.lines())
     }
 
-    /// The position of each file in the checkpoint, by its inode.
+    /// Returns the position of each file in the checkpoint, by its inode.
     fn positions(&self) -> Result<BTreeMap<u64, u64>> {
         let path = self.folder.join("at");
         if !path.exists() {
@@ -227,11 +239,12 @@ impl<'b> Crash<'b> {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[allow(clippy::print_stdout)] // what was asked for
-fn print(summary: &str) {
-    print!("{summary}");
+/// Returns how long a process has waited for a processor: the time of the thread that waited longest.
+fn waited(process: &Process) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.id())).into_iter().flatten();
+    let waited = threads.flatten().filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    });
+    Duration::from_nanos(waited.max().unwrap_or(0))
 }

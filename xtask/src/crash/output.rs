@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::feed;
 
+#[derive(Default)]
 pub(super) struct Output {
     path: PathBuf,
     /// Up to where it was read: after a whole line.
@@ -24,15 +25,7 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            position: 0,
-            seen: Vec::new(),
-            newest: 0,
-            torn: 0,
-            events: 0,
-            again_bytes: 0,
-        }
+        Self { path: path.to_owned(), ..Self::default() }
     }
 
     /// The number after that of the last line that came for the first time.

@@ -7,21 +7,22 @@ mod table;
 
 use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf, absolute};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use attackers::{ATTACKS, Attack, Peer};
 use serde_json::Value;
 
-use self::table::{Row, Table};
+use self::table::Row;
 use crate::built::{self, Built};
+use crate::process::{Api, Process, Signal, processor_time};
 use crate::project::root;
-use crate::running::{Api, Running, empty_folder, load, processor_time, write};
+use crate::scenario::{self, Judgement, Options, Scenario, Stage, csv, summary};
 
 const PLUGINS: [&str; 5] = [
     "connector-bench",
@@ -40,9 +41,9 @@ const ATTACKED: [&str; 7] = [
     "connector-unix-server",
     "connector-ws-server",
 ];
-/// How long the other flow runs before its events count, in seconds: faults begin meanwhile.
+/// Seconds that the other flow runs before its events count: faults begin meanwhile.
 const WARM_UP: f64 = 0.3;
-/// How long anything may take that takes no time.
+/// Maximum time for what takes no time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Two signals that come sooner are one request.
 const APART: Duration = Duration::from_millis(300);
@@ -70,59 +71,60 @@ pub(crate) struct Arguments {
     /// Only these faults and attacks
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Build in the profile `release`
-    #[arg(long)]
-    release: bool,
-    /// Where to write faults.csv, summary.txt and the logs
-    #[arg(long, default_value = "target/faults", value_name = "DIR")]
-    output: PathBuf,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let folder = absolute(&arguments.output)?;
-    empty_folder(&folder)?;
-    let is_selected = |fault: &String| arguments.only.is_empty() || arguments.only.contains(fault);
-    let mut attacks: Vec<_> = ATTACKS.iter().map(|attack| attack.name.to_owned()).collect();
-    attacks.retain(is_selected);
-    let attacked = if attacks.is_empty() { &[][..] } else { &ATTACKED };
-    let plugins = [&PLUGINS[..], attacked].concat();
-    let built = built::build(&plugins, arguments.release, &folder.join("bin"))?;
-    let mut faults = faults(&built)?;
-    faults.retain(is_selected);
-    faults.append(&mut attacks);
-    ensure!(!faults.is_empty(), "there is no such fault; `{}` lists them", "tremor plugin inspect");
-    let mut rows = Vec::new();
-    eprintln!("{}", table::HEAD);
-    for fault in &faults {
-        let without = measure(&built, &folder, "none", arguments.seconds)?;
-        let with = measure(&built, &folder, fault, arguments.seconds)?;
-        let taken = processors_taken(&built, &folder, fault, arguments.seconds)?;
-        let left = left(taken, without.processors);
-        let row = Row::new(fault, &without, &with, left);
-        eprintln!("{row}");
-        rows.push(row);
-    }
-    let table = Table { rows };
-    let profile = if arguments.release { "release" } else { "dev" };
-    let seconds = arguments.seconds;
-    let summary = format!(
-        "profile {profile}, {seconds} s beside each fault, load at the end {}\n{table}",
-        load()
-    );
-    print(&summary);
-    write(&folder.join("faults.csv"), &table.csv())?;
-    write(&folder.join("summary.txt"), &summary)?;
-    eprintln!("the table and the logs are in {}", folder.display());
-    match table.broken() {
-        0 => Ok(()),
-        broken => bail!("{broken} faults end the process, or cost another flow events"),
-    }
 }
 
 /// The short form, for every change.
 pub(crate) fn check() -> Result<()> {
     let only = FEW.map(str::to_owned).into();
-    run(&Arguments { seconds: 0.5, only, release: false, output: "target/faults".into() })
+    scenario::run(&Arguments { seconds: 0.5, only }, &Options::default())
+}
+
+impl Scenario for Arguments {
+    const NAME: &'static str = "faults";
+    type Found = Vec<Row>;
+
+    fn build(&self, release: bool, to: &Path) -> Result<Built> {
+        let attacked = if self.attacks().is_empty() { &[][..] } else { &ATTACKED };
+        built::build(&[&PLUGINS[..], attacked].concat(), release, to)
+    }
+
+    fn play(&self, stage: &Stage<'_>) -> Result<Vec<Row>> {
+        let mut faults = faults(stage.built)?;
+        faults.retain(|fault| self.is_selected(fault));
+        faults.append(&mut self.attacks());
+        ensure!(!faults.is_empty(), "there is no such fault; `tremor plugin inspect` lists them");
+        eprintln!("{}", table::HEAD);
+        let row = |fault: &String| {
+            let without = measure(stage, "none", self.seconds)?;
+            let with = measure(stage, fault, self.seconds)?;
+            let taken = processors_taken(stage, fault, self.seconds)?;
+            let left = left(taken, without.processors);
+            let row = Row::new(fault, &without, &with, left);
+            eprintln!("{row}");
+            Ok(row)
+        };
+        faults.iter().map(row).collect()
+    }
+
+    fn judge(&self, rows: &Vec<Row>) -> Result<Judgement> {
+        let mut judgement = Judgement::default();
+        judgement.line(format_args!("{} s beside each fault", self.seconds));
+        table::judge(&mut judgement, rows);
+        judgement.files.push(("faults.csv", csv(rows)?));
+        Ok(judgement)
+    }
+}
+
+impl Arguments {
+    fn is_selected(&self, fault: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == fault)
+    }
+
+    /// Names of the attacks that are selected.
+    fn attacks(&self) -> Vec<String> {
+        let names = ATTACKS.iter().map(|attack| attack.name);
+        names.filter(|name| self.is_selected(name)).map(str::to_owned).collect()
+    }
 }
 
 /// The faults that can happen while a flow runs, as the fixture lists them.
@@ -137,7 +139,7 @@ fn faults(built: &Built) -> Result<Vec<String>> {
     Ok(names.filter(|it| *it != "none" && !it.starts_with("check_")).map(str::to_owned).collect())
 }
 
-/// What came of a run with one fault.
+/// Figures of a run with one fault.
 struct Measured {
     /// Whether the process lived until it was told to end.
     lives: bool,
@@ -165,10 +167,10 @@ fn left(taken: f64, used: f64) -> f64 {
 }
 
 /// Measures the processors that a fault takes without the flow at full load, the attacker of a peer included.
-fn processors_taken(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<f64> {
+fn processors_taken(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<f64> {
     let name = format!("{fault}-alone");
     let (mut running, api, attacker) =
-        start(built, folder, fault, &name, &["fault.yaml", "metronome.yaml"])?;
+        start(stage, fault, &name, &["fault.yaml", "metronome.yaml"])?;
     let (begun, own) = (Instant::now(), processor_time(std::process::id())?);
     let mut taken = Duration::ZERO;
     let mut elapsed = Duration::from_millis(1);
@@ -205,33 +207,32 @@ impl Attacker {
     }
 }
 
-/// Starts a process with these flows in a folder, and the attacker if the fault is a peer's.
+/// Starts a process with these flows, and the attacker if the fault is a peer's.
 fn start(
-    built: &Built,
-    folder: &Path,
+    stage: &Stage<'_>,
     fault: &str,
     name: &str,
     flows: &[&str],
-) -> Result<(Running, Api, Option<Attacker>)> {
+) -> Result<(Process, Api, Option<Attacker>)> {
     let attack = ATTACKS.iter().find(|attack| attack.name == fault);
-    let peer = attack.map(|attack| attack.prepare(folder, "fault.yaml")).transpose()?;
+    let peer = attack.map(|attack| attack.prepare(&stage.folder, "fault.yaml")).transpose()?;
     if peer.is_none() {
-        write(&folder.join("fault.yaml"), &flow(fault))?;
+        stage.write("fault.yaml", &flow(fault))?;
     }
-    write(&folder.join("metronome.yaml"), METRONOME)?;
+    stage.write("metronome.yaml", METRONOME)?;
     let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], flows].concat();
-    let mut running = Running::start(built, folder, &format!("{name}.log"), &arguments)?;
+    let mut running = stage.start(name, &arguments)?;
     let api = running.api()?;
     let attacker = iter::zip(attack, peer).next();
     Ok((running, api, attacker.map(|(attack, peer)| Attacker::start(attack, peer))))
 }
 
-fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Measured> {
-    let report = folder.join("other.json");
+fn measure(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<Measured> {
+    let report = stage.folder.join("other.json");
     let _ = fs::remove_file(&report);
-    write(&folder.join("other.yaml"), &other(seconds))?;
+    stage.write("other.yaml", &other(seconds))?;
     let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
-    let (mut running, api, attacker) = start(built, folder, fault, fault, &flows)?;
+    let (mut running, api, attacker) = start(stage, fault, fault, &flows)?;
     let within = PATIENCE + Duration::from_secs_f64(seconds);
     let (begun, before) = (Instant::now(), running.processor_time()?);
     let mut processors = 0.0;
@@ -246,13 +247,14 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
     let memory = running.peak_memory().unwrap_or(0);
     // Where all flows are through, the process has nothing left to do.
     let through = running.ended()?.filter(|status| status.code().is_some_and(|code| code != 2));
-    let summary = if through.is_some() { summary(&running.log()?) } else { None };
+    let log = if through.is_some() { running.log()? } else { String::new() };
+    let summary = summary(&log, "other").map(|(_, counts)| counts);
     let lives = summary.is_some() || (ended.is_ok() && running.ended()?.is_none());
     if lives && summary.is_none() {
-        running.signal("TERM")?;
+        running.signal(Signal::TERM)?;
         thread::sleep(APART);
         // What hangs is not waited for. It may have ended.
-        let _ = running.signal("TERM");
+        let _ = running.signal(Signal::TERM);
         running.end(PATIENCE)?;
     }
     attacker.map_or(Ok(()), Attacker::end)?;
@@ -274,7 +276,7 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
         delivered,
         rate: report["events_per_second"].as_f64().unwrap_or(0.0),
         processors,
-        gap: gap(&fs::read_to_string(folder.join("ticks")).unwrap_or_default()),
+        gap: gap(&fs::read_to_string(stage.folder.join("ticks")).unwrap_or_default()),
         memory,
     })
 }
@@ -285,13 +287,6 @@ fn gap(ticks: &str) -> Duration {
     let times: Vec<u64> = ticks.lines().filter_map(time).collect();
     let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     Duration::from_nanos(gaps.max().unwrap_or(0))
-}
-
-/// How many events of the other flow came in and arrived, as a process says that has ended.
-fn summary(log: &str) -> Option<(u64, u64)> {
-    let line = log.lines().find_map(|line| line.strip_prefix("flow `other`: "))?;
-    let mut numbers = line.split([' ', ',']).filter_map(|word| word.parse().ok());
-    Some((numbers.next()?, numbers.next()?))
 }
 
 /// Pauses and resumes the connector, where that is where it fails.
@@ -351,11 +346,6 @@ links: [load -> load]
     )
 }
 
-#[allow(clippy::print_stdout)] // what was asked for
-fn print(summary: &str) {
-    print!("{summary}");
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
@@ -374,12 +364,5 @@ mod tests {
         assert!((super::left(ALL, all) - 0.5).abs() < 1e-9);
         assert!((super::left(ALL, all / 2.0) - 1.0).abs() < 1e-9, "half is all that is used");
         assert!((super::left(ALL, all * 0.75) - 2.0 / 3.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_process_that_has_ended_says_what_became_of_the_other_flow() {
-        let log = "flow `fault`: 1 events in, 0 out\nflow `other`: 30 events in, 29 out, 1.2 s\n";
-        assert_eq!(super::summary(log), Some((30, 29)));
-        assert_eq!(super::summary("a line"), None);
     }
 }

@@ -1,10 +1,8 @@
 //! The flows, each with three connectors.
 
-use std::path::Path;
-
 use anyhow::Result;
 
-use crate::running::write;
+use crate::scenario::Stage;
 
 /// Events a second of a flow at an even pace.
 const RATE: u32 = 100;
@@ -25,16 +23,16 @@ pub(super) enum Part {
 
 /// Writes a file for each part; their names. What is measured begins after the warm-up, in seconds.
 pub(super) fn write_all(
-    folder: &Path,
+    stage: &Stage<'_>,
     parts: &[Part],
     warm_up: f64,
     seconds: f64,
 ) -> Result<Vec<String>> {
-    write(&folder.join("events.json"), &(LINE.to_owned() + "\n"))?;
+    stage.write("events.json", &(LINE.to_owned() + "\n"))?;
     let mut names = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let name = format!("flow-{number}.yaml");
-        write(&folder.join(&name), &text(number, *part, warm_up, seconds))?;
+        stage.write(&name, &text(number, *part, warm_up, seconds))?;
         names.push(name);
     }
     Ok(names)

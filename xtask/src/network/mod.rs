@@ -1,33 +1,33 @@
 //! `cargo xtask network`: what connections, requests and TLS cost, by turns through this program and through programs
 //! that do the same work without it (`bench/network`).
 //!
-//! What is measured is the server: its processor time, its memory, and what clients see of it.
+//! The server is measured: its processor time, its memory, and what clients see of it.
 
-mod case;
 mod cases;
-mod process;
-mod samples;
+mod client;
 
-use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs;
 use std::path::{Path, PathBuf, absolute};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use self::case::Case;
-use self::process::{Command, Process};
-use self::samples::Samples;
+use self::cases::{CASES, Case};
 use crate::built::{self, Built};
-use crate::project::{cargo, run as run_command};
-use crate::running::{empty_folder, load, write};
+use crate::process::{Process, Program};
+use crate::project::{cargo, root, run};
+use crate::samples::Samples;
+use crate::scenario::{Judgement, PATIENCE, Scenario, Stage};
 
-/// The package of what clients and servers are beside this program.
-const PEERS: &str = "network-bench";
+/// The package of the clients, and of the servers beside this program.
+pub(crate) const PEERS: &str = "network-bench";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What to measure; unless given, all
-    #[arg(value_enum, value_name = "CASE")]
-    cases: Vec<Case>,
+    #[arg(value_name = "CASE", value_parser = names())]
+    cases: Vec<String>,
     /// How often each server has its turn
     #[arg(long, default_value_t = 5, value_name = "N")]
     rounds: usize,
@@ -40,137 +40,149 @@ pub(crate) struct Arguments {
     /// How many connections are busy
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     busy: u64,
-    /// Build in the profile `release`
-    #[arg(long)]
-    release: bool,
     /// Build nothing, and take programs and plugins from this folder: of another build, say
     #[arg(long, value_name = "DIR")]
     bin: Option<PathBuf>,
     /// A folder in memory for what servers write
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     memory: PathBuf,
-    /// Where to write samples.csv, summary.txt and logs
-    #[arg(long, default_value = "target/network", value_name = "DIR")]
-    output: PathBuf,
 }
 
-/// What all cases need.
+fn names() -> PossibleValuesParser {
+    CASES.iter().map(|case| PossibleValue::new(case.name).help(case.what)).into()
+}
+
+impl Scenario for Arguments {
+    const NAME: &'static str = "network";
+    const PLUGINS: &'static [&'static str] = &[
+        "connector-exec",
+        "connector-file",
+        "connector-http-client",
+        "connector-http-server",
+        "connector-metronome",
+        "connector-null",
+        "connector-stdio",
+        "connector-tcp-client",
+        "connector-tcp-server",
+        "connector-udp-client",
+        "connector-udp-server",
+        "connector-unix-client",
+        "connector-unix-server",
+        "connector-ws-client",
+        "connector-ws-server",
+    ];
+    type Found = Samples;
+
+    fn build(&self, release: bool, to: &Path) -> Result<Built> {
+        if let Some(bin) = &self.bin {
+            let plugins = absolute(bin)?;
+            return Ok(Built { tremor: plugins.join("tremor"), plugins });
+        }
+        build(Self::PLUGINS, release, to)
+    }
+
+    fn play(&self, stage: &Stage<'_>) -> Result<Samples> {
+        let bench = Bench { arguments: self, stage };
+        let folder = stage.folder.display();
+        bench.peer("certificates").argument(folder).start()?.finish()?;
+        let mut samples = Samples::default();
+        for case in self.cases() {
+            samples.by_turns(case.name, self.rounds, case.servers, |samples, _, server| {
+                (case.turn)(&bench, server, samples)
+            })?;
+        }
+        Ok(samples)
+    }
+
+    fn judge(&self, samples: &Samples) -> Result<Judgement> {
+        let mut judgement = Judgement::default();
+        if let Some(bin) = &self.bin {
+            judgement.line(format_args!("programs of {}", bin.display()));
+        }
+        judgement.line(format_args!("{} rounds of {} s each", self.rounds, self.seconds));
+        for case in self.cases() {
+            samples.show(&mut judgement, case.name, case.what);
+            (case.judge)(samples, &mut judgement);
+        }
+        samples.keep(&mut judgement)?;
+        Ok(judgement)
+    }
+}
+
+/// Builds the program with these plugins and the package `network-bench`, and copies them to a folder.
+pub(crate) fn build(plugins: &[&str], release: bool, to: &Path) -> Result<Built> {
+    let built = built::build(plugins, release, to)?;
+    run(cargo([&["build", "--package", PEERS], built::profile(release)].concat()))?;
+    built::copy(&built::folder(release).join(PEERS), to)?;
+    Ok(built)
+}
+
+impl Arguments {
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        let is_selected = move |case: &&Case| {
+            self.cases.is_empty() || self.cases.iter().any(|it| it == case.name)
+        };
+        CASES.iter().filter(is_selected)
+    }
+}
+
+/// What cases start their programs with.
 struct Bench<'a> {
     arguments: &'a Arguments,
-    folder: PathBuf,
-    built: Built,
-    /// The program of `bench/network`.
-    peers: PathBuf,
+    stage: &'a Stage<'a>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let cases = if arguments.cases.is_empty() { Case::ALL } else { &arguments.cases };
-    let bench = Bench::new(arguments, cases)?;
-    let mut samples = Samples::default();
-    for case in cases {
-        for round in 0..arguments.rounds {
-            case.turn(&bench, round, &mut samples)
-                .with_context(|| format!("{case}: see {}", bench.folder.display()))?;
-        }
-    }
-    let (mut summary, mut missed) = (bench.head(), 0);
-    for case in cases {
-        let verdicts = case.verdicts(&samples);
-        missed += verdicts.iter().filter(|verdict| verdict.is_missed()).count();
-        summary.push_str(&samples.table_of(*case));
-        summary.extend(verdicts.iter().map(|verdict| format!("  {verdict}\n")));
-    }
-    eprint!("{summary}");
-    write(&bench.folder.join("samples.csv"), &samples.csv())?;
-    write(&bench.folder.join("summary.txt"), &summary)?;
-    match missed {
-        0 => Ok(()),
-        missed => bail!("{missed} of the figures are not what they should be"),
-    }
-}
-
-impl<'a> Bench<'a> {
-    fn new(arguments: &'a Arguments, cases: &[Case]) -> Result<Self> {
-        let folder = absolute(&arguments.output)?;
-        empty_folder(&folder)?;
-        if let Some(bin) = &arguments.bin {
-            let bin = absolute(bin)?;
-            let built = Built { tremor: bin.join("tremor"), plugins: bin.clone() };
-            return Self { arguments, peers: bin.join(PEERS), built, folder }.with_certificates();
-        }
-        let bin = folder.join("bin");
-        let plugins: BTreeSet<_> = cases.iter().flat_map(|case| case.plugins()).copied().collect();
-        let plugins: Vec<_> = plugins.into_iter().collect();
-        let built = built::build(&plugins, arguments.release, &bin)?;
-        let build = ["build", "--package", PEERS];
-        run_command(cargo([&build[..], built::profile(arguments.release)].concat()))?;
-        built::copy(&built::folder(arguments.release).join(PEERS), &bin)?;
-        Self { arguments, peers: bin.join(PEERS), built, folder }.with_certificates()
+impl Bench<'_> {
+    /// The program of `bench/network` in one of its roles.
+    fn peer(&self, role: &str) -> Program {
+        let program = self.stage.built.plugins.join(PEERS);
+        Program::new(program, role, &self.stage.folder).argument(role)
     }
 
-    fn with_certificates(self) -> Result<Self> {
-        self.peer("certificates").argument(self.folder.display()).run()?;
-        Ok(self)
-    }
-
-    fn head(&self) -> String {
-        let Arguments { rounds, seconds, release, bin, .. } = self.arguments;
-        let profile = match bin {
-            Some(bin) => format!("of {}", bin.display()),
-            None if *release => "release".to_owned(),
-            None => "dev".to_owned(),
-        };
-        format!(
-            "profile {profile}; {rounds} rounds of {seconds} s each; load at the end {}\n",
-            load()
-        )
-    }
-
-    /// The program of `bench/network` in one of its parts.
-    fn peer(&self, part: &str) -> Command {
-        Command::new(&self.peers, part, &self.folder).argument(part)
-    }
-
-    /// A flow of `bench/network`.
-    fn flow(&self, file: &str) -> Command {
-        let path = crate::project::root().join("bench/network").join(file);
-        Command::new(&self.built.tremor, "tremor", &self.folder)
-            .argument("run")
-            .argument(path.display())
-            .variable("TREMOR_PLUGIN_PATH", self.built.plugins.display())
-            .variable("CERTIFICATES", self.folder.display())
-    }
-
-    /// A file in memory, which is not there yet.
-    fn in_memory(&self, name: &str) -> InMemory {
-        let name = format!("network-{name}-{}", std::process::id());
-        let path = self.arguments.memory.join(name);
-        let _ = std::fs::remove_file(&path);
-        InMemory(path)
+    /// A flow of `bench/network` that listens on a port.
+    fn flow(&self, file: &str, port: u16) -> Program {
+        let path = root().join("bench/network").join(file);
+        let program = Program::tremor(self.stage.built, "tremor", &self.stage.folder);
+        let program = program.argument(path.display()).variable("PORT", port);
+        program.variable("CERTIFICATES", self.stage.folder.display())
     }
 }
 
 /// A file in memory. Dropped, it is removed.
-struct InMemory(PathBuf);
+pub(crate) struct InMemory(PathBuf);
 
 impl InMemory {
-    fn path(&self) -> &Path {
+    /// A file that is not there yet.
+    pub(crate) fn new(folder: &Path, name: &str) -> Self {
+        let path = folder.join(format!("xtask-{name}-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Waits until it has so many bytes.
+    pub(crate) fn shown(&self) -> impl Display + '_ {
+        self.0.display()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        fs::metadata(&self.0).map_or(0, |file| file.len())
+    }
+
+    /// Waits until a server has written so many bytes to the file.
     fn until(&self, bytes: u64, server: &mut Process) -> Result<()> {
-        let has = || std::fs::metadata(&self.0).map_or(0, |file| file.len());
-        server.until("all lines in its file", || Ok((has() >= bytes).then_some(())))?;
-        match has() {
-            found if found == bytes => Ok(()),
-            found => bail!("{found} bytes are in its file, and {bytes} were sent"),
-        }
+        let is_there = || Ok((self.size() >= bytes).then_some(()));
+        server.until("all lines in its file", PATIENCE, |_| is_there())?;
+        let found = self.size();
+        ensure!(found == bytes, "{found} bytes are in its file, and {bytes} were sent");
+        Ok(())
     }
 }
 
 impl Drop for InMemory {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }

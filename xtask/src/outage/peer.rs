@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
 use super::books::Books;
 
@@ -21,8 +22,9 @@ const LOOK: Duration = Duration::from_millis(1);
 const MOST: usize = 64 << 20;
 
 /// How it behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Manner {
     /// It takes each delivery, and answers after 20 ms.
     Answers,
     /// There is no socket, and all connections are closed.

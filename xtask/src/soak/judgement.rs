@@ -1,8 +1,7 @@
 //! Whether a run has left something behind.
 
-use std::fmt;
-
-use super::table::{Row, Table};
+use super::Row;
+use crate::scenario::Judgement;
 
 /// The part of the cycles, from the first, in which memory may still find its level.
 const WARM_UP: f64 = 0.5;
@@ -17,47 +16,27 @@ const RESIDENT: f64 = 4_096.0;
 /// How many threads the pool for blocking work may have: a few pieces of work wait at a time.
 const POOL: f64 = 8.0;
 
-pub(super) struct Judgement {
-    lines: Vec<Line>,
-    cycles: f64,
-    elapsed_s: f64,
-}
-
-struct Line {
-    what: &'static str,
-    found: String,
-    /// None: there is not enough to tell.
-    holds: Option<bool>,
-}
-
-impl Judgement {
-    pub(super) fn of(Table { rows }: &Table) -> Self {
-        let first = rows.first().copied().unwrap_or_default();
-        let last = rows.last().copied().unwrap_or_default();
-        let line = |what, found, holds| Line { what, found, holds };
-        let back = |what, value: fn(&Row) -> f64| {
-            let (before, after) = (value(&first), value(&last));
-            line(what, format!("{before} at the start, {after} at the end"), Some(after <= before))
-        };
-        let pool = rows.iter().map(|row| row.pool_threads).fold(0.0, f64::max);
-        let lines = vec![
-            memory("allocated", rows, ALLOCATED, |row| row.allocated_bytes),
-            memory("resident", rows, RESIDENT, |row| row.rss_bytes),
-            back("descriptors", |row| row.descriptors),
-            back("threads", |row| row.threads),
-            back("libraries", |row| row.libraries),
-            line("pool", format!("{pool} threads at most, {POOL} allowed"), Some(pool <= POOL)),
-        ];
-        Self { lines, cycles: last.cycle, elapsed_s: last.elapsed_s }
+/// Adds what the samples of a run show to a judgement.
+pub(super) fn add(judgement: &mut Judgement, rows: &[Row]) {
+    let first = rows.first().copied().unwrap_or_default();
+    let last = rows.last().copied().unwrap_or_default();
+    let (cycles, elapsed) = (last.cycle, last.elapsed_s);
+    judgement.line(format_args!("  cycles       {cycles} in {elapsed:.0} s"));
+    memory(judgement, "allocated", rows, ALLOCATED, |row| row.allocated_bytes);
+    memory(judgement, "resident", rows, RESIDENT, |row| row.rss_bytes);
+    for (what, before, after) in [
+        ("descriptors", first.descriptors, last.descriptors),
+        ("threads", first.threads, last.threads),
+        ("libraries", first.libraries, last.libraries),
+    ] {
+        let text = format!("{before} at the start, {after} at the end");
+        judgement.add(what, text, after <= before);
     }
-
-    /// How many bounds do not hold.
-    pub(super) fn broken(&self) -> usize {
-        self.lines.iter().filter(|line| line.holds == Some(false)).count()
-    }
+    let pool = rows.iter().map(|row| row.pool_threads).fold(0.0, f64::max);
+    judgement.add("pool", format!("{pool} threads at most, {POOL} allowed"), pool <= POOL);
 }
 
-fn memory(what: &'static str, rows: &[Row], bound: f64, bytes: fn(&Row) -> f64) -> Line {
+fn memory(judgement: &mut Judgement, what: &str, rows: &[Row], bound: f64, bytes: fn(&Row) -> f64) {
     let cycles = rows.last().map_or(0.0, |row| row.cycle);
     let warm: Vec<_> = rows
         .iter()
@@ -67,17 +46,16 @@ fn memory(what: &'static str, rows: &[Row], bound: f64, bytes: fn(&Row) -> f64) 
     let growth = slope(&warm);
     let mebibytes = |row: Option<&(f64, f64)>| row.map_or(0.0, |row| row.1 / f64::from(1 << 20));
     let (from, to) = (mebibytes(warm.first()), mebibytes(warm.last()));
-    let enough = warm.len() >= LEAST_CYCLES;
-    let reserve = if enough {
+    let is_enough = warm.len() >= LEAST_CYCLES;
+    let reserve = if is_enough {
         String::new()
     } else {
         format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len())
     };
-    let found = format!(
-        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
-         {bound} allowed{reserve}"
+    let text = format!(
+        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, {bound} allowed{reserve}"
     );
-    Line { what, found, holds: enough.then_some(growth <= bound) }
+    judgement.add(what, text, !is_enough || growth <= bound);
 }
 
 /// Of bytes over cycles, in bytes a cycle: a line with the least squares.
@@ -91,19 +69,9 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     if spread > 0.0 { product / spread } else { 0.0 }
 }
 
-impl fmt::Display for Judgement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  cycles       {} in {:.0} s", self.cycles, self.elapsed_s)?;
-        self.lines.iter().try_for_each(|Line { what, found, holds }| {
-            let verdict = if *holds == Some(false) { "; BROKEN" } else { "" };
-            writeln!(f, "  {what:12} {found}{verdict}")
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Judgement, Row, Table};
+    use super::{Judgement, Row, add};
 
     /// Rows of so many cycles, each made by `change` from one that holds the same all the time.
     fn judged(cycles: u32, change: fn(f64, &mut Row)) -> Judgement {
@@ -112,7 +80,9 @@ mod tests {
             change(cycle, &mut row);
             row
         });
-        Judgement::of(&Table { rows: rows.collect() })
+        let mut judgement = Judgement::default();
+        add(&mut judgement, &rows.collect::<Vec<_>>());
+        judgement
     }
 
     #[test]
@@ -136,14 +106,14 @@ mod tests {
             ("a library", |cycle, row| row.libraries += f64::from(cycle > 0.0), 1),
             ("a pool of nine", |cycle, row| row.pool_threads = 9.0_f64.min(cycle), 1),
         ] {
-            assert_eq!(judged(400, change).broken(), expected, "{name}");
+            assert_eq!(judged(400, change).broken, expected, "{name}");
         }
     }
 
     #[test]
     fn memory_of_few_cycles_is_not_judged() {
         let judgement = judged(100, |cycle, row| row.rss_bytes += cycle * 1e6);
-        assert_eq!(judgement.broken(), 0);
-        assert!(judgement.to_string().contains("not judged: 50 cycles"), "{judgement}");
+        assert_eq!(judgement.broken, 0);
+        assert!(judgement.text.contains("not judged: 50 cycles"), "{}", judgement.text);
     }
 }

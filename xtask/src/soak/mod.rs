@@ -1,24 +1,20 @@
 //! `cargo xtask soak`: flows that are loaded and ended, and components that panic and are restarted,
-//! again and again; what the process holds meanwhile, judged and drawn. Linux only.
+//! again and again; what the process has meanwhile is judged and drawn. Linux only.
 
-mod build;
 mod judgement;
 mod plot;
-mod table;
 
-use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf, absolute};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
-use self::judgement::Judgement;
-use self::table::Table;
-use crate::built::Built;
-use crate::project::root;
+use crate::built::{self, Built};
+use crate::process::Program;
+use crate::project::{cargo, root, run};
+use crate::scenario::{Judgement, Scenario, Stage};
 
-/// What `bench/soak` knows, each run in a process of its own.
+/// Scenarios of `bench/soak`, each run in a process of its own.
 const SCENARIOS: [&str; 2] = ["load", "restart"];
 
 #[derive(Debug, clap::Args)]
@@ -30,75 +26,78 @@ pub(crate) struct Arguments {
     /// How many cycles to run of each scenario, however long that takes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
-    /// Build in the profile `release`
-    #[arg(long)]
-    release: bool,
-    /// Where to write load.csv, restart.csv, soak.svg, summary.txt and what the runs print
-    #[arg(long, default_value = "target/soak", value_name = "DIR")]
-    output: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    ensure!(cfg!(target_os = "linux"), "a soak asks /proc what its process holds: run it on Linux");
-    let output = absolute(&arguments.output)?;
-    fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
-    let (program, built) = build::all(arguments.release, &output.join("bin"))?;
-    let profile = if arguments.release { "release" } else { "dev" };
-    let mut tables = Vec::new();
-    let mut summary = format!("profile {profile}\n");
-    let mut broken = 0;
-    for scenario in SCENARIOS {
-        let table = soak(scenario, &program, &built, arguments, &output)?;
-        let judgement = Judgement::of(&table);
-        broken += judgement.broken();
-        write!(summary, "\n{scenario}\n{judgement}")?;
-        tables.push((scenario, table));
+/// Samples of a run, as `bench/soak` writes them. The first is from after the cycle that loads what stays loaded, the last
+/// from when everything has settled.
+pub(crate) type Table = Vec<Row>;
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Row {
+    cycle: f64,
+    elapsed_s: f64,
+    allocated_bytes: f64,
+    rss_bytes: f64,
+    descriptors: f64,
+    threads: f64,
+    libraries: f64,
+    pool_threads: f64,
+}
+
+impl Scenario for Arguments {
+    const NAME: &'static str = "soak";
+    const PLUGINS: &'static [&'static str] = &[
+        "connector-bench",
+        "connector-metronome",
+        "connector-null",
+        "fixture-hostile",
+        "fixture-mischief",
+    ];
+    type Found = Vec<(&'static str, Table)>;
+
+    fn build(&self, release: bool, to: &Path) -> Result<Built> {
+        ensure!(cfg!(target_os = "linux"), "a soak reads /proc: run it on Linux");
+        let built = built::build(Self::PLUGINS, release, to)?;
+        run(cargo([&["build", "--package=soak", "--bins"], built::profile(release)].concat()))?;
+        built::copy(&built::folder(release).join("soak"), to)?;
+        Ok(built)
     }
-    print(&summary);
-    write(&output.join("summary.txt"), &summary)?;
-    write(&output.join("soak.svg"), &plot::draw(&tables)?)?;
-    eprintln!("samples, plot and summary are in {}", output.display());
-    if broken > 0 {
-        bail!("{broken} bounds are broken: memory, descriptors or threads grow with the cycles");
+
+    fn play(&self, stage: &Stage<'_>) -> Result<Self::Found> {
+        SCENARIOS.iter().map(|name| Ok((*name, self.soak(name, stage)?))).collect()
     }
-    Ok(())
+
+    fn judge(&self, tables: &Self::Found) -> Result<Judgement> {
+        let mut judgement = Judgement::default();
+        for (name, table) in tables {
+            judgement.line(format_args!("\n{name}"));
+            judgement::add(&mut judgement, table);
+        }
+        judgement.files.push(("soak.svg", plot::draw(tables)?));
+        Ok(judgement)
+    }
 }
 
-/// Runs one scenario to its end and reads what it wrote.
-fn soak(
-    scenario: &str,
-    program: &Path,
-    built: &Built,
-    arguments: &Arguments,
-    output: &Path,
-) -> Result<Table> {
-    let csv = output.join(format!("{scenario}.csv"));
-    let log = output.join(format!("{scenario}.log"));
-    let mut command = Command::new(program);
-    command.arg(scenario).arg("--plugins").arg(&built.plugins);
-    command.arg("--tremor").arg(&built.tremor).arg("--csv").arg(&csv);
-    let (limit, value) = match arguments.cycles {
-        Some(cycles) => ("--cycles", cycles),
-        None => ("--seconds", arguments.minutes * 60 / SCENARIOS.len() as u64),
-    };
-    command.arg(limit).arg(value.to_string());
-    let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    eprintln!("==> {scenario}");
-    // Each thread would keep some of what is freed, and count it as allocated.
-    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
-    // Every panic of a plugin prints a line.
-    let status = command.stderr(file).current_dir(root()).status();
-    let status = status.with_context(|| format!("cannot start {}", program.display()))?;
-    ensure!(status.success(), "the soak `{scenario}` failed: {status}; see {}", log.display());
-    let text = fs::read_to_string(&csv).with_context(|| format!("no {}", csv.display()))?;
-    text.parse().with_context(|| format!("{} is no table of samples", csv.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[allow(clippy::print_stdout)] // what was asked for
-fn print(summary: &str) {
-    print!("{summary}");
+impl Arguments {
+    /// Runs a scenario to its end and reads what it wrote.
+    fn soak(&self, name: &str, stage: &Stage<'_>) -> Result<Table> {
+        let (csv, built) = (stage.folder.join(format!("{name}.csv")), stage.built);
+        let (limit, value) = match self.cycles {
+            Some(cycles) => ("--cycles", cycles),
+            None => ("--seconds", self.minutes * 60 / SCENARIOS.len() as u64),
+        };
+        let program = Program::new(built.plugins.join("soak"), name, &stage.folder).argument(name);
+        let program = program.argument("--plugins").argument(built.plugins.display());
+        let program = program.argument("--tremor").argument(built.tremor.display());
+        let program = program.argument("--csv").argument(csv.display());
+        let program = program.argument(limit).argument(value).within(root());
+        eprintln!("==> {name}");
+        // Each thread would keep some of what is freed, and count it as allocated.
+        let mut program = program.variable("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+        program.start()?.finish()?;
+        let rows = csv::Reader::from_path(&csv)?.into_deserialize().collect::<Result<Table, _>>();
+        let rows = rows.with_context(|| format!("{} is no table of samples", csv.display()))?;
+        ensure!(rows.len() > 1, "there is no cycle");
+        Ok(rows)
+    }
 }

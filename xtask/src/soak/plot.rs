@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::table::{Row, Table};
+use super::{Row, Table};
 
 const SIZE: (u32, u32) = (960, 1_200);
 const FONT: &str = "sans-serif";
@@ -46,7 +46,7 @@ fn draw_panel(
     (title, value): &Panel,
     tables: &[(&str, Table)],
 ) -> Result<()> {
-    let rows = || tables.iter().flat_map(|(_, table)| &table.rows);
+    let rows = || tables.iter().flat_map(|(_, table)| table);
     let most = |value: &dyn Fn(&Row) -> f64| rows().map(value).fold(0.0, f64::max);
     // From nothing, so that a slope is as steep as it is.
     let (minutes, top) = (most(&minutes), most(value) * 1.1);
@@ -62,7 +62,7 @@ fn draw_panel(
     mesh.light_line_style(TRANSPARENT).bold_line_style(GRID).x_desc("minutes").y_labels(6);
     mesh.label_style((FONT, 15)).axis_desc_style((FONT, 15)).draw().map_err(failed)?;
     for ((name, table), (color, width)) in tables.iter().zip(COLORS.into_iter().zip(WIDTHS)) {
-        let points = table.rows.iter().map(|row| (self::minutes(row), value(row)));
+        let points = table.iter().map(|row| (self::minutes(row), value(row)));
         let line = LineSeries::new(points, color.stroke_width(width));
         chart.draw_series(line).map_err(failed)?.label(*name).legend(move |(x, y)| {
             PathElement::new([(x, y), (x + 20, y)], color.stroke_width(width))
@@ -83,12 +83,12 @@ fn failed(error: impl Display) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{PANELS, Row, Table, draw};
+    use super::{PANELS, Row, draw};
 
     #[test]
     fn every_panel_has_a_line_for_every_run() {
         let row = |elapsed_s| Row { elapsed_s, rss_bytes: 3e7, descriptors: 9.0, ..Row::default() };
-        let table = || Table { rows: vec![row(0.0), row(60.0)] };
+        let table = || vec![row(0.0), row(60.0)];
         let svg = draw(&[("load", table()), ("restart", table())]).expect("a picture");
         for (title, _) in PANELS {
             assert!(svg.contains(title), "{title} is not in:\n{svg}");

@@ -1,24 +1,22 @@
 //! Kafka by itself: nodes that are broker and controller in one.
 
-mod jars;
-
-use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
 use super::node::Node;
-use super::{Cluster, Common, identities, need, shown};
+use super::{Cluster, Common, PASSWORD, USER, shown, tool};
+use crate::process::{Process, Program, need};
+use crate::project::{root, run};
 use crate::running::write;
+
+/// Version of Kafka, as `pom.xml` has it.
+const VERSION: &str = "4.3.1";
 
 /// Of the cluster; any 16 bytes in base64 are one.
 const CLUSTER: &str = "MkU3OEVBNTcwNTJENDM2Qg";
-/// The one user, and the password.
-const USER: &str = "alice";
-const PASSWORD: &str = "alice-secret";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -33,21 +31,14 @@ pub(crate) struct Arguments {
 const PLAIN: (&str, &str) = ("PLAINTEXT", "plain");
 const SECURE: [(&str, &str); 3] = [("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    cluster(arguments)?.stay(arguments.common.json)
-}
-
 /// Starts the nodes.
 pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     need("java", "-version", "`apt-get install default-jre-headless`")?;
-    need("setpriv", "--version", "util-linux")?;
-    if arguments.common.secure {
-        need("openssl", "version", "`apt-get install openssl`")?;
-    }
+    arguments.common.check()?;
     for property in &arguments.properties {
         ensure!(property.contains('='), "--set: expected KEY=VALUE, found `{property}`");
     }
-    start(arguments, &jars::find()?)
+    start(arguments, &jars()?)
 }
 
 fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
@@ -66,10 +57,7 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
         reached.insert((*name).into(), all.join(",").into());
     }
     if arguments.common.secure {
-        let files = identities::make(&folder.join("tls"))?;
-        reached.extend(files.into_iter().map(|(key, path)| (key.into(), shown(&path).into())));
-        reached.insert("user".into(), USER.into());
-        reached.insert("password".into(), PASSWORD.into());
+        super::secured(&folder, &mut reached)?;
     }
     let voters: Vec<_> =
         (1..).zip(&ports).map(|(id, it)| format!("{id}@{}", at(it[each - 1]))).collect();
@@ -95,20 +83,17 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
         let path = folder.join(format!("node-{id}.properties"));
         write(&path, &format!("{config}{security}{further}\n"))?;
         if !own.join("meta.properties").exists() {
-            formats.push(format(jars, &path, arguments.common.secure)?);
+            formats.push(format(jars, id, &path, arguments.common.secure)?);
         }
         let addresses = listeners.iter().zip(*ports);
         let addresses = addresses.map(|((_, name), port)| ((*name).into(), at(*port).into()));
         let heap = if nodes > 1 { "-Xmx384m" } else { "-Xmx256m" };
-        let arguments = java(jars, heap, &["kafka.Kafka".into(), path.into()]);
-        let log = folder.join(format!("node-{id}.log"));
+        let arguments = java(jars, heap, &["kafka.Kafka".into(), shown(&path)]);
+        let command = (Path::new("java"), arguments);
         let ready = "Kafka Server started";
-        let command = ("java".into(), arguments);
-        started.push(Node::new(id, command, log, ready, addresses.collect()));
+        started.push(Node::new(id, command, &folder, ready, addresses.collect()));
     }
-    for mut child in formats {
-        ensure!(child.wait()?.success(), "the storage tool of Kafka failed");
-    }
+    formats.iter_mut().try_for_each(Process::finish)?;
     Cluster::start(started, reached, held)
 }
 
@@ -129,28 +114,50 @@ fn secured(folder: &Path) -> String {
 }
 
 /// Prepares the folder of a node's data; users of SCRAM are part of that.
-fn format(jars: &Path, config: &Path, is_secure: bool) -> Result<std::process::Child> {
-    let mut words: Vec<OsString> =
-        ["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c"].map(OsString::from).into();
-    words.push(config.into());
+fn format(jars: &Path, id: u16, config: &Path, is_secure: bool) -> Result<Process> {
+    let mut words =
+        ["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c"].map(String::from).to_vec();
+    words.push(shown(config));
     if is_secure {
         for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
             let user = format!("{mechanism}=[name={USER},password={PASSWORD}]");
-            words.extend(["--add-scram".into(), user.into()]);
+            words.extend(["--add-scram".into(), user]);
         }
     }
-    let mut command = Command::new("java");
-    command.args(java(jars, "-Xmx64m", &words));
-    let log = fs::File::create(config.with_extension("format.log"))?;
-    command.stdout(log.try_clone()?).stderr(log);
-    command.spawn().context("cannot start java")
+    let folder = config.parent().unwrap_or(config);
+    let program = Program::new("java", &format!("node-{id}.format"), folder);
+    program.arguments(java(jars, "-Xmx64m", &words)).start()
 }
 
-/// The arguments of java for one of Kafka's programs: what starts soon, and takes little.
-fn java(jars: &Path, heap: &str, words: &[OsString]) -> Vec<OsString> {
-    let quick = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"];
-    let mut all: Vec<OsString> = quick.map(OsString::from).into();
-    all.push(jars.join("*").into());
-    all.extend_from_slice(words);
-    all
+/// Returns the arguments of java for one of Kafka's programs: what starts soon, and takes little.
+fn java(jars: &Path, heap: &str, words: &[String]) -> Vec<String> {
+    let jars = shown(&jars.join("*"));
+    let fast = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &jars];
+    [&fast.map(String::from)[..], words].concat()
+}
+
+/// Returns the folder with Kafka's jars, which Maven fetches once.
+fn jars() -> Result<PathBuf> {
+    tool("kafka", VERSION, |folder| {
+        need("mvn", "--version", "`apt-get install maven`")?;
+        eprintln!("Maven fetches Kafka {VERSION}");
+        let mut maven = Command::new("mvn");
+        maven.args(["-B", "-q", "-f"]).arg(root().join("xtask/src/broker/kafka/pom.xml"));
+        maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+        maven.arg(format!("-Dkafka={VERSION}"));
+        maven.arg(format!("-DoutputDirectory={}", folder.display()));
+        // Standard output is for those who read ours.
+        maven.stdout(std::io::stderr());
+        run(maven)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VERSION;
+
+    #[test]
+    fn version_is_that_of_the_pom() {
+        assert!(include_str!("pom.xml").contains(&format!("<kafka>{VERSION}</kafka>")));
+    }
 }

@@ -1,19 +1,20 @@
 //! NATS: servers with JetStream.
 
-mod server;
-
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
 use super::node::Node;
-use super::{Cluster, Common, identities, need, shown};
+use super::{Cluster, Common, PASSWORD, USER, shown, tool};
+use crate::process::need;
+use crate::project::run;
 use crate::running::write;
 
-/// Who may do all, with a password or a token.
-const USER: &str = "alice";
-const PASSWORD: &str = "alice-secret";
+/// Package and version of the server.
+const SERVER: &str = "github.com/nats-io/nats-server/v2";
+const VERSION: &str = "2.15.2";
 /// Who may not publish to `forbidden`.
 const LIMITED: &str = "bob";
 const LIMITED_PASSWORD: &str = "bob-secret";
@@ -33,20 +34,22 @@ pub(crate) struct Arguments {
     pub(super) properties: Vec<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    cluster(arguments)?.stay(arguments.common.json)
-}
-
 /// Starts the nodes.
 pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
-    need("setpriv", "--version", "util-linux")?;
-    if arguments.common.secure {
-        need("openssl", "version", "`apt-get install openssl`")?;
-    }
+    arguments.common.check()?;
     for property in &arguments.properties {
         ensure!(property.contains(':'), "--set: expected KEY: VALUE, found `{property}`");
     }
-    start(arguments, &server::find()?)
+    let server = tool("nats-server", VERSION, |folder| {
+        need("go", "version", "`apt-get install golang`")?;
+        eprintln!("builds the server of NATS, once");
+        let mut command = Command::new("go");
+        command.args(["install", &format!("{SERVER}@v{VERSION}")]).env("GOBIN", folder);
+        // Standard output is for those who read ours.
+        command.stdout(std::io::stderr());
+        run(command)
+    });
+    start(arguments, &server?.join("nats-server"))
 }
 
 fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
@@ -61,17 +64,11 @@ fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
     let name = if arguments.common.secure { "tls" } else { "plain" };
     reached.insert(name.into(), all(clients).join(",").into());
     if arguments.common.secure {
-        let files = identities::make(&folder.join("tls"))?;
-        reached.extend(files.into_iter().map(|(key, path)| (key.into(), shown(&path).into())));
-        let all = [
-            ("user", USER),
-            ("password", PASSWORD),
-            ("limited_user", LIMITED),
-            ("limited_password", LIMITED_PASSWORD),
-            ("nkey", SEED),
-        ];
+        let tls = super::secured(&folder, &mut reached)?;
+        let all =
+            [("limited_user", LIMITED), ("limited_password", LIMITED_PASSWORD), ("nkey", SEED)];
         reached.extend(all.into_iter().map(|(key, text)| (key.into(), text.into())));
-        lines.push(secured(&folder.join("tls"), arguments.verify));
+        lines.push(secured(&tls, arguments.verify));
     }
     lines.extend_from_slice(&arguments.properties);
     // What a node says once it is of use: with others, when they have agreed on one that manages streams, `JetStream
@@ -94,10 +91,9 @@ fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
         }
         let config = folder.join(format!("node-{id}.conf"));
         write(&config, &([own, lines.clone()].concat().join("\n") + "\n"))?;
-        let command = (program.into(), vec!["-c".into(), config.into()]);
+        let command = (program, ["-c".to_owned(), shown(&config)]);
         let addresses = [(name.into(), at(client).into())].into_iter().collect();
-        let log = folder.join(format!("node-{id}.log"));
-        nodes.push(Node::new(id, command, log, ready, addresses));
+        nodes.push(Node::new(id, command, &folder, ready, addresses));
     }
     Cluster::start(nodes, reached, ports)
 }
