@@ -9,7 +9,7 @@ use tremor_pdk::ErrorPolicy;
 
 use crate::engine::{
     life::{connection::End, series::Retried},
-    sink::{Session, SinkSide, slots::Slots},
+    sink::{Session, SinkSide},
 };
 
 impl Session<'_> {
@@ -74,14 +74,14 @@ impl Session<'_> {
 
 impl SinkSide {
     /// Returns whether no delivery follows before one of those in flight is answered.
-    pub(super) fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
+    pub(super) fn is_flush_due(&self, gathers: bool, is_paused: bool) -> bool {
         if !gathers {
-            return self.backlog.is_complete() && self.backlog.is_empty();
+            return self.backlog.is_complete() && !self.backlog.has_waiting();
         }
         is_paused
             || self.backlog.is_complete()
-            || !slots.has_free()
-            || self.backlog.waits_for_order(slots.pending())
+            || !self.backlog.slots.has_free()
+            || self.backlog.waits_for_order()
             || !self.control.memory().is_open()
     }
 }
