@@ -17,12 +17,11 @@ use super::{
 use crate::{
     codec::MakeCodec,
     dynamic::{BoxFuture, CodecRequirement},
-    engine::{Connection, ConnectorType, OperatorInstance, Parts},
+    engine::{Connection, ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     log,
     memory::{FlowMemory, Loan},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
-    processor::MakePreprocessor,
     stop::Stopper,
     time,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},

@@ -78,7 +78,7 @@ pub use self::{
 };
 pub(crate) use self::{
     life::connection::Connection,
-    parts::{ConnectorType, OperatorInstance, Parts},
+    parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
     simulation::{Simulation, Taken},
 };

@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
+pub(crate) mod postprocessors;
 pub(crate) mod retry;
 mod signals;
 mod slots;
@@ -37,12 +38,13 @@ use crate::engine::{
     sink::{
         backlog::Backlog,
         pending::{Part, Pending},
+        postprocessors::Postprocessors,
         retry::Retries,
         signals::next_tick,
         terms::Terms,
     },
 };
-use crate::{codec::BatchEncoder, dynamic::DynSink, processor::Framing};
+use crate::{codec::BatchEncoder, dynamic::DynSink};
 
 /// How often a sink is told the time.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -54,7 +56,7 @@ pub(crate) struct SinkSide {
     pub(crate) router: Router,
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
-    pub(crate) framing: Framing,
+    pub(crate) postprocessors: Postprocessors,
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet: what waits, and what is in flight.
     pub(crate) backlog: Backlog,
@@ -97,8 +99,8 @@ enum Due {
     Tick,
 }
 
-/// Conditions under which a sink goes on, until its next step.
-struct Wait {
+/// Conditions under which a sink continues.
+struct WaitConditions {
     is_paused: bool,
     /// `true` if a batch may be taken from the queue.
     may_receive: bool,
@@ -107,7 +109,7 @@ struct Wait {
     times: [(Option<Instant>, Due); 3],
 }
 
-impl Wait {
+impl WaitConditions {
     /// Returns what it has been time for the longest at `now`.
     fn due(&self, now: Instant) -> Option<Due> {
         let due =
@@ -257,8 +259,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns what the sink may do next, and when.
-    fn wait(&self, is_paused: bool, may_begin: bool) -> Wait {
+    fn conditions(&self, is_paused: bool, may_begin: bool) -> WaitConditions {
         let Demand { gathers, most_in_flight, .. } = self.demand;
         let (backlog, retries) = (&self.side.backlog, &self.side.retries);
         // A sink that supports several deliveries may be called while some are in flight.
@@ -268,7 +269,7 @@ impl Session<'_> {
         let retry = retries.next().filter(|_| may_begin || flushes_again);
         // One that takes one delivery at a time is told when that is over.
         let may_be_told = !is_paused && (backlog.slots.is_empty() || is_parallel);
-        Wait {
+        WaitConditions {
             is_paused,
             // What is to be delivered again comes before whatever else there is.
             may_receive: may_begin && backlog.has_room() && retries.next().is_none(),
@@ -285,9 +286,9 @@ impl Session<'_> {
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
-        let wait = self.wait(is_paused, may_begin);
+        let conditions = self.conditions(is_paused, may_begin);
         // A sink that always has something to do is told the time as well.
-        if let Some(due) = wait.due(now)
+        if let Some(due) = conditions.due(now)
             && self.interrupt.now().is_none()
         {
             return Step::Due(due);
@@ -301,7 +302,7 @@ impl Session<'_> {
             {
                 return Poll::Ready(Step::Answered(pending, result));
             }
-            if wait.may_receive
+            if conditions.may_receive
                 && let Poll::Ready(received) = side.queue.poll_receive(context)
             {
                 // What is under way may come back.
@@ -313,19 +314,19 @@ impl Session<'_> {
                 }
             }
             // All deliveries in flight have begun: they were polled above.
-            if wait.may_flush
+            if conditions.may_flush
                 && !side.backlog.slots.is_empty()
-                && side.is_flush_due(gathers, is_paused)
+                && side.is_flush_due(gathers, conditions.is_paused)
             {
                 return Poll::Ready(Step::Flush);
             }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
-            if gate.poll(context, wait.is_paused).is_ready() {
+            if gate.poll(context, conditions.is_paused).is_ready() {
                 return Poll::Ready(Step::Gate);
             }
-            let due = alarm.poll(context, wait.times).map(Step::Due);
+            let due = alarm.poll(context, conditions.times).map(Step::Due);
             if due.is_pending() {
                 turn.end();
                 if side.backlog.is_empty() && side.retries.give_up() {
@@ -461,12 +462,12 @@ impl SinkSide {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
             (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
             (Payload::Values, Some(codec)) => {
-                let terminator = self.framing.terminator();
+                let terminator = self.postprocessors.terminator();
                 codec.encode_batch(&mut item.batch, &self.router.pool, terminator)
             }
             (Payload::Values, None) => return item.batch.clone(),
         };
-        rejected.extend(self.framing.process(&mut encoded, &mut item.batch));
+        rejected.extend(self.postprocessors.process(&mut encoded, &mut item.batch));
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }

@@ -25,11 +25,13 @@ use crate::{
         life::connection::{Connection, End},
         processors::Processors,
         queue::{self, Bounds},
-        source::intake::{Inlet, Intake},
+        source::{
+            intake::{Inlet, Intake},
+            preprocessors::Next,
+        },
         target::{Ports, Target},
     },
     executor::block_on,
-    processor::Next,
 };
 
 /// A source that waits for the end of its first pull, and ends with that.

@@ -56,7 +56,10 @@ use crate::engine::{
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{SinkSide, TICK, backlog::Backlog, retry::Retries, terms::Terms},
+    sink::{
+        SinkSide, TICK, backlog::Backlog, postprocessors::Postprocessors, retry::Retries,
+        terms::Terms,
+    },
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -65,7 +68,6 @@ use crate::{
     components,
     dynamic::{DynSink, DynSource},
     executor::block_on,
-    processor::Framing,
 };
 
 /// What there is to a source that feeds a sink.
@@ -186,7 +188,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         queue,
         router,
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
-        framing: Framing::default(),
+        postprocessors: Postprocessors::default(),
         control: Arc::new(Control::new()),
         backlog: Backlog::new(None),
         terms: Terms::default(),

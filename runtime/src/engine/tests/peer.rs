@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -29,6 +29,7 @@ use crate::engine::{
 use crate::{
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     flow,
+    lock::lock,
 };
 
 /// What a peer does with one connection.
@@ -74,12 +75,12 @@ impl Peer {
     }
 
     pub(super) fn calls(&self) -> MutexGuard<'_, Vec<&'static str>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 
     /// The connection of the last instance.
     pub(super) fn last_connection(&self) -> Arc<Connection> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.last).clone()
     }
 
     /// How often something was called.
@@ -154,7 +155,7 @@ impl DynConnector for Instance {
 
     fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
         self.called("connect");
-        let mut connects = self.peer.connects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connects = lock(&self.peer.connects);
         let connected = connects.pop_front().unwrap_or(Ok(()));
         drop(connects);
         let halves = connected.and_then(|()| {

@@ -26,11 +26,12 @@ use crate::{
             control::{Control, Phase},
             standing::Standing,
         },
+        parts::MakePreprocessor,
         queue::Bounds,
-        source::SourceSide,
+        source::{SourceSide, preprocessors::Preprocessors},
     },
     executor::block_on,
-    processor::{Chain, MakePreprocessor, endless::Endless},
+    processor::endless::Endless,
 };
 
 /// A source that has pulled something endless.
@@ -52,7 +53,7 @@ impl Scene {
             let endless = endless.clone();
             Box::new(move || Ok(endless()))
         };
-        source.inlet.preprocessors = Chain::restartable([(endless(), make)]);
+        source.inlet.preprocessors = Preprocessors::restartable([(endless(), make)]);
         Self { source, rounds, connection: Arc::default() }
     }
 
@@ -140,7 +141,7 @@ impl Preprocessor for Many {
 }
 
 /// Loses the connection of a source after its first message of forty. Its queue takes 4 events, and its sink is
-/// polled at every third turn, or never. Returns the largest number of events in the queue, the number of
+/// polled at every fifth turn, or never. Returns the largest number of events in the queue, the number of
 /// delivered messages, and the number of failed events.
 fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let (source_codec, sink_codec) = ("string", "string");
@@ -149,7 +150,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let Harness { mut source, mut sink, letters: _letters, .. } = harness;
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
     let make: MakePreprocessor = Box::new(move || Ok(many(0)));
-    source.inlet.preprocessors = Chain::restartable([(many(40), make)]);
+    source.inlet.preprocessors = Preprocessors::restartable([(many(40), make)]);
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
     let (takes, own, lost) = (Takes::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
@@ -158,7 +159,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
         let mut source_runs = Box::pin(source.bring(Box::new(Untracked(tracked())), &lost));
         let end = block_on(poll_fn(|context| {
             turns += 1;
-            if sink_works && turns % 3 == 0 {
+            if sink_works && turns % 5 == 0 {
                 assert!(sink_runs.as_mut().poll(context).is_pending());
             }
             let polled = source_runs.as_mut().poll(context);
@@ -265,7 +266,8 @@ impl DynSource for Hourly {
 #[test]
 fn pause_does_not_end_the_wait_that_a_source_named() {
     let Harness { mut source, .. } = Setup::default().harness();
-    source.inlet.preprocessors = Chain::new(vec![Box::new(Many { left: 100, has_begun: false })]);
+    source.inlet.preprocessors =
+        Preprocessors::new(vec![Box::new(Many { left: 100, has_begun: false })]);
     let (gate, stats) = (source.standing.clone(), source.worker.router.stats.clone());
     let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
     let mut runs = pin!(source.bring(Box::new(Hourly(pulls.clone())), &connection));

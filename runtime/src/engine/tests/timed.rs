@@ -19,11 +19,13 @@ use super::{
 };
 use crate::{
     dynamic::{DynSink, DynSource},
-    engine::life::{
-        connection::{Connection, End},
-        control::Phase,
+    engine::{
+        life::{
+            connection::{Connection, End},
+            control::Phase,
+        },
+        source::preprocessors::Preprocessors,
     },
-    processor::Chain,
 };
 
 /// Joins all fragments to one message, and asks for `due` once it has `missing` more of them.
@@ -102,7 +104,7 @@ fn harness(helpers: usize) -> Harness {
 fn pulls_of_a_message_by_time_are_acknowledged_with_it() {
     for helpers in [0, 3] {
         let mut harness = harness(helpers);
-        harness.source.inlet.preprocessors = Chain::new(vec![Joins::of(3, 1)]);
+        harness.source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(3, 1)]);
         let until = Arc::<AtomicBool>::default();
         let parts = Pulls::of(&[&["one "], &["stack "], &["trace"]]);
         let parts = Pulls { fragments: true, until: Some(until.clone()), ..parts };
@@ -139,7 +141,7 @@ impl DynSource for Hourly {
 #[test]
 fn idle_source_emits_by_time_and_not_during_a_pause() {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Chain::new(vec![Joins::of(1, 1)]);
+    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
     let (standing, stats) = (source.standing.clone(), source.worker.router.stats.clone());
     let connection = Arc::default();
     let double = Hourly { has_read: false, heard: Heard::default() };
@@ -163,7 +165,7 @@ fn interrupted(
     interrupt: impl FnOnce(&crate::engine::life::control::Control, &Connection),
 ) -> (Result<(), End>, Vec<(u64, bool)>) {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Chain::new(vec![Joins::of(1, u64::MAX)]);
+    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);
     let (control, connection) = (source.control.clone(), Arc::<Connection>::default());
     let heard = Heard::default();
     let double = Hourly { has_read: false, heard: heard.clone() };
