@@ -28,7 +28,7 @@ pub mod engine {
         pub mod token;
     }
 
-    pub mod life {
+    pub mod sync {
         pub mod gauge {
             pub use crate::doubles::{Gauge, Queue};
         }

@@ -20,7 +20,7 @@ pub struct RunHandle {
 
 #[derive(Debug, Default)]
 struct Run {
-    flows: Vec<engine::Handle>,
+    flows: Vec<engine::FlowHandle>,
     /// The most that was asked for.
     asked: Option<Ask>,
     /// Whether somebody may ask how long deliveries take.
@@ -98,18 +98,18 @@ impl RunHandle {
     /// The flows of the run as they stand, in the order in which they began.
     pub fn flows(&self) -> Vec<engine::FlowStatus> {
         let flows = lock(&self.run).flows.clone();
-        flows.iter().map(engine::Handle::status).collect()
+        flows.iter().map(engine::FlowHandle::status).collect()
     }
 
     /// Somebody may ask how long deliveries take: they are counted from now on.
     pub(crate) fn watch_deliveries(&self) {
         let mut state = lock(&self.run);
         state.is_watched = true;
-        state.flows.iter().for_each(engine::Handle::watch_deliveries);
+        state.flows.iter().for_each(engine::FlowHandle::watch_deliveries);
     }
 
     /// A flow of the run.
-    pub(crate) fn flow(&self, name: &str) -> Option<engine::Handle> {
+    pub(crate) fn flow(&self, name: &str) -> Option<engine::FlowHandle> {
         lock(&self.run).flows.iter().find(|flow| flow.flow() == name).cloned()
     }
 
@@ -173,7 +173,7 @@ impl RunHandle {
         state.flows.iter().for_each(|flow| ask.of(flow));
     }
 
-    pub(crate) fn add(&self, flow: engine::Handle) {
+    pub(crate) fn add(&self, flow: engine::FlowHandle) {
         let mut state = lock(&self.run);
         if let Some(ask) = state.asked {
             ask.of(&flow);
@@ -186,7 +186,7 @@ impl RunHandle {
 }
 
 impl Ask {
-    fn of(self, flow: &engine::Handle) {
+    fn of(self, flow: &engine::FlowHandle) {
         match self {
             Self::Drain => flow.drain(),
             Self::Stop => flow.stop(),

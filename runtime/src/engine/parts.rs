@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
 
 use crate::{
-    codec::MakeCodec, dynamic::DynConnector, engine::life::connection::Connection, flow,
+    codec::MakeCodec, dynamic::DynConnector, engine::handle::connection::Connection, flow,
     watchdog::Limit,
 };
 

@@ -15,7 +15,7 @@ use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
     account::token::{InFlight, Token},
-    life::control::Control,
+    control::Control,
     parts::Parts,
     plan::assembly::{postprocessors, preprocessors, steps},
     route::{pipeline::Pipeline, routes::Routes},

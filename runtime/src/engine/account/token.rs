@@ -14,7 +14,7 @@ use std::{
 use tremor_abi::batch::{Event, Rejected};
 use tremor_pdk::{Batch, Error, Exception};
 
-use crate::engine::life::watch::Single;
+use crate::engine::sync::watch::Single;
 
 /// A batch on its way, with the token of the pull it came from.
 #[derive(Clone)]

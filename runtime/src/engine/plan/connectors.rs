@@ -11,17 +11,18 @@ use super::{
 };
 use crate::engine::{
     connector::{self, ConnectorTask, Life},
-    life::{
-        backoff::{Attempts, Policy, Restarts},
-        breaker::{Breaker, Outage},
-        control::Control,
-        gauge::Gauge,
-        notices::{FlowNotices, Notices},
+    control::{
+        Control,
         overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
-        standing::Standing,
     },
+    handle::ConnectorHandle,
+    logging::notices::{FlowNotices, Notices},
     parts::{ConnectorType, Parts},
     queue::Receiver,
+    retry::{
+        backoff::{Attempts, Policy, Restarts},
+        breaker::{Breaker, Outage},
+    },
     route::router::Router,
     sink::{
         SinkSide, TICK,
@@ -30,6 +31,7 @@ use crate::engine::{
         retry::{self, Retries},
     },
     source::{SourceSide, intake::Inlet, worker::Worker},
+    sync::gauge::Gauge,
 };
 use crate::{
     codec::MakeCodec,
@@ -57,7 +59,7 @@ struct Common<'p> {
     spec: &'p flow::Connector,
     codec: Option<Box<dyn MakeCodec>>,
     notices: Arc<Notices>,
-    standing: Arc<Standing>,
+    handle: Arc<ConnectorHandle>,
 }
 
 impl<'p> Connectors<'p> {
@@ -82,7 +84,7 @@ impl<'p> Connectors<'p> {
             spec,
             codec,
             notices: Arc::new(Notices::new(name.clone(), self.notices.clone())),
-            standing: standing(spec, &name, queue.as_ref().map(Receiver::gauge), control),
+            handle: handle(spec, &name, queue.as_ref().map(Receiver::gauge), control),
         };
         let source = source.map(|(id, router)| self.source(&common, id, router)).transpose()?;
         let outage = Arc::new(self.outage(sink_id));
@@ -103,7 +105,7 @@ impl<'p> Connectors<'p> {
             call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
             control: control.clone(),
             notices: common.notices,
-            standing: common.standing,
+            handle: common.handle,
             outage,
             life: Life::default(),
         }))
@@ -115,12 +117,12 @@ impl<'p> Connectors<'p> {
         id: NodeId,
         router: Router,
     ) -> Result<SourceSide, flow::Diagnostic> {
-        let Common { spec, codec, notices, standing } = common;
+        let Common { spec, codec, notices, handle } = common;
         let decoder = codec.as_deref().map(MakeCodec::decoder).transpose();
         Ok(SourceSide {
             notices: notices.clone(),
             breaker: self.breakers.entry(id).or_default().clone(),
-            standing: standing.clone(),
+            handle: handle.clone(),
             inlet: Inlet {
                 // Zero is for events without a source.
                 id: id.number() + 1,
@@ -144,11 +146,11 @@ impl<'p> Connectors<'p> {
         (queue, router): (Receiver, Router),
         outage: Arc<Outage>,
     ) -> Result<SinkSide, flow::Diagnostic> {
-        let Common { spec, codec, notices, standing } = common;
+        let Common { spec, codec, notices, handle } = common;
         let graph = &self.flow.graph;
         let sources = graph.sources_of(id).into_iter();
         let sources = sources.map(|id| (id.number(), graph.node(id).name.clone())).collect();
-        self.control.add_sink(id.number(), standing.clone(), sources, Arc::downgrade(&outage));
+        self.control.add_sink(id.number(), handle.clone(), sources, Arc::downgrade(&outage));
         let encoder = codec.as_deref().map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
             queue,
@@ -162,7 +164,7 @@ impl<'p> Connectors<'p> {
             tick: TICK,
             retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
             undrained: false,
-            standing: standing.clone(),
+            handle: handle.clone(),
             outage,
         })
     }
@@ -183,17 +185,17 @@ impl<'p> Connectors<'p> {
 }
 
 /// How things stand with a connector, as its flow knows it.
-fn standing(
+fn handle(
     spec: &flow::Connector,
     name: &Arc<str>,
     queue: Option<Gauge>,
     control: &Arc<Control>,
-) -> Arc<Standing> {
-    let standing = Standing::new(name.clone(), queue)
+) -> Arc<ConnectorHandle> {
+    let handle = ConnectorHandle::new(name.clone(), queue)
         .on_failure(spec.on_failure)
         .counted_in(control.memory().account(name));
-    let standing = Arc::new(standing);
-    control.add(standing.clone());
+    let handle = Arc::new(handle);
+    control.add(handle.clone());
     fail_hanging(control, name, spec.hang_limit.unwrap_or(HANG_LIMIT));
-    standing
+    handle
 }

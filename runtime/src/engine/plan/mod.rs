@@ -18,8 +18,8 @@ use self::{
 use crate::engine::{
     account::stats::Books,
     connector::ConnectorTask,
-    life::{
-        control::Control,
+    control::{
+        Control,
         overrun::{HANG_LIMIT, fail_hanging},
     },
     parts::Parts,

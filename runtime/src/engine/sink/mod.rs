@@ -23,17 +23,15 @@ use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
-    life::{
-        breaker::Outage,
+    control::{Control, Phase, interrupt::Interrupt},
+    handle::{
+        ConnectorHandle,
         connection::{Connection, End},
-        control::{Control, Phase},
         gate::{self, Side},
         series::Retried,
-        standing::Standing,
-        turn::Turn,
-        wait::{Alarm, Interrupt},
     },
     queue::{Payload, Queued, Receiver},
+    retry::breaker::Outage,
     route::router::Router,
     sink::{
         backlog::Backlog,
@@ -43,6 +41,7 @@ use crate::engine::{
         signals::next_tick,
         terms::Terms,
     },
+    sync::{alarm::Alarm, turn::Turn},
 };
 use crate::{codec::BatchEncoder, dynamic::DynSink};
 
@@ -69,7 +68,7 @@ pub(crate) struct SinkSide {
     pub(crate) retries: Retries,
     /// `true` from the first attempt to close the sink until one succeeds.
     pub(crate) undrained: bool,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) handle: Arc<ConnectorHandle>,
     /// What the sources that feed it know of it.
     pub(crate) outage: Arc<Outage>,
 }
@@ -165,10 +164,10 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let (control, standing) = (self.control.clone(), self.standing.clone());
+        let (control, handle) = (self.control.clone(), self.handle.clone());
         self.retries.try_now();
         self.outage.end();
-        self.standing.gate.set_rests(Side::Sink, false);
+        self.handle.gate.set_rests(Side::Sink, false);
         let demand = sink.demand();
         let (grant, batching) = self.terms.grant(demand);
         self.log_grant(demand, grant);
@@ -184,7 +183,7 @@ impl SinkSide {
             alarm: Alarm::default(),
             tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
-            gate: standing.gate.changes(),
+            gate: handle.gate.changes(),
             rests: false,
             side: self,
         };
@@ -200,10 +199,10 @@ impl SinkSide {
 impl Session<'_> {
     async fn serve(&mut self) -> End {
         loop {
-            let is_paused = self.side.standing.gate.is_closed();
+            let is_paused = self.side.handle.gate.is_closed();
             if self.rests != (is_paused && self.side.backlog.slots.is_empty()) {
                 self.rests = !self.rests;
-                self.side.standing.gate.set_rests(Side::Sink, self.rests);
+                self.side.handle.gate.set_rests(Side::Sink, self.rests);
                 continue;
             }
             self.count();
@@ -215,7 +214,7 @@ impl Session<'_> {
             if self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
-            self.side.standing.set_in_flight(self.side.backlog.events());
+            self.side.handle.set_in_flight(self.side.backlog.events());
             let result = match self.next(is_paused, may_begin).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => self.receive(queued).await,
@@ -253,7 +252,7 @@ impl Session<'_> {
     /// event or tick.
     fn count(&mut self) {
         let side = &mut *self.side;
-        side.standing.set_in_flight_bytes(side.backlog.weight());
+        side.handle.set_in_flight_bytes(side.backlog.weight());
         if side.backlog.is_batching() {
             side.backlog.set_is_short(!side.control.memory().is_open());
         }
@@ -330,7 +329,7 @@ impl Session<'_> {
             if due.is_pending() {
                 turn.end();
                 if side.backlog.is_empty() && side.retries.give_up() {
-                    side.standing.recover(Retried::Deliver);
+                    side.handle.recover(Retried::Deliver);
                 }
             }
             due
@@ -345,7 +344,7 @@ impl Session<'_> {
         self.side.router.stats.tap.pass(IN, &queued.item.batch);
         let Queued { mut item, payload } = queued;
         if self.side.backlog.is_direct() {
-            self.side.standing.set_in_flight(item.batch.len());
+            self.side.handle.set_in_flight(item.batch.len());
         }
         let outgoing = self.side.encode(&mut item, payload).await;
         if item.batch.is_empty() {
@@ -442,14 +441,14 @@ impl Session<'_> {
     async fn again(&mut self, mut pending: Pending, error: Error) {
         match self.side.retries.again(&mut pending, &error) {
             Ok(()) => {
-                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
                 if self.side.backlog.slots.is_empty() {
                     self.side.outage.begin();
                 }
                 self.side.backlog.put_back(pending);
             }
             Err(error) => {
-                self.side.standing.note(&error);
+                self.side.handle.note(&error);
                 self.side.reject_all(pending, &error).await;
             }
         }

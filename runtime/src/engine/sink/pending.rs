@@ -5,7 +5,7 @@ use std::{mem, time::Instant};
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
-use crate::engine::{account::token::InFlight, life::backoff::Attempts, sink::items::Items};
+use crate::engine::{account::token::InFlight, retry::backoff::Attempts, sink::items::Items};
 
 /// A delivery that waits or is in flight.
 pub(crate) struct Pending {

@@ -9,10 +9,8 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{
-        backoff::{Attempts, Policy},
-        notices::Notices,
-    },
+    logging::notices::Notices,
+    retry::backoff::{Attempts, Policy},
     sink::pending::Pending,
 };
 

@@ -7,11 +7,10 @@ use std::{
 
 use crate::engine::{
     account::token::{Ended, Ledger},
-    life::{
-        breaker::{self, Breaker},
-        gate::{self, Gate, Side},
-        wait::{Alarm, Interrupt},
-    },
+    control::interrupt::Interrupt,
+    handle::gate::{self, Gate, Side},
+    retry::breaker::{self, Breaker},
+    sync::alarm::Alarm,
 };
 
 /// Why a source is not pulled.

@@ -22,17 +22,20 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorPolicy, Pull};
 
 use crate::engine::{
-    life::{
+    control::{
+        Control, Phase,
+        interrupt::{Cause, Interrupt},
+    },
+    handle::{
+        ConnectorHandle,
+        connection::{Connection, End},
+        gate::Side,
+        series::Retried,
+    },
+    logging::notices::Notices,
+    retry::{
         backoff::{Attempts, Policy},
         breaker::Breaker,
-        connection::{Connection, End},
-        control::{Control, Phase},
-        gate::Side,
-        notices::Notices,
-        series::Retried,
-        standing::Standing,
-        turn::Turn,
-        wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
     source::{
@@ -44,6 +47,7 @@ use crate::engine::{
         shared_intake::SharedIntake,
         worker::Worker,
     },
+    sync::{alarm::Alarm, turn::Turn},
 };
 use crate::{dynamic::DynSource, executor, log};
 
@@ -61,7 +65,7 @@ pub(crate) struct SourceSide {
     pub(crate) notices: Arc<Notices>,
     /// Open while a sink that it feeds is down.
     pub(crate) breaker: Arc<Breaker>,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) handle: Arc<ConnectorHandle>,
 }
 
 /// What a source waits for.
@@ -128,7 +132,7 @@ struct Shared<'s> {
     intake: Arc<SharedIntake>,
     egress: Arc<Egress>,
     control: &'s Control,
-    standing: &'s Standing,
+    handle: &'s ConnectorHandle,
     notices: &'s Notices,
     conditions: WaitConditions<'s>,
 }
@@ -151,7 +155,7 @@ impl SourceSide {
         let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
-        let gate = &self.standing.gate;
+        let gate = &self.handle.gate;
         let held = Held { by_gate: gate.is_closed(), by_breaker: false };
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
@@ -164,7 +168,7 @@ impl SourceSide {
             intake: intake.clone(),
             egress,
             control: &self.control,
-            standing: &self.standing,
+            handle: &self.handle,
             notices: &self.notices,
             conditions: WaitConditions {
                 ledger: ledger.clone(),
@@ -196,7 +200,7 @@ impl SourceSide {
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         if session.is_bound {
-            self.standing.set_bound(None);
+            self.handle.set_bound(None);
         }
         self.helpers = session.idle_helpers;
         let has_brought = {
@@ -250,7 +254,7 @@ impl Session<'_> {
     async fn pulled(&mut self, result: Result<Pull, Error>) -> Result<Option<End>, Error> {
         let name = &self.worker.router.name;
         if self.brings && self.futile.end(name) {
-            self.shared.standing.recover(Retried::Pull);
+            self.shared.handle.recover(Retried::Pull);
         }
         match result {
             Ok(Pull::Events) if self.brings => {
@@ -282,8 +286,8 @@ impl Session<'_> {
                 let wait = self.futile.fail(name, &error);
                 match wait {
                     // A few bad messages in a row are skipped without a retry.
-                    None => self.shared.standing.note(&error),
-                    Some(wait) => self.shared.standing.retry(Retried::Pull, &error, wait),
+                    None => self.shared.handle.note(&error),
+                    Some(wait) => self.shared.handle.retry(Retried::Pull, &error, wait),
                 }
                 self.slow_down(wait).await
             }
@@ -322,7 +326,7 @@ impl Session<'_> {
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
         let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, brings, .. } = self;
         *brings = false;
-        let Shared { intake, egress, conditions, standing, .. } = shared;
+        let Shared { intake, egress, conditions, handle, .. } = shared;
         let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
@@ -346,7 +350,7 @@ impl Session<'_> {
                 let reaches_bound = !may_pull && !intake.may_pull();
                 if reaches_bound != *is_bound {
                     *is_bound = reaches_bound;
-                    standing.set_bound(reaches_bound.then(|| intake.most_in_flight()));
+                    handle.set_bound(reaches_bound.then(|| intake.most_in_flight()));
                 }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();

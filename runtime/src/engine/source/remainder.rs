@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     engine::{
-        life::{connection::End, control::Phase, last_call::close_in_time},
+        control::{Phase, last_call::close_in_time},
+        handle::connection::End,
         spin,
     },
     executor,

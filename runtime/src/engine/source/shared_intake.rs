@@ -13,10 +13,10 @@ use std::{
 };
 
 use crate::engine::{
-    life::{turn::Turn, watch::Watch},
     processors::{Busy, Processors},
     source::{intake::Intake, preprocessors::Next, worker::Worker},
     spin,
+    sync::{turn::Turn, watch::Watch},
     tuning::{HELPER_TIME_SLICE, WITHOUT_MORE_HELP},
 };
 use crate::executor;

@@ -22,7 +22,7 @@ use crate::{
     dynamic::DynSource,
     engine::{
         account::token::{Ended, InFlight, Ledger, Token},
-        life::connection::{Connection, End},
+        handle::connection::{Connection, End},
         processors::Processors,
         queue::{self, Bounds},
         source::{

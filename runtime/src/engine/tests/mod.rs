@@ -42,15 +42,15 @@ use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use crate::engine::{
     Kind,
     account::stats::{Books, Component, Counts, Stats},
-    life::{
-        backoff::Policy,
+    control::Control,
+    handle::{
+        ConnectorHandle,
         connection::{Connection, End},
-        control::Control,
-        notices::Notices,
-        standing::Standing,
     },
+    logging::notices::Notices,
     processors::Processors,
     queue::{self, Bounds, Receiver, Sender},
+    retry::backoff::Policy,
     route::{
         pipeline::{Pipeline, Step},
         router::{Encoding, Outlet, Router},
@@ -179,7 +179,7 @@ fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
         control: Arc::new(Control::new()),
         notices: notices(),
         breaker: Arc::default(),
-        standing: Arc::new(Standing::new(name.into(), None)),
+        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
     }
 }
 
@@ -196,7 +196,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
-        standing: Arc::new(Standing::new(name.into(), None)),
+        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
         outage: Arc::default(),
     }
 }

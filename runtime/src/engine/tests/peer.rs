@@ -15,14 +15,10 @@ use tremor_pdk::{Batch, Error, Pull, Result, Sides};
 use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
     connector::{ConnectorTask, Life},
-    life::{
-        backoff::{Attempts, Policy, Restarts},
-        connection::Connection,
-        control::Control,
-        notices::Notices,
-        overrun::CALL_LIMIT,
-        standing::Standing,
-    },
+    control::{Control, overrun::CALL_LIMIT},
+    handle::{ConnectorHandle, connection::Connection},
+    logging::notices::Notices,
+    retry::backoff::{Attempts, Policy, Restarts},
     sink::SinkSide,
     source::SourceSide,
 };
@@ -99,13 +95,13 @@ impl Peer {
         mut sink: Option<SinkSide>,
         reconnect: Policy,
     ) -> ConnectorTask {
-        let standing = Arc::new(Standing::new("peer".into(), None));
-        self.control.add(standing.clone());
+        let handle = Arc::new(ConnectorHandle::new("peer".into(), None));
+        self.control.add(handle.clone());
         if let Some(source) = &mut source {
-            (source.control, source.standing) = (self.control.clone(), standing.clone());
+            (source.control, source.handle) = (self.control.clone(), handle.clone());
         }
         if let Some(sink) = &mut sink {
-            (sink.control, sink.standing) = (self.control.clone(), standing.clone());
+            (sink.control, sink.handle) = (self.control.clone(), handle.clone());
         }
         let outage = sink.as_ref().map_or_else(Arc::default, |sink| sink.outage.clone());
         let peer = self.clone();
@@ -125,7 +121,7 @@ impl Peer {
             call_limit: CALL_LIMIT,
             control: self.control.clone(),
             notices: Arc::new(Notices::new("peer".into(), Arc::default())),
-            standing,
+            handle,
             outage,
             life: Life::default(),
         }

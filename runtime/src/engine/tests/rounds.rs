@@ -21,10 +21,10 @@ use super::{
 use crate::{
     dynamic::DynSource,
     engine::{
-        life::{
+        control::{Control, Phase},
+        handle::{
+            ConnectorHandle,
             connection::{Connection, End},
-            control::{Control, Phase},
-            standing::Standing,
         },
         parts::MakePreprocessor,
         queue::Bounds,
@@ -62,12 +62,12 @@ impl Scene {
     fn run(
         &mut self,
         double: impl DynSource + 'static,
-        interrupt: impl FnOnce(&Control, &Standing, &Connection),
+        interrupt: impl FnOnce(&Control, &ConnectorHandle, &Connection),
         after: usize,
     ) -> (Option<Result<(), End>>, usize) {
         const BEFORE: usize = 100;
         let Self { source, rounds, connection } = self;
-        let (control, standing) = (source.control.clone(), source.standing.clone());
+        let (control, handle) = (source.control.clone(), source.handle.clone());
         let mut runs = pin!(source.bring(Box::new(double), connection));
         let mut context = Context::from_waker(Waker::noop());
         let mut poll = || {
@@ -82,7 +82,7 @@ impl Scene {
         }
         let before = rounds.load(Ordering::Relaxed);
         assert!(before >= BEFORE / 2, "{before}");
-        interrupt(&control, &standing, connection);
+        interrupt(&control, &handle, connection);
         let end = (0..after).find_map(|_| match poll() {
             Poll::Ready(end) => Some(end),
             Poll::Pending => None,
@@ -199,7 +199,7 @@ fn lost_connection_does_not_wait_for_full_queue_forever() {
 #[test]
 fn stopped_flow_ends_endless_preprocessing() {
     let mut scene = Scene::new();
-    let stop = |control: &Control, _: &Standing, _: &Connection| {
+    let stop = |control: &Control, _: &ConnectorHandle, _: &Connection| {
         control.advance(Phase::Draining);
         control.advance(Phase::Stopped);
     };
@@ -211,7 +211,7 @@ fn stopped_flow_ends_endless_preprocessing() {
 #[test]
 fn draining_flow_preprocesses_until_it_is_stopped() {
     let mut scene = Scene::new();
-    let drain = |control: &Control, _: &Standing, _: &Connection| {
+    let drain = |control: &Control, _: &ConnectorHandle, _: &Connection| {
         control.advance(Phase::Draining);
     };
     let (end, rounds) = scene.run(tracked(), drain, 1_000);
@@ -221,7 +221,7 @@ fn draining_flow_preprocesses_until_it_is_stopped() {
 
 #[test]
 fn lost_connection_ends_endless_preprocessing() {
-    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let lose = |_: &Control, _: &ConnectorHandle, connection: &Connection| connection.break_off();
     let (mut scene, double) = (Scene::new(), tracked());
     let heard = double.heard.clone();
     let (end, rounds) = scene.run(double, lose, 1_000);
@@ -233,7 +233,7 @@ fn lost_connection_ends_endless_preprocessing() {
 
 #[test]
 fn abandoned_input_counts_as_one_failed_event() {
-    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let lose = |_: &Control, _: &ConnectorHandle, connection: &Connection| connection.break_off();
     let mut scene = Scene::new();
     let (end, _) = scene.run(Untracked(tracked()), lose, 1_000);
     assert!(matches!(end, Some(Err(End::Interrupted))), "{end:?}");
@@ -244,7 +244,7 @@ fn abandoned_input_counts_as_one_failed_event() {
 #[test]
 fn paused_source_preprocesses_nothing_further() {
     let mut scene = Scene::new();
-    let pause = |_: &Control, standing: &Standing, _: &Connection| standing.gate.pause();
+    let pause = |_: &Control, handle: &ConnectorHandle, _: &Connection| handle.gate.pause();
     let (end, rounds) = scene.run(tracked(), pause, 100);
     assert!(end.is_none(), "{end:?}");
     assert!(rounds <= 2, "{rounds}");
@@ -268,7 +268,7 @@ fn pause_does_not_end_the_wait_that_a_source_named() {
     let Harness { mut source, .. } = Setup::default().harness();
     source.inlet.preprocessors =
         Preprocessors::new(vec![Box::new(Many { left: 100, has_begun: false })]);
-    let (gate, stats) = (source.standing.clone(), source.worker.router.stats.clone());
+    let (gate, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
     let mut runs = pin!(source.bring(Box::new(Hourly(pulls.clone())), &connection));
     let mut poll = |times| {

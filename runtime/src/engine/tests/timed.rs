@@ -20,10 +20,8 @@ use super::{
 use crate::{
     dynamic::{DynSink, DynSource},
     engine::{
-        life::{
-            connection::{Connection, End},
-            control::Phase,
-        },
+        control::Phase,
+        handle::connection::{Connection, End},
         source::preprocessors::Preprocessors,
     },
 };
@@ -142,7 +140,7 @@ impl DynSource for Hourly {
 fn idle_source_emits_by_time_and_not_during_a_pause() {
     let Harness { mut source, sink: _sink, .. } = harness(0);
     source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
-    let (standing, stats) = (source.standing.clone(), source.worker.router.stats.clone());
+    let (handle, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let connection = Arc::default();
     let double = Hourly { has_read: false, heard: Heard::default() };
     let mut runs = pin!(source.bring(Box::new(double), &connection));
@@ -150,11 +148,11 @@ fn idle_source_emits_by_time_and_not_during_a_pause() {
         let mut context = Context::from_waker(Waker::noop());
         (0..times).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
     };
-    standing.gate.pause();
+    handle.gate.pause();
     poll(100);
     assert_eq!(stats.counts().taken, 0, "the pause comes before the first pull");
-    standing.gate.resume();
-    standing.gate.open();
+    handle.gate.resume();
+    handle.gate.open();
     poll(100);
     assert_eq!(stats.counts().taken, 1);
 }
@@ -162,7 +160,7 @@ fn idle_source_emits_by_time_and_not_during_a_pause() {
 /// Returns how a connection ends, and the pulls, if `interrupt` comes while a preprocessor waits for a time that
 /// never comes.
 fn interrupted(
-    interrupt: impl FnOnce(&crate::engine::life::control::Control, &Connection),
+    interrupt: impl FnOnce(&crate::engine::control::Control, &Connection),
 ) -> (Result<(), End>, Vec<(u64, bool)>) {
     let Harness { mut source, sink: _sink, .. } = harness(0);
     source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);

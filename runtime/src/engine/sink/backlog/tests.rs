@@ -14,7 +14,7 @@ use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
 use crate::engine::sink::pending::CUT_EVENTS;
 use crate::engine::{
     account::token::{InFlight, Token},
-    life::backoff::{Attempts, Policy},
+    retry::backoff::{Attempts, Policy},
 };
 
 fn batching(max_events: usize, max_bytes: usize, linger: Duration) -> Batching {
