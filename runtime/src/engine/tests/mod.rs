@@ -2,6 +2,7 @@
 //! tasks take them through.
 
 mod acknowledging;
+mod batch_page;
 mod batching;
 mod connecting;
 mod doubles;
