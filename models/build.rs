@@ -10,8 +10,8 @@ use std::{
 /// Where the protocols are, below the project's folder.
 const SOURCES: [&str; 11] = [
     "runtime/src/engine/account/token.rs",
-    "runtime/src/engine/life/wakers.rs",
-    "runtime/src/engine/life/watch.rs",
+    "runtime/src/engine/sync/wakers.rs",
+    "runtime/src/engine/sync/watch.rs",
     "runtime/src/engine/queue/mailbox.rs",
     "runtime/src/engine/route/in_order.rs",
     "runtime/src/engine/source/shared_intake.rs",

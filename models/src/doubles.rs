@@ -205,13 +205,6 @@ impl<T> Buffer<T> {
     }
 }
 
-#[allow(dead_code, reason = "what the product asks a token")]
-pub trait Share {
-    fn is_tracked(&self) -> bool;
-    fn pull(&self) -> u64;
-    fn settle(self);
-}
-
 /// Result of a round of preprocessing.
 #[derive(Debug)]
 pub enum Next<T> {

@@ -15,8 +15,8 @@ use crate::{doubles::Bounds, fails, holds};
 macro_rules! parts {
     ($variant:ident) => {
         use crate::$variant::engine::{
-            life::wakers::{self, Place},
             queue::mailbox::{Host, Load, Mailbox, Put},
+            sync::wakers::{self, Place},
         };
 
         /// A mailbox with one sender, for so many items.

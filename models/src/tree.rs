@@ -28,7 +28,7 @@ pub mod engine {
         pub mod token;
     }
 
-    pub mod life {
+    pub mod sync {
         pub mod gauge {
             pub use crate::doubles::{Gauge, Queue};
         }
@@ -55,6 +55,10 @@ pub mod engine {
     }
 
     pub mod source {
+        pub mod preprocessors {
+            pub use crate::doubles::Next;
+        }
+
         pub mod shared_intake;
 
         pub mod intake {
@@ -68,10 +72,6 @@ pub mod engine {
 }
 
 pub mod oneshot;
-
-pub mod processor {
-    pub use crate::doubles::{Next, Share};
-}
 
 pub mod value {
     pub use crate::doubles::Value;

@@ -16,7 +16,7 @@ macro_rules! two_wait {
         crate::Model {
             preemptions: 3,
             run: || {
-                let watch = Arc::new(crate::$variant::engine::life::watch::Watch::new(0));
+                let watch = Arc::new(crate::$variant::engine::sync::watch::Watch::new(0));
                 let waits = || {
                     let watch = watch.clone();
                     let is_two = |value: &i32| (*value == 2).then_some(());
@@ -37,7 +37,7 @@ macro_rules! one_gives_up {
         crate::Model {
             preemptions: 4,
             run: || {
-                let watch = Arc::new(crate::$variant::engine::life::watch::Watch::new(0));
+                let watch = Arc::new(crate::$variant::engine::sync::watch::Watch::new(0));
                 let is_two = |value: &i32| (*value == 2).then_some(());
                 let gives_up = watch.clone();
                 let gives_up = thread::spawn(move || {
@@ -62,7 +62,7 @@ macro_rules! one_after_another {
             preemptions: 9,
             run: || {
                 let single =
-                    Arc::new(crate::$variant::engine::life::watch::Single::<bool>::default());
+                    Arc::new(crate::$variant::engine::sync::watch::Single::<bool>::default());
                 let is_set = |set: &bool| set.then_some(());
                 let sets = single.clone();
                 let sets = thread::spawn(move || sets.update(|set| *set = true));

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod executor;
 pub mod flow;
 pub mod flow_test;
+mod instance_metrics;
 mod lock;
 pub mod log;
 pub mod memory;
@@ -16,7 +17,7 @@ pub mod plugin;
 pub mod processor;
 pub mod redact;
 pub mod run;
-mod stop;
+mod run_handle;
 pub mod time;
 mod watchdog;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-pub use crate::stop::{InputSize, Signalled, Stopper};
 use crate::{
     components::{Components, FlowParts},
     engine::{self, Processors, Report},
@@ -11,6 +10,7 @@ use crate::{
     memory::MemoryBudget,
     watchdog::Watchdog,
 };
+pub use crate::{instance_metrics::InputSize, run_handle::RunHandle};
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and reports how, without a limit for
 /// their memory; see [`run_within`].
@@ -19,10 +19,10 @@ use crate::{
 /// As [`run_within`].
 pub fn run(
     flows: &[(&Flow, &Components)],
-    stopper: &Stopper,
+    run: &RunHandle,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {
-    run_within(flows, stopper, deadline, &MemoryBudget::default())
+    run_within(flows, run, deadline, &MemoryBudget::default())
 }
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
@@ -33,7 +33,7 @@ pub fn run(
 /// What keeps a flow from starting: a library that does not load, say. No flow runs then.
 pub fn run_within(
     flows: &[(&Flow, &Components)],
-    stopper: &Stopper,
+    run: &RunHandle,
     deadline: Duration,
     budget: &MemoryBudget,
 ) -> Result<Vec<Report>, flow::Error> {
@@ -42,7 +42,7 @@ pub fn run_within(
     for (flow, components) in flows {
         let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
         let parts =
-            FlowParts { components, flow, stopper, calls: &calls, memory: &memory, clock: None };
+            FlowParts { components, flow, run, calls: &calls, memory: &memory, clock: None };
         planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
     }
     budget.divide();
@@ -52,9 +52,9 @@ pub fn run_within(
         .map(|flow| {
             let running = flow.start();
             let handle = running.handle();
-            stopper.add(handle.clone());
+            run.add(handle.clone());
             handles.push(handle.clone());
-            async move { handle.or_end_run(running.ended(deadline), || stopper.drain()).await }
+            async move { handle.or_end_run(running.ended(deadline), || run.drain()).await }
         })
         .collect();
     let running = executor::all(running);

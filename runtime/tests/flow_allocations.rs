@@ -16,7 +16,7 @@ use tremor_runtime::{
     components::Components,
     flow,
     plugin::{Describer, Policy, SearchPath},
-    run::{Stopper, run},
+    run::{RunHandle, run},
 };
 
 /// Allocations of the host and of the plugin in a whole run of so many batches of 100 events.
@@ -42,7 +42,7 @@ links: [io -> p -> io]"
     let flow = flow::load(&path).unwrap();
     components.check(&flow).unwrap();
     let before = allocator::count();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
+    let reports = run(&[(&flow, &components)], &RunHandle::default(), Duration::from_mins(1));
     let host = allocator::count() - before;
     let counts = reports.unwrap()[0].counts;
     assert_eq!((counts.events_in, counts.events_out), (batches * 100, batches * 100));

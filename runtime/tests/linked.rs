@@ -17,7 +17,7 @@ use tremor_runtime::{
     flow,
     linked::{LinkedPlugin, connectors},
     plugin::{Library, Policy},
-    run::{Stopper, run},
+    run::{RunHandle, run},
 };
 
 fn components() -> Components {
@@ -43,7 +43,7 @@ fn a_flow_runs_through_linked_connectors() {
     fs::write(folder.path().join("in"), lines).unwrap();
     let (flow, components) = (flow(folder.path(), "read"), components());
     components.check(&flow).unwrap();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
+    let reports = run(&[(&flow, &components)], &RunHandle::default(), Duration::from_mins(1));
     let counts = reports.unwrap()[0].counts;
     assert_eq!((counts.events_in, counts.events_out), (3, 3));
     assert_eq!(fs::read_to_string(folder.path().join("out")).unwrap(), lines);
@@ -151,7 +151,7 @@ fn run_odd(config: &str) -> tremor_runtime::engine::Report {
     let flow = flow::load(&path).unwrap();
     let components = Components::linked([odd()], Policy::default()).unwrap();
     components.check(&flow).unwrap();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
+    let reports = run(&[(&flow, &components)], &RunHandle::default(), Duration::from_mins(1));
     reports.unwrap().remove(0)
 }
 
@@ -186,13 +186,13 @@ fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_r
     });
     let components = Components::linked([odd()], Policy::default()).unwrap();
     flows.iter().for_each(|flow| components.check(flow).unwrap());
-    let stopper = Stopper::default();
+    let handle = RunHandle::default();
     let state = |flow: &str, connector: &str| {
-        let status = stopper.connectors(flow).into_iter().flatten();
+        let status = handle.connectors(flow).into_iter().flatten();
         status.filter(|it| it.connector == connector).map(|it| (it.state, it.restarts)).next()
     };
     let taken = |flow: &str| -> u64 {
-        let flows = stopper.flows();
+        let flows = handle.flows();
         let components = flows.iter().filter(|it| it.name == flow).flat_map(|it| &it.components);
         components.map(|it| it.counts.taken).sum()
     };
@@ -204,21 +204,21 @@ fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_r
     let reports = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let flows = flows.each_ref().map(|flow| (flow, &components));
-            run(&flows, &stopper, Duration::from_mins(1)).unwrap()
+            run(&flows, &handle, Duration::from_mins(1)).unwrap()
         });
         until("one", "out", (State::Running, 0));
-        assert!(stopper.restart("one", "out") && !stopper.restart("one", "nobody"));
+        assert!(handle.restart("one", "out") && !handle.restart("one", "nobody"));
         until("one", "out", (State::Running, 1));
         while taken("one") == 0 {
             thread::yield_now();
         }
-        assert!(stopper.pause("one", "in"));
+        assert!(handle.pause("one", "in"));
         until("one", "in", (State::Paused, 0));
-        assert!(stopper.drain_flow("one", Duration::from_mins(1)));
-        assert!(!stopper.drain_flow("none", Duration::from_mins(1)));
+        assert!(handle.drain_flow("one", Duration::from_mins(1)));
+        assert!(!handle.drain_flow("none", Duration::from_mins(1)));
         until("one", "out", (State::Stopped, 1));
         until("other", "out", (State::Running, 0));
-        assert!(stopper.stop_flow("other") && !stopper.stop_flow("none"));
+        assert!(handle.stop_flow("other") && !handle.stop_flow("none"));
         running.join().unwrap()
     });
     let [one, other] = &reports[..] else { panic!("two flows, two reports") };

@@ -12,7 +12,7 @@ use tremor_runtime::{
     engine::Report,
     flow,
     plugin::{Describer, Policy, SearchPath},
-    run::{Stopper, run},
+    run::{RunHandle, run},
 };
 
 /// How long a flow may drain.
@@ -105,22 +105,22 @@ impl Soak {
     pub fn cycle(&self, scenario: Scenario) -> Result<(), String> {
         match scenario {
             Scenario::Load => {
-                let ended = self.flow("ends", &Stopper::default())?;
+                let ended = self.flow("ends", &RunHandle::default())?;
                 let arrived = ended.counts.events_in == EVENTS as u64
                     && ended.counts.events_out == EVENTS as u64;
                 expect(arrived && ended.failure.is_none(), &ended)?;
-                let stopper = Stopper::default();
-                stopper.drain();
-                let stopped = self.flow("stops", &stopper)?;
+                let handle = RunHandle::default();
+                handle.drain();
+                let stopped = self.flow("stops", &handle)?;
                 expect(stopped.failure.is_none() && !stopped.cut_off, &stopped)
             }
             Scenario::Restart => {
                 for name in ["source", "sink"] {
-                    let report = self.flow(name, &Stopper::default())?;
+                    let report = self.flow(name, &RunHandle::default())?;
                     let reason = report.failure.as_ref().map(|failure| failure.error.to_string());
                     expect(reason.is_some_and(|reason| reason.contains("panicked")), &report)?;
                 }
-                let report = self.flow("operator", &Stopper::default())?;
+                let report = self.flow("operator", &RunHandle::default())?;
                 let counts = report.counts;
                 let all = PANICS as u64;
                 expect(counts.events_in == all && counts.failed == all, &report)
@@ -129,7 +129,7 @@ impl Soak {
     }
 
     /// Runs a flow with nothing that was there before but what the process keeps.
-    fn flow(&self, name: &str, stopper: &Stopper) -> Result<Report, String> {
+    fn flow(&self, name: &str, handle: &RunHandle) -> Result<Report, String> {
         let policy = Policy::default();
         let describer = Describer::new(policy).program(&self.tremor).cache(None);
         let (components, problems) = Components::find(&self.search, describer, policy);
@@ -138,7 +138,7 @@ impl Soak {
         }
         let flow = flow::load(self.folder.path().join(name)).map_err(|error| error.to_string())?;
         components.check(&flow).map_err(|error| error.to_string())?;
-        let reports = run(&[(&flow, &components)], stopper, DRAIN);
+        let reports = run(&[(&flow, &components)], handle, DRAIN);
         let mut reports = reports.map_err(|error| error.to_string())?;
         reports.pop().ok_or_else(|| format!("flow `{name}` left no report"))
     }

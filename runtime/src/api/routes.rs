@@ -19,7 +19,7 @@ use super::{
     tap::Events,
     text,
 };
-use crate::{engine::FlowStatus, executor, run::Stopper};
+use crate::{engine::FlowStatus, executor, run::RunHandle};
 
 /// How long the body of a request is at most, in bytes. None of them is of use.
 const BODY: usize = 64 << 10;
@@ -34,7 +34,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// What requests are answered from.
 pub(super) struct Routes {
     pub(super) access: Access,
-    pub(super) stopper: Stopper,
+    pub(super) run: RunHandle,
     /// How many flows the run has.
     pub(super) flows: usize,
     /// Closed at the end of the run.
@@ -60,7 +60,7 @@ enum Path<'p> {
 }
 
 /// What can be done to a connector of a flow. Whether there is one of this name.
-type Change = fn(&Stopper, &str, &str) -> bool;
+type Change = fn(&RunHandle, &str, &str) -> bool;
 
 impl<'p> Path<'p> {
     fn of(parts: &[&'p str]) -> Option<Self> {
@@ -74,9 +74,9 @@ impl<'p> Path<'p> {
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
             ["v1", "flows", flow, "connectors", connector, change] => {
                 let change = match *change {
-                    "pause" => Stopper::pause,
-                    "resume" => Stopper::resume,
-                    "restart" => Stopper::restart,
+                    "pause" => RunHandle::pause,
+                    "resume" => RunHandle::resume,
+                    "restart" => RunHandle::restart,
                     _ => return None,
                 };
                 Self::Change(flow, connector, change)
@@ -133,19 +133,19 @@ impl Routes {
             Path::Ready => self.ready(),
             Path::Metrics => {
                 let content_type = "text/plain; version=0.0.4; charset=utf-8";
-                let metrics = metrics::text(&self.stopper.flows(), &self.stopper.own_metrics());
+                let metrics = metrics::text(&self.run.flows(), &self.run.metrics().all());
                 Ok(text::plain(StatusCode::OK, content_type, metrics))
             }
             Path::OpenApi => Ok(text::plain(StatusCode::OK, "application/json", OPENAPI)),
             Path::Flows => {
-                let flows = self.stopper.flows().iter().map(FlowJson::from).collect();
+                let flows = self.run.flows().iter().map(FlowJson::from).collect();
                 Ok(text::json(StatusCode::OK, &FlowsJson { flows }))
             }
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
             Path::Connector(flow, connector) => self.connector(flow, connector, StatusCode::OK),
             Path::Drain(name) => {
                 // One that has ended has drained.
-                if let Some(flow) = self.stopper.flow(name) {
+                if let Some(flow) = self.run.flow(name) {
                     flow.drain_on_request();
                 }
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
@@ -155,14 +155,14 @@ impl Routes {
                 if self.flow(flow)?.state.is_over() {
                     return Err(ended(flow, "nothing of it can be changed"));
                 }
-                change(&self.stopper, flow, connector);
+                change(&self.run, flow, connector);
                 self.connector(flow, connector, StatusCode::ACCEPTED)
             }
         }
     }
 
     fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
-        let mut flows = self.stopper.flows();
+        let mut flows = self.run.flows();
         if let Some(found) = flows.iter().position(|flow| flow.name == name) {
             return Ok(flows.swap_remove(found));
         }
@@ -189,7 +189,7 @@ impl Routes {
             return Err(ended(flow, "nothing passes its ports"));
         }
         let name = status.name;
-        let Some(flow) = self.stopper.flow(&name) else {
+        let Some(flow) = self.run.flow(&name) else {
             return Err(missing("flow", flow, std::iter::empty()));
         };
         let Some(ports) = flow.ports(component) else {
@@ -220,7 +220,7 @@ impl Routes {
 
     /// Whether all flows run, and all their connectors are connected.
     fn ready(&self) -> Answer {
-        let awaited = self.stopper.awaited(self.flows);
+        let awaited = self.run.awaited(self.flows);
         if awaited.is_empty() {
             return Ok(text::json(StatusCode::OK, &json!({ "ready": true })));
         }

@@ -25,7 +25,7 @@ use crate::{
         self,
         net::{Connection, Listener, Tasks},
     },
-    run::Stopper,
+    run::RunHandle,
 };
 
 /// How many connections there may be. One that is not being answered gives way to another; where there
@@ -63,17 +63,17 @@ impl Server {
     pub fn start(
         address: SocketAddr,
         access: Access,
-        stopper: Stopper,
+        run: RunHandle,
         flows: usize,
     ) -> Result<Self, Error> {
-        Self::start_with(address, access, stopper, flows, HEAD_TIME)
+        Self::start_with(address, access, run, flows, HEAD_TIME)
     }
 
     /// The same, with the time that a request may take to come.
     pub(super) fn start_with(
         address: SocketAddr,
         access: Access,
-        stopper: Stopper,
+        run: RunHandle,
         flows: usize,
         head_time: Duration,
     ) -> Result<Self, Error> {
@@ -85,10 +85,10 @@ impl Server {
         let address = listener.address().map_err(cannot)?;
         let (stop, stopped) = async_channel::bounded(1);
         let access = access.at(address.ip());
-        stopper.watch_deliveries();
+        run.watch_deliveries();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
             let pulse = executor::Pulse::default();
-            let routes = Routes { access, stopper, flows, stopped: stopped.clone(), pulse };
+            let routes = Routes { access, run, flows, stopped: stopped.clone(), pulse };
             let routes = Rc::new(routes);
             let tasks = Rc::new(Tasks::new());
             let serves = serve(&listener, &tasks, &routes, &stopped, head_time);

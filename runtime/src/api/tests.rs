@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Access, Error, Server, Token, server::CONNECTIONS};
-use crate::run::Stopper;
+use crate::run::RunHandle;
 
 const ANYWHERE: &str = "127.0.0.1:0";
 /// Longer than any of these tests.
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_mins(10);
 
 fn server_with(access: Access, head_time: Duration) -> Server {
     let address = ANYWHERE.parse().unwrap();
-    Server::start_with(address, access, Stopper::default(), 0, head_time).unwrap()
+    Server::start_with(address, access, RunHandle::default(), 0, head_time).unwrap()
 }
 
 fn server() -> Server {
@@ -98,7 +98,7 @@ fn errors_are_problem_details_and_say_what_to_do() {
 #[test]
 fn a_run_whose_flows_have_not_begun_is_not_ready() {
     let address = ANYWHERE.parse().unwrap();
-    let server = Server::start(address, Access::default(), Stopper::default(), 1).unwrap();
+    let server = Server::start(address, Access::default(), RunHandle::default(), 1).unwrap();
     expect(&ask(server.address(), "GET /readyz", ""), 503, &["the flows begin"]);
     expect(&ask(server.address(), "GET /v1/flows/a", ""), 503, &["have not begun; ask again"]);
 }
@@ -122,17 +122,17 @@ fn probes_need_no_token_and_all_else_does() {
 #[test]
 fn an_address_that_others_reach_needs_a_token() {
     let address: SocketAddr = "0.0.0.0:0".parse().unwrap();
-    let refused = Server::start(address, Access::default(), Stopper::default(), 0).unwrap_err();
+    let refused = Server::start(address, Access::default(), RunHandle::default(), 0).unwrap_err();
     assert!(matches!(refused, Error::Open { .. }) && refused.to_string().contains("127.0.0.1"));
     let access = Access::with(Some(token()));
-    Server::start(address, access, Stopper::default(), 0).unwrap();
+    Server::start(address, access, RunHandle::default(), 0).unwrap();
 }
 
 #[test]
 fn an_address_that_is_taken_is_an_error_that_names_it() {
     let server = server();
     let address = server.address();
-    let error = Server::start(address, Access::default(), Stopper::default(), 0).unwrap_err();
+    let error = Server::start(address, Access::default(), RunHandle::default(), 0).unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
 

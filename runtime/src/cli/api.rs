@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 use tremor_runtime::{
     api::{Access, Error, Server, Token},
-    run::Stopper,
+    run::RunHandle,
 };
 
 use super::Failure;
@@ -24,11 +24,11 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Starts the API of a run of so many flows, where it is asked for.
-    pub(super) fn start(&self, stopper: &Stopper, flows: usize) -> Result<Option<Server>, Failure> {
+    pub(super) fn start(&self, run: &RunHandle, flows: usize) -> Result<Option<Server>, Failure> {
         let Some(address) = self.address else { return Ok(None) };
         let start = || -> Result<Server, Error> {
             let token = self.token_file.as_deref().map(Token::read).transpose()?;
-            Server::start(address, Access::with(token), stopper.clone(), flows)
+            Server::start(address, Access::with(token), run.clone(), flows)
         };
         let server = start().map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
         tracing::info!(address = %server.address(), "the admin API listens");

@@ -14,7 +14,7 @@ use self::{
     report::{Link, Report},
 };
 use super::{Expected, Failure, PluginArguments, duration, plugin, run};
-use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::Stopper};
+use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::RunHandle};
 
 /// How long the flow may take to drain once its sources end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -80,7 +80,8 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         Ok(flow.into())
     })?;
     let before = report::cpu_seconds();
-    let runs = run::run(&prepared, DRAIN, &Stopper::default(), &MemoryBudget::of_machine(), None)?;
+    let runs =
+        run::run(&prepared, DRAIN, &RunHandle::default(), &MemoryBudget::of_machine(), None)?;
     let cpu_s = report::cpu_seconds() - before;
     for (prepared, run) in prepared.iter().zip(&runs) {
         everything_arrived(&run.counts)?;

@@ -8,7 +8,7 @@ use std::{
 
 use tremor_runtime::{
     engine::{Component, FlowStatus, Kind},
-    run::{InputSize, Stopper},
+    run::{InputSize, RunHandle},
 };
 
 use super::{beside::Beside, terminal, top::short};
@@ -19,17 +19,17 @@ const AGAIN: Duration = Duration::from_millis(500);
 const BAR: usize = 24;
 
 /// Shows the progress of a run, where stderr is a terminal.
-pub(super) fn start(stopper: &Stopper) -> Option<Beside> {
+pub(super) fn start(run: &RunHandle) -> Option<Beside> {
     if !io::stderr().is_terminal() {
         return None;
     }
-    let stopper = stopper.clone();
+    let run = run.clone();
     Beside::start("progress", move |goes_on| {
         let (start, mut before) = (Instant::now(), Moment::default());
         let mut sizes = Sizes::default();
         while goes_on(AGAIN) {
-            sizes.learn(stopper.input_sizes());
-            let now = Moment::of(&stopper.flows(), &sizes, start.elapsed());
+            sizes.learn(run.input_sizes());
+            let now = Moment::of(&run.flows(), &sizes, start.elapsed());
             terminal::show_line(&now.line(&before));
             before = now;
         }

@@ -9,7 +9,7 @@ use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
     redact,
-    run::{self, Stopper},
+    run::{self, RunHandle},
 };
 
 use super::{
@@ -29,12 +29,12 @@ pub(crate) fn execute(
     api: &api::Arguments,
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
-    let stopper = Stopper::default();
+    let handle = RunHandle::default();
     // They end after the flows.
-    let _server = api.start(&stopper, flows.len())?;
-    let _service = service::start(&stopper, flows.len(), ready);
+    let _server = api.start(&handle, flows.len())?;
+    let _service = service::start(&handle, flows.len(), ready);
     let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
-    let reports = run(flows, deadline, &stopper, &memory, progress::start(&stopper))?;
+    let reports = run(flows, deadline, &handle, &memory, progress::start(&handle))?;
     let mut failure = Failure::default();
     reports.iter().for_each(|report| report_lost(report, &mut failure));
     failure.or(())
@@ -55,17 +55,17 @@ pub(super) fn memory_limit(text: &str) -> Result<usize, Expected> {
 pub(crate) fn run(
     flows: &[Prepared],
     deadline: Duration,
-    stopper: &Stopper,
+    handle: &RunHandle,
     memory: &MemoryBudget,
     progress: Option<Beside>,
 ) -> Result<Vec<Report>, Failure> {
-    signals::listen(stopper.clone()).map_err(|error| {
+    signals::listen(handle.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
     })?;
     let mut failure = Failure::default();
     let flows: Vec<_> =
         flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
-    let reports = run::run_within(&flows, stopper, deadline, memory).unwrap_or_else(|error| {
+    let reports = run::run_within(&flows, handle, deadline, memory).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()
     });

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sd_notify::NotifyState;
-use tremor_runtime::{executor, run::Stopper};
+use tremor_runtime::{executor, run::RunHandle};
 
 use super::beside::Beside;
 
@@ -28,31 +28,31 @@ pub(crate) enum Ready {
 }
 
 impl Ready {
-    fn is_met(self, stopper: &Stopper, flows: usize) -> bool {
+    fn is_met(self, run: &RunHandle, flows: usize) -> bool {
         match self {
-            Self::Started => stopper.has_started(flows),
-            Self::Connected => stopper.awaited(flows).is_empty(),
+            Self::Started => run.has_started(flows),
+            Self::Connected => run.awaited(flows).is_empty(),
         }
     }
 }
 
 /// Notifies the service manager of a run of `flows` flows, if the process has one. `ready` is the condition for
 /// `READY=1`.
-pub(super) fn start(stopper: &Stopper, flows: usize, ready: Ready) -> Option<Beside> {
+pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Beside> {
     std::env::var_os("NOTIFY_SOCKET")?;
-    let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
+    let (run, watchdog) = (run.clone(), sd_notify::watchdog_enabled());
     Beside::start("service", move |goes_on| {
         let mut telling = Telling::new(watchdog, Instant::now());
         let mut probe = Probe::default();
         while goes_on(LOOK) {
-            let (is_ready, ends) = (ready.is_met(&stopper, flows), stopper.ends());
+            let (is_ready, ends) = (ready.is_met(&run, flows), run.ends());
             let responds = || probe.responds();
             for state in telling.next(Instant::now(), is_ready, ends, responds) {
                 tell(&state);
             }
         }
         // A run may be over before the first look. One that never was ready has failed or was stopped.
-        if !telling.ready && !stopper.ends() && ready.is_met(&stopper, flows) {
+        if !telling.ready && !run.ends() && ready.is_met(&run, flows) {
             tell(&NotifyState::Ready);
         }
         if !telling.stopping {

@@ -17,13 +17,12 @@ use super::{
 use crate::{
     codec::MakeCodec,
     dynamic::{BoxFuture, CodecRequirement},
-    engine::{Connection, ConnectorType, OperatorInstance, Parts},
+    engine::{Connection, ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     log,
     memory::{FlowMemory, Loan},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
-    processor::MakePreprocessor,
-    stop::Stopper,
+    run_handle::RunHandle,
     time,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
@@ -33,7 +32,7 @@ use crate::{
 pub(crate) struct FlowParts<'r> {
     pub(crate) components: &'r Components,
     pub(crate) flow: &'r Flow,
-    pub(crate) stopper: &'r Stopper,
+    pub(crate) run: &'r RunHandle,
     /// Where the calls to its plugins are recorded.
     pub(crate) calls: &'r Arc<Calls>,
     pub(crate) memory: &'r FlowMemory,
@@ -152,12 +151,12 @@ impl FlowParts<'_> {
         component: &Component,
     ) -> impl Fn(Option<Arc<Connection>>) -> Arc<HostContext> + Send + Sync + 'static {
         let folder = self.flow.folder().to_string_lossy().into_owned();
-        let (stopper, calls) = (self.stopper.clone(), self.calls.clone());
+        let (run, calls) = (self.run.clone(), self.calls.clone());
         let account = self.memory.account(of);
         let (loan, clock) = (Arc::new(Loan::new(account.clone())), self.clock.cloned());
         let component_name = of.into();
         let services =
-            Services { connection: None, stopper, calls, component: component_name, loan, clock };
+            Services { connection: None, run, calls, component: component_name, loan, clock };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
         // It survives restarts, after which jobs of the instance before may still block.
         let jobs = Jobs::default();
@@ -169,7 +168,7 @@ impl FlowParts<'_> {
             let services = Services { connection, loan, ..services.clone() };
             let component = &*services.component;
             let host = HostContext::with_jobs(component, &*folder, services.clone(), jobs.clone());
-            services.stopper.add_instance(&flow, &kind, &host);
+            services.run.metrics().add(&flow, &kind, &host);
             host
         }
     }
@@ -264,7 +263,7 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
 struct Services {
     /// None for components without one.
     connection: Option<Arc<Connection>>,
-    stopper: Stopper,
+    run: RunHandle,
     calls: Arc<Calls>,
     component: Arc<str>,
     /// The memory that the instance has borrowed.
@@ -286,9 +285,9 @@ impl HostServices for Services {
             tracing::info!(component, reason, graceful, "a component ends the run");
         });
         if graceful {
-            self.stopper.drain();
+            self.run.drain();
         } else {
-            self.stopper.stop();
+            self.run.stop();
         }
     }
 
@@ -313,7 +312,7 @@ impl HostServices for Services {
     }
 
     fn is_draining(&self) -> bool {
-        self.stopper.is_draining(self.calls.flow())
+        self.run.is_draining(self.calls.flow())
     }
 
     fn flow(&self) -> Option<Arc<str>> {

@@ -18,29 +18,34 @@
 //!
 //! Connections come and go (`connector`), and a source that has ended hears of its acknowledgements
 //! whatever becomes of them (`source::settling`). What a sink's peer cannot take now is tried again
-//! (`sink::retry`). The log says so in a few lines (`life::notices`).
+//! (`sink::retry`). The log says so in a few lines (`logging::notices`).
 //!
 //! Folders import downwards only: `waiting`, `simulation`, `status` and `plan`; `connector`; `source` and `sink`; `pipeline`;
-//! `route`; `queue`; `account`; `parts`; `life`; `spin`; `processors`, `target` and `tuning`.
+//! `route`; `queue`; `account`; `parts`; `control`;
+//! `handle` and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
 //!
-//! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
+//! A flow ends when its sources end, when it is asked to (`FlowHandle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with its last sender, and so everything
 //! under way arrives.
 
 mod account;
 mod connector;
-mod life;
+mod control;
+mod handle;
+mod logging;
 mod parts;
 mod pipeline;
 mod plan;
 mod processors;
 mod queue;
+mod retry;
 mod route;
 mod simulation;
 mod sink;
 mod source;
 mod spin;
 mod status;
+mod sync;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -58,27 +63,25 @@ use async_channel::Receiver;
 pub use self::queue::hand_over;
 use self::{
     account::stats::Books,
-    life::{
-        control::{Control, Phase},
-        standing::Standing,
-    },
+    control::{Control, Phase},
+    handle::ConnectorHandle,
 };
 pub use self::{
     account::{
         deliveries::{BOUNDS, Latencies},
         stats::{Component, ComponentCounts, Counts},
     },
-    life::{
-        control::Failure,
-        gauge::Queue,
+    control::Failure,
+    handle::{
         series::RetryCounts,
-        standing::{Awaited, HeldUp, State, Status},
+        status::{Awaited, HeldUp, State, Status},
     },
     status::{FlowState, FlowStatus},
+    sync::gauge::Queue,
 };
 pub(crate) use self::{
-    life::connection::Connection,
-    parts::{ConnectorType, OperatorInstance, Parts},
+    handle::connection::Connection,
+    parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
     simulation::{Simulation, Taken},
 };
@@ -183,9 +186,9 @@ impl Planned {
 
 impl Flow {
     /// A handle to end the flow with.
-    pub(crate) fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> FlowHandle {
         let (control, books) = (self.control.clone(), self.books.clone());
-        Handle { flow: self.name.clone(), control, books }
+        FlowHandle { flow: self.name.clone(), control, books }
     }
 
     /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
@@ -244,13 +247,13 @@ impl Flow {
 
 /// Ends a flow from outside, pauses its connectors, and says how it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Handle {
+pub(crate) struct FlowHandle {
     flow: String,
     control: Arc<Control>,
     books: Arc<Books>,
 }
 
-impl Handle {
+impl FlowHandle {
     /// The flow's name.
     pub(crate) fn flow(&self) -> &str {
         &self.flow
@@ -329,12 +332,12 @@ impl Handle {
     }
 
     /// Logs a request and passes it to a connector. Returns whether a connector has this name.
-    fn asked(&self, connector: &str, does: &str, ask: impl FnOnce(&Standing)) -> bool {
-        let Some(standing) = self.control.connector(connector) else { return false };
+    fn asked(&self, connector: &str, does: &str, ask: impl FnOnce(&ConnectorHandle)) -> bool {
+        let Some(handle) = self.control.connector(connector) else { return false };
         log::within(self.control.calls().flow(), || {
             tracing::info!(component = connector, "the connector {does} because of a request");
         });
-        ask(&standing);
+        ask(&handle);
         true
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
 
 use crate::{
-    codec::MakeCodec, dynamic::DynConnector, engine::life::connection::Connection, flow,
-    processor::MakePreprocessor, watchdog::Limit,
+    codec::MakeCodec, dynamic::DynConnector, engine::handle::connection::Connection, flow,
+    watchdog::Limit,
 };
 
 /// What the engine has to know of a connector's type.
@@ -32,6 +32,9 @@ pub(crate) type MakeConnector =
 
 /// Makes an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
+
+/// Makes another instance of a preprocessor.
+pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>, Error> + Send>;
 
 /// What a flow is made of, from the registry of components.
 pub(crate) trait Parts {

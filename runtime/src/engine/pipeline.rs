@@ -4,13 +4,10 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use crate::engine::{
     account::token::InFlight,
-    life::{
-        control::{Control, Phase},
-        turn::Turn,
-        wait::{Alarm, Interrupt},
-    },
+    control::{Control, Phase, interrupt::Interrupt},
     queue::Receiver,
     route::router::Router,
+    sync::{alarm::Alarm, turn::Turn},
 };
 
 /// What the task waits for.

@@ -15,16 +15,17 @@ use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
     account::token::{InFlight, Token},
-    life::control::Control,
+    control::Control,
     parts::Parts,
-    plan::assembly::{framing, preprocessors, steps},
+    plan::assembly::{postprocessors, preprocessors, steps},
     route::{pipeline::Pipeline, routes::Routes},
+    sink::postprocessors::Postprocessors,
+    source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
     target::{Ports, Target},
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
-    processor::{Chain, Framing, Next, Piece, Share, StreamEnd},
 };
 
 /// A flow whose sources are fed by hand, and what comes out of it.
@@ -45,7 +46,7 @@ pub(crate) struct Simulation {
 struct Source {
     name: String,
     ports: Ports,
-    preprocessors: Chain<()>,
+    preprocessors: Preprocessors,
     codec: Option<Box<dyn BatchDecoder>>,
 }
 
@@ -56,7 +57,7 @@ struct Outlet {
     /// Where what fails in the sink goes.
     err: Vec<Target>,
     codec: Option<Box<dyn BatchEncoder>>,
-    framing: Framing,
+    postprocessors: Postprocessors,
     taken: Vec<Taken>,
 }
 
@@ -147,14 +148,14 @@ impl Simulation {
             let codec = if is_encoded(&node.name) { parts.codec(spec)? } else { None };
             let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
             let err = plan.port(node, ERR);
-            let framing = framing(parts, spec, codec.is_some())?;
+            let postprocessors = postprocessors(parts, spec, codec.is_some())?;
             let codec = codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?;
-            wants.push((err, codec, framing));
+            wants.push((err, codec, postprocessors));
         }
         let mut wants = wants.into_iter();
         let outlets = plan.names.into_iter().map(|name| {
-            let (err, codec, framing) = wants.next().unwrap_or_default();
-            Outlet { name, queue: VecDeque::new(), err, codec, framing, taken: Vec::new() }
+            let (err, codec, postprocessors) = wants.next().unwrap_or_default();
+            Outlet { name, queue: VecDeque::new(), err, codec, postprocessors, taken: Vec::new() }
         });
         let outlets = outlets.collect();
         let (pool, control) = (Pool::new(8), Arc::new(Control::new()));
@@ -190,7 +191,7 @@ impl Simulation {
     /// Emits what comes out of a source's preprocessors.
     fn emit_all(&mut self, source: usize) {
         loop {
-            let Piece { mut batch, mut rejected, is_made_here, .. } =
+            let Preprocessed { mut batch, mut rejected, is_made_here, .. } =
                 match self.sources[source].preprocessors.next() {
                     Next::Piece(piece) => piece,
                     Next::More => continue,
@@ -296,10 +297,10 @@ impl Simulation {
                         outlet.taken.push(Taken { values: batch, encoded: None });
                         continue;
                     };
-                    let terminator = outlet.framing.terminator();
+                    let terminator = outlet.postprocessors.terminator();
                     let (mut encoded, mut rejected) =
                         codec.encode_batch(&mut batch, &self.pool, terminator);
-                    rejected.extend(outlet.framing.process(&mut encoded, &mut batch));
+                    rejected.extend(outlet.postprocessors.process(&mut encoded, &mut batch));
                     if !rejected.is_empty() {
                         again = true;
                         self.routes.name = outlet.name.as_str().into();
@@ -311,17 +312,4 @@ impl Simulation {
             }
         }
     }
-}
-
-/// The pulls of a simulation are not acknowledged.
-impl Share for () {
-    fn is_tracked(&self) -> bool {
-        false
-    }
-
-    fn pull(&self) -> u64 {
-        0
-    }
-
-    fn settle(self) {}
 }

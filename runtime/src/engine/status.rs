@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::engine::{
     account::stats::{Books, Component},
-    life::{
-        control::{Control, Failure, Phase},
-        standing::Status,
-    },
+    control::{Control, Failure, Phase},
+    handle::status::Status,
 };
 use crate::memory::MemoryStatus;
 

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 use tremor_pdk::InFlight;
 
 use super::{
-    Handle,
-    life::{
-        backoff::Budget,
-        standing::{Awaited, PULL_LIMIT},
-    },
+    FlowHandle,
+    handle::status::{Awaited, PULL_LIMIT},
+    retry::backoff::Budget,
 };
 use crate::{executor, log};
 
@@ -24,7 +22,7 @@ const STALLED: Duration = Duration::from_secs(30);
 const WAITS: u64 = 20;
 
 /// Logs waits of the sources of `flows` that last long, and their ends. Never completes.
-pub(crate) async fn report<T>(flows: Vec<Handle>) -> T {
+pub(crate) async fn report<T>(flows: Vec<FlowHandle>) -> T {
     let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Waits::default())).collect();
     loop {
         executor::sleep(PERIOD).await;

@@ -37,7 +37,7 @@ use crate::{
     engine::Simulation,
     flow::{self, Flow},
     memory::FlowMemory,
-    stop::Stopper,
+    run_handle::RunHandle,
 };
 
 /// What keeps a test from running: it names the file, and says what was expected.
@@ -144,12 +144,12 @@ impl FlowTest {
     }
 
     fn outputs(&self, flow: &Flow, components: &Components) -> Result<Vec<output::Output>, Error> {
-        let (stopper, calls) = (Stopper::default(), Arc::default());
+        let (run, calls) = (RunHandle::default(), Arc::default());
         let (memory, clock) = (FlowMemory::default(), Arc::default());
         let parts = FlowParts {
             components,
             flow,
-            stopper: &stopper,
+            run: &run,
             calls: &calls,
             memory: &memory,
             clock: Some(&clock),

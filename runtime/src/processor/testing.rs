@@ -7,27 +7,27 @@ use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
 use crate::{components::factory, flow::Kind, plugin::HostContext};
 
 /// A preprocessor that is built in.
-pub(super) fn preprocessor(name: &str, config: &Value) -> Result<Box<dyn Preprocessor>> {
+pub(crate) fn preprocessor(name: &str, config: &Value) -> Result<Box<dyn Preprocessor>> {
     factory(Kind::Preprocessor, name).unwrap().preprocessor(config, &HostContext::new("", "", ()))
 }
 
 /// A postprocessor that is built in.
-pub(super) fn postprocessor(name: &str, config: &Value) -> Result<Box<dyn Postprocessor>> {
+pub(crate) fn postprocessor(name: &str, config: &Value) -> Result<Box<dyn Postprocessor>> {
     factory(Kind::Postprocessor, name).unwrap().postprocessor(config, &HostContext::new("", "", ()))
 }
 
 /// A preprocessor with a configuration that is right.
-pub(super) fn pre(name: &str, config: &Value) -> Box<dyn Preprocessor> {
+pub(crate) fn pre(name: &str, config: &Value) -> Box<dyn Preprocessor> {
     preprocessor(name, config).unwrap()
 }
 
 /// The raw payloads of a batch.
-pub(super) fn messages(batch: &Batch) -> Vec<Vec<u8>> {
+pub(crate) fn messages(batch: &Batch) -> Vec<Vec<u8>> {
     batch.events().iter().filter_map(|event| batch.raw(event)).map(<[u8]>::to_vec).collect()
 }
 
 /// Runs a preprocessor over a batch; says why it rejected what it rejected.
-pub(super) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) -> Vec<String> {
+pub(crate) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) -> Vec<String> {
     let mut output = Output::new();
     preprocessor.process(batch, &mut output).unwrap();
     reasons(&mut output)
@@ -35,7 +35,7 @@ pub(super) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) ->
 
 /// Runs a preprocessor over a batch, and again while it has more: what came of each, and why it
 /// rejected what it rejected.
-pub(super) fn process_all(
+pub(crate) fn process_all(
     preprocessor: &mut dyn Preprocessor,
     mut batch: Batch,
 ) -> (Vec<Batch>, Vec<String>) {
@@ -54,7 +54,7 @@ fn reasons(output: &mut Output) -> Vec<String> {
 }
 
 /// What a postprocessor makes of messages, and why it rejected what it rejected.
-pub(super) fn frame(
+pub(crate) fn frame(
     name: &str,
     config: &Value,
     messages: &[impl AsRef<[u8]>],
@@ -66,13 +66,13 @@ pub(super) fn frame(
 }
 
 /// All streams end.
-pub(super) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
+pub(crate) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
     preprocessor.streams().into_iter().for_each(|stream| batch.stream(stream).end());
     preprocessor.process(batch, output).unwrap();
 }
 
 /// Gives a stream to a preprocessor in pieces of one size.
-pub(super) fn run(
+pub(crate) fn run(
     preprocessor: &mut dyn Preprocessor,
     stream: &[u8],
     size: usize,
@@ -93,7 +93,7 @@ pub(super) fn run(
 }
 
 /// Gives a stream to a new preprocessor in pieces of every size, and what comes of each to `check`.
-pub(super) fn cut_anywhere(
+pub(crate) fn cut_anywhere(
     stream: &[u8],
     make: impl Fn() -> Box<dyn Preprocessor>,
     check: impl Fn(Vec<Vec<u8>>, Vec<String>),

@@ -11,8 +11,8 @@ use crate::{
     engine::{
         self, Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State,
     },
+    instance_metrics::OwnMetrics,
     log,
-    stop::OwnMetrics,
 };
 
 /// The metrics of a run, and those of its plugins.

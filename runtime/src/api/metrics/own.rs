@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::text::{Kind, Text};
 use crate::{
+    instance_metrics::OwnMetrics,
     plugin::{Metric, MetricKind},
-    stop::OwnMetrics,
 };
 
 /// A family of samples of one kind.

@@ -13,9 +13,9 @@ use crate::{
         Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue,
         State, Status,
     },
+    instance_metrics::OwnMetrics,
     memory::MemoryStatus,
     plugin::{Metric, MetricKind},
-    stop::OwnMetrics,
 };
 
 /// A sample: its name, its labels, its value.

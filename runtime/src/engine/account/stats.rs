@@ -13,7 +13,7 @@ use crate::engine::{
         deliveries::{Deliveries, Latencies},
         tap::{IN, Tap},
     },
-    life::gauge::{Gauge, Queue},
+    sync::gauge::{Gauge, Queue},
 };
 use crate::flow::{ERR, OUT, Role};
 

@@ -14,8 +14,7 @@ use std::{
 use tremor_abi::batch::{Event, Rejected};
 use tremor_pdk::{Batch, Error, Exception};
 
-use crate::engine::life::watch::Single;
-use crate::processor::Share;
+use crate::engine::sync::watch::Single;
 
 /// A batch on its way, with the token of the pull it came from.
 #[derive(Clone)]
@@ -217,20 +216,14 @@ fn ranges(mut positions: Vec<usize>) -> Vec<Range<usize>> {
     ranges
 }
 
-impl Share for Token {
-    fn is_tracked(&self) -> bool {
-        Token::is_tracked(self)
-    }
-
-    fn pull(&self) -> u64 {
+impl Token {
+    /// Returns the number of the pull, or 0 if the token stands for none or for several. Pulls of one source are in
+    /// order.
+    pub(crate) fn pull(&self) -> u64 {
         match self.pull.as_ref().map(|pull| &pull.end) {
             Some(End::Source { pull, .. }) => *pull,
             Some(End::Joined(_)) | None => 0,
         }
-    }
-
-    fn settle(self) {
-        Token::settle(self);
     }
 }
 

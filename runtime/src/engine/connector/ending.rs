@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::engine::{
-    life::control::{Control, Phase, Reached},
+    control::{Control, Phase, Reached},
     sink::SinkSide,
     source::SourceSide,
 };

@@ -2,7 +2,7 @@
 
 use tremor_pdk::{Error, ErrorPolicy};
 
-use crate::engine::life::connection::Replaced;
+use crate::engine::handle::connection::Replaced;
 
 /// What ended an instance of the connector.
 pub(crate) enum Fault {

@@ -19,18 +19,14 @@ use crate::engine::{
         fault::{Fault, may_connect_later},
         running::Outcome,
     },
-    life::{
+    control::{Control, Phase, last_call::in_time, overrun},
+    handle::{ConnectorHandle, connection::Connection, series::Retried, status::State},
+    logging::notices::Notices,
+    parts::MakeConnector,
+    retry::{
         backoff::{Attempts, Restarts},
         breaker::Outage,
-        connection::Connection,
-        control::{Control, Phase},
-        last_call::in_time,
-        notices::Notices,
-        overrun,
-        series::Retried,
-        standing::{Standing, State},
     },
-    parts::MakeConnector,
     sink::SinkSide,
     source::SourceSide,
 };
@@ -55,7 +51,7 @@ pub(crate) struct ConnectorTask {
     pub(crate) call_limit: Duration,
     pub(crate) control: Arc<Control>,
     pub(crate) notices: Arc<Notices>,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) handle: Arc<ConnectorHandle>,
     /// Of its sink; of no account where it has none.
     pub(crate) outage: Arc<Outage>,
     pub(crate) life: Life,
@@ -142,25 +138,25 @@ impl ConnectorTask {
         if self.notices.admits_last() {
             tracing::error!(component = %self.name, state = "failed", %error, "connector");
         }
-        self.standing.fail(&error);
+        self.handle.fail(&error);
         self.control.fail(&self.name, error);
     }
 
     /// It is in this state from now on, or in what that comes to for it.
     fn enter(&self, state: State) {
-        let state = self.standing.enter(state);
+        let state = self.handle.enter(state);
         tracing::debug!(component = %self.name, %state, "connector");
     }
 
     /// Makes instances, one after the other, as long as that may help.
     async fn supervise(&mut self) -> Result<(), Error> {
-        let mut connection = self.standing.next_instance();
+        let mut connection = self.handle.next_instance();
         loop {
             let fault = match self.live(&connection).await {
                 Ok(()) => return Ok(()),
                 Err(fault) => fault,
             };
-            connection = self.standing.next_instance();
+            connection = self.handle.next_instance();
             let (error, wait) = match fault {
                 Fault::Final(error) => return Err(error),
                 Fault::Restart(error) => {
@@ -178,7 +174,7 @@ impl ConnectorTask {
                 return error.map_or(Ok(()), Err);
             }
             if connection.replaced().is_some() {
-                connection = self.standing.next_instance();
+                connection = self.handle.next_instance();
             }
         }
     }
@@ -295,7 +291,7 @@ impl ConnectorTask {
             self.attempt_failed(&error)?;
         }
         let wait = self.reconnect.wait_after(&error);
-        self.standing.retry(Retried::Connect, &error, wait);
+        self.handle.retry(Retried::Connect, &error, wait);
         self.enter(State::Connecting);
         if self.goes_down("lost") {
             tracing::warn!(component = %self.name, %error, ?wait, "connection lost");
@@ -309,7 +305,7 @@ impl ConnectorTask {
     /// It was restarted often enough.
     fn fails(&mut self, error: &Error) -> Result<Duration, Error> {
         let wait = self.restarts.after(error)?;
-        self.standing.note(error);
+        self.handle.note(error);
         self.enter(State::Restarting);
         if self.goes_down("restarts") {
             tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
@@ -334,7 +330,7 @@ impl ConnectorTask {
             };
             self.attempt_failed(&error)?;
             let wait = self.reconnect.wait_after(&error);
-            self.standing.retry(Retried::Connect, &error, wait);
+            self.handle.retry(Retried::Connect, &error, wait);
             if !self.life.is_down && self.goes_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
             } else {

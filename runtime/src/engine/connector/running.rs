@@ -13,13 +13,11 @@ use super::{
 use crate::{
     dynamic::{DynConnector, DynHalves, DynSink, DynSource},
     engine::{
-        life::{
+        control::{Control, Phase, interrupt::Interrupt, last_call::in_time},
+        handle::{
             connection::{Connection, End},
-            control::{Control, Phase},
             gate::Side,
-            last_call::in_time,
-            standing::State,
-            wait::Interrupt,
+            status::State,
         },
         queue::mailbox::Host,
         sink::SinkSide,
@@ -91,13 +89,13 @@ impl ConnectorTask {
         told: &mut Told,
     ) -> Result<Vec<End>, Fault> {
         let (mut ends, mut fault) = (Vec::with_capacity(2), None);
-        let (control, standing) = (self.control.clone(), self.standing.clone());
-        let mut pauses = Pauses::new(&control, &standing.gate);
+        let (control, handle) = (self.control.clone(), self.handle.clone());
+        let mut pauses = Pauses::new(&control, &handle.gate);
         while let Some(step) = pauses.next_step(running, &mut self.life.settling, told.paused).await
         {
             match step {
                 Step::SourceEnded(_, Ok(settling)) => {
-                    self.standing.drains();
+                    self.handle.drains();
                     self.life.settling = Some(log::spawn(settling.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {
@@ -122,7 +120,7 @@ impl ConnectorTask {
                     told.paused = false;
                     ends.extend(answered(Hook::RESUME, connector, connection, &control).await);
                     self.enter(State::Running);
-                    standing.gate.open();
+                    handle.gate.open();
                 }
             }
             if self.sink.is_some() && running.source.is_none() {
@@ -141,7 +139,7 @@ impl ConnectorTask {
         let (connection, control) = (connection.clone(), self.control.clone());
         let name = self.name.clone();
         // It is not called before its time has come.
-        self.standing.gate.set_rests(Side::Source, true);
+        self.handle.gate.set_rests(Side::Source, true);
         let turns = self.control.calls().watch(&self.name, Some("source"));
         Some(log::spawn(turns.turns(async move {
             // Whatever the source would wait for, it hears first of what ends it.

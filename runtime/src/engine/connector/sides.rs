@@ -9,9 +9,9 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{
+    control::{Control, Phase, Reached},
+    handle::{
         connection::End,
-        control::{Control, Phase, Reached},
         gate::{self, Gate, Side},
     },
     sink::SinkSide,

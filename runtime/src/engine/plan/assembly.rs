@@ -7,10 +7,14 @@ use tremor_pdk::Component as _;
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::Parts, route::pipeline::Step, sink::terms::Terms, source::pace::Pace, target::Target,
+        parts::Parts,
+        route::pipeline::Step,
+        sink::{postprocessors::Postprocessors, terms::Terms},
+        source::{pace::Pace, preprocessors::Preprocessors},
+        target::Target,
     },
     flow::{self, Flow, Node, NodeId, Role},
-    processor::{Chain, Framing, Join},
+    processor::Join,
 };
 
 /// The codec of a source or sink; none for structured connectors.
@@ -28,17 +32,17 @@ pub(super) fn terms(spec: &flow::Connector) -> Terms {
     Terms { in_flight, ordered: spec.ordered, batch: spec.batch }
 }
 
-/// What happens to the messages of each sink after its codec.
-pub(super) fn framings(
+/// The postprocessors of each sink.
+pub(super) fn all_postprocessors(
     flow: &Flow,
     parts: &dyn Parts,
-) -> Result<HashMap<NodeId, Framing>, flow::Diagnostic> {
+) -> Result<HashMap<NodeId, Postprocessors>, flow::Diagnostic> {
     let sinks = flow.graph.nodes().filter(|(_, node)| node.role == Role::Sink);
-    let framing = |(id, node): (NodeId, &Node)| {
+    let of_sink = |(id, node): (NodeId, &Node)| {
         let is_raw = codec(flow, parts, node)?.is_some();
-        Ok((id, framing(parts, &flow.spec.connectors[node.index], is_raw)?))
+        Ok((id, postprocessors(parts, &flow.spec.connectors[node.index], is_raw)?))
     };
-    sinks.map(framing).collect()
+    sinks.map(of_sink).collect()
 }
 
 /// The operators of a pipeline; `port` says where a port leads.
@@ -61,28 +65,28 @@ pub(crate) fn steps(
     (1..).zip(&flow.spec.pipelines[node.index].operators).map(make).collect()
 }
 
-pub(crate) fn preprocessors<S>(
+pub(crate) fn preprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Chain<S>, flow::Diagnostic> {
+) -> Result<Preprocessors, flow::Diagnostic> {
     let make = |component| parts.preprocessor(&spec.name.value, component);
     let join = is_raw.then(|| flow::Component::new(Join::NAME, spec.component.name.at));
     let preprocessors = spec.preprocessors.iter().chain(&join).map(make);
     let names = spec.preprocessors.iter().map(|it| it.name.value.clone());
-    Ok(Chain::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
+    Ok(Preprocessors::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
 }
 
-pub(crate) fn framing(
+pub(crate) fn postprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Framing, flow::Diagnostic> {
-    let mut framing = Framing::default();
+) -> Result<Postprocessors, flow::Diagnostic> {
+    let mut all = Postprocessors::default();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
-        framing.push(&component.name.value, parts.postprocessor(&spec.name.value, component)?);
+        all.push(&component.name.value, parts.postprocessor(&spec.name.value, component)?);
     }
-    Ok(framing)
+    Ok(all)
 }
 
 pub(super) fn pace(spec: &flow::Connector) -> Pace {

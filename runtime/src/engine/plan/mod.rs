@@ -1,53 +1,40 @@
 //! From a checked flow to tasks: which task runs what, and what stands between them.
 
 pub(crate) mod assembly;
+mod connectors;
 mod placement;
 mod wiring;
 
 use std::{collections::HashMap, sync::Arc};
 
 use tremor_abi::batch::Pool;
-use tremor_pdk::Error;
 
 use self::{
-    assembly::{codec, framings, pace, preprocessors, steps, terms},
+    assembly::{all_postprocessors, codec, pace, steps},
+    connectors::Connectors,
     placement::{Runners, runners},
     wiring::{Queues, Targets},
 };
 use crate::engine::{
     account::stats::Books,
-    connector::{self, ConnectorTask, Life},
-    life::{
-        backoff::{Attempts, Policy, Restarts},
-        breaker::{Breaker, Outage},
-        control::Control,
-        gauge::Gauge,
-        notices::{FlowNotices, Notices},
-        overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
-        standing::Standing,
+    connector::ConnectorTask,
+    control::{
+        Control,
+        overrun::{HANG_LIMIT, fail_hanging},
     },
-    parts::{ConnectorType, Parts},
+    parts::Parts,
     pipeline::PipelineTask,
-    queue::Receiver,
     route::{
         pipeline::{Pipeline, Step},
         router::{Encoding, Router},
         routes::Routes,
     },
-    sink::{
-        SinkSide, TICK,
-        backlog::Backlog,
-        retry::{self, Retries},
-    },
-    source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
+    sink::postprocessors::Postprocessors,
+    source::{pace::Pace, worker::Worker},
     target::{Ports, Target},
     tuning::POOLED,
 };
-use crate::{
-    codec::MakeCodec,
-    flow::{self, Flow, Node, NodeId, Role},
-    processor::Framing,
-};
+use crate::flow::{self, Flow, Node, NodeId, Role};
 
 /// Everything that runs a flow.
 #[derive(Default)]
@@ -66,97 +53,36 @@ pub(crate) fn tasks(
     control: &Arc<Control>,
     books: &mut Books,
 ) -> Result<Tasks, flow::Error> {
-    let graph = &flow.graph;
     let runners = runners(flow, parts);
-    let mut queues = Queues::new(flow, &runners, books, control);
-    let mut framings = framings(flow, parts)?;
+    let queues = Queues::new(flow, &runners, books, control);
+    let postprocessors = all_postprocessors(flow, parts)?;
     let plan = |owner| Plan {
         flow,
         parts,
         runners: &runners,
         queues: &queues,
-        framings: &framings,
+        postprocessors: &postprocessors,
         control,
         owner,
     };
-    let owners = graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
-    let (mut routers, mut helpers) = routers(owners.map(plan), books)?;
+    let owners = flow.graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
+    let (routers, helpers) = routers(owners.map(plan), books)?;
+    let mut connectors = Connectors {
+        flow,
+        parts,
+        control,
+        queues,
+        postprocessors,
+        routers,
+        helpers,
+        breakers: HashMap::new(),
+        notices: Arc::default(),
+    };
     let mut tasks = Tasks::default();
-    let (mut breakers, all_notices) = (Breakers::new(), Arc::<FlowNotices>::default());
-    for (index, spec) in flow.spec.connectors.iter().enumerate() {
-        let mut side = |role| {
-            let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
-            let id = graph.nodes().find(found)?.0;
-            Some((id, routers.remove(&id)?))
-        };
-        let (source, sink) = (side(Role::Source), side(Role::Sink));
-        if source.is_none() && sink.is_none() {
-            continue;
-        }
-        let ConnectorType { codec, make } = parts.connector(spec)?;
-        let name: Arc<str> = spec.name.value.as_str().into();
-        let notices = Arc::new(Notices::new(name.clone(), all_notices.clone()));
-        let is_raw = codec.is_some();
-        let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
-        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
-        let gauge = queue.as_ref().map(Receiver::gauge);
-        let standing = standing(spec, &name, gauge, control);
-        let source = match source {
-            Some((id, router)) => Some(SourceSide {
-                notices: notices.clone(),
-                breaker: breakers.entry(id).or_default().clone(),
-                standing: standing.clone(),
-                inlet: Inlet {
-                    // Zero is for events without a source.
-                    id: id.number() + 1,
-                    preprocessors: preprocessors(parts, spec, is_raw)?,
-                },
-                worker: Worker {
-                    router,
-                    codec: codec.as_deref().map(MakeCodec::decoder).transpose().map_err(broken)?,
-                    pace: pace(spec),
-                },
-                helpers: helpers.remove(&id).unwrap_or_default(),
-                control: control.clone(),
-            }),
-            None => None,
-        };
-        let outage = Arc::new(outage(flow, sink.as_ref().map(|(id, _)| *id), &mut breakers));
-        sink.iter().for_each(|(id, _)| add_sink(flow, *id, control, &standing, &outage));
-        let sink = match sink.zip(queue) {
-            Some(((id, router), queue)) => Some(SinkSide {
-                queue,
-                router,
-                framing: framings.remove(&id).unwrap_or_default(),
-                codec: codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?,
-                control: control.clone(),
-                backlog: Backlog::new(None),
-                terms: terms(spec),
-                is_grant_logged: false,
-                tick: TICK,
-                retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
-                undrained: false,
-                standing: standing.clone(),
-                outage: outage.clone(),
-            }),
-            None => None,
-        };
-        let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
-        tasks.connectors.push(ConnectorTask {
-            name,
-            make,
-            source,
-            sink,
-            reconnect: Attempts::new(reconnect),
-            restarts: Restarts::of(spec.restart, reconnect),
-            call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
-            control: control.clone(),
-            notices,
-            standing,
-            outage,
-            life: Life::default(),
-        });
+    for index in 0..flow.spec.connectors.len() {
+        tasks.connectors.extend(connectors.task(index)?);
     }
+    let Connectors { mut queues, routers, .. } = connectors;
     for (id, router) in routers {
         let queue = queues.receiver(id);
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
@@ -187,47 +113,6 @@ fn routers<'p>(
     Ok((routers, helpers))
 }
 
-/// Has the sources that feed a sink wait for it at the start of the flow.
-fn add_sink(
-    flow: &Flow,
-    id: NodeId,
-    control: &Control,
-    standing: &Arc<Standing>,
-    outage: &Arc<Outage>,
-) {
-    let sources = flow.graph.sources_of(id).into_iter();
-    let sources = sources.map(|id| (id.number(), flow.graph.node(id).name.clone())).collect();
-    control.add_sink(id.number(), standing.clone(), sources, Arc::downgrade(outage));
-}
-
-/// How things stand with a connector, as its flow knows it.
-fn standing(
-    spec: &flow::Connector,
-    name: &Arc<str>,
-    queue: Option<Gauge>,
-    control: &Arc<Control>,
-) -> Arc<Standing> {
-    let standing = Standing::new(name.clone(), queue)
-        .on_failure(spec.on_failure)
-        .counted_in(control.memory().account(name));
-    let standing = Arc::new(standing);
-    control.add(standing.clone());
-    fail_hanging(control, name, spec.hang_limit.unwrap_or(HANG_LIMIT));
-    standing
-}
-
-/// The breakers of sources.
-type Breakers = HashMap<NodeId, Arc<Breaker>>;
-
-/// What the sources that feed a sink know of it.
-fn outage(flow: &Flow, sink: Option<NodeId>, breakers: &mut Breakers) -> Outage {
-    let feeding = sink.map(|id| flow.graph.sources_of(id)).into_iter().flatten();
-    // A peer may wait to be read before it takes anything: the source of the same connector goes on.
-    let own = sink.map(|id| flow.graph.node(id).index);
-    let feeding = feeding.filter(|id| Some(flow.graph.node(*id).index) != own);
-    Outage::new(feeding.map(|id| breakers.entry(id).or_default().clone()).collect())
-}
-
 /// The router of a task.
 struct Routed {
     router: Router,
@@ -241,7 +126,7 @@ struct Plan<'p> {
     parts: &'p dyn Parts,
     runners: &'p Runners,
     queues: &'p Queues,
-    framings: &'p HashMap<NodeId, Framing>,
+    postprocessors: &'p HashMap<NodeId, Postprocessors>,
     control: &'p Arc<Control>,
     owner: NodeId,
 }
@@ -314,7 +199,7 @@ impl Plan<'_> {
         };
         let at = self.flow.spec.connectors[node.index].component.name.at;
         let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
-        let terminator = self.framings.get(&sink).map(|it| it.terminator().clone());
+        let terminator = self.postprocessors.get(&sink).map(|it| it.terminator().clone());
         let terminator = terminator.unwrap_or_default();
         Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }

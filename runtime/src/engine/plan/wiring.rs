@@ -6,7 +6,7 @@ use super::placement::Runners;
 use crate::{
     engine::{
         account::stats::{Books, Stats},
-        life::control::Control,
+        control::Control,
         processors::Processors,
         queue::{self, Bounds, Receiver, Sender},
         route::router::Outlet,

@@ -18,11 +18,11 @@ use std::{
 };
 
 use crate::engine::{
-    life::{
+    queue::Bounds,
+    sync::{
         gauge::{Gauge, Queue},
         wakers::{self, Place, Wakers},
     },
-    queue::Bounds,
     tuning::BATCHES_FOR_ANOTHER,
 };
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::engine::{
-    life::{gauge::Gauge, wakers},
     processors::{Processors, Working},
     queue::{Left, Queued, mailbox::Mailbox},
+    sync::{gauge::Gauge, wakers},
 };
 
 /// The end that batches come out of.

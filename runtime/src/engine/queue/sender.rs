@@ -11,11 +11,12 @@ use std::{
 use tremor_abi::batch::HostBatch;
 
 use crate::engine::{
-    life::{connection::Connection, wakers::Place},
+    handle::connection::Connection,
     queue::{
         Queued,
         mailbox::{Load, Mailbox, Parked, Put},
     },
+    sync::wakers::Place,
     tuning::{FEW_BYTES, FEW_EVENTS, LONG_RUN, LONG_RUNS, WOKEN_FOR},
 };
 

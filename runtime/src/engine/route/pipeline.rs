@@ -14,8 +14,9 @@ use crate::engine::{
         tap::IN,
         token::{InFlight, Token},
     },
-    life::{backoff::Budget, control::Control},
+    control::Control,
     parts::MakeOperator,
+    retry::backoff::Budget,
     route::{
         buffers::{Buffers, Outcome},
         dead_letter,

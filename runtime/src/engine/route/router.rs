@@ -29,12 +29,13 @@ use crate::engine::{
         stats::Stats,
         token::{InFlight, Token},
     },
-    life::{connection::Connection, watch::Single},
+    handle::connection::Connection,
     queue::{Payload, Queued, Sender, sender::Spent},
     route::{
         in_order::{InOrder, Section},
         routes::Routes,
     },
+    sync::watch::Single,
 };
 
 /// One task's access to the egress of a component.

@@ -16,7 +16,7 @@ use crate::engine::{
         stats::Stats,
         token::{InFlight, Token},
     },
-    life::control::Control,
+    control::Control,
     processors::Processors,
     route::pipeline::{Call, Env, Letters, Pipeline, Step, fan_out},
     target::{Ports, Target},

@@ -10,7 +10,7 @@ use tremor_pdk::{Error, ErrorPolicy, Exception};
 
 use crate::engine::{
     account::token::InFlight,
-    life::series::Retried,
+    handle::series::Retried,
     sink::{SinkSide, pending::Pending},
 };
 
@@ -35,7 +35,7 @@ impl SinkSide {
     pub(super) fn progress(&mut self, has_taken: bool) {
         self.outage.end();
         if self.retries.progress(has_taken) {
-            self.standing.recover(Retried::Deliver);
+            self.handle.recover(Retried::Deliver);
         }
     }
 

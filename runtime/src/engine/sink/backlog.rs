@@ -1,16 +1,17 @@
-//! What a sink has taken from its queue and not delivered: what may be delivered next, and when.
+//! What a sink has taken from its queue and not delivered: what waits in lanes, and may be delivered next, and what is in
+//! flight in slots.
 
 use std::time::Instant;
 
-use tremor_abi::batch::{HostBatch, Pool};
-use tremor_pdk::Batch;
+use tremor_abi::batch::Pool;
 
+use crate::dynamic::DynSink;
 use crate::engine::{
-    account::token::InFlight,
     queue::Left,
     sink::{
-        lane::{Batching, Lane, Leaving, Store},
-        pending::{Part, Pending},
+        lane::{Batching, Lane, Leaving},
+        pending::{Part, Pending, Store},
+        slots::Slots,
         streams::{Load, Streams},
     },
     tuning::{POOLED, SINK_WAITING_BYTES},
@@ -20,7 +21,7 @@ use crate::engine::{
 /// kept beside what was encoded of them.
 const WEIGHT_TO_BYTES: usize = 4;
 
-/// The deliveries that a sink is to make.
+/// The deliveries of a sink that wait or are in flight.
 pub(crate) struct Backlog {
     batching: Option<Batching>,
     /// Where deliveries are put together that are larger than what comes.
@@ -29,8 +30,8 @@ pub(crate) struct Backlog {
     lanes: Vec<Lane>,
     /// In a lane one delivery is made after the other.
     in_order: bool,
-    /// How many deliveries the sink may have under way.
-    slots: usize,
+    /// The deliveries in flight.
+    pub(super) slots: Slots,
     streams: Streams,
     places: u64,
     /// Nothing follows for which to wait.
@@ -58,7 +59,7 @@ impl Backlog {
             pool: places(batching, 1, 1),
             lanes: vec![Lane::default()],
             in_order: false,
-            slots: 1,
+            slots: Slots::new(1),
             streams: Streams::default(),
             places: 0,
             is_complete: false,
@@ -78,10 +79,11 @@ impl Backlog {
     pub(crate) fn begin(&mut self, slots: usize, in_order: bool, batching: Option<Batching>) {
         let lanes = if in_order { slots } else { 1 };
         let is_other = lanes != self.lanes.len() || batching != self.batching;
-        if is_other || slots != self.slots {
+        if is_other || slots != self.slots.count() {
             self.pool = places(batching, slots, lanes);
         }
-        (self.slots, self.in_order, self.batching) = (slots, in_order, batching);
+        (self.in_order, self.batching) = (in_order, batching);
+        self.slots = Slots::new(slots);
         if is_other {
             let old = std::mem::take(&mut self.lanes);
             self.lanes.resize_with(lanes, Lane::default);
@@ -89,23 +91,30 @@ impl Backlog {
             let mut waiting: Vec<Pending> = old.into_iter().flat_map(Lane::into_waiting).collect();
             waiting.sort_by_key(|pending| pending.place);
             for part in waiting.into_iter().flat_map(Pending::into_parts) {
-                self.assign(part, [].into_iter());
+                self.assign(part);
             }
         }
         self.lanes.iter_mut().for_each(Lane::try_now);
     }
 
-    /// Another batch came, beside those that are `under_way`.
-    pub(crate) fn push<'p>(
-        &mut self,
-        mut part: Part,
-        under_way: impl Iterator<Item = &'p Pending>,
-    ) {
+    /// Returns whether a batch is a delivery as it is, and the next one, because the sink has one slot and got everything
+    /// that came before.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.slots.count() == 1 && !self.is_batching()
+    }
+
+    /// Returns the delivery of a batch that does not wait: see [`Backlog::is_direct`].
+    pub(crate) fn direct(&mut self, part: Part) -> Pending {
+        Pending::new((self.next_place(), 0), part)
+    }
+
+    /// Another batch came.
+    pub(crate) fn push(&mut self, mut part: Part) {
         part.weigh();
         if self.is_batching() {
             self.kept.came += part.weight;
         }
-        self.assign(part, under_way);
+        self.assign(part);
     }
 
     /// Whether shares of batches may keep more than they should: [`Backlog::let_go`] is due.
@@ -117,19 +126,19 @@ impl Backlog {
 
     /// Where one lane is held up, little of many batches waits, and keeps all of them. Those that keep more than
     /// twice what they are get memory of their own, deliveries under way included.
-    pub(crate) fn let_go<'p>(&mut self, under_way: impl Iterator<Item = &'p mut Pending>) {
+    pub(crate) fn let_go(&mut self) {
         let waiting: usize = self.lanes.iter_mut().map(Lane::let_go).sum();
-        let under_way: usize = under_way.map(Pending::let_go).sum();
-        self.kept = Kept { counted: waiting + under_way, came: 0 };
+        let in_flight: usize = self.slots.pending_mut().map(Pending::let_go).sum();
+        self.kept = Kept { counted: waiting + in_flight, came: 0 };
     }
 
     /// Divides a batch among the lanes of its streams.
-    fn assign<'p>(&mut self, part: Part, under_way: impl Iterator<Item = &'p Pending>) {
+    fn assign(&mut self, part: Part) {
         let place = self.next_place();
         if self.lanes.len() == 1 {
             return self.wait((place, 0), part);
         }
-        self.look(under_way);
+        self.look();
         let assigned = self.streams.assign(&part.item.batch, place, &mut self.loads);
         if let [(lane, _)] = assigned[..] {
             return self.wait((place, lane), part);
@@ -142,73 +151,68 @@ impl Backlog {
     }
 
     /// What comes back from a delivery is encoded with the next one, and joined to nothing.
-    fn wait(&mut self, (place, lane): (u64, usize), part: Part) {
+    fn wait(&mut self, place: (u64, usize), part: Part) {
+        let lane = place.1;
         match self.batching.filter(|_| part.outgoing.is_some()) {
             Some(batching) => {
                 let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
-                self.lanes[lane].join((place, lane), part, batching, store);
+                self.lanes[lane].join(place, part, batching, store);
             }
-            None => self.lanes[lane].push(Pending::new(place, lane, part)),
+            None => self.lanes[lane].push(Pending::new(place, part)),
         }
-    }
-
-    /// Returns the delivery of a batch that is delivered at once, and of which the sink gets `outgoing`.
-    pub(crate) fn pending(&mut self, item: InFlight, outgoing: &Batch) -> Pending {
-        let weight = item.batch.held() + outgoing.held();
-        let mut pending = Pending::new(self.next_place(), 0, Part::new(item, None));
-        pending.weight = weight;
-        pending
     }
 
     /// A delivery was not made: it is again where it was.
-    pub(crate) fn put_back(&mut self, pending: Pending) {
+    pub(crate) fn put_back(&mut self, mut pending: Pending) {
+        pending.weigh();
+        pending.end();
         self.lanes[pending.lane].insert(pending);
     }
 
-    /// The first delivery that may be made now, beside those that are `under_way`.
-    pub(crate) fn take_next<'p>(
-        &mut self,
-        under_way: impl Iterator<Item = &'p Pending> + Clone,
-    ) -> Option<Pending> {
-        if self.is_empty() {
+    /// Has the sink give up the deliveries in flight, which wait for the next connection.
+    pub(crate) fn give_up(&mut self, sink: &mut dyn DynSink) {
+        let slots = std::mem::replace(&mut self.slots, Slots::new(1));
+        slots.give_up(sink).for_each(|pending| self.put_back(pending));
+    }
+
+    /// Returns the first delivery that may be made now, if a slot is free.
+    pub(crate) fn take_next(&mut self) -> Option<Pending> {
+        if !self.slots.has_free() || !self.has_waiting() {
             return None;
         }
-        self.look(under_way.clone());
-        let (leaving, now) = (self.leaving(under_way), Instant::now());
+        self.look();
+        let (leaving, now) = (self.leaving(), Instant::now());
         let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
         let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
         let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
         self.lanes[lane].take(leaving, now, self.batching, store)
     }
 
-    /// When the next delivery may be made beside those that are `under_way`, after none could be when one was
-    /// last looked for.
-    pub(crate) fn next_due<'p>(
-        &self,
-        under_way: impl Iterator<Item = &'p Pending>,
-    ) -> Option<Instant> {
-        let leaving = self.leaving(under_way);
+    /// When the next delivery may be made, after none could be when one was last looked for. `None` if no slot is free:
+    /// what is due then is begun with the next answer.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        if !self.slots.has_free() {
+            return None;
+        }
+        let leaving = self.leaving();
         self.free_lanes().filter_map(|lane| self.lanes[lane].next_due(leaving)).min()
     }
 
-    /// Whether more may be taken from the queue, by a sink that has a free slot or has not, beside what is
-    /// `under_way`.
-    pub(crate) fn has_room<'p>(
-        &self,
-        has_free: bool,
-        under_way: impl Iterator<Item = &'p Pending>,
-    ) -> bool {
+    /// Whether more may be taken from the queue.
+    pub(crate) fn has_room(&self) -> bool {
         match self.batching {
             // So much that streams find their slots.
-            None => has_free && self.lanes.iter().map(Lane::len).sum::<usize>() < self.slots,
+            None => {
+                let waiting: usize = self.lanes.iter().map(Lane::len).sum();
+                self.slots.has_free() && waiting < self.slots.count()
+            }
             Some(batching) => {
-                let waiting = self.weight();
-                let under_way: usize = under_way.map(|pending| pending.weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
-                let events = batching.max_events.get().saturating_mul(2 * self.slots);
+                let events = batching.max_events.get().saturating_mul(2 * self.slots.count());
                 let is_within =
-                    waiting < SINK_WAITING_BYTES && waiting + under_way < self.most_kept();
-                self.events() < events && (is_within || self.fills_large_deliveries(batching))
+                    self.waiting_weight() < SINK_WAITING_BYTES && self.weight() < self.most_kept();
+                self.waiting_events() < events
+                    && (is_within || self.fills_large_deliveries(batching))
             }
         }
     }
@@ -220,8 +224,12 @@ impl Backlog {
             && self.lanes.iter().all(Lane::is_filling)
     }
 
-    /// Returns the memory of the deliveries that wait, in bytes.
+    /// Returns the memory of all deliveries, in bytes.
     pub(crate) fn weight(&self) -> usize {
+        self.waiting_weight() + self.slots.pending().map(|pending| pending.weight).sum::<usize>()
+    }
+
+    fn waiting_weight(&self) -> usize {
         self.lanes.iter().map(Lane::weight).sum()
     }
 
@@ -229,7 +237,7 @@ impl Backlog {
     /// events are kept, and what the sink gets of them.
     fn most_kept(&self) -> usize {
         let delivery = self.batching.map_or(0, |batching| batching.max_bytes.get());
-        SINK_WAITING_BYTES.saturating_add(delivery.saturating_mul(2 * self.slots))
+        SINK_WAITING_BYTES.saturating_add(delivery.saturating_mul(2 * self.slots.count()))
     }
 
     /// Nothing comes any more. Whether that was not known.
@@ -242,13 +250,10 @@ impl Backlog {
         self.is_complete
     }
 
-    /// Returns `true` if a delivery waits for the answer to an earlier one of its stream, of those that are
-    /// `under_way`.
-    pub(crate) fn waits_for_order<'p>(
-        &self,
-        mut under_way: impl Iterator<Item = &'p Pending>,
-    ) -> bool {
-        self.in_order && under_way.any(|pending| self.lanes[pending.lane].len() > 0)
+    /// Returns `true` if a delivery waits for the answer to an earlier one of its stream.
+    pub(crate) fn waits_for_order(&self) -> bool {
+        let mut in_flight = self.slots.pending();
+        self.in_order && in_flight.any(|pending| self.lanes[pending.lane].len() > 0)
     }
 
     /// Sets whether the flow may take no more memory. While that is so, no delivery waits for others.
@@ -256,12 +261,22 @@ impl Backlog {
         self.is_short = is_short;
     }
 
+    /// Returns whether no delivery waits or is in flight.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.len() == 0)
+        self.slots.is_empty() && !self.has_waiting()
     }
 
-    /// How many events there are.
+    /// Returns whether a delivery waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.len() > 0)
+    }
+
+    /// Returns the number of events that wait or are in flight.
     pub(crate) fn events(&self) -> usize {
+        self.waiting_events() + self.slots.pending().map(Pending::events).sum::<usize>()
+    }
+
+    fn waiting_events(&self) -> usize {
         self.lanes.iter().map(Lane::events).sum()
     }
 
@@ -275,8 +290,8 @@ impl Backlog {
         self.places
     }
 
-    fn leaving<'p>(&self, under_way: impl Iterator<Item = &'p Pending>) -> Leaving {
-        let at_once = self.is_complete || self.is_short || !self.has_room(true, under_way);
+    fn leaving(&self) -> Leaving {
+        let at_once = self.is_complete || self.is_short || !self.has_room();
         Leaving { in_order: self.in_order, at_once }
     }
 
@@ -286,11 +301,11 @@ impl Backlog {
         loads.filter(|(_, load)| !(self.in_order && load.is_busy)).map(|(lane, _)| lane)
     }
 
-    fn look<'p>(&mut self, under_way: impl Iterator<Item = &'p Pending>) {
+    fn look(&mut self) {
         for (load, lane) in self.loads.iter_mut().zip(&self.lanes) {
             *load = Load { first: lane.first(), events: lane.events(), is_busy: false };
         }
-        for pending in under_way {
+        for pending in self.slots.pending() {
             let load = &mut self.loads[pending.lane];
             load.add(pending.place, pending.events());
             load.is_busy = true;

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_abi::batch::Pool;
-
-use crate::engine::sink::pending::{Part, Pending};
+use crate::engine::sink::pending::{Part, Pending, Store};
 
 /// How small batches are put together for a sink, and large ones taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +17,6 @@ pub(crate) struct Batching {
     pub(crate) max_bytes: NonZeroUsize,
     /// How long an event waits for others at most.
     pub(crate) linger: Duration,
-}
-
-/// Where deliveries are put together.
-#[derive(Clone, Copy)]
-pub(super) struct Store<'b> {
-    pub(super) pool: &'b Pool,
-    /// Whether lanes have shares of batches.
-    pub(super) divided: bool,
 }
 
 /// Deliveries that wait, in order. Others may be joined to the last one.
@@ -49,7 +39,7 @@ impl Lane {
 
     /// Returns whether nothing waits but a delivery that others can still be joined to.
     pub(super) fn is_filling(&self) -> bool {
-        self.0.len() <= 1 && self.0.iter().all(|pending| pending.open.is_some())
+        self.0.len() <= 1 && self.0.iter().all(|pending| pending.filled().is_some())
     }
 
     /// How many events there are.
@@ -83,8 +73,7 @@ impl Lane {
 
     /// All that have failed may be tried again.
     pub(super) fn try_now(&mut self) {
-        let failed = self.0.iter_mut().filter(|pending| pending.open.is_none());
-        failed.for_each(|pending| pending.due = None);
+        self.0.iter_mut().for_each(Pending::try_now);
     }
 
     /// Adds one in its place: before what came after it, and before what it was cut off from.
@@ -103,7 +92,7 @@ impl Lane {
     /// batch as large as a delivery is one, without a copy, where none is begun.
     pub(super) fn join(
         &mut self,
-        (place, lane): (u64, usize),
+        place: (u64, usize),
         mut part: Part,
         batching: Batching,
         store: Store<'_>,
@@ -113,7 +102,7 @@ impl Lane {
             if self.0.back().is_some_and(|last| !last.has_room(&part)) {
                 self.close();
             }
-            let open = self.0.back_mut().and_then(|last| Some((last.open?, last)));
+            let open = self.0.back_mut().and_then(|last| Some((last.filled()?, last)));
             let (bytes, events) = open.as_ref().map_or((0, 0), |(it, last)| (*it, last.events()));
             let least = usize::from(open.is_none());
             let (count, size) =
@@ -128,19 +117,19 @@ impl Lane {
             if let Some((_, last)) = open {
                 last.join(first, size);
             } else {
-                let mut pending = Pending::new(place, lane, first);
-                if !is_full {
+                self.0.push_back(if is_full {
+                    Pending::new(place, first)
+                } else {
                     let until = Instant::now() + batching.linger;
-                    pending.open(size, until, store.pool, store.divided);
-                }
-                self.0.push_back(pending);
+                    Pending::filling(place, first, size, until, store)
+                });
             }
             if is_full {
                 self.close();
             }
             let Some(rest) = rest else { return };
             if rest.fitting(0, max_events, max_bytes).0 < rest.events() {
-                return self.0.push_back(uncut((place, lane), rest));
+                return self.0.push_back(Pending::oversized(place, rest));
             }
             part = rest;
         }
@@ -169,11 +158,11 @@ impl Lane {
                 if at == self.0.len() {
                     self.join(place, rest, batching, store);
                 } else {
-                    self.0.insert(at, uncut(place, rest));
+                    self.0.insert(at, Pending::oversized(place, rest));
                 }
             }
             if end == count {
-                return Some(Pending::new(place.0, place.1, first));
+                return Some(Pending::new(place, first));
             }
             part = first;
         }
@@ -181,9 +170,7 @@ impl Lane {
 
     /// Nothing more is joined to the last one.
     fn close(&mut self) {
-        if let Some(last) = self.0.back_mut().filter(|last| last.open.is_some()) {
-            last.close();
-        }
+        self.0.back_mut().into_iter().for_each(Pending::close);
     }
 
     /// Whether one of them may leave now.
@@ -207,7 +194,7 @@ impl Lane {
         let at = self.ready(leaving, now)?;
         let mut pending = self.0.remove(at)?;
         pending.close();
-        match batching.filter(|_| pending.is_uncut) {
+        match batching.filter(|_| pending.is_oversized()) {
             Some(batching) => self.cut(at, pending, batching, store),
             None => Some(pending),
         }
@@ -220,14 +207,6 @@ impl Lane {
     /// Until when each waits that may be next, if it does.
     fn dues(&self, leaving: Leaving) -> impl Iterator<Item = Option<Instant>> {
         let count = if leaving.in_order { 1 } else { self.0.len() };
-        let waits = move |it: &&Pending| it.open.is_none() || !leaving.at_once;
-        self.0.iter().take(count).map(move |it| Some(it).filter(waits)?.due)
+        self.0.iter().take(count).map(move |it| it.due(leaving.at_once))
     }
-}
-
-/// What is larger than a delivery.
-fn uncut((place, lane): (u64, usize), part: Part) -> Pending {
-    let mut pending = Pending::new(place, lane, part);
-    pending.is_uncut = true;
-    pending
 }

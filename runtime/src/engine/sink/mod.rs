@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
+pub(crate) mod postprocessors;
 pub(crate) mod retry;
 mod signals;
 mod slots;
@@ -22,28 +23,27 @@ use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
-    life::{
-        breaker::Outage,
+    control::{Control, Phase, interrupt::Interrupt},
+    handle::{
+        ConnectorHandle,
         connection::{Connection, End},
-        control::{Control, Phase},
         gate::{self, Side},
         series::Retried,
-        standing::Standing,
-        turn::Turn,
-        wait::{Alarm, Interrupt},
     },
     queue::{Payload, Queued, Receiver},
+    retry::breaker::Outage,
     route::router::Router,
     sink::{
         backlog::Backlog,
         pending::{Part, Pending},
+        postprocessors::Postprocessors,
         retry::Retries,
         signals::next_tick,
-        slots::Slots,
         terms::Terms,
     },
+    sync::{alarm::Alarm, turn::Turn},
 };
-use crate::{codec::BatchEncoder, dynamic::DynSink, processor::Framing};
+use crate::{codec::BatchEncoder, dynamic::DynSink};
 
 /// How often a sink is told the time.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -55,9 +55,9 @@ pub(crate) struct SinkSide {
     pub(crate) router: Router,
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
-    pub(crate) framing: Framing,
+    pub(crate) postprocessors: Postprocessors,
     pub(crate) control: Arc<Control>,
-    /// What has left the queue and is not delivered yet.
+    /// What has left the queue and is not delivered yet: what waits, and what is in flight.
     pub(crate) backlog: Backlog,
     pub(crate) terms: Terms,
     /// `true` if the log says that the sink got other deliveries than it or the flow asked for.
@@ -68,7 +68,7 @@ pub(crate) struct SinkSide {
     pub(crate) retries: Retries,
     /// `true` from the first attempt to close the sink until one succeeds.
     pub(crate) undrained: bool,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) handle: Arc<ConnectorHandle>,
     /// What the sources that feed it know of it.
     pub(crate) outage: Arc<Outage>,
 }
@@ -98,6 +98,25 @@ enum Due {
     Tick,
 }
 
+/// Conditions under which a sink continues.
+struct WaitConditions {
+    is_paused: bool,
+    /// `true` if a batch may be taken from the queue.
+    may_receive: bool,
+    /// `true` if the sink may be asked to answer the deliveries in flight.
+    may_flush: bool,
+    times: [(Option<Instant>, Due); 3],
+}
+
+impl WaitConditions {
+    /// Returns what it has been time for the longest at `now`.
+    fn due(&self, now: Instant) -> Option<Due> {
+        let due =
+            self.times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
+        due.min_by_key(|(at, _)| *at).map(|(_, due)| due)
+    }
+}
+
 /// A sink within one connection.
 struct Session<'s> {
     side: &'s mut SinkSide,
@@ -106,7 +125,6 @@ struct Session<'s> {
     interrupt: Interrupt<'s>,
     /// Limits how long a sink that answers at once keeps its thread.
     turn: Turn,
-    slots: Slots,
     /// The deliveries that the sink asked for.
     demand: Demand,
     /// `true` if the sink was flushed after the last delivery began.
@@ -146,10 +164,10 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let (control, standing) = (self.control.clone(), self.standing.clone());
+        let (control, handle) = (self.control.clone(), self.handle.clone());
         self.retries.try_now();
         self.outage.end();
-        self.standing.gate.set_rests(Side::Sink, false);
+        self.handle.gate.set_rests(Side::Sink, false);
         let demand = sink.demand();
         let (grant, batching) = self.terms.grant(demand);
         self.log_grant(demand, grant);
@@ -160,20 +178,19 @@ impl SinkSide {
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
             turn: Turn::default(),
-            slots: Slots::new(grant.in_flight),
             demand,
             is_flushed: false,
             alarm: Alarm::default(),
             tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
-            gate: standing.gate.changes(),
+            gate: handle.gate.changes(),
             rests: false,
             side: self,
         };
         let end = session.serve().await;
         // What has no answer yet is delivered again, on another connection.
-        let Session { side, mut sink, mut slots, .. } = session;
-        slots.give_up(&mut *sink).for_each(|pending| side.backlog.put_back(pending));
+        let Session { side, mut sink, .. } = session;
+        side.backlog.give_up(&mut *sink);
         side.queue.rest();
         end
     }
@@ -182,39 +199,25 @@ impl SinkSide {
 impl Session<'_> {
     async fn serve(&mut self) -> End {
         loop {
-            let is_paused = self.side.standing.gate.is_closed();
-            if self.rests != (is_paused && self.slots.is_empty()) {
+            let is_paused = self.side.handle.gate.is_closed();
+            if self.rests != (is_paused && self.side.backlog.slots.is_empty()) {
                 self.rests = !self.rests;
-                self.side.standing.gate.set_rests(Side::Sink, self.rests);
+                self.side.handle.gate.set_rests(Side::Sink, self.rests);
                 continue;
             }
             self.count();
             // A sink that answers every delivery at once would never get to wait for an interrupt.
             let may_begin = !is_paused && self.interrupt.now().is_none();
-            while may_begin
-                && self.slots.has_free()
-                && let Some(pending) = self.side.backlog.take_next(self.slots.pending())
-            {
-                self.start(pending).await;
+            while may_begin && let Some(pending) = self.side.backlog.take_next() {
+                self.begin(pending).await;
             }
-            if self.slots.is_empty() && self.side.backlog.is_empty() {
+            if self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
-            let under_way: usize = self.slots.pending().map(Pending::events).sum();
-            self.side.standing.set_in_flight(self.side.backlog.events() + under_way);
+            self.side.handle.set_in_flight(self.side.backlog.events());
             let result = match self.next(is_paused, may_begin).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
-                Step::Received(Some(queued)) => {
-                    self.side.router.stats.taken(queued.events());
-                    self.side.router.stats.tap.pass(IN, &queued.item.batch);
-                    if self.slots.count() > 1 || self.side.backlog.is_batching() {
-                        self.receive(queued).await;
-                        Ok(())
-                    } else {
-                        // Nothing comes before it, or nothing would have been received.
-                        self.deliver(queued).await
-                    }
-                }
+                Step::Received(Some(queued)) => self.receive(queued).await,
                 Step::Received(None) => {
                     if !std::mem::replace(&mut self.has_ended, true) {
                         self.side.router.close().await;
@@ -248,55 +251,61 @@ impl Session<'_> {
     /// that would bring others wait for this memory. A shortage that another component causes is noticed with the next
     /// event or tick.
     fn count(&mut self) {
-        let Self { side, slots, .. } = self;
-        let under_way: usize = slots.pending().map(|pending| pending.weight).sum();
-        side.standing.set_in_flight_bytes(side.backlog.weight() + under_way);
+        let side = &mut *self.side;
+        side.handle.set_in_flight_bytes(side.backlog.weight());
         if side.backlog.is_batching() {
             side.backlog.set_is_short(!side.control.memory().is_open());
+        }
+    }
+
+    fn conditions(&self, is_paused: bool, may_begin: bool) -> WaitConditions {
+        let Demand { gathers, most_in_flight, .. } = self.demand;
+        let (backlog, retries) = (&self.side.backlog, &self.side.retries);
+        // A sink that supports several deliveries may be called while some are in flight.
+        let is_parallel = most_in_flight > 1;
+        // A flush that failed is tried again during a pause too: the pause begins once deliveries are answered.
+        let flushes_again = gathers && !backlog.slots.is_empty();
+        let retry = retries.next().filter(|_| may_begin || flushes_again);
+        // One that takes one delivery at a time is told when that is over.
+        let may_be_told = !is_paused && (backlog.slots.is_empty() || is_parallel);
+        WaitConditions {
+            is_paused,
+            // What is to be delivered again comes before whatever else there is.
+            may_receive: may_begin && backlog.has_room() && retries.next().is_none(),
+            // A sink that gathers answers nothing before it is flushed, even if it supports one delivery only.
+            may_flush: (is_parallel || gathers) && !self.is_flushed && retries.next().is_none(),
+            times: [
+                (retry.or_else(|| backlog.next_due().filter(|_| may_begin)), Due::Retry),
+                (self.side.router.egress.due(), Due::Operator),
+                (may_be_told.then_some(self.tick), Due::Tick),
+            ],
         }
     }
 
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
-        // A sink that supports several deliveries may be called while some are in flight.
-        let is_parallel = self.demand.most_in_flight > 1;
-        let gathers = self.demand.gathers;
-        // A sink that gathers answers nothing before it is flushed, even if it supports one delivery only.
-        let may_flush =
-            (is_parallel || gathers) && !self.is_flushed && self.side.retries.next().is_none();
-        let Self { side, sink, interrupt, turn, slots, alarm, gate, .. } = self;
-        // One that takes one delivery at a time is told when that is over.
-        let may_be_told = !is_paused && (slots.is_empty() || is_parallel);
-        // What is due and finds no slot is begun with the next answer.
-        let next_due = slots.has_free().then(|| side.backlog.next_due(slots.pending())).flatten();
-        // A flush that failed is tried again during a pause too: the pause begins once deliveries are answered.
-        let flushes_again = gathers && !slots.is_empty();
-        let retry = side.retries.next().filter(|_| may_begin || flushes_again);
-        let times = [
-            (retry.or(next_due.filter(|_| may_begin)), Due::Retry),
-            (side.router.egress.due(), Due::Operator),
-            (may_be_told.then_some(self.tick), Due::Tick),
-        ];
+        let conditions = self.conditions(is_paused, may_begin);
         // A sink that always has something to do is told the time as well.
-        let due = times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
-        if let Some((_, due)) = due.min_by_key(|(at, _)| *at)
-            && interrupt.now().is_none()
+        if let Some(due) = conditions.due(now)
+            && self.interrupt.now().is_none()
         {
             return Step::Due(due);
         }
-        // What is to be delivered again comes before whatever else there is.
-        let has_room = side.backlog.has_room(slots.has_free(), slots.pending());
-        let may_receive = has_room && may_begin && side.retries.next().is_none();
+        let gathers = self.demand.gathers;
+        let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
         poll_fn(|context| {
-            if !slots.is_empty()
-                && let Poll::Ready((pending, result)) = slots.poll(context, &mut **sink)
+            if !side.backlog.slots.is_empty()
+                && let Poll::Ready((pending, result)) =
+                    side.backlog.slots.poll(context, &mut **sink)
             {
                 return Poll::Ready(Step::Answered(pending, result));
             }
-            if may_receive && let Poll::Ready(received) = side.queue.poll_receive(context) {
+            if conditions.may_receive
+                && let Poll::Ready(received) = side.queue.poll_receive(context)
+            {
                 // What is under way may come back.
-                if received.is_some() || (slots.is_empty() && side.backlog.is_empty()) {
+                if received.is_some() || side.backlog.is_empty() {
                     return Poll::Ready(Step::Received(received));
                 }
                 if side.backlog.complete() {
@@ -304,20 +313,23 @@ impl Session<'_> {
                 }
             }
             // All deliveries in flight have begun: they were polled above.
-            if may_flush && !slots.is_empty() && side.is_flush_due(slots, gathers, is_paused) {
+            if conditions.may_flush
+                && !side.backlog.slots.is_empty()
+                && side.is_flush_due(gathers, conditions.is_paused)
+            {
                 return Poll::Ready(Step::Flush);
             }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
-            if gate.poll(context, is_paused).is_ready() {
+            if gate.poll(context, conditions.is_paused).is_ready() {
                 return Poll::Ready(Step::Gate);
             }
-            let due = alarm.poll(context, times).map(Step::Due);
+            let due = alarm.poll(context, conditions.times).map(Step::Due);
             if due.is_pending() {
                 turn.end();
-                if slots.is_empty() && side.backlog.is_empty() && side.retries.give_up() {
-                    side.standing.recover(Retried::Deliver);
+                if side.backlog.is_empty() && side.retries.give_up() {
+                    side.handle.recover(Retried::Deliver);
                 }
             }
             due
@@ -325,62 +337,55 @@ impl Session<'_> {
         .await
     }
 
-    /// Delivers a batch in the only slot. Mostly the sink answers at once, and has all of it.
-    async fn deliver(&mut self, Queued { mut item, payload }: Queued) -> Result<(), End> {
-        self.side.standing.set_in_flight(item.batch.len());
-        let mut outgoing = self.side.encode(&mut item, payload).await;
+    /// Takes a batch from the queue. A sink with one slot gets it at once, unless batches are combined; otherwise the
+    /// batch waits for its turn.
+    async fn receive(&mut self, queued: Queued) -> Result<(), End> {
+        self.side.router.stats.taken(queued.events());
+        self.side.router.stats.tap.pass(IN, &queued.item.batch);
+        let Queued { mut item, payload } = queued;
+        if self.side.backlog.is_direct() {
+            self.side.handle.set_in_flight(item.batch.len());
+        }
+        let outgoing = self.side.encode(&mut item, payload).await;
         if item.batch.is_empty() {
             item.token.settle();
             return Ok(());
         }
-        let begun = self.side.router.stats.deliveries.begin();
-        let sink = &mut self.sink;
-        let polled = poll_fn(|context| Poll::Ready(sink.poll_deliver(context, 0, &mut outgoing)));
-        match polled.await {
-            Poll::Ready(Ok(exceptions)) if exceptions.is_empty() => {
-                self.connection.event_passed();
-                self.side.router.stats.deliveries.end(begun);
-                self.side.delivered(item.batch.len(), item.is_letter);
-                item.token.settle();
-                self.side.progress(true);
-                Ok(())
+        let backlog = &mut self.side.backlog;
+        let part = Part::new(item, Some(outgoing));
+        if !backlog.is_direct() {
+            backlog.push(part);
+            if backlog.keeps_much() {
+                backlog.let_go();
             }
-            Poll::Ready(result) => {
-                let mut pending = self.side.backlog.pending(item, &outgoing);
-                pending.begun = begun;
-                self.answered(pending, result).await
-            }
+            return Ok(());
+        }
+        let pending = backlog.direct(part);
+        self.begin(pending).await;
+        // Mostly the sink answers at once.
+        let Self { side, sink, .. } = self;
+        let slots = &mut side.backlog.slots;
+        let polled = poll_fn(|context| Poll::Ready(slots.poll(context, &mut **sink))).await;
+        match polled {
+            Poll::Ready((pending, result)) => self.answered(pending, result).await,
             Poll::Pending => {
-                let mut pending = self.side.backlog.pending(item, &outgoing);
-                pending.begun = begun;
-                self.is_flushed = false;
-                self.slots.put(pending, outgoing);
+                slots.pending_mut().for_each(Pending::weigh);
                 Ok(())
             }
         }
     }
 
-    /// A batch is delivered when it is its turn, or that of what it is put together with.
-    async fn receive(&mut self, Queued { mut item, payload }: Queued) {
-        let outgoing = self.side.encode(&mut item, payload).await;
-        if item.batch.is_empty() {
-            return item.token.settle();
+    /// Begins a delivery: the sink gets it when the slots are polled next.
+    async fn begin(&mut self, mut pending: Pending) {
+        if pending.is_unencoded() {
+            self.side.encode_again(&mut pending).await;
         }
-        self.side.backlog.push(Part::new(item, Some(outgoing)), self.slots.pending());
-        if self.side.backlog.keeps_much() {
-            self.side.backlog.let_go(self.slots.pending_mut());
-        }
-    }
-
-    /// Begins a delivery.
-    async fn start(&mut self, mut pending: Pending) {
-        let outgoing = self.side.outgoing(&mut pending).await;
         if pending.events() == 0 {
             return pending.settle();
         }
-        pending.begun = self.side.router.stats.deliveries.begin();
+        pending.begin(self.side.router.stats.deliveries.begin());
         self.is_flushed = false;
-        self.slots.put(pending, outgoing);
+        self.side.backlog.slots.put(pending);
     }
 
     /// The sink has answered to a delivery. What remains of it, for now or when the connection ends, is
@@ -390,7 +395,7 @@ impl Session<'_> {
         mut pending: Pending,
         result: Result<Vec<Exception>, Error>,
     ) -> Result<(), End> {
-        self.side.router.stats.deliveries.end(pending.begun.take());
+        self.side.router.stats.deliveries.end(pending.end());
         match result {
             Ok(exceptions) => {
                 let all = pending.events();
@@ -413,7 +418,7 @@ impl Session<'_> {
                 }
                 if has_passed {
                     // It takes the rest in its own time, for as long as it takes any.
-                    (rest.attempts, rest.due) = (None, None);
+                    rest.attempts = None;
                     self.side.backlog.put_back(rest);
                 } else {
                     self.again(rest, error).await;
@@ -436,14 +441,14 @@ impl Session<'_> {
     async fn again(&mut self, mut pending: Pending, error: Error) {
         match self.side.retries.again(&mut pending, &error) {
             Ok(()) => {
-                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
-                if self.slots.is_empty() {
+                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
+                if self.side.backlog.slots.is_empty() {
                     self.side.outage.begin();
                 }
                 self.side.backlog.put_back(pending);
             }
             Err(error) => {
-                self.side.standing.note(&error);
+                self.side.handle.note(&error);
                 self.side.reject_all(pending, &error).await;
             }
         }
@@ -456,12 +461,12 @@ impl SinkSide {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
             (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
             (Payload::Values, Some(codec)) => {
-                let terminator = self.framing.terminator();
+                let terminator = self.postprocessors.terminator();
                 codec.encode_batch(&mut item.batch, &self.router.pool, terminator)
             }
             (Payload::Values, None) => return item.batch.clone(),
         };
-        rejected.extend(self.framing.process(&mut encoded, &mut item.batch));
+        rejected.extend(self.postprocessors.process(&mut encoded, &mut item.batch));
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }
@@ -469,11 +474,8 @@ impl SinkSide {
         encoded
     }
 
-    /// What the sink gets of a delivery: encoded again where it had one already, which may have changed it.
-    async fn outgoing(&mut self, pending: &mut Pending) -> Batch {
-        if let Some(outgoing) = pending.take_outgoing() {
-            return outgoing;
-        }
+    /// Encodes a delivery that the sink had already, because it may have changed what it got.
+    async fn encode_again(&mut self, pending: &mut Pending) {
         let mut outgoing = None;
         for item in pending.items_mut() {
             let encoded = self.encode(item, Payload::Values).await;
@@ -483,6 +485,6 @@ impl SinkSide {
             }
         }
         pending.recount();
-        outgoing.unwrap_or_default()
+        pending.set_encoded(outgoing.unwrap_or_default());
     }
 }

@@ -1,13 +1,13 @@
 //! A delivery that a sink is to make: a batch that came, or several that are delivered as one.
 
-use std::time::Instant;
+use std::{mem, time::Instant};
 
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
-use crate::engine::{account::token::InFlight, life::backoff::Attempts, sink::items::Items};
+use crate::engine::{account::token::InFlight, retry::backoff::Attempts, sink::items::Items};
 
-/// A delivery that is to be made.
+/// A delivery that waits or is in flight.
 pub(crate) struct Pending {
     /// Its place in the order in which batches came.
     pub(super) place: u64,
@@ -16,20 +16,33 @@ pub(crate) struct Pending {
     items: Items,
     /// Of all of them.
     events: usize,
-    /// What the sink gets of them, event by event; none where it is yet to be encoded.
-    outgoing: Option<Batch>,
-    /// How much memory it takes, in bytes, where somebody wants to know.
+    /// Memory of the delivery, in bytes. 0 if nobody needs to know.
     pub(super) weight: usize,
-    /// While others are joined to it: how large what the sink gets is so far, in bytes.
-    pub(super) open: Option<usize>,
-    /// It is larger than a delivery, and is cut when the first of it leaves: what waits is fewer entries then.
-    pub(super) is_uncut: bool,
     /// Deliveries of it that have failed, in a row.
     pub(crate) attempts: Option<Box<Attempts>>,
-    /// Before then it is not delivered.
-    pub(crate) due: Option<Instant>,
-    /// When its delivery began, where that is to be known.
-    pub(crate) begun: Option<Instant>,
+    state: State,
+}
+
+/// Progress of a delivery. `encoded` is the data for the sink, event by event.
+enum State {
+    /// Batches can be joined until `until`. `encoded` has capacity for a delivery, and `bytes` bytes so far.
+    Filling { encoded: Batch, bytes: usize, until: Instant },
+    /// The batch is larger than a delivery. It is cut when its first events leave, so that fewer entries wait.
+    Oversized { encoded: Batch },
+    /// The delivery was never begun.
+    Encoded { encoded: Batch },
+    /// The sink had the delivery and may have changed its data, which is encoded again, not before `due`.
+    Returned { due: Option<Instant> },
+    /// The sink has the delivery. `begun` is `None` if nobody asks for latencies.
+    InFlight { encoded: Batch, begun: Option<Instant> },
+}
+
+/// Where deliveries are put together.
+#[derive(Clone, Copy)]
+pub(super) struct Store<'b> {
+    pub(super) pool: &'b Pool,
+    /// Whether lanes have shares of batches.
+    pub(super) divided: bool,
 }
 
 /// A batch, or a part of one, with what the sink gets of it.
@@ -42,21 +55,47 @@ pub(crate) struct Part {
 }
 
 impl Pending {
-    pub(super) fn new(place: u64, lane: usize, part: Part) -> Self {
+    pub(super) fn new((place, lane): (u64, usize), part: Part) -> Self {
         let Part { item: first, outgoing, weight, attempts } = part;
         let (events, items) = (first.batch.len(), Items::new(first));
-        let (open, is_uncut, due, begun) = (None, false, None, None);
-        Self { place, lane, items, events, outgoing, weight, open, is_uncut, attempts, due, begun }
+        let state = match outgoing {
+            Some(encoded) => State::Encoded { encoded },
+            None => State::Returned { due: None },
+        };
+        Self { place, lane, items, events, weight, attempts, state }
+    }
+
+    /// Makes a delivery that others may be joined to until `until`. The sink gets `bytes` bytes so far, in a batch of
+    /// the store, which has capacity for more. If lanes have shares of batches, the events get such a batch as well: a
+    /// share by itself would keep all of its batch.
+    pub(super) fn filling(
+        place: (u64, usize),
+        mut part: Part,
+        bytes: usize,
+        until: Instant,
+        store: Store<'_>,
+    ) -> Self {
+        let mut encoded = Batch::from_pool(store.pool);
+        part.outgoing.take().into_iter().for_each(|own| encoded.append(own));
+        let mut pending = Self::new(place, part);
+        if store.divided {
+            pending.items.lie_together(store.pool);
+        }
+        pending.state = State::Filling { encoded, bytes, until };
+        pending
+    }
+
+    /// Makes an entry of more events than a delivery has.
+    pub(super) fn oversized(place: (u64, usize), part: Part) -> Self {
+        let mut pending = Self::new(place, part);
+        let encoded = pending.take_encoded().unwrap_or_default();
+        pending.state = State::Oversized { encoded };
+        pending
     }
 
     /// How many events there are to account for.
     pub(crate) fn events(&self) -> usize {
         self.events
-    }
-
-    /// What the sink gets of it; none where that is yet to be encoded.
-    pub(crate) fn take_outgoing(&mut self) -> Option<Batch> {
-        self.outgoing.take()
     }
 
     /// Its batches, to be encoded. Events that cannot be encoded have left them then.
@@ -75,14 +114,14 @@ impl Pending {
 
     /// Its batches, each with what the sink gets of it.
     pub(super) fn into_parts(mut self) -> impl Iterator<Item = Part> {
-        let (outgoing, weight, all) = (self.outgoing.take(), self.weight, self.events.max(1));
+        let (encoded, weight, all) = (self.take_encoded(), self.weight, self.events.max(1));
         let attempts = self.attempts.take();
         let items: Vec<InFlight> = self.into_items().collect();
         let counts: Vec<usize> = items.iter().map(|item| item.batch.len()).collect();
-        let mut outgoing = outgoing.map(|outgoing| outgoing.divide(&counts).into_iter());
+        let mut encoded = encoded.map(|encoded| encoded.divide(&counts).into_iter());
         items.into_iter().map(move |item| {
             let weight = weight * item.batch.len() / all;
-            let outgoing = outgoing.as_mut().and_then(Iterator::next);
+            let outgoing = encoded.as_mut().and_then(Iterator::next);
             Part { item, outgoing, weight, attempts: attempts.clone() }
         })
     }
@@ -94,13 +133,9 @@ impl Pending {
 
     /// The delivery that had this place, with what is left of its batches, which keep as much memory; none where
     /// nothing is.
-    pub(crate) fn of(
-        (place, lane): (u64, usize),
-        weight: usize,
-        left: Vec<InFlight>,
-    ) -> Option<Self> {
+    pub(crate) fn of(place: (u64, usize), weight: usize, left: Vec<InFlight>) -> Option<Self> {
         let mut left = left.into_iter();
-        let mut rest = Self::new(place, lane, Part::new(left.next()?, None));
+        let mut rest = Self::new(place, Part::new(left.next()?, None));
         left.for_each(|item| rest.items.add(item));
         rest.weight = weight;
         rest.recount();
@@ -122,16 +157,79 @@ impl Pending {
         self.items.settle();
     }
 
-    /// Others may be joined to it from now on until then. What the sink gets has so many bytes so far, and
-    /// gets a place with room for more. Where batches are `divided` among lanes, they get such a place as well: what a
-    /// lane has of them would keep all of them.
-    pub(super) fn open(&mut self, bytes: usize, until: Instant, pool: &Pool, divided: bool) {
-        if divided {
-            self.items.lie_together(pool);
+    /// Returns whether the data for the sink has to be encoded before the delivery begins.
+    pub(super) fn is_unencoded(&self) -> bool {
+        matches!(self.state, State::Returned { .. })
+    }
+
+    /// Sets the data for the sink.
+    pub(super) fn set_encoded(&mut self, encoded: Batch) {
+        self.state = State::Encoded { encoded };
+    }
+
+    pub(super) fn take_encoded(&mut self) -> Option<Batch> {
+        match mem::replace(&mut self.state, State::Returned { due: None }) {
+            State::Filling { encoded, .. }
+            | State::Oversized { encoded }
+            | State::Encoded { encoded }
+            | State::InFlight { encoded, .. } => Some(encoded),
+            State::Returned { .. } => None,
         }
-        let own = self.outgoing.replace(Batch::from_pool(pool));
-        self.copy(own);
-        (self.open, self.due) = (Some(bytes), Some(until));
+    }
+
+    /// The sink gets the delivery, at `begun` if that is to be known.
+    pub(super) fn begin(&mut self, begun: Option<Instant>) {
+        let encoded = self.take_encoded().unwrap_or_default();
+        self.state = State::InFlight { encoded, begun };
+    }
+
+    /// Returns the data for the sink while the delivery is in flight.
+    pub(super) fn in_flight_mut(&mut self) -> Option<&mut Batch> {
+        match &mut self.state {
+            State::InFlight { encoded, .. } => Some(encoded),
+            _ => None,
+        }
+    }
+
+    /// The sink has answered the delivery or has given it up. Returns when it began, if that is known.
+    pub(super) fn end(&mut self) -> Option<Instant> {
+        let State::InFlight { begun, .. } = self.state else { return None };
+        self.state = State::Returned { due: None };
+        begun
+    }
+
+    /// The delivery has failed, and is not made again before `due`.
+    pub(super) fn retry_at(&mut self, due: Instant) {
+        self.state = State::Returned { due: Some(due) };
+    }
+
+    /// A delivery that has failed may be made again at once.
+    pub(super) fn try_now(&mut self) {
+        if let State::Returned { due } = &mut self.state {
+            *due = None;
+        }
+    }
+
+    /// Returns when the delivery may leave, or `None` if it may do so at any time. With `at_once` it waits for no
+    /// other batches.
+    pub(super) fn due(&self, at_once: bool) -> Option<Instant> {
+        match self.state {
+            State::Filling { until, .. } => Some(until).filter(|_| !at_once),
+            State::Returned { due } => due,
+            _ => None,
+        }
+    }
+
+    /// Returns the size of the data so far, in bytes, if other batches can be joined to it.
+    pub(super) fn filled(&self) -> Option<usize> {
+        match self.state {
+            State::Filling { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_oversized(&self) -> bool {
+        matches!(self.state, State::Oversized { .. })
     }
 
     /// Whether a batch may be joined to it.
@@ -142,17 +240,13 @@ impl Pending {
     /// Puts a batch after the others, of so many bytes.
     pub(super) fn join(&mut self, part: Part, bytes: usize) {
         let Part { item, outgoing, weight, .. } = part;
-        self.copy(outgoing);
+        if let State::Filling { encoded, bytes: all, .. } = &mut self.state {
+            outgoing.into_iter().for_each(|own| encoded.append(own));
+            *all += bytes;
+        }
         self.events += item.batch.len();
         self.weight += weight;
-        self.open = self.open.map(|before| before + bytes);
         self.items.add(item);
-    }
-
-    fn copy(&mut self, from: Option<Batch>) {
-        if let Some((all, from)) = self.outgoing.as_mut().zip(from) {
-            all.append(from);
-        }
     }
 
     /// Gives up what its batches keep besides their events, and weighs what is left. How much memory it takes
@@ -162,29 +256,42 @@ impl Pending {
         if self.held() > 2 * self.weight {
             self.items.let_go();
             // What others are joined to has room for them.
-            let outgoing = self.outgoing.as_mut().filter(|_| self.open.is_none());
-            outgoing.into_iter().for_each(HostBatch::let_go);
+            if let State::Encoded { encoded } | State::Oversized { encoded } = &mut self.state {
+                encoded.let_go();
+            }
         }
         let held = self.held();
         self.weight = self.weight.max(held);
         held
     }
 
-    /// How much memory it keeps, in bytes, other than what others keep as well.
+    /// How much memory it keeps, in bytes, other than what others keep as well. The sink has the data of a delivery in
+    /// flight, which does not count.
     pub(super) fn held(&self) -> usize {
-        let held = if self.open.is_some() { Batch::weight } else { Batch::held };
-        self.items.held() + self.outgoing.as_ref().map_or(0, held)
+        let encoded = match &self.state {
+            State::Filling { encoded, .. } => encoded.weight(),
+            State::Oversized { encoded } | State::Encoded { encoded } => encoded.held(),
+            State::Returned { .. } | State::InFlight { .. } => 0,
+        };
+        self.items.held() + encoded
+    }
+
+    /// Finds out how much memory it takes, if that is not known.
+    pub(super) fn weigh(&mut self) {
+        if self.weight == 0 {
+            let encoded = self.in_flight_mut().map_or(0, |encoded| encoded.held());
+            self.weight = self.items.held() + encoded;
+        }
     }
 
     /// It waits for no others.
     pub(super) fn close(&mut self) {
-        if self.open.take().is_none() {
-            return;
-        }
-        self.due = None;
+        let State::Filling { encoded, .. } = &mut self.state else { return };
+        let encoded = mem::take(encoded);
         if let Some(items) = self.items.weight_together() {
-            self.weight = items + self.outgoing.as_ref().map_or(0, HostBatch::weight);
+            self.weight = items + encoded.weight();
         }
+        self.state = State::Encoded { encoded };
     }
 }
 

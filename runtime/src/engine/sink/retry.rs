@@ -9,10 +9,8 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{
-        backoff::{Attempts, Policy},
-        notices::Notices,
-    },
+    logging::notices::Notices,
+    retry::backoff::{Attempts, Policy},
     sink::pending::Pending,
 };
 
@@ -87,7 +85,8 @@ impl Retries {
     pub(crate) fn again(&mut self, pending: &mut Pending, error: &Error) -> Result<(), Error> {
         let policy = self.policy;
         let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
-        pending.due = Some(wait(attempts, error, &self.notices)?);
+        let due = wait(attempts, error, &self.notices)?;
+        pending.retry_at(due);
         self.stuck_by(error);
         self.is_stuck_by_tick = false;
         Ok(())

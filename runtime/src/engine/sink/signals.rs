@@ -8,8 +8,8 @@ use std::{
 use tremor_pdk::ErrorPolicy;
 
 use crate::engine::{
-    life::{connection::End, series::Retried},
-    sink::{Session, SinkSide, slots::Slots},
+    handle::{connection::End, series::Retried},
+    sink::{Session, SinkSide},
 };
 
 impl Session<'_> {
@@ -21,7 +21,7 @@ impl Session<'_> {
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.is_flushed = false;
                 self.side.retries.drain_again(&error).map_err(End::of)?;
-                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
                 Ok(())
             }
             Ok(result) => result.map_err(End::of),
@@ -39,14 +39,14 @@ impl Session<'_> {
                 if self.side.retries.has_waited_to_drain() {
                     self.side.progress(true);
                 } else if self.side.retries.give_up() {
-                    self.side.standing.recover(Retried::Deliver);
+                    self.side.handle.recover(Retried::Deliver);
                 }
                 self.side.outage.end();
                 Ok(true)
             }
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.side.retries.drain_again(&error).map_err(End::of)?;
-                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
                 Ok(false)
             }
             Ok(Err(error)) => Err(End::of(error)),
@@ -59,7 +59,7 @@ impl Session<'_> {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.side.retries.tick_failed(&error);
-                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
                 Ok(())
             }
             Ok(result) => {
@@ -74,14 +74,14 @@ impl Session<'_> {
 
 impl SinkSide {
     /// Returns whether no delivery follows before one of those in flight is answered.
-    pub(super) fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
+    pub(super) fn is_flush_due(&self, gathers: bool, is_paused: bool) -> bool {
         if !gathers {
-            return self.backlog.is_complete() && self.backlog.is_empty();
+            return self.backlog.is_complete() && !self.backlog.has_waiting();
         }
         is_paused
             || self.backlog.is_complete()
-            || !slots.has_free()
-            || self.backlog.waits_for_order(slots.pending())
+            || !self.backlog.slots.has_free()
+            || self.backlog.waits_for_order()
             || !self.control.memory().is_open()
     }
 }

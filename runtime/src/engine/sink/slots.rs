@@ -9,26 +9,19 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use tremor_pdk::{Batch, Exception, Result};
+use tremor_pdk::{Exception, Result};
 
 use crate::{dynamic::DynSink, engine::sink::pending::Pending, lock::lock};
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {
-    all: Vec<Option<Delivery>>,
+    all: Vec<Option<Pending>>,
     free: Vec<usize>,
     /// Those whose delivery is to begin, in order. That comes before the answers of others: where several come
     /// at once, the first lane does not wait until the last has been accounted for.
     begins: VecDeque<usize>,
     /// Which of them are to be polled. None where there is one: that is polled whenever its task is.
     wakers: Option<Wakers>,
-}
-
-/// A delivery under way.
-struct Delivery {
-    pending: Pending,
-    /// What the sink got: while the delivery is pending, the sink may have it.
-    outgoing: Batch,
 }
 
 /// The wakers of several slots.
@@ -74,18 +67,18 @@ impl Slots {
 
     /// The batches under way.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> + Clone {
-        self.all.iter().flatten().map(|delivery| &delivery.pending)
+        self.all.iter().flatten()
     }
 
     /// The same, to have them let go of memory.
     pub(crate) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
-        self.all.iter_mut().flatten().map(|delivery| &mut delivery.pending)
+        self.all.iter_mut().flatten()
     }
 
-    /// Puts a delivery into a free slot: it begins with the next poll.
-    pub(crate) fn put(&mut self, pending: Pending, outgoing: Batch) {
+    /// Puts a delivery that has [begun](Pending::begin) into a free slot: the sink gets it with the next poll.
+    pub(crate) fn put(&mut self, pending: Pending) {
         let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };
-        self.all[slot] = Some(Delivery { pending, outgoing });
+        self.all[slot] = Some(pending);
         if self.wakers.is_some() {
             self.begins.push_back(slot);
         }
@@ -126,23 +119,34 @@ impl Slots {
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
     ) -> Poll<(Pending, Result<Vec<Exception>>)> {
-        let Some(delivery) = &mut self.all[slot] else { return Poll::Pending };
-        let Poll::Ready(result) = sink.poll_deliver(context, slot, &mut delivery.outgoing) else {
+        let pending = self.all[slot].as_mut();
+        let Some(encoded) = pending.and_then(Pending::in_flight_mut) else { return Poll::Pending };
+        let Poll::Ready(result) = sink.poll_deliver(context, slot, encoded) else {
             return Poll::Pending;
         };
-        let Some(Delivery { pending, .. }) = self.all[slot].take() else { return Poll::Pending };
+        let Some(pending) = self.all[slot].take() else { return Poll::Pending };
         self.free.push(slot);
         Poll::Ready((pending, result))
     }
 
     /// Gives up all deliveries that are under way.
-    pub(crate) fn give_up(&mut self, sink: &mut dyn DynSink) -> impl Iterator<Item = Pending> {
-        for (slot, delivery) in self.all.iter().enumerate() {
-            if delivery.is_some() {
+    pub(crate) fn give_up(self, sink: &mut dyn DynSink) -> impl Iterator<Item = Pending> {
+        for (slot, pending) in self.all.iter().enumerate() {
+            if pending.is_some() {
                 sink.give_up(slot);
             }
         }
-        self.all.drain(..).flatten().map(|delivery| delivery.pending)
+        self.all.into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+impl Slots {
+    /// Frees the `at`th slot in use, as if the sink had answered.
+    pub(crate) fn take(&mut self, at: usize) -> Option<Pending> {
+        let slot = (0..self.count()).filter(|slot| self.all[*slot].is_some()).nth(at)?;
+        self.free.push(slot);
+        self.all[slot].take()
     }
 }
 

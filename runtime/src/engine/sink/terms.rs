@@ -64,7 +64,7 @@ impl Terms {
 impl SinkSide {
     /// Logs once that the sink gets fewer deliveries at a time than it asks for, or fewer than the flow sets.
     pub(super) fn log_grant(&mut self, demand: Demand, grant: Grant) {
-        let (component, granted) = (self.standing.name(), grant.in_flight);
+        let (component, granted) = (self.handle.name(), grant.in_flight);
         let by_flow = self.terms.in_flight.filter(|set| *set > granted);
         if self.is_grant_logged || (granted >= demand.in_flight && by_flow.is_none()) {
             return;

@@ -8,7 +8,7 @@ use std::{
 
 use tremor_pdk::Error;
 
-use crate::engine::life::backoff::{Attempts, Policy};
+use crate::engine::retry::backoff::{Attempts, Policy};
 
 /// Consecutive pulls without an event that are followed by another pull at once. Some are legitimate: a
 /// source may skip a few bad messages, or find that it was woken for nothing.

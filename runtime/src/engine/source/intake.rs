@@ -10,21 +10,17 @@ use std::{
     time::Instant,
 };
 
-use tremor_abi::batch::{Event, HostBatch, Rejected};
+use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::{Acks, Batch, InFlight, Limit, Pull, Result};
 
 use crate::engine::{
     account::token::{Ended, Ledger, Token},
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
+    source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
     tuning::{SHORTEST_WAIT, STEADY},
 };
-use crate::{
-    dynamic::DynSource,
-    memory::FlowMemory,
-    processor::{Chain, Next, Piece, StreamEnd},
-    time,
-};
+use crate::{dynamic::DynSource, memory::FlowMemory, time};
 
 /// What of an intake outlives a connection.
 #[derive(Default)]
@@ -33,7 +29,7 @@ pub(crate) struct Inlet {
     pub(crate) id: u32,
     /// First to last. For connectors of bytes the last joins what nothing cut. They hold nothing
     /// between connections.
-    pub(crate) preprocessors: Chain<Token>,
+    pub(crate) preprocessors: Preprocessors,
 }
 
 /// The intake of one connection.
@@ -98,20 +94,6 @@ impl Amount {
     fn is_below(self, most: &InFlight) -> bool {
         (self.events as u64) < most.events.max(1) && (self.bytes as u64) < most.bytes.max(1)
     }
-}
-
-/// What has become of a pull: messages, to be decoded, and what preprocessors took out.
-pub(crate) struct Pulled {
-    /// How many events the source brought,
-    pub(crate) events: usize,
-    /// and how many bytes.
-    pub(crate) bytes: usize,
-    pub(crate) batch: Batch,
-    pub(crate) rejected: Vec<Rejected>,
-    pub(crate) discarded: usize,
-    /// Nothing of the pull was lost in preprocessors.
-    pub(crate) whole: bool,
-    pub(crate) token: Token,
 }
 
 impl Intake {
@@ -337,9 +319,9 @@ impl Intake {
 
     /// Does one bounded round of preprocessing, and returns what comes out, with its place: what was pulled
     /// first comes first everywhere.
-    pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Next<(Pulled, Ticket)> {
+    pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Next<(Preprocessed, Ticket)> {
         let mut piece = match self.inlet.preprocessors.next() {
-            // Dropping its shares fails the pulls.
+            // Dropping its token fails the pulls.
             Next::Piece(_) if self.discards => return Next::More,
             Next::Piece(piece) => piece,
             Next::More => return Next::More,
@@ -352,14 +334,8 @@ impl Intake {
             self.stamp(piece.batch.events_mut());
             self.stamp(piece.rejected.iter_mut().map(|rejected| &mut rejected.event));
         }
-        let (events, bytes) = std::mem::take(&mut self.brought);
-        let Piece { batch, rejected, discarded, whole, share, earlier, .. } = piece;
-        let token = match share {
-            Some(share) if earlier.is_empty() => share,
-            share => Token::join(earlier.into_iter().chain(share).collect()),
-        };
-        let pulled = Pulled { events, bytes, batch, rejected, discarded, whole, token };
-        Next::Piece((pulled, egress.ticket()))
+        (piece.events, piece.bytes) = std::mem::take(&mut self.brought);
+        Next::Piece((piece, egress.ticket()))
     }
 
     /// All streams have ended: [`Intake::next`] gives what preprocessors held back.

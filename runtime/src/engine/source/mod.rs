@@ -1,8 +1,10 @@
 //! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
 
+mod conditions;
 mod futile;
 pub(crate) mod intake;
 pub(crate) mod pace;
+pub(crate) mod preprocessors;
 mod remainder;
 mod retry;
 pub(crate) mod settling;
@@ -13,36 +15,41 @@ use std::{
     future::poll_fn,
     pin::pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
     time::{Duration, Instant},
 };
 
 use tremor_pdk::{Batch, Error, ErrorPolicy, Pull};
 
 use crate::engine::{
-    account::token::{Ended, Ledger},
-    life::{
-        backoff::{Attempts, Policy},
-        breaker::{self, Breaker},
+    control::{
+        Control, Phase,
+        interrupt::{Cause, Interrupt},
+    },
+    handle::{
+        ConnectorHandle,
         connection::{Connection, End},
-        control::{Control, Phase},
-        gate::{self, Gate, Side},
-        notices::Notices,
+        gate::Side,
         series::Retried,
-        standing::Standing,
-        turn::Turn,
-        wait::{Alarm, Cause, Interrupt},
+    },
+    logging::notices::Notices,
+    retry::{
+        backoff::{Attempts, Policy},
+        breaker::Breaker,
     },
     route::router::{Egress, Ticket},
     source::{
+        conditions::{Held, WaitConditions},
         futile::Futile,
-        intake::{Inlet, Intake, Pulled},
+        intake::{Inlet, Intake},
+        preprocessors::{Next, Preprocessed, StreamEnd},
         settling::Settling,
         shared_intake::SharedIntake,
         worker::Worker,
     },
+    sync::{alarm::Alarm, turn::Turn},
 };
-use crate::{dynamic::DynSource, executor, log, processor::Next, processor::StreamEnd};
+use crate::{dynamic::DynSource, executor, log};
 
 /// When a pull follows one that time may mend.
 const RETRY: Policy =
@@ -58,14 +65,15 @@ pub(crate) struct SourceSide {
     pub(crate) notices: Arc<Notices>,
     /// Open while a sink that it feeds is down.
     pub(crate) breaker: Arc<Breaker>,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) handle: Arc<ConnectorHandle>,
 }
 
 /// What a source waits for.
 enum Step {
-    Pulled(Result<Pull, Error>),
-    /// Another round of preprocessing is due.
-    WentOn,
+    /// A pull has ended, with a round of preprocessing of what it read.
+    Pulled(Result<Pull, Error>, Round),
+    /// Another round of preprocessing was due, or a pull was given up that had read something: the reason is found again.
+    WentOn(Round),
     /// The source cannot take an acknowledgement.
     Failed(Error),
     Draining,
@@ -80,6 +88,9 @@ enum Step {
     Changed,
 }
 
+/// Output of a round of preprocessing, with its ticket.
+type Round = Next<(Preprocessed, Ticket)>;
+
 impl From<Cause> for Step {
     fn from(cause: Cause) -> Self {
         match cause {
@@ -87,15 +98,6 @@ impl From<Cause> for Step {
             Cause::Broken => Self::Broken,
         }
     }
-}
-
-/// Why a source is not pulled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
-    /// A sink that it feeds is down.
-    by_breaker: bool,
-    /// Its connector is paused.
-    by_gate: bool,
 }
 
 /// A source within one connection.
@@ -125,25 +127,14 @@ struct Session<'s> {
     began_at: Instant,
 }
 
-/// What it goes by.
+/// State that the session shares with helper tasks and the connector.
 struct Shared<'s> {
     intake: Arc<SharedIntake>,
     egress: Arc<Egress>,
     control: &'s Control,
-    standing: &'s Standing,
+    handle: &'s ConnectorHandle,
     notices: &'s Notices,
-    others: Others<'s>,
-}
-
-/// What a source waits for besides events.
-struct Others<'s> {
-    ledger: Option<Arc<Ledger>>,
-    interrupt: Interrupt<'s>,
-    alarm: Alarm,
-    /// As far as the source knows.
-    held: Held,
-    breaker: (&'s Breaker, breaker::Changes<'s>),
-    gate: (&'s Gate, gate::Changes<'s>),
+    conditions: WaitConditions<'s>,
 }
 
 impl SourceSide {
@@ -164,7 +155,7 @@ impl SourceSide {
         let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
-        let gate = &self.standing.gate;
+        let gate = &self.handle.gate;
         let held = Held { by_gate: gate.is_closed(), by_breaker: false };
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
@@ -177,15 +168,17 @@ impl SourceSide {
             intake: intake.clone(),
             egress,
             control: &self.control,
-            standing: &self.standing,
+            handle: &self.handle,
             notices: &self.notices,
-            others: Others {
+            conditions: WaitConditions {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
                 alarm: Alarm::default(),
                 held,
-                breaker: (&self.breaker, self.breaker.changes()),
-                gate: (gate, gate.changes()),
+                breaker: &self.breaker,
+                breaker_changes: self.breaker.changes(),
+                gate,
+                gate_changes: gate.changes(),
             },
         };
         let mut session = Session {
@@ -207,7 +200,7 @@ impl SourceSide {
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         if session.is_bound {
-            self.standing.set_bound(None);
+            self.handle.set_bound(None);
         }
         self.helpers = session.idle_helpers;
         let has_brought = {
@@ -232,66 +225,23 @@ impl Session<'_> {
                 // A source that always has something would leave no other time for it.
                 self.tell_time().await?;
             }
-            let (step, pulled) = self.next(self.worker.batch(), None).await;
-            if let Next::Piece((pulled, ticket)) = pulled
-                && self.take_through(pulled, ticket).await?
-            {
-                // The task that was woken runs sooner here than on a processor that is to be woken as well.
-                executor::yield_now().await;
-            }
-            if self.brings && self.futile.end(&self.worker.router.name) {
-                self.shared.standing.recover(Retried::Pull);
-            }
-            match step {
-                Step::Pulled(Ok(Pull::Events)) if self.brings => {
-                    self.recover();
-                    self.let_others_work().await;
-                }
-                Step::Pulled(Ok(Pull::Events)) => {
-                    self.recover();
-                    let took = self.began_at.elapsed();
-                    let wait =
-                        self.futile.add(&self.worker.router.name, "`Pull::Events`, no event", took);
-                    if let Some(end) = self.slow_down(wait).await? {
+            match self.next(self.worker.batch(), None).await {
+                Step::Pulled(result, round) => {
+                    if self.take_through(round).await? {
+                        // The task that was woken runs sooner here than on a processor that is to be woken as well.
+                        executor::yield_now().await;
+                    }
+                    if let Some(end) = self.pulled(result).await? {
                         return Ok(end);
                     }
                 }
-                // Each round is as much work as a poll may do.
-                Step::WentOn => executor::yield_now().await,
-                Step::Pulled(Ok(Pull::Idle(mut wait))) => {
-                    self.recover_after_idle(wait);
-                    if wait.is_zero() && !self.brings {
-                        let took = self.began_at.elapsed();
-                        let slowed =
-                            self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero", took);
-                        wait = slowed.unwrap_or_default();
-                    }
-                    if let Some(end) = self.idle(wait).await? {
-                        return Ok(end);
-                    }
-                }
-                Step::Pulled(Ok(Pull::Finished)) => {
-                    self.recover();
-                    return self.finish(StreamEnd::Complete).await;
+                Step::WentOn(round) => {
+                    self.take_through(round).await?;
+                    // Each round is as much work as a poll may do.
+                    executor::yield_now().await;
                 }
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
-                Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    let wait = self.futile.fail(&self.worker.router.name, &error);
-                    match wait {
-                        // A few bad messages in a row are skipped without a retry.
-                        None => self.shared.standing.note(&error),
-                        Some(wait) => self.shared.standing.retry(Retried::Pull, &error, wait),
-                    }
-                    if let Some(end) = self.slow_down(wait).await? {
-                        return Ok(end);
-                    }
-                }
-                Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                    if let Some(end) = self.retry(&error).await? {
-                        return Ok(end);
-                    }
-                }
-                Step::Pulled(Err(error)) | Step::Failed(error) => return Err(error),
+                Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Held(held) => self.hold(held).await?,
                 Step::Due => self.tell_time().await?,
@@ -300,13 +250,59 @@ impl Session<'_> {
         }
     }
 
+    /// Continues after a pull as its result asks for. Returns the end of the connection if that has come.
+    async fn pulled(&mut self, result: Result<Pull, Error>) -> Result<Option<End>, Error> {
+        let name = &self.worker.router.name;
+        if self.brings && self.futile.end(name) {
+            self.shared.handle.recover(Retried::Pull);
+        }
+        match result {
+            Ok(Pull::Events) if self.brings => {
+                self.recover();
+                self.let_others_work().await;
+                Ok(None)
+            }
+            Ok(Pull::Events) => {
+                let took = self.began_at.elapsed();
+                let wait = self.futile.add(name, "`Pull::Events`, no event", took);
+                self.recover();
+                self.slow_down(wait).await
+            }
+            Ok(Pull::Idle(wait)) if wait.is_zero() && !self.brings => {
+                let took = self.began_at.elapsed();
+                let slowed = self.futile.add(name, "`Pull::Idle` of zero", took);
+                self.recover_after_idle(wait);
+                self.idle(slowed.unwrap_or_default()).await
+            }
+            Ok(Pull::Idle(wait)) => {
+                self.recover_after_idle(wait);
+                self.idle(wait).await
+            }
+            Ok(Pull::Finished) => {
+                self.recover();
+                self.finish(StreamEnd::Complete).await.map(Some)
+            }
+            Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
+                let wait = self.futile.fail(name, &error);
+                match wait {
+                    // A few bad messages in a row are skipped without a retry.
+                    None => self.shared.handle.note(&error),
+                    Some(wait) => self.shared.handle.retry(Retried::Pull, &error, wait),
+                }
+                self.slow_down(wait).await
+            }
+            Err(error) if error.policy() == ErrorPolicy::RETRY => self.retry(&error).await,
+            Err(error) => Err(error),
+        }
+    }
+
     /// The source is not pulled from now on, or it is again.
     async fn hold(&mut self, held: Held) -> Result<(), Error> {
-        let others = &mut self.shared.others;
-        let before = std::mem::replace(&mut others.held, held);
+        let conditions = &mut self.shared.conditions;
+        let before = std::mem::replace(&mut conditions.held, held);
         let mut intake = self.shared.intake.lock().await;
         intake.pauses();
-        others.gate.0.set_rests(Side::Source, held.by_gate);
+        conditions.gate.set_rests(Side::Source, held.by_gate);
         if before.by_breaker == held.by_breaker {
             return Ok(());
         }
@@ -327,38 +323,34 @@ impl Session<'_> {
 
     /// Polls the source, then whatever else may interest it; with a deadline, waits for that
     /// instead of pulling. Of pulls that end meanwhile the source hears at once.
-    async fn next(
-        &mut self,
-        mut batch: Batch,
-        until: Option<Instant>,
-    ) -> (Step, Next<(Pulled, Ticket)>) {
+    async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
         let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, brings, .. } = self;
         *brings = false;
-        let Shared { intake, egress, others, standing, .. } = shared;
+        let Shared { intake, egress, conditions, handle, .. } = shared;
         let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_round() && others.may_go_on() {
+            if !waited && intake.has_round() && conditions.may_go_on() {
                 *pulled_at = intake.begin_round();
-                return Poll::Ready((Step::WentOn, intake.next(egress)));
+                return Poll::Ready(Step::WentOn(intake.next(egress)));
             }
             let mut was_polled = until.is_some();
             let step = loop {
-                if let Some(cause) = others.interrupt.now() {
+                if let Some(cause) = conditions.interrupt.now() {
                     break cause.into();
                 }
-                let held = others.holds();
-                if held != others.held {
+                let held = conditions.holds();
+                if held != conditions.held {
                     break Step::Held(held);
                 }
                 let may_pull = held == Held::default() && intake.may_pull_now(context);
                 let reaches_bound = !may_pull && !intake.may_pull();
                 if reaches_bound != *is_bound {
                     *is_bound = reaches_bound;
-                    standing.set_bound(reaches_bound.then(|| intake.most_in_flight()));
+                    handle.set_bound(reaches_bound.then(|| intake.most_in_flight()));
                 }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
@@ -372,40 +364,48 @@ impl Session<'_> {
                             turn.begin(*pulled_at);
                         }
                         *is_steady = intake.is_steady();
-                        return Poll::Ready((Step::Pulled(result), intake.next(egress)));
+                        return Poll::Ready(Step::Pulled(result, intake.next(egress)));
                     }
                     (waited, was_polled) = (true, true);
                 }
                 // Nothing is preprocessed during a pause.
                 let timed = intake.due().filter(|_| !held.by_gate);
-                let times: [(_, fn() -> Step); 3] =
-                    [(until, || Step::Waited), (due, || Step::Due), (timed, || Step::WentOn)];
-                if let Poll::Ready(step) = others.alarm.poll(context, times) {
+                let times: [(_, fn() -> Step); 3] = [
+                    (until, || Step::Waited),
+                    (due, || Step::Due),
+                    (timed, || Step::WentOn(Next::Nothing)),
+                ];
+                if let Poll::Ready(step) = conditions.alarm.poll(context, times) {
                     break step();
                 }
                 if egress.poll_due(context, due).is_ready() {
                     break Step::Changed;
                 }
-                if let Poll::Ready(cause) = others.interrupt.poll(context) {
+                if let Poll::Ready(cause) = conditions.interrupt.poll(context) {
                     break cause.into();
                 }
-                if others.poll_held(context).is_ready() {
+                if conditions.poll_held(context).is_ready() {
                     continue;
                 }
-                let Poll::Ready(ended) = others.poll_ended(context) else { return Poll::Pending };
+                let Poll::Ready(ended) = conditions.poll_ended(context) else {
+                    return Poll::Pending;
+                };
                 if let Err(error) = intake.acknowledge(ended) {
                     break Step::Failed(error);
                 }
             };
             // It is no pull: one that is pending is given up.
+            let pulls = intake.pulls();
             intake.give_up(&mut batch);
-            Poll::Ready((step, intake.next(egress)))
+            let has_read = intake.pulls() > pulls && !matches!(step, Step::Failed(_));
+            Poll::Ready(if has_read { Step::WentOn(intake.next(egress)) } else { step })
         })
         .await
     }
 
-    /// Takes what was pulled into queues. Whether that woke a task that was parked.
-    async fn take_through(&mut self, pulled: Pulled, ticket: Ticket) -> Result<bool, Error> {
+    /// Takes the output of a round into queues. Whether that woke a task that was parked.
+    async fn take_through(&mut self, round: Round) -> Result<bool, Error> {
+        let Next::Piece((pulled, ticket)) = round else { return Ok(false) };
         let Self { shared, worker, pulled_at, .. } = self;
         shared.sending(worker.take_through(pulled, ticket, *pulled_at)).await
     }
@@ -423,7 +423,7 @@ impl Shared<'_> {
             let Poll::Ready(mut intake) = self.intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if self.others.rests_at_gate(context) {
+            if self.conditions.rests_at_gate(context) {
                 intake.pauses();
             }
             Poll::Ready(())
@@ -443,55 +443,17 @@ impl Shared<'_> {
                 Poll::Pending => {
                     // With the intake, so that no helper pulls meanwhile.
                     if let Poll::Ready(mut intake) = self.intake.poll_lock(context)
-                        && self.others.rests_at_gate(context)
+                        && self.conditions.rests_at_gate(context)
                     {
                         intake.pauses();
                     }
-                    self.others.poll_ended(context).map(Ok)
+                    self.conditions.poll_ended(context).map(Ok)
                 }
             });
             match ended.await {
                 Ok(ended) => told = told.and(self.intake.lock().await.acknowledge(ended)),
                 Err(done) => return told.map(|()| done),
             }
-        }
-    }
-}
-
-impl Others<'_> {
-    /// Whether the source is to be held now.
-    fn holds(&self) -> Held {
-        Held { by_breaker: self.breaker.0.is_open(), by_gate: self.gate.0.is_closed() }
-    }
-
-    /// Returns whether what was pulled is preprocessed further: not while the connector is paused, or
-    /// once the source is to end.
-    fn may_go_on(&self) -> bool {
-        self.interrupt.now().is_none() && !self.gate.0.is_closed()
-    }
-
-    /// While the source is not called: what its connector has to know where it is paused. Whether it is.
-    fn rests_at_gate(&mut self, context: &Context<'_>) -> bool {
-        while self.gate.1.poll(context, self.held.by_gate).is_ready() {
-            self.held.by_gate = !self.held.by_gate;
-            self.gate.0.set_rests(Side::Source, self.held.by_gate);
-        }
-        self.held.by_gate
-    }
-
-    /// Ready when that has changed.
-    fn poll_held(&mut self, context: &Context<'_>) -> Poll<()> {
-        let Held { by_breaker, by_gate } = self.held;
-        if self.breaker.1.poll(context, by_breaker).is_ready() {
-            return Poll::Ready(());
-        }
-        self.gate.1.poll(context, by_gate)
-    }
-
-    fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
-        match &self.ledger {
-            Some(ledger) => ledger.poll_ended(context),
-            None => Poll::Pending,
         }
     }
 }

@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use tremor_pdk::{Batch, Error};
 
-use super::{Session, Step};
+use super::{
+    Session, Step,
+    preprocessors::{Next, StreamEnd},
+};
 use crate::{
     engine::{
-        life::{connection::End, control::Phase, last_call::close_in_time},
+        control::{Phase, last_call::close_in_time},
+        handle::connection::End,
         spin,
     },
     executor,
-    processor::{Next, StreamEnd},
 };
 
 /// Longest wait for capacity after the connection was lost. Longer than a sink that works takes for a batch.
@@ -70,11 +73,7 @@ impl Session<'_> {
             return Ok(None);
         }
         loop {
-            let (step, pulled) = self.next(Batch::new(), Some(until)).await;
-            if let Next::Piece((pulled, ticket)) = pulled {
-                self.take_through(pulled, ticket).await?;
-            }
-            match step {
+            match self.next(Batch::new(), Some(until)).await {
                 Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(Some(End::Interrupted)),
                 Step::Held(held) => self.hold(held).await?,
@@ -82,8 +81,11 @@ impl Session<'_> {
                 Step::Due => self.tell_time().await?,
                 Step::Changed => {}
                 // A pause that ends does not end the wait.
-                Step::WentOn => self.take_rest_through().await?,
-                Step::Waited | Step::Pulled(_) => return Ok(None),
+                Step::WentOn(round) => {
+                    self.take_through(round).await?;
+                    self.take_rest_through().await?;
+                }
+                Step::Waited | Step::Pulled(..) => return Ok(None),
             }
         }
     }
@@ -102,7 +104,7 @@ impl Session<'_> {
     async fn take_rest_through(&mut self) -> Result<(), Error> {
         let mut told = Ok(());
         loop {
-            if !self.shared.others.may_go_on() {
+            if !self.shared.conditions.may_go_on() {
                 return told;
             }
             let (is_over, result) = self.round().await;
@@ -162,11 +164,10 @@ impl Session<'_> {
     async fn round(&mut self) -> (bool, Result<(), Error>) {
         let next = self.shared.intake.lock().await.next(&self.shared.egress);
         self.pulled_at = Instant::now();
-        let told = match next {
-            Next::Nothing => return (true, Ok(())),
-            Next::More => Ok(()),
-            Next::Piece((pulled, ticket)) => self.take_through(pulled, ticket).await.map(drop),
-        };
+        if matches!(next, Next::Nothing) {
+            return (true, Ok(()));
+        }
+        let told = self.take_through(next).await.map(drop);
         self.shared.report_rest().await;
         executor::yield_now().await;
         (false, told)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{connection::End, series::Retried},
+    handle::{connection::End, series::Retried},
     source::Session,
 };
 
@@ -15,7 +15,7 @@ impl Session<'_> {
         self.attempts.fail();
         let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
         let component = &self.worker.router.name;
-        self.shared.standing.retry(Retried::Pull, error, wait);
+        self.shared.handle.retry(Retried::Pull, error, wait);
         if attempt == 1 {
             self.failing_since = Some(Instant::now());
         }
@@ -31,7 +31,7 @@ impl Session<'_> {
     /// runs and that pull read nothing.
     pub(super) fn recover_after_idle(&mut self, wait: Duration) {
         let is_failing = !self.brings && self.failing_since.is_some();
-        if !is_failing || !self.shared.standing.idle(wait) {
+        if !is_failing || !self.shared.handle.idle(wait) {
             self.recover();
         }
     }
@@ -41,7 +41,7 @@ impl Session<'_> {
         let attempts = self.attempts.failed();
         self.attempts.restart();
         let Some(since) = self.failing_since.take() else { return };
-        self.shared.standing.recover(Retried::Pull);
+        self.shared.handle.recover(Retried::Pull);
         if self.shared.notices.admits("pulling") {
             let component = &self.worker.router.name;
             tracing::info!(%component, attempts, duration = ?since.elapsed(), "pulls succeed again");

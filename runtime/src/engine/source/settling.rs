@@ -9,11 +9,7 @@ use tremor_pdk::Error;
 
 use crate::engine::{
     account::token::Ledger,
-    life::{
-        control::{Control, Phase},
-        last_call::close_in_time,
-        wait::Interrupt,
-    },
+    control::{Control, Phase, interrupt::Interrupt, last_call::close_in_time},
     source::shared_intake::SharedIntake,
 };
 

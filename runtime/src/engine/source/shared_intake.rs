@@ -13,13 +13,13 @@ use std::{
 };
 
 use crate::engine::{
-    life::{turn::Turn, watch::Watch},
     processors::{Busy, Processors},
-    source::{intake::Intake, worker::Worker},
+    source::{intake::Intake, preprocessors::Next, worker::Worker},
     spin,
+    sync::{turn::Turn, watch::Watch},
     tuning::{HELPER_TIME_SLICE, WITHOUT_MORE_HELP},
 };
-use crate::{executor, processor::Next};
+use crate::executor;
 
 /// The intake of one connection, as its tasks share it.
 pub(crate) struct SharedIntake {

@@ -9,7 +9,7 @@ use tremor_pdk::{Batch, Error};
 use crate::engine::{
     account::token::InFlight,
     route::router::{Router, Ticket},
-    source::{intake::Pulled, pace::Pace},
+    source::{pace::Pace, preprocessors::Preprocessed},
 };
 use crate::{
     codec::{BatchDecoder, Decoded},
@@ -35,11 +35,20 @@ impl Worker {
     /// Takes what was pulled at `since` into queues. Whether that woke a task that was parked.
     pub(crate) async fn take_through(
         &mut self,
-        pulled: Pulled,
+        pulled: Preprocessed,
         mut ticket: Ticket,
         since: Instant,
     ) -> bool {
-        let Pulled { events, bytes, mut batch, mut rejected, discarded, whole, token } = pulled;
+        let Preprocessed {
+            events,
+            bytes,
+            mut batch,
+            mut rejected,
+            discarded,
+            whole,
+            token,
+            is_made_here: _,
+        } = pulled;
         let stats = &self.router.stats;
         stats.bytes(bytes);
         stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));

@@ -22,14 +22,16 @@ use crate::{
     dynamic::DynSource,
     engine::{
         account::token::{Ended, InFlight, Ledger, Token},
-        life::connection::{Connection, End},
+        handle::connection::{Connection, End},
         processors::Processors,
         queue::{self, Bounds},
-        source::intake::{Inlet, Intake},
+        source::{
+            intake::{Inlet, Intake},
+            preprocessors::Next,
+        },
         target::{Ports, Target},
     },
     executor::block_on,
-    processor::Next,
 };
 
 /// A source that waits for the end of its first pull, and ends with that.

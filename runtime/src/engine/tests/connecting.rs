@@ -22,11 +22,9 @@ use crate::{
     dynamic::DynSink,
     engine::{
         account::stats::Counts,
-        life::{
-            backoff::Policy,
-            control::{Control, Phase},
-            standing::Standing,
-        },
+        control::{Control, Phase},
+        handle::ConnectorHandle,
+        retry::backoff::Policy,
     },
     executor::{self, block_on},
 };
@@ -124,7 +122,7 @@ fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connecte
     let (mut peer, source, sink) = both_sides(2, []);
     // There is another one, which is connected with the second connection of this one.
     let control = Arc::new(Control::new());
-    let other = Arc::new(Standing::new("other".into(), None));
+    let other = Arc::new(ConnectorHandle::new("other".into(), None));
     control.add_sink(1, other, vec![(0, "peer".to_owned())], Weak::new());
     peer.control = control.clone();
     let sources = Mutex::new(vec![source.clone(), Pulls::numbers(0)]);

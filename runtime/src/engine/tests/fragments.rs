@@ -6,16 +6,16 @@ use super::{
     doubles::{Pulls, Takes},
     pulls,
 };
-use crate::{components::factory, flow::Kind, plugin::HostContext, processor};
+use crate::{
+    components::factory, engine::source::preprocessors::Preprocessors, flow::Kind,
+    plugin::HostContext, processor::Join,
+};
 
 /// What cuts a stream into lines.
-pub(super) fn lines<S>() -> processor::Chain<S> {
+pub(super) fn lines() -> Preprocessors {
     let lines = factory(Kind::Preprocessor, "lines").unwrap();
     let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
-    processor::Chain::new(vec![
-        lines,
-        Box::new(processor::Join::preprocessor(TestHost::new().context())),
-    ])
+    Preprocessors::new(vec![lines, Box::new(Join::preprocessor(TestHost::new().context()))])
 }
 
 #[test]

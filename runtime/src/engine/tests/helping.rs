@@ -22,13 +22,13 @@ use crate::{
         source::{
             intake::{Inlet, Intake},
             pace::Pace,
+            preprocessors::Next,
             shared_intake::SharedIntake,
             worker::Worker,
         },
         tuning::STEADY,
     },
     executor::block_on,
-    processor::Next,
 };
 
 /// A batch that three events fill.

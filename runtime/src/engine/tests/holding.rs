@@ -21,15 +21,14 @@ use super::{
 use crate::{
     dynamic::{DynSink, DynSource},
     engine::{
-        life::{
-            backoff::Policy,
-            breaker::Outage,
+        control::Phase,
+        handle::{
             connection::{Connection, End},
-            control::Phase,
             gate::Gate,
-            standing::State,
+            status::State,
         },
         queue::Bounds,
+        retry::{backoff::Policy, breaker::Outage},
         sink::retry::Retries,
     },
     executor::{self, block_on},
@@ -200,12 +199,12 @@ impl Scene {
 
     fn run_with(&self, setup: Setup, work: impl AsyncFnOnce(&Gate)) {
         let task = self.peer.both_sides(setup.harness(), AT_ONCE);
-        let standing = self.peer.control.connector("peer").unwrap();
+        let handle = self.peer.control.connector("peer").unwrap();
         block_on(both(task.run(), async {
             while self.delivered() == 0 {
                 executor::yield_now().await;
             }
-            work(&standing.gate).await;
+            work(&handle.gate).await;
             self.peer.control.advance(Phase::Draining);
         }));
         assert!(self.peer.control.failure().is_none(), "{:?}", self.peer.control.failure());
@@ -362,9 +361,9 @@ fn a_pause_lasts_through_a_lost_connection() {
 fn a_connector_that_is_restarted_from_outside_loses_nothing_and_has_not_failed() {
     let scene = Scene::new();
     scene.run(async |_| {
-        let standing = scene.peer.control.connector("peer").unwrap();
+        let handle = scene.peer.control.connector("peer").unwrap();
         for round in 1..10 {
-            standing.restart();
+            handle.restart();
             let before = scene.delivered();
             scene.until("sink", round + 1).await;
             while scene.delivered() == before {
@@ -372,7 +371,7 @@ fn a_connector_that_is_restarted_from_outside_loses_nothing_and_has_not_failed()
             }
             assert_eq!((scene.peer.count("close"), scene.state()), (round, State::Running));
         }
-        assert_eq!(standing.status().restarts, 9);
+        assert_eq!(handle.status().restarts, 9);
     });
     assert_eq!((scene.peer.count("new"), scene.peer.count("close")), (10, 10));
 }
@@ -381,12 +380,12 @@ fn a_connector_that_is_restarted_from_outside_loses_nothing_and_has_not_failed()
 fn a_delivery_under_way_is_made_again_by_the_next_instance_and_a_pause_lasts() {
     let scene = Scene::new();
     scene.run(async |gate| {
-        let standing = scene.peer.control.connector("peer").unwrap();
+        let handle = scene.peer.control.connector("peer").unwrap();
         scene.holds.store(true, Ordering::Relaxed);
         while !scene.under_way.load(Ordering::Relaxed) {
             executor::yield_now().await;
         }
-        standing.restart();
+        handle.restart();
         scene.until("sink", 2).await;
         let before = scene.delivered();
         scene.holds.store(false, Ordering::Relaxed);
@@ -395,7 +394,7 @@ fn a_delivery_under_way_is_made_again_by_the_next_instance_and_a_pause_lasts() {
         }
         gate.pause();
         scene.until("on_pause", 1).await;
-        standing.restart();
+        handle.restart();
         scene.until("on_pause", 2).await;
         scene.nothing_flows().await;
         assert_eq!(scene.state(), State::Paused);

@@ -17,10 +17,11 @@ use crate::dynamic::{DynSink, DynSource};
 use crate::engine::{
     Kind,
     account::stats::Books,
-    life::{connection::Connection, gauge::Gauge},
+    handle::connection::Connection,
     processors::Processors,
     queue::{Bounds, mailbox::Host},
     source::{pace::Pace, shared_intake::SharedIntake},
+    sync::gauge::Gauge,
 };
 
 /// A source that always has as much as it is asked for.

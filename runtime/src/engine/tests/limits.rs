@@ -12,10 +12,10 @@ use super::{
 use crate::{
     engine::{
         Kind,
-        life::{
+        control::Phase,
+        handle::{
             connection::{Connection, End},
-            control::Phase,
-            standing::PULL_LIMIT,
+            status::PULL_LIMIT,
         },
         waiting::{Line, Waits},
     },
@@ -29,8 +29,8 @@ fn window_above_limit_of_source_is_warned_of_once() {
     let harness = Setup { operators, ..Setup::default() }.harness();
     let Harness { mut source, mut sink, books, .. } = harness;
     let control = source.control.clone();
-    let name = source.standing.name().to_owned();
-    control.add(source.standing.clone());
+    let name = source.handle.name().to_owned();
+    control.add(source.handle.clone());
     let events = move || {
         let components = books.components();
         let counts = components.iter().find(|it| it.kind == Kind::Pipeline).map(|it| it.counts);

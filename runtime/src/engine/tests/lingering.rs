@@ -23,7 +23,7 @@ use super::{
 use crate::{
     dynamic::{DynSink, DynSource},
     engine::{
-        life::connection::{Connection, End},
+        handle::connection::{Connection, End},
         sink::lane::Batching,
     },
     executor::{self, block_on},

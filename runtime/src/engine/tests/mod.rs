@@ -2,6 +2,7 @@
 //! tasks take them through.
 
 mod acknowledging;
+mod batch_page;
 mod batching;
 mod connecting;
 mod doubles;
@@ -42,21 +43,24 @@ use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use crate::engine::{
     Kind,
     account::stats::{Books, Component, Counts, Stats},
-    life::{
-        backoff::Policy,
+    control::Control,
+    handle::{
+        ConnectorHandle,
         connection::{Connection, End},
-        control::Control,
-        notices::Notices,
-        standing::Standing,
     },
+    logging::notices::Notices,
     processors::Processors,
     queue::{self, Bounds, Receiver, Sender},
+    retry::backoff::Policy,
     route::{
         pipeline::{Pipeline, Step},
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{SinkSide, TICK, backlog::Backlog, retry::Retries, terms::Terms},
+    sink::{
+        SinkSide, TICK, backlog::Backlog, postprocessors::Postprocessors, retry::Retries,
+        terms::Terms,
+    },
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -65,7 +69,6 @@ use crate::{
     components,
     dynamic::{DynSink, DynSource},
     executor::block_on,
-    processor::Framing,
 };
 
 /// What there is to a source that feeds a sink.
@@ -177,7 +180,7 @@ fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
         control: Arc::new(Control::new()),
         notices: notices(),
         breaker: Arc::default(),
-        standing: Arc::new(Standing::new(name.into(), None)),
+        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
     }
 }
 
@@ -186,7 +189,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         queue,
         router,
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
-        framing: Framing::default(),
+        postprocessors: Postprocessors::default(),
         control: Arc::new(Control::new()),
         backlog: Backlog::new(None),
         terms: Terms::default(),
@@ -194,7 +197,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
-        standing: Arc::new(Standing::new(name.into(), None)),
+        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
         outage: Arc::default(),
     }
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     dynamic::{BoxFuture, DynSink, DynSource},
     engine::{
-        life::connection::{Connection, End},
+        handle::connection::{Connection, End},
         sink::{lane::Batching, retry::Retries, terms::Terms},
     },
     executor::{self, block_on},

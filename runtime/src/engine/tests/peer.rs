@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -15,20 +15,17 @@ use tremor_pdk::{Batch, Error, Pull, Result, Sides};
 use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
     connector::{ConnectorTask, Life},
-    life::{
-        backoff::{Attempts, Policy, Restarts},
-        connection::Connection,
-        control::Control,
-        notices::Notices,
-        overrun::CALL_LIMIT,
-        standing::Standing,
-    },
+    control::{Control, overrun::CALL_LIMIT},
+    handle::{ConnectorHandle, connection::Connection},
+    logging::notices::Notices,
+    retry::backoff::{Attempts, Policy, Restarts},
     sink::SinkSide,
     source::SourceSide,
 };
 use crate::{
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     flow,
+    lock::lock,
 };
 
 /// What a peer does with one connection.
@@ -74,12 +71,12 @@ impl Peer {
     }
 
     pub(super) fn calls(&self) -> MutexGuard<'_, Vec<&'static str>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 
     /// The connection of the last instance.
     pub(super) fn last_connection(&self) -> Arc<Connection> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.last).clone()
     }
 
     /// How often something was called.
@@ -98,13 +95,13 @@ impl Peer {
         mut sink: Option<SinkSide>,
         reconnect: Policy,
     ) -> ConnectorTask {
-        let standing = Arc::new(Standing::new("peer".into(), None));
-        self.control.add(standing.clone());
+        let handle = Arc::new(ConnectorHandle::new("peer".into(), None));
+        self.control.add(handle.clone());
         if let Some(source) = &mut source {
-            (source.control, source.standing) = (self.control.clone(), standing.clone());
+            (source.control, source.handle) = (self.control.clone(), handle.clone());
         }
         if let Some(sink) = &mut sink {
-            (sink.control, sink.standing) = (self.control.clone(), standing.clone());
+            (sink.control, sink.handle) = (self.control.clone(), handle.clone());
         }
         let outage = sink.as_ref().map_or_else(Arc::default, |sink| sink.outage.clone());
         let peer = self.clone();
@@ -124,7 +121,7 @@ impl Peer {
             call_limit: CALL_LIMIT,
             control: self.control.clone(),
             notices: Arc::new(Notices::new("peer".into(), Arc::default())),
-            standing,
+            handle,
             outage,
             life: Life::default(),
         }
@@ -154,7 +151,7 @@ impl DynConnector for Instance {
 
     fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
         self.called("connect");
-        let mut connects = self.peer.connects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connects = lock(&self.peer.connects);
         let connected = connects.pop_front().unwrap_or(Ok(()));
         drop(connects);
         let halves = connected.and_then(|()| {

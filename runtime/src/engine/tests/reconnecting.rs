@@ -8,7 +8,7 @@ use super::{
     pulls, settled, sorted,
 };
 use crate::{
-    engine::life::connection::{Connection, End},
+    engine::handle::connection::{Connection, End},
     executor::{self, block_on},
 };
 

@@ -26,13 +26,11 @@ use super::{
 use crate::{
     dynamic::{BoxFuture, DynSink},
     engine::{
-        life::{
-            backoff::Policy,
-            connection::{Connection, End},
-            control::Phase,
-        },
+        control::Phase,
+        handle::connection::{Connection, End},
         processors::Processors,
         queue::{self, Bounds},
+        retry::backoff::Policy,
         sink::retry::Retries,
         target::{Ports, Target},
     },
@@ -156,11 +154,11 @@ fn failed_pull_is_retried_and_counts_as_error() {
     let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
     let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };
     let harness = harness(attempts(0));
-    let standing = harness.source.standing.clone();
+    let handle = harness.source.handle.clone();
     let outcome = harness.run(source, &Takes::of([]));
     assert_eq!(outcome.messages(), numbers(6));
     assert_eq!((outcome.counts.events_in, outcome.counts.failed), (6, 0));
-    assert_eq!(standing.status().errors.get("bad data"), Some(&1));
+    assert_eq!(handle.status().errors.get("bad data"), Some(&1));
 }
 
 /// A wait that no test sees the end of.
@@ -305,7 +303,7 @@ fn a_peer_that_is_full_at_the_end_is_waited_for_as_well() {
 fn a_peer_that_is_full_is_a_line_in_the_log_and_one_when_it_is_not_any_more() {
     let takes = Takes::of((0..500).map(|_| full()));
     let mut harness = harness(AT_ONCE);
-    let notices = crate::engine::life::notices::Notices::new("slow".into(), Arc::default());
+    let notices = crate::engine::logging::notices::Notices::new("slow".into(), Arc::default());
     harness.sink.retries = Retries::new(AT_ONCE, Arc::new(notices));
     let lines = lines("slow", || _ = harness.run(Pulls::numbers(1), &takes));
     assert_eq!(lines, 2);

@@ -21,16 +21,17 @@ use super::{
 use crate::{
     dynamic::DynSource,
     engine::{
-        life::{
+        control::{Control, Phase},
+        handle::{
+            ConnectorHandle,
             connection::{Connection, End},
-            control::{Control, Phase},
-            standing::Standing,
         },
+        parts::MakePreprocessor,
         queue::Bounds,
-        source::SourceSide,
+        source::{SourceSide, preprocessors::Preprocessors},
     },
     executor::block_on,
-    processor::{Chain, MakePreprocessor, endless::Endless},
+    processor::endless::Endless,
 };
 
 /// A source that has pulled something endless.
@@ -52,7 +53,7 @@ impl Scene {
             let endless = endless.clone();
             Box::new(move || Ok(endless()))
         };
-        source.inlet.preprocessors = Chain::restartable([(endless(), make)]);
+        source.inlet.preprocessors = Preprocessors::restartable([(endless(), make)]);
         Self { source, rounds, connection: Arc::default() }
     }
 
@@ -61,12 +62,12 @@ impl Scene {
     fn run(
         &mut self,
         double: impl DynSource + 'static,
-        interrupt: impl FnOnce(&Control, &Standing, &Connection),
+        interrupt: impl FnOnce(&Control, &ConnectorHandle, &Connection),
         after: usize,
     ) -> (Option<Result<(), End>>, usize) {
         const BEFORE: usize = 100;
         let Self { source, rounds, connection } = self;
-        let (control, standing) = (source.control.clone(), source.standing.clone());
+        let (control, handle) = (source.control.clone(), source.handle.clone());
         let mut runs = pin!(source.bring(Box::new(double), connection));
         let mut context = Context::from_waker(Waker::noop());
         let mut poll = || {
@@ -81,7 +82,7 @@ impl Scene {
         }
         let before = rounds.load(Ordering::Relaxed);
         assert!(before >= BEFORE / 2, "{before}");
-        interrupt(&control, &standing, connection);
+        interrupt(&control, &handle, connection);
         let end = (0..after).find_map(|_| match poll() {
             Poll::Ready(end) => Some(end),
             Poll::Pending => None,
@@ -140,7 +141,7 @@ impl Preprocessor for Many {
 }
 
 /// Loses the connection of a source after its first message of forty. Its queue takes 4 events, and its sink is
-/// polled at every third turn, or never. Returns the largest number of events in the queue, the number of
+/// polled at every fifth turn, or never. Returns the largest number of events in the queue, the number of
 /// delivered messages, and the number of failed events.
 fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let (source_codec, sink_codec) = ("string", "string");
@@ -149,7 +150,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let Harness { mut source, mut sink, letters: _letters, .. } = harness;
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
     let make: MakePreprocessor = Box::new(move || Ok(many(0)));
-    source.inlet.preprocessors = Chain::restartable([(many(40), make)]);
+    source.inlet.preprocessors = Preprocessors::restartable([(many(40), make)]);
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
     let (takes, own, lost) = (Takes::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
@@ -158,7 +159,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
         let mut source_runs = Box::pin(source.bring(Box::new(Untracked(tracked())), &lost));
         let end = block_on(poll_fn(|context| {
             turns += 1;
-            if sink_works && turns % 3 == 0 {
+            if sink_works && turns % 5 == 0 {
                 assert!(sink_runs.as_mut().poll(context).is_pending());
             }
             let polled = source_runs.as_mut().poll(context);
@@ -198,7 +199,7 @@ fn lost_connection_does_not_wait_for_full_queue_forever() {
 #[test]
 fn stopped_flow_ends_endless_preprocessing() {
     let mut scene = Scene::new();
-    let stop = |control: &Control, _: &Standing, _: &Connection| {
+    let stop = |control: &Control, _: &ConnectorHandle, _: &Connection| {
         control.advance(Phase::Draining);
         control.advance(Phase::Stopped);
     };
@@ -210,7 +211,7 @@ fn stopped_flow_ends_endless_preprocessing() {
 #[test]
 fn draining_flow_preprocesses_until_it_is_stopped() {
     let mut scene = Scene::new();
-    let drain = |control: &Control, _: &Standing, _: &Connection| {
+    let drain = |control: &Control, _: &ConnectorHandle, _: &Connection| {
         control.advance(Phase::Draining);
     };
     let (end, rounds) = scene.run(tracked(), drain, 1_000);
@@ -220,7 +221,7 @@ fn draining_flow_preprocesses_until_it_is_stopped() {
 
 #[test]
 fn lost_connection_ends_endless_preprocessing() {
-    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let lose = |_: &Control, _: &ConnectorHandle, connection: &Connection| connection.break_off();
     let (mut scene, double) = (Scene::new(), tracked());
     let heard = double.heard.clone();
     let (end, rounds) = scene.run(double, lose, 1_000);
@@ -232,7 +233,7 @@ fn lost_connection_ends_endless_preprocessing() {
 
 #[test]
 fn abandoned_input_counts_as_one_failed_event() {
-    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let lose = |_: &Control, _: &ConnectorHandle, connection: &Connection| connection.break_off();
     let mut scene = Scene::new();
     let (end, _) = scene.run(Untracked(tracked()), lose, 1_000);
     assert!(matches!(end, Some(Err(End::Interrupted))), "{end:?}");
@@ -243,7 +244,7 @@ fn abandoned_input_counts_as_one_failed_event() {
 #[test]
 fn paused_source_preprocesses_nothing_further() {
     let mut scene = Scene::new();
-    let pause = |_: &Control, standing: &Standing, _: &Connection| standing.gate.pause();
+    let pause = |_: &Control, handle: &ConnectorHandle, _: &Connection| handle.gate.pause();
     let (end, rounds) = scene.run(tracked(), pause, 100);
     assert!(end.is_none(), "{end:?}");
     assert!(rounds <= 2, "{rounds}");
@@ -265,8 +266,9 @@ impl DynSource for Hourly {
 #[test]
 fn pause_does_not_end_the_wait_that_a_source_named() {
     let Harness { mut source, .. } = Setup::default().harness();
-    source.inlet.preprocessors = Chain::new(vec![Box::new(Many { left: 100, has_begun: false })]);
-    let (gate, stats) = (source.standing.clone(), source.worker.router.stats.clone());
+    source.inlet.preprocessors =
+        Preprocessors::new(vec![Box::new(Many { left: 100, has_begun: false })]);
+    let (gate, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
     let mut runs = pin!(source.bring(Box::new(Hourly(pulls.clone())), &connection));
     let mut poll = |times| {

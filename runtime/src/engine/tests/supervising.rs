@@ -22,12 +22,12 @@ use crate::{
     engine::{
         account::stats::Counts,
         connector::ConnectorTask,
-        life::{
-            backoff::{Policy, Restarts},
+        control::Phase,
+        handle::{
             connection::{Connection, End, Replaced},
-            control::Phase,
-            standing::State,
+            status::State,
         },
+        retry::backoff::{Policy, Restarts},
     },
     executor::{self, block_on},
     flow,
@@ -225,11 +225,11 @@ fn asked_in(state: State, peer: &Arc<Peer>, reconnect: Policy, restarts: Restart
     let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, reconnect) };
     block_on(both(connector.run(), async {
         let asks = async {
-            let standing = peer.control.connector("peer").unwrap();
-            while standing.status().state != state || standing.status().error.is_none() {
+            let handle = peer.control.connector("peer").unwrap();
+            while handle.status().state != state || handle.status().error.is_none() {
                 executor::yield_now().await;
             }
-            standing.restart();
+            handle.restart();
         };
         let taking = async {
             sink.run(Box::new(Taking(Takes::of([]))), &Arc::default()).await;

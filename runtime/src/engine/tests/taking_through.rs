@@ -10,7 +10,8 @@ use super::{
 use crate::{
     engine::{
         account::stats::Stats,
-        life::{connection::Connection, control::Control},
+        control::Control,
+        handle::connection::Connection,
         pipeline::PipelineTask,
         processors::Processors,
         queue::{self, Bounds},

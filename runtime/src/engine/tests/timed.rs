@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     dynamic::{DynSink, DynSource},
-    engine::life::{
-        connection::{Connection, End},
+    engine::{
         control::Phase,
+        handle::connection::{Connection, End},
+        source::preprocessors::Preprocessors,
     },
-    processor::Chain,
 };
 
 /// Joins all fragments to one message, and asks for `due` once it has `missing` more of them.
@@ -102,7 +102,7 @@ fn harness(helpers: usize) -> Harness {
 fn pulls_of_a_message_by_time_are_acknowledged_with_it() {
     for helpers in [0, 3] {
         let mut harness = harness(helpers);
-        harness.source.inlet.preprocessors = Chain::new(vec![Joins::of(3, 1)]);
+        harness.source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(3, 1)]);
         let until = Arc::<AtomicBool>::default();
         let parts = Pulls::of(&[&["one "], &["stack "], &["trace"]]);
         let parts = Pulls { fragments: true, until: Some(until.clone()), ..parts };
@@ -139,8 +139,8 @@ impl DynSource for Hourly {
 #[test]
 fn idle_source_emits_by_time_and_not_during_a_pause() {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Chain::new(vec![Joins::of(1, 1)]);
-    let (standing, stats) = (source.standing.clone(), source.worker.router.stats.clone());
+    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
+    let (handle, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let connection = Arc::default();
     let double = Hourly { has_read: false, heard: Heard::default() };
     let mut runs = pin!(source.bring(Box::new(double), &connection));
@@ -148,11 +148,11 @@ fn idle_source_emits_by_time_and_not_during_a_pause() {
         let mut context = Context::from_waker(Waker::noop());
         (0..times).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
     };
-    standing.gate.pause();
+    handle.gate.pause();
     poll(100);
     assert_eq!(stats.counts().taken, 0, "the pause comes before the first pull");
-    standing.gate.resume();
-    standing.gate.open();
+    handle.gate.resume();
+    handle.gate.open();
     poll(100);
     assert_eq!(stats.counts().taken, 1);
 }
@@ -160,10 +160,10 @@ fn idle_source_emits_by_time_and_not_during_a_pause() {
 /// Returns how a connection ends, and the pulls, if `interrupt` comes while a preprocessor waits for a time that
 /// never comes.
 fn interrupted(
-    interrupt: impl FnOnce(&crate::engine::life::control::Control, &Connection),
+    interrupt: impl FnOnce(&crate::engine::control::Control, &Connection),
 ) -> (Result<(), End>, Vec<(u64, bool)>) {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Chain::new(vec![Joins::of(1, u64::MAX)]);
+    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);
     let (control, connection) = (source.control.clone(), Arc::<Connection>::default());
     let heard = Heard::default();
     let double = Hourly { has_read: false, heard: heard.clone() };

@@ -14,7 +14,7 @@ use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
 use crate::engine::sink::pending::CUT_EVENTS;
 use crate::engine::{
     account::token::{InFlight, Token},
-    life::backoff::{Attempts, Policy},
+    retry::backoff::{Attempts, Policy},
 };
 
 fn batching(max_events: usize, max_bytes: usize, linger: Duration) -> Batching {
@@ -36,14 +36,14 @@ fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Back
     let mut backlog = Backlog::new(batching);
     backlog.begin(slots, true, backlog.batching);
     for (place, streams) in batches.iter().enumerate() {
-        backlog.push(part(streams, |_| place.to_string()), [].into_iter());
+        backlog.push(part(streams, |_| place.to_string()));
     }
     backlog
 }
 
 /// The messages of a delivery, of which the sink gets all.
 fn messages(mut pending: Pending) -> Vec<String> {
-    let outgoing = pending.take_outgoing();
+    let outgoing = pending.take_encoded();
     let all: Vec<_> = pending.into_items().flat_map(|item| text(&item.batch)).collect();
     outgoing.iter().for_each(|outgoing| assert_eq!(text(outgoing), all));
     all
@@ -54,14 +54,29 @@ fn text(batch: &Batch) -> Vec<String> {
     batch.events().iter().map(text).collect()
 }
 
-/// What may be under way at the same time.
-fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
+/// Begins the deliveries that may be in flight at the same time, and returns their numbers.
+fn taken(backlog: &mut Backlog) -> Vec<u64> {
     let mut places = Vec::new();
-    while let Some(pending) = backlog.take_next(under_way.iter()) {
+    while let Some(pending) = backlog.take_next() {
         places.push(pending.place - 1);
-        under_way.push(pending);
+        begin(backlog, pending);
     }
     places
+}
+
+fn begin(backlog: &mut Backlog, mut pending: Pending) {
+    if pending.is_unencoded() {
+        let mut encoded = Batch::new();
+        pending.items_mut().for_each(|item| encoded.append(item.batch.clone()));
+        pending.set_encoded(encoded);
+    }
+    pending.begin(None);
+    backlog.slots.put(pending);
+}
+
+/// Answers all deliveries in flight.
+fn answered(backlog: &mut Backlog) -> Vec<Pending> {
+    std::iter::from_fn(|| backlog.slots.take(0)).collect()
 }
 
 #[test]
@@ -71,41 +86,39 @@ fn large_delivery_reaches_its_maximum_beyond_the_waiting_bound() {
     backlog.begin(1, true, backlog.batching);
     let message = "x".repeat(1 << 20);
     let mut bytes = 0;
-    while backlog.has_room(true, [].into_iter()) {
-        backlog.push(part(&[1], |_| message.clone()), [].into_iter());
+    while backlog.has_room() {
+        backlog.push(part(&[1], |_| message.clone()));
         bytes += message.len();
         assert!(bytes <= 2 * most, "the backlog takes more than a delivery");
     }
-    let delivery = backlog.take_next([].into_iter()).unwrap();
+    let delivery = backlog.take_next().unwrap();
     assert_eq!(delivery.events(), most >> 20);
 }
 
 #[test]
 fn streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
     let mut backlog = backlog(&[&[1], &[1, 2], &[3], &[3, 1]], 4, None);
-    let mut under_way = Vec::new();
     // The second and the fourth are divided: their parts of stream 1 wait for the first.
-    assert_eq!(taken(&mut backlog, &mut under_way), [0, 1, 2]);
-    assert_eq!(backlog.events(), 3);
-    under_way.remove(0).settle();
-    assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-    under_way.clear();
-    assert_eq!(taken(&mut backlog, &mut under_way), [3, 3]);
-    assert!(backlog.is_empty());
+    assert_eq!(taken(&mut backlog), [0, 1, 2]);
+    assert_eq!(backlog.waiting_events(), 3);
+    backlog.slots.take(0).unwrap().settle();
+    assert_eq!(taken(&mut backlog), [1]);
+    answered(&mut backlog);
+    assert_eq!(taken(&mut backlog), [3, 3]);
+    assert!(!backlog.has_waiting());
 }
 
 #[test]
 fn what_is_tried_again_later_holds_up_its_own_streams_only() {
     let mut backlog = backlog(&[&[1], &[2], &[1]], 2, None);
-    let mut first = backlog.take_next([].into_iter()).unwrap();
+    let mut first = backlog.take_next().unwrap();
     let later = Instant::now() + Duration::from_hours(1);
-    first.due = Some(later);
+    first.retry_at(later);
     backlog.put_back(first);
-    let mut under_way = Vec::new();
-    assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-    assert_eq!(backlog.next_due(under_way.iter()), Some(later));
+    assert_eq!(taken(&mut backlog), [1]);
+    assert_eq!(backlog.next_due(), Some(later));
     backlog.begin(2, true, backlog.batching);
-    assert_eq!(taken(&mut backlog, &mut under_way), [0]);
+    assert_eq!(taken(&mut backlog), [0]);
 }
 
 #[test]
@@ -113,7 +126,7 @@ fn what_waits_keeps_its_order_where_the_next_connection_has_other_slots() {
     let mut backlog = backlog(&[&[1], &[2], &[1, 2], &[2]], 2, None);
     backlog.begin(1, true, backlog.batching);
     let mut places = Vec::new();
-    while let Some(pending) = backlog.take_next([].into_iter()) {
+    while let Some(pending) = backlog.take_next() {
         places.extend(messages(pending));
     }
     assert_eq!(places, ["0", "1", "2", "2", "3"]);
@@ -123,13 +136,13 @@ fn what_waits_keeps_its_order_where_the_next_connection_has_other_slots() {
 fn attempts_count_on_where_the_next_connection_has_other_slots() {
     let policy = Policy { attempts: Some(1), first: Duration::ZERO, max: Duration::ZERO };
     let mut backlog = backlog(&[&[1, 2]], 1, None);
-    let mut failed = backlog.take_next([].into_iter()).unwrap();
+    let mut failed = backlog.take_next().unwrap();
     assert!(failed.attempts.get_or_insert_with(|| Attempts::new(policy).into()).fail());
-    backlog.put_back(given_up(failed));
+    failed.begin(None);
+    backlog.put_back(failed);
     backlog.begin(2, true, backlog.batching);
-    let mut under_way = Vec::new();
-    assert_eq!(taken(&mut backlog, &mut under_way).len(), 2, "it is divided");
-    for mut pending in under_way {
+    assert_eq!(taken(&mut backlog).len(), 2, "it is divided");
+    for mut pending in answered(&mut backlog) {
         assert!(!pending.attempts.take().unwrap().fail(), "this was the last");
     }
 }
@@ -138,16 +151,16 @@ fn attempts_count_on_where_the_next_connection_has_other_slots() {
 fn small_batches_are_put_together_and_large_ones_taken_apart() {
     let limits = Some(batching(3, 100, Duration::from_hours(1)));
     let mut backlog = backlog(&[&[1], &[1], &[1; 2], &[1; 5]], 1, limits);
-    let mut next = || backlog.take_next([].into_iter()).map(messages);
+    let mut next = || backlog.take_next().map(messages);
     assert_eq!(next().unwrap(), ["0", "1", "2"]);
     assert_eq!(next().unwrap(), ["2", "3", "3"]);
     assert_eq!(next().unwrap(), ["3", "3", "3"]);
     assert!(next().is_none());
-    backlog.push(part(&[1], |_| "4".to_owned()), [].into_iter());
-    assert!(backlog.take_next([].into_iter()).is_none(), "it waits for others");
-    assert!(backlog.next_due([].into_iter()) > Some(Instant::now() + Duration::from_mins(59)));
+    backlog.push(part(&[1], |_| "4".to_owned()));
+    assert!(backlog.take_next().is_none(), "it waits for others");
+    assert!(backlog.next_due() > Some(Instant::now() + Duration::from_mins(59)));
     assert!(backlog.complete(), "there is nothing to wait for");
-    assert_eq!(backlog.take_next([].into_iter()).map(messages).unwrap(), ["4"]);
+    assert_eq!(backlog.take_next().map(messages).unwrap(), ["4"]);
     assert!(backlog.is_empty() && backlog.events() == 0);
 }
 
@@ -158,9 +171,9 @@ fn a_batch_that_is_as_large_as_a_delivery_is_not_copied_where_none_is_begun() {
     for (count, is_in_place) in [(5, true), (1, false), (2, true)] {
         let part = part(&vec![1; count], |_| "x".to_owned());
         let lies = part.outgoing.as_ref().unwrap().bytes().as_ptr_range();
-        backlog.push(part, [].into_iter());
-        while let Some(mut pending) = backlog.take_next([].into_iter()) {
-            let outgoing = pending.take_outgoing().unwrap();
+        backlog.push(part);
+        while let Some(mut pending) = backlog.take_next() {
+            let outgoing = pending.take_encoded().unwrap();
             assert_eq!(outgoing.len(), 2);
             assert_eq!(lies.contains(&outgoing.bytes().as_ptr()), is_in_place, "{count}");
         }
@@ -174,7 +187,7 @@ fn what_is_larger_than_a_delivery_is_cut_as_its_deliveries_leave() {
     let mut backlog = backlog(&[&[1; 9], &[1; 2]], 1, limits);
     assert_eq!((backlog.lanes[0].len(), backlog.events()), (3, 11));
     let mut all = Vec::new();
-    while let Some(pending) = backlog.take_next([].into_iter()) {
+    while let Some(pending) = backlog.take_next() {
         assert!(pending.events() <= 2 && backlog.lanes[0].len() <= 4);
         all.extend(messages(pending));
     }
@@ -198,21 +211,21 @@ fn what_operators_have_edited_is_in_the_delivery_of_its_event_alone() {
         let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
         backlog.begin(4, true, backlog.batching);
         for events in [60, 3, 70] {
-            backlog.push(edited(events), [].into_iter());
+            backlog.push(edited(events));
         }
         // Another connection has one lane, to which what waits in four comes piece by piece.
         backlog.begin(3, false, backlog.batching);
-        let mut under_way = Vec::new();
-        while let Some(mut pending) = backlog.take_next(under_way.iter()) {
+        let mut events = 0;
+        while let Some(mut pending) = backlog.take_next() {
             let most = pending.events() * (2 * VALUE) + (16 << 10);
-            let outgoing = pending.take_outgoing().unwrap();
+            let outgoing = pending.take_encoded().unwrap();
             assert!(outgoing.weight() <= most, "{} of {most}", outgoing.weight());
             for item in pending.items_mut() {
                 assert!(item.batch.weight() <= most, "{} of {most}", item.batch.weight());
             }
-            under_way.push(pending);
+            events += pending.events();
         }
-        assert_eq!(under_way.iter().map(Pending::events).sum::<usize>(), 133);
+        assert_eq!(events, 133);
     }
 }
 
@@ -220,16 +233,16 @@ fn what_operators_have_edited_is_in_the_delivery_of_its_event_alone() {
 fn an_event_waits_for_others_for_as_long_as_it_may() {
     let limits = Some(batching(3, 100, Duration::ZERO));
     let mut at_once = backlog(&[&[1], &[1]], 1, limits);
-    assert_eq!(at_once.take_next([].into_iter()).map(messages).unwrap(), ["0", "1"]);
+    assert_eq!(at_once.take_next().map(messages).unwrap(), ["0", "1"]);
 }
 
 #[test]
 fn a_delivery_has_no_more_bytes_than_it_may_unless_one_event_has() {
     let mut backlog = backlog(&[], 1, Some(batching(100, 10, Duration::ZERO)));
     let texts = ["1234", "5678", "123", "456789", &"x".repeat(99), "1"].map(str::to_owned);
-    backlog.push(part(&[0; 6], |position| texts[position].clone()), [].into_iter());
+    backlog.push(part(&[0; 6], |position| texts[position].clone()));
     let mut sizes = Vec::new();
-    while let Some(pending) = backlog.take_next([].into_iter()) {
+    while let Some(pending) = backlog.take_next() {
         sizes.push(pending.events());
     }
     assert_eq!(sizes, [2, 2, 1, 1]);
@@ -239,17 +252,17 @@ fn a_delivery_has_no_more_bytes_than_it_may_unless_one_event_has() {
 fn of_events_that_hold_much_memory_few_wait() {
     let mut backlog = backlog(&[], 1, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
     let mut count = 0;
-    while backlog.has_room(true, [].into_iter()) {
+    while backlog.has_room() {
         let mut large = part(&[0; 2], |_| "x".repeat(1 << 20));
         large.item.batch.retain(|_| false);
         large.item.batch = part(&[0], |_| "y".repeat(1 << 20)).item.batch;
         large.outgoing = part(&[0], |_| "z".to_owned()).outgoing;
-        backlog.push(large, [].into_iter());
+        backlog.push(large);
         count += 1;
     }
     assert_eq!(count, SINK_WAITING_BYTES >> 20);
-    assert_eq!(backlog.take_next([].into_iter()).unwrap().events(), count);
-    assert!(backlog.has_room(true, [].into_iter()));
+    assert_eq!(backlog.take_next().unwrap().events(), count);
+    assert!(backlog.has_room());
 }
 
 #[test]
@@ -267,14 +280,13 @@ fn what_a_lane_has_of_a_batch_keeps_nothing_of_the_rest_of_it() {
             batch
         };
         let item = InFlight::new(storage("event"), Token::untracked());
-        backlog.push(Part::new(item, Some(storage("outgoing"))), [].into_iter());
+        backlog.push(Part::new(item, Some(storage("outgoing"))));
     }
     assert_eq!(pool.waiting(), 2, "what is divided is used again at once");
     assert!(backlog.complete());
-    let mut under_way = Vec::new();
-    assert_eq!(taken(&mut backlog, &mut under_way).len(), 4, "one in each lane");
-    for mut pending in under_way {
-        let outgoing = text(&pending.take_outgoing().unwrap());
+    assert_eq!(taken(&mut backlog).len(), 4, "one in each lane");
+    for mut pending in answered(&mut backlog) {
+        let outgoing = text(&pending.take_encoded().unwrap());
         let (mut position, mut numbers) = (0, 0..);
         for item in pending.into_items() {
             assert_eq!((item.batch.len(), item.batch.pull()), (2, numbers.next().unwrap()));
@@ -291,13 +303,9 @@ fn what_a_lane_has_of_a_batch_keeps_nothing_of_the_rest_of_it() {
 fn what_waits_and_what_is_under_way_take_no_more_memory_than_they_may() {
     for is_divided in [true, false] {
         let mut backlog = backlog(&[], 8, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
-        let (mut under_way, mut streams) = (Vec::<Pending>::new(), (0..64).cycle());
+        let mut streams = (0..64).cycle();
         let (mut most, mut one) = (0, 0);
-        let weight = |waiting: &Backlog, under_way: &[Pending]| {
-            let waiting: usize = waiting.lanes.iter().map(Lane::weight).sum();
-            waiting + under_way.iter().map(|pending| pending.weight).sum::<usize>()
-        };
-        while backlog.has_room(true, under_way.iter()) {
+        while backlog.has_room() {
             let streams: Vec<u64> = if is_divided {
                 streams.by_ref().take(64).collect()
             } else {
@@ -308,22 +316,18 @@ fn what_waits_and_what_is_under_way_take_no_more_memory_than_they_may() {
             part.outgoing = self::part(&streams, |_| "y".repeat(500)).outgoing;
             part.weigh();
             one = part.weight;
-            backlog.push(part, under_way.iter());
-            while under_way.len() < 8
-                && let Some(pending) = backlog.take_next(under_way.iter())
-            {
-                under_way.push(pending);
-            }
-            most = most.max(weight(&backlog, &under_way));
+            backlog.push(part);
+            taken(&mut backlog);
+            most = most.max(backlog.weight());
         }
-        assert_eq!(under_way.len(), 8);
+        assert!(!backlog.slots.has_free());
         let held: usize = backlog.lanes.iter_mut().map(Lane::let_go).sum::<usize>()
-            + under_way.iter().map(Pending::held).sum::<usize>();
+            + backlog.slots.pending().map(Pending::held).sum::<usize>();
         let allowed = SINK_WAITING_BYTES + 8 * 2 * (1 << 20);
         assert!((allowed..allowed + one).contains(&most), "{most}, {allowed} and {one} allowed");
         assert!(held < allowed + one, "{held} held, {allowed} and {one} allowed");
-        under_way.clear();
-        assert!(backlog.has_room(true, under_way.iter()));
+        answered(&mut backlog);
+        assert!(backlog.has_room());
     }
 }
 
@@ -338,26 +342,27 @@ fn a_row_that_is_held_up_does_not_keep_what_others_have_delivered() {
 fn of_a_row_that_is_held_up(max_events: usize) {
     let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
     backlog.begin(2, true, backlog.batching);
-    let mut held_up = None;
-    for _ in 0..100 {
+    for number in 0..100 {
+        let is_first = number == 0;
         // Of the first stream there is little in each batch, and much of the second.
         let mut batch = Batch::new();
         batch.stream(1).push_message(b"little");
         (0..63).for_each(|_| batch.stream(2).push_message(&[b'x'; 16 << 10]));
         let outgoing = Some(batch.clone());
         let part = Part::new(InFlight::new(batch, Token::untracked()), outgoing);
-        backlog.push(part, held_up.iter());
-        let first = held_up.is_none().then(|| backlog.take_next([].into_iter())).flatten();
-        assert!(held_up.is_some() || first.is_some());
-        held_up = held_up.or(first);
-        while let Some(pending) = backlog.take_next(held_up.iter()) {
+        backlog.push(part);
+        if is_first {
+            let held_up = backlog.take_next().unwrap();
+            begin(&mut backlog, held_up);
+        }
+        while let Some(pending) = backlog.take_next() {
             pending.settle();
         }
         if backlog.keeps_much() {
-            backlog.let_go(held_up.iter_mut());
+            backlog.let_go();
         }
     }
-    assert_eq!(backlog.events(), 99);
+    assert_eq!(backlog.waiting_events(), 99);
     let waiting = backlog.lanes.drain(..).flat_map(Lane::into_waiting);
     let held: usize = waiting.map(|pending| pending.held()).sum();
     assert!(held < SINK_WAITING_BYTES * 5 / 4, "{held} bytes");
@@ -380,17 +385,11 @@ fn answer() -> impl Strategy<Value = Answer> {
     ]
 }
 
-/// The sink had what it got, and may have changed it.
-fn given_up(mut pending: Pending) -> Pending {
-    drop(pending.take_outgoing());
-    pending
-}
-
 proptest! {
     #[test]
     fn every_event_is_delivered_once_and_each_stream_in_order(
         batches in prop::collection::vec(prop::collection::vec(0..5u64, 1..9), 0..30),
-        mut slots in 1..5usize,
+        slots in 1..5usize,
         limits in prop::option::of((1..9usize, 1..40usize)),
         steps in prop::collection::vec((0..4usize, answer()), 0..100),
     ) {
@@ -398,7 +397,7 @@ proptest! {
         let mut backlog = Backlog::new(limits);
         backlog.begin(slots, true, backlog.batching);
         let (mut came, mut went) = (BTreeMap::new(), BTreeMap::new());
-        let (mut under_way, mut number) = (Vec::<Pending>::new(), 0);
+        let mut number = 0;
         let mut delivered = |pending: Pending| {
             for message in messages(pending) {
                 let (stream, number) = message.split_once(' ').unwrap();
@@ -411,39 +410,37 @@ proptest! {
         loop {
             if let Some(batch) = batches.next() {
                 let first = number;
-                backlog.push(
-                    part(batch, |position| format!("{} {}", batch[position], first + position)),
-                    under_way.iter(),
-                );
+                let message = |position| format!("{} {}", batch[position], first + position);
+                backlog.push(part(batch, message));
                 for stream in batch {
                     came.entry(*stream).or_insert_with(Vec::new).push(number as u64);
                     number += 1;
                 }
             }
-            while under_way.len() < slots
-                && let Some(pending) = backlog.take_next(under_way.iter())
-            {
+            while let Some(pending) = backlog.take_next() {
                 if let Some(limits) = limits {
                     prop_assert!(pending.events() <= limits.max_events.get());
                 }
-                under_way.push(pending);
+                begin(&mut backlog, pending);
             }
-            prop_assert!(!under_way.is_empty() || backlog.is_empty());
+            prop_assert!(!backlog.slots.is_empty() || backlog.is_empty());
             let (at, answer) = steps.next().unwrap_or((0, Answer::Delivered));
             match answer {
                 Answer::Connected(other) => {
-                    for pending in under_way.drain(..).map(given_up) {
+                    for pending in answered(&mut backlog) {
                         backlog.put_back(pending);
                     }
-                    slots = other;
-                    backlog.begin(slots, true, backlog.batching);
+                    backlog.begin(other, true, backlog.batching);
                 }
-                Answer::Delivered if at < under_way.len() => delivered(under_way.remove(at)),
-                Answer::Failed if at < under_way.len() => {
-                    backlog.put_back(given_up(under_way.remove(at)));
+                Answer::Delivered => backlog.slots.take(at).into_iter().for_each(&mut delivered),
+                Answer::Failed => {
+                    if let Some(pending) = backlog.slots.take(at) {
+                        backlog.put_back(pending);
+                    }
                 }
-                _ if backlog.is_empty() && under_way.is_empty() && batches.len() == 0 => break,
-                _ => {}
+            }
+            if backlog.is_empty() && batches.len() == 0 {
+                break;
             }
         }
         prop_assert_eq!(came, went);
@@ -459,9 +456,9 @@ fn cutting_a_batch_into_deliveries_is_not_quadratic() {
         let mut backlog = Backlog::new(Some(batching(max_events, max_bytes, Duration::ZERO)));
         backlog.begin(1, true, backlog.batching);
         CUT_EVENTS.set(0);
-        backlog.push(part(&vec![1; EVENTS], |position| format!("{position:05}")), [].into_iter());
+        backlog.push(part(&vec![1; EVENTS], |position| format!("{position:05}")));
         let (mut found, mut waiting) = (Vec::new(), 0);
-        while let Some(pending) = backlog.take_next([].into_iter()) {
+        while let Some(pending) = backlog.take_next() {
             waiting = waiting.max(backlog.lanes[0].len());
             let messages = messages(pending);
             let is_last = backlog.is_empty();

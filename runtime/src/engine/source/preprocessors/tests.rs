@@ -1,63 +1,27 @@
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
-use tremor_abi::batch::HostBatch;
-use tremor_pdk::{Batch, Found, Input, Preprocessor, Splitter, StreamSplitter, testing::TestHost};
+use tremor_abi::batch::{Event, HostBatch, HostOutput};
+use tremor_pdk::{
+    Batch, Error, Found, Input, Output, Preprocessor, Splitter, StreamSplitter, testing::TestHost,
+};
 
-use super::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd};
-use crate::processor::{Join, endless::Endless, testing::pre};
-
-/// How many shares there are of each pull, and whether one was dropped.
-type Pulls = Rc<RefCell<BTreeMap<u64, (usize, bool)>>>;
-
-/// A share that counts.
-struct Counted {
-    pull: u64,
-    pulls: Pulls,
-    settled: bool,
-}
-
-impl Counted {
-    fn new(pull: u64, pulls: &Pulls) -> Self {
-        pulls.borrow_mut().entry(pull).or_default().0 += 1;
-        Self { pull, pulls: pulls.clone(), settled: false }
-    }
-}
-
-impl Clone for Counted {
-    fn clone(&self) -> Self {
-        Self::new(self.pull, &self.pulls)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut pulls = self.pulls.borrow_mut();
-        let (shares, failed) = pulls.get_mut(&self.pull).unwrap();
-        *shares -= 1;
-        *failed |= !self.settled;
-    }
-}
-
-impl Share for Counted {
-    fn is_tracked(&self) -> bool {
-        true
-    }
-
-    fn pull(&self) -> u64 {
-        self.pull
-    }
-
-    fn settle(mut self) {
-        self.settled = true;
-    }
-}
+use super::{MakePreprocessor, Next, Preprocessed, Preprocessors, StreamEnd, preprocess};
+use crate::engine::account::token::{Ledger, Token};
+use crate::processor::{Join, endless::Endless, pre};
 
 /// A source's preprocessors, and what is known of its pulls.
 struct Scene {
-    chain: Chain<Counted>,
-    pulls: Pulls,
-    last: u64,
+    chain: Preprocessors,
+    ledger: Arc<Ledger>,
+    /// Pulls that have ended, and whether they failed.
+    ended: RefCell<BTreeMap<u64, bool>>,
+    begun: BTreeSet<u64>,
 }
 
 impl Scene {
@@ -65,7 +29,8 @@ impl Scene {
         let mut steps: Vec<Box<dyn Preprocessor>> =
             names.iter().map(|(name, config)| pre(name, config)).collect();
         steps.push(Box::new(Join::preprocessor(TestHost::new().context())));
-        Self { chain: Chain::new(steps), pulls: Pulls::default(), last: 0 }
+        let (ledger, ended) = (Arc::default(), RefCell::default());
+        Self { chain: Preprocessors::new(steps), ledger, ended, begun: BTreeSet::new() }
     }
 
     /// Pulls fragments of streams; what comes of them is delivered at once.
@@ -74,7 +39,7 @@ impl Scene {
         pieces.into_iter().flat_map(deliver).collect()
     }
 
-    fn pull_only(&mut self, fragments: &[(u64, &[u8])]) -> Vec<Piece<Counted>> {
+    fn pull_only(&mut self, fragments: &[(u64, &[u8])]) -> Vec<Preprocessed> {
         let mut batch = Batch::new();
         for (stream, bytes) in fragments {
             match *bytes {
@@ -83,12 +48,17 @@ impl Scene {
                 bytes => batch.stream(*stream).push_fragment(bytes),
             }
         }
-        self.last += 1;
-        self.chain.push(batch, Some(Counted::new(self.last, &self.pulls)));
+        self.push(batch);
         self.rest()
     }
 
-    fn rest(&mut self) -> Vec<Piece<Counted>> {
+    fn push(&mut self, batch: Batch) {
+        let pull = self.begun.last().map_or(1, |last| last + 1);
+        self.begun.insert(pull);
+        self.chain.push(batch, Some(Token::of(pull, &self.ledger)));
+    }
+
+    fn rest(&mut self) -> Vec<Preprocessed> {
         let mut pieces = Vec::new();
         loop {
             match self.chain.next() {
@@ -106,18 +76,23 @@ impl Scene {
 
     /// The pulls that have not ended.
     fn open(&self) -> Vec<u64> {
-        let pulls = self.pulls.borrow();
-        pulls.iter().filter(|(_, (shares, _))| *shares > 0).map(|(pull, _)| *pull).collect()
+        let ended = self.ended();
+        self.begun.iter().filter(|pull| !ended.contains_key(pull)).copied().collect()
     }
 
     fn failed(&self) -> Vec<u64> {
-        let pulls = self.pulls.borrow();
-        pulls.iter().filter(|(_, (_, failed))| *failed).map(|(pull, _)| *pull).collect()
+        self.ended().into_iter().filter(|(_, failed)| *failed).map(|(pull, _)| pull).collect()
+    }
+
+    fn ended(&self) -> BTreeMap<u64, bool> {
+        let mut all = self.ended.borrow_mut();
+        all.extend(self.ledger.take_ended().into_iter().map(|it| (it.pull, it.failed.is_some())));
+        all.clone()
     }
 }
 
 /// Settles what came out, and says what that was.
-fn deliver(piece: Piece<Counted>) -> Vec<String> {
+fn deliver(piece: Preprocessed) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let batch = &piece.batch;
     let mut out: Vec<_> =
@@ -125,7 +100,7 @@ fn deliver(piece: Piece<Counted>) -> Vec<String> {
     out.extend(
         piece.rejected.iter().map(|it| format!("rejected {}", text(batch.original(&it.event)))),
     );
-    piece.earlier.into_iter().chain(piece.share).for_each(Share::settle);
+    piece.token.settle();
     out
 }
 
@@ -163,10 +138,7 @@ fn a_message_carries_the_pulls_of_its_own_stream_only() {
     let mut scene = lines();
     assert!(scene.pull(&[(1, b"a")]).is_empty());
     assert!(scene.pull(&[(2, b"b")]).is_empty());
-    let pieces = scene.pull_only(&[(2, b"b\n")]);
-    let shares: Vec<_> = pieces[0].earlier.iter().map(|share| share.pull).collect();
-    assert_eq!(shares, [2]);
-    drop(pieces);
+    drop(scene.pull_only(&[(2, b"b\n")]));
     assert_eq!((scene.open(), scene.failed()), (vec![1], vec![2, 3]));
 }
 
@@ -250,11 +222,7 @@ fn each_message_of_a_large_pull_of_many_streams_ends_with_its_own() {
 struct Slowly(Vec<(u64, u8)>);
 
 impl Preprocessor for Slowly {
-    fn process(
-        &mut self,
-        batch: &mut Batch,
-        output: &mut tremor_pdk::Output,
-    ) -> tremor_pdk::Result<()> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> tremor_pdk::Result<()> {
         output.reject_all(batch.cut(|cutter| {
             let stream = cutter.event().stream;
             self.0.extend(cutter.payload().iter().map(|byte| (stream, *byte)));
@@ -282,7 +250,8 @@ impl Preprocessor for Slowly {
 #[test]
 fn what_a_step_has_more_of_comes_in_further_pieces_and_keeps_its_pull_open() {
     let mut scene = lines();
-    scene.chain = Chain::new(vec![Box::new(Slowly::default()), Box::new(Slowly::default())]);
+    scene.chain =
+        Preprocessors::new(vec![Box::new(Slowly::default()), Box::new(Slowly::default())]);
     let pieces = scene.pull_only(&[(1, b"ab"), (2, b"c")]);
     assert_eq!(pieces.len(), 3);
     let mut found = Vec::new();
@@ -328,7 +297,7 @@ fn endless_line_expands_one_step_per_round() {
     assert!(bomb.len() < 10_000, "{}", bomb.len());
     let mut batch = Batch::new();
     batch.stream(1).push_fragment(&bomb);
-    scene.chain.push(batch, Some(Counted::new(1, &scene.pulls)));
+    scene.push(batch);
     let mut rounds = 1;
     while matches!(scene.chain.next(), Next::More) {
         rounds += 1;
@@ -345,17 +314,17 @@ fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
     let make =
         |name: &'static str| -> MakePreprocessor { Box::new(move || Ok(pre(name, &json!({})))) };
     let mut scene = lines();
-    scene.chain =
-        Chain::restartable(["decompress", "lines"].map(|name| (pre(name, &json!({})), make(name))));
+    scene.chain = Preprocessors::restartable(
+        ["decompress", "lines"].map(|name| (pre(name, &json!({})), make(name))),
+    );
     let mut batch = Batch::new();
     batch.stream(1).push_fragment(&zeros(64 << 20));
-    scene.chain.push(batch, Some(Counted::new(1, &scene.pulls)));
+    scene.push(batch);
     assert!(matches!(scene.chain.next(), Next::More));
     scene.chain.restart().unwrap();
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
     assert!(!scene.chain.has_more() && matches!(scene.chain.next(), Next::Nothing));
     assert!(scene.end(StreamEnd::Aborted).is_empty(), "no stream has begun");
-    scene.last = 1;
     let next = zstd::bulk::compress(b"whole\n", 1).unwrap();
     assert_eq!(scene.pull(&[(1, &next)]), ["whole"]);
     assert_eq!(scene.open(), [] as [u64; 0]);
@@ -365,7 +334,7 @@ fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
 fn preprocessor_with_endless_more_fails_its_pull_and_restarts() {
     let mut scene = lines();
     let make: MakePreprocessor = Box::new(|| Ok(pre("lines", &json!({}))));
-    scene.chain = Chain::restartable([(Box::new(Endless::default()) as _, make)]);
+    scene.chain = Preprocessors::restartable([(Box::new(Endless::default()) as _, make)]);
     let pieces = scene.pull_only(&[(1, b"lost\n")]);
     assert!(matches!(&pieces[..], [piece] if !piece.whole && piece.batch.is_empty()));
     // The engine does not settle the shares of such a piece.
@@ -400,7 +369,7 @@ fn traces(host: &TestHost) -> Scene {
     let mut scene = lines();
     let traces = Splitter::of(Traces, "traces", host.context());
     let join = Join::preprocessor(host.context());
-    scene.chain = Chain::new(vec![Box::new(traces), Box::new(join)]);
+    scene.chain = Preprocessors::new(vec![Box::new(traces), Box::new(join)]);
     scene
 }
 
@@ -439,4 +408,18 @@ fn end_of_streams_forgets_the_time() {
         assert!(scene.wait(&host, Duration::from_secs(1)).is_empty());
         assert_eq!((scene.open(), scene.failed(), scene.chain.due()), (vec![], vec![], None));
     }
+}
+
+#[test]
+fn a_batch_that_fails_as_a_whole_is_rejected_but_for_the_ends_of_streams() {
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(1).push_fragment(b"a");
+    batch.stream(1).end();
+    batch.stream(2).push_message(b"b");
+    preprocess(&mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
+    assert!(batch.events().iter().all(Event::is_stream_end));
+    assert_eq!(batch.len(), 1);
+    let rejected = output.take_rejected();
+    let rejected: Vec<_> = rejected.iter().map(|it| batch.original(&it.event)).collect();
+    assert_eq!(rejected, [b"a", b"b"]);
 }

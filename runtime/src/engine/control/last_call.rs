@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tremor_pdk::Error;
 
-use super::control::{Control, Phase};
+use super::{Control, Phase};
 use crate::{dynamic::BoxFuture, executor};
 
 /// How long a plugin may take for what the end of its flow waits for.

@@ -4,11 +4,11 @@ use tremor_pdk::{Batch, Error, Output, Postprocessor, Result};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Framing;
+use super::Postprocessors;
 use crate::{
     codec::BatchEncoder,
     components,
-    processor::testing::{postprocessor, pre, run as split},
+    processor::{postprocessor, pre, run as split},
 };
 
 struct Suffix(&'static [u8]);
@@ -47,14 +47,17 @@ fn brackets() -> Box<dyn Postprocessor> {
     }))
 }
 
-fn framing(steps: Vec<Box<dyn Postprocessor>>) -> Framing {
-    let mut framing = Framing::default();
-    steps.into_iter().for_each(|step| framing.push("it", step));
-    framing
+fn postprocessors(steps: Vec<Box<dyn Postprocessor>>) -> Postprocessors {
+    let mut postprocessors = Postprocessors::default();
+    steps.into_iter().for_each(|step| postprocessors.push("it", step));
+    postprocessors
 }
 
-/// What a framing makes of messages, what events are left beside them, and what it rejects.
-fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<(u64, String)>) {
+/// What postprocessors make of messages, what events are left beside them, and what it rejects.
+fn run(
+    postprocessors: &mut Postprocessors,
+    messages: &[&str],
+) -> (Vec<String>, Vec<u64>, Vec<(u64, String)>) {
     let (mut batch, mut encoded) = (Batch::new(), Batch::new());
     for (stream, message) in (0..).zip(messages) {
         batch.stream(stream).push(message).unwrap();
@@ -63,7 +66,7 @@ fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<
     for batch in [&mut batch, &mut encoded] {
         batch.events_mut().iter_mut().for_each(|event| event.pull = 7);
     }
-    let rejected = framing.process(&mut encoded, &mut batch);
+    let rejected = postprocessors.process(&mut encoded, &mut batch);
     assert!(encoded.events().iter().all(|event| event.pull == 7), "the pulls are as they were");
     let text = |event| String::from_utf8(encoded.raw(event).unwrap().to_vec()).unwrap();
     let why = |rejected: Rejected| {
@@ -79,28 +82,28 @@ fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<
 
 #[test]
 fn suffixes_in_front_are_one_and_done_with_the_encoding() {
-    let mut framing = framing(vec![Box::new(Suffix(b"\r")), Box::new(Suffix(b"\n"))]);
-    assert_eq!(framing.terminator().bytes(), b"\r\n");
-    assert_eq!(run(&mut framing, &["a"]).0, ["a"]);
+    let mut postprocessors = postprocessors(vec![Box::new(Suffix(b"\r")), Box::new(Suffix(b"\n"))]);
+    assert_eq!(postprocessors.terminator().bytes(), b"\r\n");
+    assert_eq!(run(&mut postprocessors, &["a"]).0, ["a"]);
 }
 
 #[test]
 fn what_comes_behind_a_step_is_done_in_its_place() {
-    let mut framing = framing(vec![
+    let mut postprocessors = postprocessors(vec![
         Box::new(Suffix(b"1")),
         brackets(),
         Box::new(Suffix(b"2")),
         Box::new(Suffix(b"3")),
         brackets(),
     ]);
-    assert_eq!(framing.terminator().bytes(), b"1");
-    assert_eq!(run(&mut framing, &["a", "b"]).0, ["[[a]23]", "[[b]23]"]);
+    assert_eq!(postprocessors.terminator().bytes(), b"1");
+    assert_eq!(run(&mut postprocessors, &["a", "b"]).0, ["[[a]23]", "[[b]23]"]);
 }
 
 #[test]
 fn what_a_step_rejects_goes_from_both_batches_and_the_others_stay_side_by_side() {
-    let mut framing = framing(vec![brackets(), brackets()]);
-    let (messages, events, rejected) = run(&mut framing, &["x0", "a", "x2", "b", "x4"]);
+    let mut postprocessors = postprocessors(vec![brackets(), brackets()]);
+    let (messages, events, rejected) = run(&mut postprocessors, &["x0", "a", "x2", "b", "x4"]);
     assert_eq!(messages, ["[[a]]", "[[b]]"]);
     assert_eq!(events, [1, 3]);
     let expected: Vec<_> = [0, 2, 4].map(|stream| (stream, "x".to_owned())).into();
@@ -109,11 +112,12 @@ fn what_a_step_rejects_goes_from_both_batches_and_the_others_stay_side_by_side()
 
 #[test]
 fn a_batch_that_fails_as_a_whole_leaves_as_a_whole() {
-    let mut framing = framing(vec![Box::new(Does(|_, _| Err(Error::bad_data("no"))))]);
-    let (messages, events, rejected) = run(&mut framing, &["a", "b"]);
+    let mut postprocessors =
+        postprocessors(vec![Box::new(Does(|_, _| Err(Error::bad_data("no"))))]);
+    let (messages, events, rejected) = run(&mut postprocessors, &["a", "b"]);
     assert_eq!((messages.len(), events.len()), (0, 0));
     assert_eq!(rejected, [(0, "no".to_owned()), (1, "no".to_owned())]);
-    let (_, _, rejected) = run(&mut framing, &["c"]);
+    let (_, _, rejected) = run(&mut postprocessors, &["c"]);
     assert_eq!(rejected.len(), 1, "and nothing of it is left behind");
 }
 
@@ -143,7 +147,7 @@ fn a_step_that_breaks_its_contract_fails_the_batch() {
     ];
     for does in broken {
         let (messages, events, rejected) =
-            run(&mut framing(vec![Box::new(Does(does))]), &["a", "b"]);
+            run(&mut postprocessors(vec![Box::new(Does(does))]), &["a", "b"]);
         assert_eq!((messages.len(), events.len(), rejected.len()), (0, 0, 2));
         assert!(rejected[0].1.contains("the postprocessor `it` "), "{}", rejected[0].1);
     }
@@ -152,15 +156,15 @@ fn a_step_that_breaks_its_contract_fails_the_batch() {
 /// Frames what a codec makes of values with `lines`, and returns the numbers of values that were framed and rejected,
 /// and of messages that a receiver reads.
 fn framed_by_lines(codec: &str, values: &[Value]) -> (usize, usize, usize) {
-    let mut framing = Framing::default();
-    framing.push("lines", postprocessor("lines", &json!(null)).unwrap());
+    let mut postprocessors = Postprocessors::default();
+    postprocessors.push("lines", postprocessor("lines", &json!(null)).unwrap());
     let mut encoder = components::codec(codec, &json!(null)).unwrap().encoder();
     let mut batch = Batch::new();
     values.iter().for_each(|value| batch.push(value).unwrap());
     let encoder: &mut dyn BatchEncoder = &mut encoder;
     let (mut encoded, mut rejected) =
-        encoder.encode_batch(&mut batch, &Pool::new(1), framing.terminator());
-    rejected.extend(framing.process(&mut encoded, &mut batch));
+        encoder.encode_batch(&mut batch, &Pool::new(1), postprocessors.terminator());
+    rejected.extend(postprocessors.process(&mut encoded, &mut batch));
     assert_eq!(encoded.len(), batch.len());
     let sent: Vec<u8> =
         encoded.events().iter().flat_map(|it| encoded.raw(it).unwrap()).copied().collect();
@@ -209,8 +213,8 @@ fn message_with_a_line_feed_is_rejected_and_others_are_framed() {
 
 #[test]
 fn message_with_the_suffix_after_a_step_is_rejected() {
-    let mut framing = framing(vec![brackets(), Box::new(Suffix(b"\n"))]);
-    let (messages, events, rejected) = run(&mut framing, &["a", "b\nc", "d"]);
+    let mut postprocessors = postprocessors(vec![brackets(), Box::new(Suffix(b"\n"))]);
+    let (messages, events, rejected) = run(&mut postprocessors, &["a", "b\nc", "d"]);
     assert_eq!((messages, events), (vec!["[a]\n".to_owned(), "[d]\n".to_owned()], vec![0, 2]));
     let [(1, error)] = &rejected[..] else { panic!("{rejected:?}") };
     assert!(

@@ -1,18 +1,14 @@
-//! What tasks wait for besides their work: that their flow ends, that their connection breaks, and times.
+//! What tasks wait for besides their work: that their flow ends, and that their connection breaks.
 
 use std::{
     future::poll_fn,
     pin::pin,
     task::{Context, Poll},
-    time::Instant,
 };
 
-use crate::{
-    engine::life::{
-        connection::{Broken, Connection},
-        control::{Control, Phase, Reached},
-    },
-    executor,
+use crate::engine::{
+    control::{Control, Phase, Reached},
+    handle::connection::{Broken, Connection},
 };
 
 /// What ends the work of a task wherever it is.
@@ -77,37 +73,15 @@ impl<'t> Interrupt<'t> {
     }
 }
 
-/// Times that a task waits for, the earliest of several at once.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm(executor::Alarm);
-
-impl Alarm {
-    /// Ready with the name of the earliest time once that has come; of two that are the same, the first.
-    pub(crate) fn poll<N: Copy, const COUNT: usize>(
-        &mut self,
-        context: &mut Context<'_>,
-        times: [(Option<Instant>, N); COUNT],
-    ) -> Poll<N> {
-        let times = times.into_iter().filter_map(|(at, name)| Some((at?, name)));
-        match times.min_by_key(|(at, _)| *at) {
-            Some((at, name)) => self.0.poll(context, at).map(|()| name),
-            None => Poll::Pending,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::{pending, poll_fn, ready},
-        time::{Duration, Instant},
-    };
+    use std::future::{pending, ready};
 
-    use super::{Alarm, Cause, Interrupt};
+    use super::{Cause, Interrupt};
     use crate::{
-        engine::life::{
-            connection::Connection,
+        engine::{
             control::{Control, Phase},
+            handle::connection::Connection,
         },
         executor::block_on,
     };
@@ -124,17 +98,5 @@ mod tests {
         control.advance(Phase::Stopped);
         assert_eq!(interrupt.now(), Some(Cause::Phase));
         assert_eq!(block_on(interrupt.or(pending::<()>())), Err(Cause::Phase));
-    }
-
-    #[test]
-    fn the_earliest_time_comes_first_and_a_later_one_when_it_is_asked_for() {
-        let (mut alarm, now) = (Alarm::default(), Instant::now());
-        let soon = now + Duration::from_millis(1);
-        let times = |first| [(first, "first"), (None, "never"), (Some(soon), "soon")];
-        let mut next = |first| block_on(poll_fn(|context| alarm.poll(context, times(first))));
-        assert_eq!(next(Some(now)), "first");
-        assert_eq!(next(Some(soon)), "first");
-        assert_eq!(next(None), "soon");
-        assert_eq!(next(Some(now)), "first");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tremor_pdk::{Error, ErrorPolicy};
 
-use crate::engine::life::watch::{Waiter, Watch};
+use crate::engine::sync::watch::{Waiter, Watch};
 
 /// The connection of one instance of a connector: whole or broken.
 #[derive(Debug, Default)]

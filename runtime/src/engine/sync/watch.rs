@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::engine::life::wakers::{self, Place, Wakers};
+use crate::engine::sync::wakers::{self, Place, Wakers};
 
 /// A value with the tasks that wait for it to change.
 #[derive(Debug, Default)]

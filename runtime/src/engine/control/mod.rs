@@ -1,5 +1,11 @@
 //! What all tasks of a flow share: in which phase the flow is, and what failed it.
 
+pub(crate) mod buffers;
+pub(crate) mod interrupt;
+pub(crate) mod last_call;
+pub(crate) mod overrun;
+pub(crate) mod queues;
+
 use std::{
     collections::BTreeMap,
     pin::Pin,
@@ -14,15 +20,18 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{
-        breaker::Outage,
+    control::{
         buffers::Buffers,
-        losses::Losses,
         queues::{Queues, Waits},
-        standing::{Awaited, HeldUp, Standing, Status},
-        watch::{Waiter, Watch},
     },
+    handle::{
+        ConnectorHandle,
+        status::{Awaited, HeldUp, Status},
+    },
+    logging::losses::Losses,
     processors::Processors,
+    retry::breaker::Outage,
+    sync::watch::{Waiter, Watch},
 };
 use crate::{memory::FlowMemory, watchdog::Calls};
 
@@ -52,7 +61,7 @@ struct State {
     deadline: Option<Duration>,
     /// Whether a connector has failed with which the run ends.
     ends_run: bool,
-    connectors: Vec<Arc<Standing>>,
+    connectors: Vec<Arc<ConnectorHandle>>,
     held_up: Vec<HeldUp>,
     /// `true` if a sink ended that still buffers events which it has acknowledged.
     is_undrained: bool,
@@ -101,7 +110,7 @@ impl State {
 #[derive(Debug)]
 struct Sink {
     node: u32,
-    connector: Arc<Standing>,
+    connector: Arc<ConnectorHandle>,
     /// The sources whose events may reach the sink: node, and name of the connector.
     sources: Vec<(u32, String)>,
     /// `true` once the sink was connected for the first time. Sources do not begin before that.
@@ -206,12 +215,12 @@ impl Control {
     }
 
     /// Another connector of the flow.
-    pub(crate) fn add(&self, connector: Arc<Standing>) {
+    pub(crate) fn add(&self, connector: Arc<ConnectorHandle>) {
         self.state.update(|state| state.connectors.push(connector));
     }
 
     /// A connector of the flow, by its name.
-    pub(crate) fn connector(&self, name: &str) -> Option<Arc<Standing>> {
+    pub(crate) fn connector(&self, name: &str) -> Option<Arc<ConnectorHandle>> {
         self.state.read(|state| state.connectors.iter().find(|it| it.name() == name).cloned())
     }
 
@@ -219,7 +228,7 @@ impl Control {
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.state.read(|state| {
             let mut waits = state.waits();
-            let status = |connector: &Arc<Standing>| {
+            let status = |connector: &Arc<ConnectorHandle>| {
                 let waits_for = waits.remove(connector.name()).unwrap_or_default();
                 Status { waits_for, ..connector.status() }
             };
@@ -272,7 +281,7 @@ impl Control {
     pub(crate) fn add_sink(
         &self,
         node: u32,
-        connector: Arc<Standing>,
+        connector: Arc<ConnectorHandle>,
         sources: Vec<(u32, String)>,
         outage: Weak<Outage>,
     ) {
@@ -433,15 +442,15 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Awaited, Control, Standing};
-    use crate::engine::life::standing::State;
+    use super::{Awaited, ConnectorHandle, Control};
+    use crate::engine::handle::status::State;
 
     #[test]
     fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
         let control = Control::new();
         let names = ["fast", "slow", "up", "down"];
         let [_, _, up, down] = names.map(|name| {
-            let connector = Arc::new(Standing::new(name.into(), None));
+            let connector = Arc::new(ConnectorHandle::new(name.into(), None));
             control.add(connector.clone());
             connector
         });
@@ -464,7 +473,7 @@ mod tests {
     fn full_queue_of_running_or_paused_sink_is_a_reason() {
         let control = Control::new();
         let [source, sink] = ["source", "sink"].map(|name| {
-            let connector = Arc::new(Standing::new(name.into(), None));
+            let connector = Arc::new(ConnectorHandle::new(name.into(), None));
             control.add(connector.clone());
             connector.enter(State::Running);
             connector

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tremor_pdk::{Error, ErrorPolicy};
 
 use crate::{
-    engine::life::{
-        connection::{Connection, Replaced},
+    engine::{
         control::Control,
+        handle::connection::{Connection, Replaced},
     },
     log,
     watchdog::{Limit, Overrun},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    engine::life::{backoff::Budget, wait::Alarm},
+    engine::{retry::backoff::Budget, sync::alarm::Alarm},
     lock::lock,
 };
 

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::engine::life::watch::{Waiter, Watch};
+use crate::engine::sync::watch::{Waiter, Watch};
 
 /// The gate of a connector, which its sides pass before each pull and each delivery.
 #[derive(Debug, Default)]

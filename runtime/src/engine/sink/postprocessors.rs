@@ -5,12 +5,12 @@ use tremor_pdk::{Batch, Error, Output, Postprocessor};
 
 use crate::codec::Terminator;
 
-/// What happens to the messages of a sink after the codec.
+/// The postprocessors of one sink, which its messages go through after the codec.
 ///
 /// Most postprocessors do no more than end a message. What the first of them append is done with
 /// the encoding, and only what comes after the first that does more is a step of its own.
 #[derive(Default)]
-pub(crate) struct Framing {
+pub(crate) struct Postprocessors {
     terminator: Terminator,
     steps: Vec<Step>,
     /// What steps hand on besides messages. Empty between batches.
@@ -22,7 +22,7 @@ enum Step {
     Process { name: String, postprocessor: Box<dyn Postprocessor> },
 }
 
-impl Framing {
+impl Postprocessors {
     /// Adds a postprocessor after the others.
     pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
         match (postprocessor.suffix(), self.steps.last_mut()) {

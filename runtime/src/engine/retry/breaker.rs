@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::engine::life::watch::{Waiter, Watch};
+use crate::engine::sync::watch::{Waiter, Watch};
 
 /// The breaker of one source: open while a sink that its events may come to is down.
 #[derive(Debug, Default)]

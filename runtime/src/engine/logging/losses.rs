@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tremor_pdk::Error;
 
-use crate::{engine::life::watch::Watch, executor};
+use crate::{engine::sync::watch::Watch, executor};
 
 /// The time between two lines of a component, at least.
 const APART: Duration = Duration::from_secs(1);

@@ -1,49 +1,41 @@
 //! The preprocessors of one source, in order, and which pulls they hold something of.
 //!
-//! What is known of a pull here is a [`Share`] of it. It goes with the events that come of the pull, and
-//! stays with each step as long as that holds bytes of the pull's streams. So a message has the shares
-//! of the pulls that its own stream's bytes came with, and of the pull that completed it; a stream
-//! that is idle within a message holds up no other.
+//! A [token](Token) of a pull goes with the events that come of the pull, and stays with each step as long as that holds
+//! bytes of the pull's streams. So a message has tokens of the pulls that its own stream's bytes came with, and of the
+//! pull that completed it; a stream that is idle within a message holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
 use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-use super::preprocess;
-
-/// A share of a pull: the pull has ended when all of its shares have.
-pub(crate) trait Share: Clone {
-    /// Whether the source asks how the pull ends.
-    fn is_tracked(&self) -> bool;
-    /// The number of the pull. Those of one source are in order.
-    fn pull(&self) -> u64;
-    /// What this share stands for is done with. To drop it instead fails the pull.
-    fn settle(self);
-}
+use crate::engine::{account::token::Token, parts::MakePreprocessor};
 
 /// The preprocessors of one source.
-pub(crate) struct Chain<S> {
-    steps: Vec<Step<S>>,
+#[derive(Default)]
+pub(crate) struct Preprocessors {
+    steps: Vec<Step>,
     /// What steps hand on besides what they leave in the batch. Empty between pieces.
     output: Output,
     /// What steps have to do next; the last comes first.
-    ready: Vec<Ready<S>>,
+    ready: Vec<Ready>,
 }
 
-/// What came out after the last preprocessor in one go.
-pub(crate) struct Piece<S> {
+/// Output of one round of preprocessing: messages, to be decoded, and what preprocessors took out.
+pub(crate) struct Preprocessed {
     pub(crate) batch: Batch,
     pub(crate) rejected: Vec<Rejected>,
     pub(crate) discarded: usize,
     /// No step has lost events that could not be rejected.
     pub(crate) whole: bool,
-    /// Of the pull in hand that it came from, if there is one.
-    pub(crate) share: Option<S>,
-    /// Of earlier pulls that it came from.
-    pub(crate) earlier: Vec<S>,
+    /// Stands for the pulls that the messages came from.
+    pub(crate) token: Token,
     /// Whether preprocessors may have made its events: the time of such events is not set.
     pub(crate) is_made_here: bool,
+    /// Number of events that the source read since the last output. Set by the intake.
+    pub(crate) events: usize,
+    /// Number of bytes, likewise.
+    pub(crate) bytes: usize,
 }
 
 /// Result of one bounded round of work.
@@ -56,9 +48,6 @@ pub(crate) enum Next<T> {
     /// The work is finished.
     Nothing,
 }
-
-/// Makes another instance of a preprocessor.
-pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>> + Send>;
 
 /// How streams end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +62,14 @@ pub(crate) enum StreamEnd {
 /// more than one that skips a long input needs.
 const FUTILE_CALLS: usize = 10_000;
 
-struct Step<S> {
-    /// Name of the preprocessor for people. Empty unless [`Chain::named`] was called.
+struct Step {
+    /// Name of the preprocessor for people. Empty unless [`Preprocessors::named`] was called.
     name: String,
     preprocessor: Box<dyn Preprocessor>,
-    /// Makes the instance that replaces the preprocessor after [`Chain::restart`]. `None` in tests.
+    /// Makes the instance that replaces the preprocessor after [`Preprocessors::restart`]. `None` in tests.
     make: Option<MakePreprocessor>,
     /// Of the pulls that it holds bytes of, by stream.
-    held: BTreeMap<u64, Vec<S>>,
+    held: BTreeMap<u64, Vec<Token>>,
     /// Consecutive calls for more that put nothing out.
     futile_calls: usize,
     /// When the preprocessor has to be called next, in ns on the monotonic clock.
@@ -88,14 +77,14 @@ struct Step<S> {
 }
 
 /// What a step has to do next.
-struct Ready<S> {
+struct Ready {
     step: usize,
-    task: Task<S>,
+    task: Task,
 }
 
-enum Task<S> {
+enum Task {
     /// A batch came in.
-    Process(Batch, Origin<S>),
+    Process(Batch, Origin),
     /// It has more to put out.
     GoOn,
     /// The time has come that it asked for, in ns on the monotonic clock.
@@ -113,26 +102,21 @@ enum Call {
 }
 
 /// The pulls that a batch comes from.
-struct Origin<S> {
+struct Origin {
     /// The one in hand.
-    pull: Option<S>,
+    pull: Option<Token>,
     /// Earlier ones, by stream.
-    earlier: BTreeMap<u64, Vec<S>>,
+    earlier: BTreeMap<u64, Vec<Token>>,
 }
 
-impl<S> Default for Chain<S> {
-    fn default() -> Self {
-        Self::new(Vec::new())
-    }
-}
-
-impl<S> Chain<S> {
+impl Preprocessors {
+    #[cfg(test)]
     pub(crate) fn new(preprocessors: Vec<Box<dyn Preprocessor>>) -> Self {
         let steps = preprocessors.into_iter().map(|preprocessor| Step::new(preprocessor, None));
         Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
     }
 
-    /// Makes a chain whose preprocessors [`Chain::restart`] can replace.
+    /// Makes a chain whose preprocessors [`Preprocessors::restart`] can replace.
     pub(crate) fn restartable(
         preprocessors: impl IntoIterator<Item = (Box<dyn Preprocessor>, MakePreprocessor)>,
     ) -> Self {
@@ -150,21 +134,19 @@ impl<S> Chain<S> {
     pub(crate) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
-}
 
-impl<S: Share> Chain<S> {
     /// Calls `visit` once with each pull of which a step waits for the remainder of a stream.
     pub(crate) fn for_each_held_pull(&self, visit: impl FnMut(u64)) {
         let mut held = self.steps.iter().flat_map(|step| step.held.values());
         let (Some(first), second) = (held.next(), held.next()) else { return };
         // A source at its limits asks for this at each poll. Mostly one step has one stream, with one share a pull.
-        let Some(second) = second else { return first.iter().map(S::pull).for_each(visit) };
+        let Some(second) = second else { return first.iter().map(Token::pull).for_each(visit) };
         let held = [first, second].into_iter().chain(held).flatten();
-        held.map(S::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
+        held.map(Token::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
     }
 
-    /// Takes in what was pulled: [`Chain::next`] gives what comes of it.
-    pub(crate) fn push(&mut self, batch: Batch, share: Option<S>) {
+    /// Takes in what was pulled: [`Preprocessors::next`] gives what comes of it.
+    pub(crate) fn push(&mut self, batch: Batch, share: Option<Token>) {
         let origin = Origin { pull: share, earlier: BTreeMap::new() };
         self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
     }
@@ -174,14 +156,14 @@ impl<S: Share> Chain<S> {
         self.steps.iter().filter_map(|step| step.due).min()
     }
 
-    /// Has the preprocessors whose time has come at `now` emit what they buffer: [`Chain::next`] returns that. Call this
-    /// only while [`Chain::has_more`] is `false`, because rounds that have begun come first.
+    /// Has the preprocessors whose time has come at `now` emit what they buffer: [`Preprocessors::next`] returns that. Call this
+    /// only while [`Preprocessors::has_more`] is `false`, because rounds that have begun come first.
     pub(crate) fn push_time(&mut self, now: u64) {
         let due = self.steps.iter().enumerate().rev().filter(|(_, step)| step.is_due(now));
         self.ready.extend(due.map(|(step, _)| Ready { step, task: Task::Time(now) }));
     }
 
-    /// All streams end: [`Chain::next`] gives what comes of that.
+    /// All streams end: [`Preprocessors::next`] gives what comes of that.
     pub(crate) fn end(&mut self, how: StreamEnd) {
         let end = |step| Ready { step, task: Task::End(how) };
         self.ready.extend((0..self.steps.len()).rev().map(end));
@@ -190,7 +172,7 @@ impl<S: Share> Chain<S> {
     /// Nothing is held any more: the shares of what is left were the ends of streams, say.
     pub(crate) fn settle_held(&mut self) {
         let held = self.steps.iter_mut().flat_map(|step| std::mem::take(&mut step.held));
-        held.flat_map(|(_, shares)| shares).for_each(S::settle);
+        held.flat_map(|(_, shares)| shares).for_each(Token::settle);
     }
 
     /// Nothing more comes of what is held: its pulls fail.
@@ -218,22 +200,32 @@ impl<S: Share> Chain<S> {
 
     /// Runs each preprocessor at most once, and returns what comes out. [`Next::Nothing`]: all that came
     /// in is out, except for what preprocessors hold.
-    pub(crate) fn next(&mut self) -> Next<Piece<S>> {
+    pub(crate) fn next(&mut self) -> Next<Preprocessed> {
         let Some(Ready { step, task }) = self.ready.pop() else { return Next::Nothing };
         let is_made_here = !matches!(task, Task::Process(..));
         let (batch, origin, whole) = self.run(step, task);
         let rejected = self.output.take_rejected();
         let discarded = self.output.take_discarded();
-        let (share, earlier) = origin.shares();
+        let token = origin.token();
         if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
-            earlier.into_iter().chain(share).for_each(S::settle);
+            token.settle();
             return if self.has_more() { Next::More } else { Next::Nothing };
         }
-        Next::Piece(Piece { batch, rejected, discarded, whole, share, earlier, is_made_here })
+        let (events, bytes) = (0, 0);
+        Next::Piece(Preprocessed {
+            batch,
+            rejected,
+            discarded,
+            whole,
+            token,
+            is_made_here,
+            events,
+            bytes,
+        })
     }
 
     /// Runs one step, and those after it as far as they go at once.
-    fn run(&mut self, first: usize, task: Task<S>) -> (Batch, Origin<S>, bool) {
+    fn run(&mut self, first: usize, task: Task) -> (Batch, Origin, bool) {
         let none = || Origin { pull: None, earlier: BTreeMap::new() };
         let (mut batch, mut origin, mut call) = match task {
             Task::Process(batch, origin) => (batch, origin, Call::Input),
@@ -270,7 +262,7 @@ impl<S: Share> Chain<S> {
     }
 }
 
-impl<S> Step<S> {
+impl Step {
     fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
         let (name, held) = (String::new(), BTreeMap::new());
         Self { name, preprocessor, make, held, futile_calls: 0, due: None }
@@ -279,9 +271,7 @@ impl<S> Step<S> {
     fn is_due(&self, now: u64) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
-}
 
-impl<S: Share> Step<S> {
     /// Puts the end of every stream that has begun into a batch, the lowest first.
     fn end_streams(&self, batch: &mut Batch, how: StreamEnd) {
         let mut streams = self.preprocessor.streams();
@@ -297,7 +287,7 @@ impl<S: Share> Step<S> {
     /// Replaces a preprocessor that says without end that it has more and puts nothing out, and adds the pulls of what
     /// it holds to `origin`, so that they fail with what is lost.
     #[cold]
-    fn give_up(&mut self, origin: &mut Origin<S>) {
+    fn give_up(&mut self, origin: &mut Origin) {
         tracing::error!(
             preprocessor = self.name,
             calls = self.futile_calls,
@@ -321,7 +311,7 @@ impl<S: Share> Step<S> {
     fn run(
         &mut self,
         batch: &mut Batch,
-        origin: &mut Origin<S>,
+        origin: &mut Origin,
         output: &mut Output,
         call: Call,
     ) -> bool {
@@ -355,7 +345,7 @@ impl<S: Share> Step<S> {
         holds: bool,
         puts_out: bool,
         goes_on: bool,
-        origin: &mut Origin<S>,
+        origin: &mut Origin,
     ) {
         if !holds {
             let held = self.held.remove(&stream).unwrap_or_default();
@@ -373,43 +363,49 @@ impl<S: Share> Step<S> {
             let came = origin.of(stream);
             add(self.held.entry(stream).or_default(), came);
             // They stay here, and go on with what is put out next.
-            origin.earlier.remove(&stream).into_iter().flatten().for_each(S::settle);
+            origin.earlier.remove(&stream).into_iter().flatten().for_each(Token::settle);
         }
     }
 }
 
-impl<S: Share> Origin<S> {
+impl Origin {
     fn is_tracked(&self) -> bool {
-        self.pull.as_ref().is_some_and(S::is_tracked) || !self.earlier.is_empty()
+        self.pull.as_ref().is_some_and(Token::is_tracked) || !self.earlier.is_empty()
     }
 
     /// Of the pulls that what came of this stream comes from.
-    fn of(&self, stream: u64) -> Vec<S> {
+    fn of(&self, stream: u64) -> Vec<Token> {
         let earlier = self.earlier.get(&stream).into_iter().flatten();
         earlier.chain(&self.pull).cloned().collect()
     }
 
-    fn add(&mut self, stream: u64, shares: Vec<S>) {
+    fn add(&mut self, stream: u64, shares: Vec<Token>) {
         if !shares.is_empty() {
             add(self.earlier.entry(stream).or_default(), shares);
         }
     }
 
-    fn shares(self) -> (Option<S>, Vec<S>) {
-        let mut shares = Vec::new();
-        self.earlier.into_values().for_each(|earlier| add(&mut shares, earlier));
-        (self.pull, shares)
+    /// Returns the token that stands for all of the pulls.
+    fn token(self) -> Token {
+        match self.pull {
+            Some(pull) if self.earlier.is_empty() => pull,
+            pull => {
+                let mut all = Vec::new();
+                self.earlier.into_values().for_each(|earlier| add(&mut all, earlier));
+                Token::join(all.into_iter().chain(pull).collect())
+            }
+        }
     }
 }
 
 /// Adds shares in the order of their pulls, one of each.
-fn add<S: Share>(to: &mut Vec<S>, shares: Vec<S>) {
+fn add(to: &mut Vec<Token>, shares: Vec<Token>) {
     for share in shares {
         if to.last().is_none_or(|last| last.pull() < share.pull()) {
             to.push(share);
             continue;
         }
-        match to.binary_search_by_key(&share.pull(), S::pull) {
+        match to.binary_search_by_key(&share.pull(), Token::pull) {
             Ok(_) => share.settle(),
             Err(position) => to.insert(position, share),
         }
@@ -427,6 +423,28 @@ fn streams(batch: &Batch) -> Vec<u64> {
     streams.sort_unstable();
     streams.dedup();
     streams
+}
+
+/// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
+/// rejected but the ends of streams, which the next preprocessors wait for. `false`: it left
+/// nothing that could be.
+fn preprocess(
+    batch: &mut Batch,
+    output: &mut Output,
+    step: impl FnOnce(&mut Batch, &mut Output) -> Result<()>,
+) -> bool {
+    let Err(error) = step(batch, output) else { return true };
+    if batch.is_empty() {
+        tracing::error!(%error, "a preprocessor failed, and left nothing that could go to `err`");
+        return false;
+    }
+    batch.retain(|event| {
+        if !event.is_stream_end() {
+            output.reject(event, error.clone());
+        }
+        event.is_stream_end()
+    });
+    true
 }
 
 #[cfg(test)]

@@ -1,0 +1,50 @@
+//! Times that tasks wait for.
+
+use std::{
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use crate::executor;
+
+/// Times that a task waits for, the earliest of several at once.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(executor::Alarm);
+
+impl Alarm {
+    /// Ready with the name of the earliest time once that has come; of two that are the same, the first.
+    pub(crate) fn poll<N: Copy, const COUNT: usize>(
+        &mut self,
+        context: &mut Context<'_>,
+        times: [(Option<Instant>, N); COUNT],
+    ) -> Poll<N> {
+        let times = times.into_iter().filter_map(|(at, name)| Some((at?, name)));
+        match times.min_by_key(|(at, _)| *at) {
+            Some((at, name)) => self.0.poll(context, at).map(|()| name),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        time::{Duration, Instant},
+    };
+
+    use super::Alarm;
+    use crate::executor::block_on;
+
+    #[test]
+    fn the_earliest_time_comes_first_and_a_later_one_when_it_is_asked_for() {
+        let (mut alarm, now) = (Alarm::default(), Instant::now());
+        let soon = now + Duration::from_millis(1);
+        let times = |first| [(first, "first"), (None, "never"), (Some(soon), "soon")];
+        let mut next = |first| block_on(poll_fn(|context| alarm.poll(context, times(first))));
+        assert_eq!(next(Some(now)), "first");
+        assert_eq!(next(Some(soon)), "first");
+        assert_eq!(next(None), "soon");
+        assert_eq!(next(Some(now)), "first");
+    }
+}
