@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
@@ -141,7 +142,7 @@ impl Inputs {
     /// Returns a hash of the files with their names, of the compiler, the other tools, and the compiler's flags.
     ///
     /// # Errors
-    /// git does not list the files of the project, or there is no compiler.
+    /// git does not list the files of the project, one of them cannot be read, or there is no compiler.
     pub(super) fn hash(&self) -> Result<String> {
         let compiler = said(&["rustc", "-vV"]).context("cannot start rustc")?;
         let mut tools = vec![compiler];
@@ -164,7 +165,10 @@ impl Inputs {
                 continue;
             }
             // One that is deleted is in git's list until that is staged.
-            let Ok(content) = fs::read(root.join(file)) else { continue };
+            let content = match fs::read(root.join(file)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read.with_context(|| format!("cannot read {file}"))?,
+            };
             let text = String::from_utf8_lossy(&content);
             if reads || self.pages_with.iter().any(|part| text.contains(part)) {
                 add(file.as_bytes());
