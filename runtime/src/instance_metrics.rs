@@ -41,7 +41,7 @@ pub struct InputSize {
     pub flow: String,
     /// The source.
     pub component: String,
-    /// So many bytes.
+    /// A number of bytes.
     pub bytes: u64,
 }
 

@@ -90,7 +90,7 @@ impl RunHandle {
         self.flow(flow).map(|it| it.stop()).is_some()
     }
 
-    /// How things stand with the connectors of a running flow; none where there is no such flow.
+    /// Returns the states of the connectors of a running flow, or none if there is no such flow.
     pub fn connectors(&self, flow: &str) -> Option<Vec<engine::Status>> {
         Some(self.flow(flow)?.connectors())
     }

@@ -194,7 +194,7 @@ fn figures(experiment: &Experiment, flow: &Flow<'_>) -> String {
     let percentiles = ["p50", "p90", "p99", "p99.9", "max"];
     let rows = flow.subjects.iter().map(|subject| {
         let samples = experiment.samples(flow.name, subject.name);
-        // As that of the events, or the figures of a row would not fit together.
+        // The mean of the processors is made like that of the events, so that the figures of a row fit together.
         let mean = |of: fn(&Sample) -> Option<f64>| {
             let values: Vec<_> = samples.iter().filter_map(|(_, sample)| of(sample)).collect();
             geometric_mean(&values).map(|interval| interval.estimate)

@@ -39,7 +39,7 @@ struct SignalHandler {
 enum Signalled {
     /// The first signal: everything drains.
     Drain,
-    /// Another signal, so soon that it is the same request.
+    /// A signal that follows so soon is the same request.
     Again,
     /// Everything ends where it is, and nobody waits for what does not.
     Halt,

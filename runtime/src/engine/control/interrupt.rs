@@ -1,4 +1,4 @@
-//! What tasks wait for besides their work: that their flow ends, and that their connection breaks.
+//! Interrupts of tasks: the end of the flow, and the loss of the connection.
 
 use std::{
     future::poll_fn,

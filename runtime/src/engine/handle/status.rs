@@ -6,10 +6,10 @@ use tremor_pdk::InFlight;
 
 use crate::engine::handle::series::RetryCounts;
 
-/// What a connector is about.
+/// State of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has no connection, and is to get one.
+    /// The connector has no connection, and is to get one.
     Connecting,
     /// Events flow.
     Running,
@@ -17,7 +17,7 @@ pub enum State {
     Retrying,
     /// No event flows until it is resumed.
     Paused,
-    /// Its source brings nothing more; what is under way still arrives.
+    /// The source brings nothing more; events in flight still arrive.
     Draining,
     /// Its instance is gone, and another is to be made.
     Restarting,

@@ -11,7 +11,7 @@ fn doing(handle: &ConnectorHandle) -> Option<String> {
 }
 
 #[test]
-fn a_sink_that_cannot_connect_holds_up_its_flow_while_events_wait_for_it() {
+fn unconnected_sink_holds_up_its_flow_while_events_wait() {
     let handle = ConnectorHandle::new("output".into(), None);
     handle.enter(State::Connecting);
     handle.note(&Error::connection_refused("nobody there"));
@@ -29,7 +29,7 @@ fn a_sink_that_cannot_connect_holds_up_its_flow_while_events_wait_for_it() {
 }
 
 #[test]
-fn a_connector_whose_source_brings_nothing_more_drains_wherever_events_flow() {
+fn connector_drains_once_its_source_brings_nothing_more() {
     let handle = ConnectorHandle::new("both".into(), None);
     let state = || handle.status().state;
     handle.drains();

@@ -37,7 +37,7 @@ mod tests {
     use crate::executor::block_on;
 
     #[test]
-    fn the_earliest_time_comes_first_and_a_later_one_when_it_is_asked_for() {
+    fn earliest_time_comes_first_and_a_later_one_when_asked_for() {
         let (mut alarm, now) = (Alarm::default(), Instant::now());
         let soon = now + Duration::from_millis(1);
         let times = |first| [(first, "first"), (None, "never"), (Some(soon), "soon")];

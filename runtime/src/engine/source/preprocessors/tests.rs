@@ -411,7 +411,7 @@ fn end_of_streams_forgets_the_time() {
 }
 
 #[test]
-fn a_batch_that_fails_as_a_whole_is_rejected_but_for_the_ends_of_streams() {
+fn failed_batch_is_rejected_except_for_ends_of_streams() {
     let (mut batch, mut output) = (Batch::new(), Output::new());
     batch.stream(1).push_fragment(b"a");
     batch.stream(1).end();
