@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# Compares the throughput of programs, and says how far the comparison can be trusted.
+# Compares the throughput of programs, and reports how reliable the comparison is.
 #
 #   scripts/bench.sh [--config FILE] [--flow F]... [--subject NAME=COMMAND]... [options]
 #
 #   --config FILE           settings, `key = value`; bench/bench.conf unless given
 #   --flow FILE             a flow to run; replaces those of the configuration. Repeatable
-#   --subject NAME=COMMAND  what to measure; replaces those of the configuration. Repeatable. The first
+#   --subject NAME=COMMAND  a program to measure; replaces those of the configuration. Repeatable. The first
 #                           one is the baseline. {flow}, {name}, {json}, {hgrm}, {warmup} and {duration}
-#                           stand for the flow's file and name, where to write, and seconds
-#   --baseline NAME         what the others are compared with, instead of the first
-#   --check COMMAND         what says whether {flow} is good; empty for none
-#   --rounds N              how often each subject runs each flow
-#   --warmup S              seconds before events count
-#   --duration S            seconds in which they count
-#   --output DIR            where results go; a new folder in bench/out unless given
+#                           stand for the flow's file and name, the files to write, and seconds
+#   --baseline NAME         the subject with which the others are compared, instead of the first one
+#   --check COMMAND         a command that checks {flow}; empty for none
+#   --rounds N              number of times that each subject runs each flow
+#   --warmup S              seconds before events are counted
+#   --duration S            seconds in which events are counted
+#   --output DIR            folder of the results; a new folder in bench/out unless given
 #   --pin CPUS              the processors to run on, as `taskset --cpu-list` takes them
-#   --seed N                of the random order
-#   --build                 builds what the configuration says before all else
+#   --seed N                seed of the random order
+#   --build                 first runs the builds of the configuration
 #   --dry-run               validates, tries each subject for a second, prints the plan, and ends
-#   --resume DIR            goes on with what was interrupted; takes no other option
+#   --resume DIR            continues an interrupted benchmark; takes no other option
 #   --profile               profiles each subject on each flow after the timed runs
 #
-# Paths are relative to the repository. docs/benchmarks/harness.md says more.
-# Exit status: 0 done, 1 a run failed, 2 refused before anything ran, 130 interrupted.
+# Paths are relative to the repository. For details, see docs/benchmarks/harness.md.
+# Exit status: 0 success, 1 a run failed, 2 refused before any run, 130 interrupted.
 set -euo pipefail
 [ "${BASH_VERSINFO[0]}" -ge 5 ] && [ -r /proc/loadavg ] || {
-  echo "error: this needs Linux and bash 5; here are $(uname -s) and bash $BASH_VERSION" >&2
+  echo "error: this script needs Linux and bash 5, but found $(uname -s) and bash $BASH_VERSION" >&2
   exit 2
 }
 shopt -s inherit_errexit
@@ -51,7 +51,7 @@ source scripts/bench/profile.sh
 
 say() { echo "$*" >&2; }
 
-# Ends the benchmark before it began: what is wrong, and what to do.
+# Ends the script before any run, with an error message and a remedy.
 refuse() {
   say "error: $1"
   [ $# -lt 2 ] || say "  $2"
@@ -59,20 +59,20 @@ refuse() {
 }
 
 notices=()
-# Something is missing that the benchmark can do without; said now and in the report.
+# Prints a notice about something optional, and adds it to the report.
 notice() {
   say "notice: $1"
   notices+=("$1")
 }
 
-# The program that makes figures of samples. Tests name one that is built already.
+# Builds the program that computes figures from samples. Tests set BENCH_REPORT to a program that is already built.
 build_report_tool() {
   if [ -n "${BENCH_REPORT:-}" ]; then
-    [ -x "$BENCH_REPORT" ] || refuse "BENCH_REPORT names $BENCH_REPORT, which is no program"
+    [ -x "$BENCH_REPORT" ] || refuse "BENCH_REPORT is $BENCH_REPORT, which is not a program"
     return
   fi
   cargo build --quiet --release --package bench-report \
-    || refuse "bench-report does not build" "The compiler says above what is wrong."
+    || refuse "bench-report does not build" "See the messages of the compiler above."
   BENCH_REPORT=${CARGO_TARGET_DIR:-target}/release/bench-report
 }
 
@@ -82,7 +82,7 @@ build_subjects() {
   for line in "${builds[@]}"; do
     say "building: $line"
     split_words words "$line"
-    "${words[@]}" >&2 || refuse "\`$line\` failed" "Repair it, or drop --build if all is built."
+    "${words[@]}" >&2 || refuse "\`$line\` failed" "Fix the build, or omit --build if everything is built."
   done
 }
 
@@ -112,7 +112,7 @@ main() {
   write_report
   say "report: $output/report.md"
   if [ "$failures" -gt 0 ]; then
-    say "error: $failures of $total runs failed; $output/report.md says which and why"
+    say "error: $failures of $total runs failed; see $output/report.md"
     exit 1
   fi
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Repeats the measurements of the boundary (docs/benchmarks/boundary.md, loading.md and peers.md) in
-# rounds, so that no subject has a quiet minute of the machine to itself. Keeps the raw samples.
+# rounds, so that changes of the machine's load affect all subjects. Keeps the raw samples.
 #
 #   scripts/boundary.sh FOLDER [ROUNDS]
 #
-# FOLDER gets the samples, the machine they come from, and tables of them. ROUNDS is 3 unless it is
-# given; a round takes four minutes once all is built.
+# FOLDER gets the samples, a description of the machine, and tables. The default of ROUNDS is 3. A round takes four
+# minutes, without the builds.
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: scripts/boundary.sh FOLDER [ROUNDS]" >&2; exit 2; }
 mkdir -p "$1"
@@ -16,15 +16,15 @@ if [ -n "${CARGO_TARGET_DIR:-}" ]; then
   CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
   export CARGO_TARGET_DIR
 fi
-# Before anything is built: cargo may bring the lock file of the peers up to date.
+# The commit is read before the builds, because cargo may update the lock file of the peers.
 commit=$(git describe --always --dirty --abbrev=40)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Short ones, and many: the rounds tell the noise, not criterion.
+# Measurements are short, because the noise is determined by rounds and not by criterion.
 criterion=(--bench --noplot --quiet --warm-up-time 0.2 --measurement-time 0.8 --sample-size 20 --nresamples 1000)
 
-# The path of a bench that is built now, from what cargo says. With arguments for cargo.
+# Builds a benchmark with these arguments of cargo, and prints its path.
 built() {
   cargo bench --no-run --message-format=json-render-diagnostics "$@" \
     | sed -n 's/.*"kind":\["bench"\].*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
@@ -35,7 +35,7 @@ boundary=$(built --package microbench --bench boundary)
 loading=$(built --package microbench --bench loading)
 peers=$(cd bench/peers && built --bench boundary)
 samples=${CARGO_TARGET_DIR:-target}/release/criterion_samples
-# What is called, which the benches build where it is not there: not while one of them measures.
+# The benchmarks build the plugins that they call. A test run does this before any measurement.
 "$loading" --test > "$work/log"
 "$peers" --test > "$work/log"
 
@@ -49,7 +49,7 @@ samples=${CARGO_TARGET_DIR:-target}/release/criterion_samples
 } > "$results/machine.txt"
 : > "$results/samples.jsonl"
 
-# Runs a bench and keeps its samples: round, the experiment's name, the bench.
+# Runs a benchmark and keeps its samples. Arguments: round, name of the experiment, benchmark.
 run() {
   rm -rf "$work/criterion"
   CRITERION_HOME="$work/criterion" "$3" "${criterion[@]}" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }

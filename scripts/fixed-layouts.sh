@@ -1,8 +1,8 @@
 #!/bin/sh
-# The compiler, for builds with randomised layouts (RUSTC_WRAPPER of `cargo xtask sanitize --randomize-layout`).
+# Runs the compiler in builds with randomised layouts (RUSTC_WRAPPER of `cargo xtask ci boundary`).
 #
-# rustix 1.1 gives the kernel its `Itimerspec`, which has no `repr(C)`: where the two fields change places, no
-# timer ever ends. That is no fault of the boundary, so that crate keeps the layouts that it was tested with.
+# rustix 1.1 passes its `Itimerspec` to the kernel, but the type has no `repr(C)`. If its two fields are swapped, timers
+# never end. This fault has nothing to do with the boundary, so the layouts of rustix are not randomised.
 case " $* " in
 *" --crate-name rustix "*) exec "$@" -Zrandomize-layout=no ;;
 *) exec "$@" ;;

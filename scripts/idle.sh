@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The resident memory of a runtime that waits, with the ten smallest plugins of the project loaded.
+# Measures the resident memory of an idle runtime with the ten smallest plugins of the project.
 #
 #   scripts/idle.sh [SECONDS]
 #
-# Each of the plugins is used by the flow, or it would not be loaded. SECONDS, 10 unless given, is how
-# long it waits before memory is looked at. PROFILE may name another profile of cargo's than release.
+# The flow uses each of the plugins, because otherwise they would not be loaded. The memory is read after SECONDS
+# (default 10). PROFILE is the profile of cargo (default `release`).
 set -euo pipefail
 seconds=${1:-10}
 profile=${PROFILE:-release}
 cd "$(dirname "$0")/.."
 plugins=(connector-bench connector-countdown connector-exit connector-file connector-metronome
-  connector-null connector-stdio operator-logging plugin-logfmt boundary-plugin)
+  connector-null connector-stdio operator-logging plugin-keyvalue boundary-plugin)
 cargo build --profile "$profile" --package tremor-runtime "${plugins[@]/#/--package=}"
 folder=$(realpath "${CARGO_TARGET_DIR:-target}")/${profile/#dev/debug}
 
@@ -24,7 +24,7 @@ plugins: [.]
 connectors:
   clock: { type: metronome, config: { interval_ms: 3600000 } }
   numbers: { type: countdown, config: { from: 1 } }
-  terminal: { type: stdio, preprocessors: [lines], codec: logfmt, postprocessors: [lines] }
+  terminal: { type: stdio, preprocessors: [lines], codec: keyvalue, postprocessors: [lines] }
   nothing: { type: 'null' }
   end: { type: exit, config: { after_events: 1000000 } }
   file: { type: file, codec: json, config: { path: out.json, mode: truncate } }
@@ -41,7 +41,7 @@ links:
   - terminal -> measured
 FLOW
 
-# It reads from a pipe into which nobody writes.
+# Standard input is a pipe into which no process writes.
 mkfifo "$work/silence"
 "$folder/tremor" run "$work/flow.yaml" <> "$work/silence" > "$work/out" 2> "$work/log" &
 tremor=$!

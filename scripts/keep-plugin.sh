@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Keeps a library that is built against this version of the ABI, and the list of its layouts, for the tests of later versions.
+# Stores a plugin that is built with this version of the ABI, and the list of its layouts, for the tests of later
+# versions.
 #
-# Run it once for each minor, when the ABI of that minor is final, and commit what it writes. Needs strip and zstd.
+# Run this script once for each minor version, when its ABI is final, and commit the files. Needs strip and zstd.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^version = "\([0-9]*\.[0-9]*\)\..*/\1/p' tremor-pdk/abi/Cargo.toml)
 kept="tests/fixtures/kept/$version-$(uname -m)-linux.so.zst"
 if [ -e "$kept" ]; then
-  echo "$kept is there already: what is kept does not change" >&2
+  echo "$kept exists already, and must not change" >&2
   exit 1
 fi
 
@@ -16,7 +17,7 @@ cargo test --package tremor-abi --lib -- --ignored frozen::write_list
 
 target=$(mktemp -d)
 trap 'rm -rf "$target"' EXIT
-# No path of this machine in what is committed.
+# The committed library must not contain paths of this machine.
 sysroot=$(rustc --print sysroot)
 flags="--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 RUSTFLAGS="$flags --remap-path-prefix=$sysroot=rust" cargo build --release --target-dir "$target" --package fixture-every-kind --example fixture-every-kind

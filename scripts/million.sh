@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a million log events, JSON in and JSON out, through the dynamically loaded `file` plugin, in
-# turn with a single-threaded loop of simd-json over the same file. Keeps the raw samples: time and
-# CPU of each round, and the resident memory of the runs over time.
+# Passes a million log events as JSON through the dynamically loaded `file` plugin, in turn with a single-threaded loop
+# of simd-json over the same file. Keeps the raw samples: elapsed time and processor time of each round, and the
+# resident memory over time.
 #
 #   scripts/million.sh FOLDER [ROUNDS]
 #
-# FOLDER gets the samples; the data (1.3 GB) goes to a temporary folder.
+# FOLDER gets the samples. The data (1.3 GB) is in a temporary folder.
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: scripts/million.sh FOLDER [ROUNDS]" >&2; exit 2; }
 mkdir -p "$1"
@@ -39,13 +39,13 @@ FLOW
 echo "round,subject,wall_s,user_s,system_s,peak_kib" > "$results/rounds.csv"
 echo "round,ms,resident_kib" > "$results/memory.csv"
 
-# Round and subject, then the command. Writes a row, and for tremor its memory every 50 ms.
+# Measures a command, and writes a row. For tremor, also writes the memory every 50 ms. Arguments: round, subject,
+# command.
 measure() {
   local round=$1 subject=$2 pid
   shift 2
-  # bash's own accounting: `times` would add up all children, so each runs under GNU time if it
-  # is there; without it, the part is left out loudly.
-  command -v /usr/bin/time > /dev/null || { echo "GNU time is needed" >&2; exit 2; }
+  # GNU time measures one process, while bash's `times` sums all child processes.
+  command -v /usr/bin/time > /dev/null || { echo "error: GNU time is missing" >&2; exit 2; }
   /usr/bin/time -a -o "$results/rounds.csv" -f "$round,$subject,%e,%U,%S,%M" "$@" 2>> "$results/log.txt" &
   pid=$!
   if [ "$subject" = tremor ]; then

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Packs a run of scripts/bench.sh to be kept: five files instead of hundreds.
+# Packs a run of scripts/bench.sh into five files, so that it can be committed.
 #
 #   scripts/pack-run.sh FOLDER NAME
 #
-#   FOLDER  what scripts/bench.sh wrote, in bench/out as a rule
-#   NAME    of the folder in bench/runs, `DATE-WHAT`
+#   FOLDER  folder that scripts/bench.sh wrote, usually in bench/out
+#   NAME    name of the folder in bench/runs, `DATE-SUBJECT`
 #
-# What is kept: report.md; bench.conf, facts.tsv and samples.csv, which say what was run, where, and
-# every figure; and samples.tar.xz with all else, from which
-# `bench-report report` makes the report again. Profiles are not kept.
+# The run has report.md; bench.conf, facts.tsv and samples.csv with the settings, the machine and all figures; and
+# samples.tar.xz with the other files, from which `bench-report report` can create the report again. Profiles are not
+# kept.
 set -euo pipefail
 
 [ $# -eq 2 ] && [ -d "$1" ] || {
@@ -21,26 +21,26 @@ to=$root/bench/runs/$2
 shown=(report.md bench.conf facts.tsv samples.csv)
 for file in "${shown[@]}"; do
   [ -e "$from/$file" ] || {
-    echo "error: $from has no $file: it is no run of scripts/bench.sh, or was interrupted" >&2
+    echo "error: $from has no $file: expected a complete run of scripts/bench.sh" >&2
     exit 2
   }
 done
 
-rest=()
+others=()
 for entry in "$from"/*; do
   name=${entry##*/}
   case " ${shown[*]} profile " in
     *" $name "*) ;;
-    *) rest+=("$name") ;;
+    *) others+=("$name") ;;
   esac
 done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ -e "$from/samples.tar.xz" ]; then
-  # Packed in part before.
+  # The run was packed partly before.
   tar -xJf "$from/samples.tar.xz" -C "$scratch"
 fi
-for name in "${rest[@]}"; do
+for name in "${others[@]}"; do
   [ "$name" = samples.tar.xz ] || cp -r "$from/$name" "$scratch/"
 done
 mkdir -p "$to"
@@ -49,7 +49,7 @@ for file in "${shown[@]}"; do
   [ "$from" = "$to" ] || cp "$from/$file" "$to/$file"
 done
 if [ "$from" = "$to" ]; then
-  for name in "${rest[@]}"; do
+  for name in "${others[@]}"; do
     [ "$name" = samples.tar.xz ] || rm -r "${to:?}/$name"
   done
 fi

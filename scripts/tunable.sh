@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes a copy of the sources in which the numbers that decide how tasks share processors are read from the
-# environment, so that one build compares many values of them.
+# Copies the sources, and makes the constants that decide how tasks share processors read from the environment, so that
+# one build can compare many values.
 #
 #   scripts/tunable.sh FOLDER
 #
-# FOLDER gets what git knows of the working tree. There, `TUNE_NAME=VALUE` replaces the constant NAME of
-# runtime/src/engine/tuning.rs or runtime/src/executor/threads.rs: a count or bytes, ns for a duration, and
-# TUNE_NAME_LEAST and TUNE_NAME_MOST for a range. docs/benchmarks/harness.md says how to compare.
+# FOLDER gets the files of the working tree that git does not ignore. In a build of FOLDER, the variable TUNE_NAME sets
+# the constant NAME of runtime/src/engine/tuning.rs or runtime/src/executor/threads.rs. The value is a number, or ns for
+# a duration; TUNE_NAME_LEAST and TUNE_NAME_MOST set a range. For comparisons, see docs/benchmarks/harness.md.
 set -euo pipefail
 [ $# -eq 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ ! -e "$1" ] || { echo "error: $1 is there already" >&2; exit 2; }
+[ ! -e "$1" ] || { echo "error: $1 exists already" >&2; exit 2; }
 mkdir -p "$1"
 git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory "$1"
 cd "$1"
@@ -20,7 +20,7 @@ files=(runtime/src/engine/tuning.rs runtime/src/executor/threads.rs)
 names=$(perl -ne "print qq(\$1\n) if /^(?:pub\(crate\) )?$constant/" "${files[@]}" | paste --serial --delimiters='|')
 
 # Each constant becomes a function of the same name, which reads its value once.
-# shellcheck disable=SC2016 # the names are perl's
+# shellcheck disable=SC2016 # the variables are those of perl
 constant=$constant perl -i -pe '
   s{^((?:pub\(crate\) )?)$ENV{constant}}{
     my ($scope, $name, $type, $default) = ($1, $2, $3, $4);
@@ -34,7 +34,7 @@ constant=$constant perl -i -pe '
   }e;
 ' "${files[@]}"
 
-# Each use becomes a call: outside comments, and not where a name is imported.
+# Each use becomes a call, except in comments and imports.
 # shellcheck disable=SC2016
 grep --recursive --files-with-matches --extended-regexp "\b($names)\b" runtime/src/{engine,executor} --include='*.rs' \
   | grep --invert-match '/tests' \

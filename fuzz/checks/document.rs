@@ -1,5 +1,5 @@
-//! Any nodes and bytes as a document: validation finds what is wrong with them, and whatever it
-//! says, everything that a view leads to can be read, compared, written and copied.
+//! Check of documents. For any nodes and bytes, validation accepts the document or reports an error. In both cases,
+//! everything that a view reaches can be read, compared, written and copied.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,11 +10,14 @@ use tremor_abi::{
 };
 use tremor_runtime::codec::{json, msgpack};
 
-/// Enough for every way in which nodes can refer to each other, and few enough to be fast.
+/// Maximum number of nodes. This is enough for every way in which nodes can refer to each other, and keeps the check
+/// fast.
 const MOST_NODES: usize = 64;
 
+/// Checks one input.
+///
 /// # Panics
-/// Where something is read that should not be, or not read that should be.
+/// Data outside of the document is read, or a part of a valid document is not read.
 pub(crate) fn check(data: &[u8]) {
     let Some(([count, root], rest)) = data.split_first_chunk() else { return };
     let count = usize::from(*count).min(MOST_NODES).min(rest.len() / size_of::<Node>());
@@ -43,11 +46,11 @@ pub(crate) fn check(data: &[u8]) {
 
 fn node(bytes: &[u8]) -> Node {
     let bytes: [u8; size_of::<Node>()] = bytes.try_into().expect("as many bytes as a node has");
-    // SAFETY: a node is three integers without padding: any bytes are one.
+    // SAFETY: a node consists of three integers without padding, so any bytes are a node.
     unsafe { std::mem::transmute(bytes) }
 }
 
-/// Reads everything that can be read.
+/// Reads everything that the view reaches.
 fn exhaust(view: ValueRef<'_>) {
     let copy = view.to_value();
     let same = view;
@@ -75,7 +78,7 @@ fn exhaust(view: ValueRef<'_>) {
     }
 }
 
-/// How many nodes are read, keys included.
+/// Returns the number of nodes that are read, including keys.
 fn kinds(view: ValueRef<'_>) -> u64 {
     match view.shape() {
         Shape::Array(array) => 1 + array.iter().map(kinds).sum::<u64>(),
@@ -84,7 +87,7 @@ fn kinds(view: ValueRef<'_>) -> u64 {
     }
 }
 
-/// A valid document can be copied into another, which is valid.
+/// Copies a valid document. The copy has to be valid.
 fn copied(view: ValueRef<'_>) {
     let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
@@ -93,17 +96,17 @@ fn copied(view: ValueRef<'_>) {
     assert_eq!(validate(&bytes, &nodes, root), Ok(()));
 }
 
-/// Encoders take documents as they are, and read nothing outside of them.
+/// Encodes a document that may be invalid. Encoders must not read outside of the document.
 fn encode(bytes: &[u8], nodes: &[Node], root: u32) {
     let mut out = ByteBuffer::from_slice(b"before");
     for sorted_keys in [false, true] {
         let mut json = json::Encoder::new(json::EncodeOptions { sorted_keys });
         if json.document(bytes, nodes, root, &mut out).is_err() {
-            assert_eq!(out.as_slice(), b"before", "an error leaves the buffer as it was");
+            assert_eq!(out.as_slice(), b"before", "an error leaves the buffer unchanged");
         }
         out.truncate(b"before".len());
     }
     if msgpack::Encoder.document(bytes, nodes, root, &mut out).is_err() {
-        assert_eq!(out.as_slice(), b"before", "an error leaves the buffer as it was");
+        assert_eq!(out.as_slice(), b"before", "an error leaves the buffer unchanged");
     }
 }

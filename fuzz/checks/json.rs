@@ -1,5 +1,5 @@
-//! Any bytes as JSON: our decoder takes what `serde_json` takes, for the same value, and what is
-//! written of it is read as the same again.
+//! Check of JSON. For any bytes, the decoder accepts the message if and only if `serde_json` does, with the same value.
+//! The value is encoded, and the output has to be decoded to the same value.
 
 use serde_json::Value as Judged;
 use tremor_abi::{document::Document, value::Value};
@@ -8,16 +8,18 @@ use tremor_runtime::codec::{
     json::{DecodeOptions, Decoder, Encoder},
 };
 
-/// What differs by intention, levelled: our decoder takes integers beyond 64 bits for floats only
-/// when asked to, and nests deeper than the judge.
-const OPTIONS: DecodeOptions = DecodeOptions { max_depth: 127, big_integers_as_floats: true };
+/// Options that remove the intended differences to `serde_json`: by default the decoder keeps numbers that are no
+/// integers of 64 bits or floats as text, and accepts deeper nesting.
+const OPTIONS: DecodeOptions = DecodeOptions { max_depth: 127, nearest_floats: true };
 
-/// Bytes before and behind the message, which belong to its neighbours.
+/// Bytes before the message, and below that bytes after the message. They belong to other messages.
 const BEFORE: &[u8] = b"\"\\";
 const BEHIND: &[u8] = b"]}\"";
 
+/// Checks one message.
+///
 /// # Panics
-/// Where decoder and judge differ.
+/// The decoder and `serde_json` disagree.
 pub(crate) fn check(message: &[u8]) {
     let judged = serde_json::from_slice::<Judged>(message);
     let (value, written) = match (read(message), judged) {
@@ -28,21 +30,21 @@ pub(crate) fn check(message: &[u8]) {
         (Err(_), Err(_)) => return,
         (ours, judged) => panic!("ours: {ours:?}, the judge's: {judged:?}"),
     };
-    let (again, written_again) = read(&written).expect("it is read as it was written");
+    let (again, written_again) = read(&written).expect("the output can be read");
     assert_eq!(format!("{again:?}"), format!("{value:?}"));
     assert_eq!(written_again, written);
-    let judged = serde_json::from_slice(&written).expect("the judge reads it as well");
+    let judged = serde_json::from_slice(&written).expect("`serde_json` reads the output");
     same(&judged, &value);
 }
 
-/// The value of a message that lies among others, and how it is written.
+/// Decodes a message that lies between others, and encodes its value again.
 fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a short message");
     let around = [BEFORE, message, BEHIND].concat();
     let (mut bytes, mut nodes) = (Bytes::from_slice(&around), Nodes::new());
     let span = Span { start: len(BEFORE), len: len(message) };
     let decoded = Decoder::new(OPTIONS).decode(&mut bytes, span, &mut nodes);
-    assert_eq!(&bytes[..around.len()], around, "what was there stays as it is");
+    assert_eq!(&bytes[..around.len()], around, "the input stays unchanged");
     let root = decoded.map_err(|error| {
         let position = error.position().unwrap_or_default();
         assert!(position <= message.len(), "{error}, of {} bytes", message.len());
@@ -51,9 +53,9 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let view = Document::validated(&bytes, &nodes, root).expect("the decoder makes documents");
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
     let mut encoder = Encoder::default();
-    encoder.document(&bytes, &nodes, root, &mut written).expect("what was JSON is JSON");
-    encoder.value(view, &mut from_view).expect("what was JSON is JSON");
-    assert_eq!(written, from_view, "both ways of writing agree");
+    encoder.document(&bytes, &nodes, root, &mut written).expect("a decoded value can be encoded");
+    encoder.value(view, &mut from_view).expect("a decoded value can be encoded");
+    assert_eq!(written, from_view, "both encoders agree");
     Ok((view.to_value(), written.into()))
 }
 
@@ -82,7 +84,8 @@ fn same(judged: &Judged, ours: &Value<'_>) {
     assert!(same_kind, "ours: {ours:?}, the judge's: {judged:?}");
 }
 
-/// The judge's floats may be off by one in the last place; ours are the nearest.
+/// Compares floats. The decoder returns the float that is nearest to the text. The float of `serde_json` may differ
+/// from it by one in the last digit.
 fn near(judged: f64, ours: f64) -> bool {
     judged.is_sign_positive() == ours.is_sign_positive()
         && judged.to_bits().abs_diff(ours.to_bits()) <= 1

@@ -1,5 +1,6 @@
-//! Any bytes as MessagePack: our decoder takes what `rmpv` takes, but for what is bad data by
-//! decision, for the same value; what is written of it is read as the same again.
+//! Check of MessagePack. For any bytes, the decoder accepts the message if and only if `rmpv` does, with the same
+//! value, except for data that the decoder rejects by design. The value is encoded, and the output has to be decoded to
+//! the same value.
 
 use rmpv::Value as Judged;
 use tremor_abi::{
@@ -17,8 +18,10 @@ const MAX_DEPTH: usize = 100;
 const BEFORE: &[u8] = b"\xdc";
 const BEHIND: &[u8] = b"\xc0\xc0\xc0";
 
+/// Checks one message.
+///
 /// # Panics
-/// Where decoder and judge differ.
+/// The decoder and `rmpv` disagree.
 pub(crate) fn check(message: &[u8]) {
     let mut rest = message;
     let judged = rmpv::decode::read_value(&mut rest);
@@ -30,8 +33,8 @@ pub(crate) fn check(message: &[u8]) {
             read
         }
         (Err(_), Err(_)) => return,
-        // The judge takes the one byte that is no format for nil.
-        (Err(error), Ok(_)) if error.starts_with("0xc1 ") => return,
+        // `rmpv` reads the unused format byte 0xc1 as nil.
+        (Err(error), Ok(_)) if error.starts_with("invalid MessagePack format 0xc1 ") => return,
         (Err(_), Ok(_)) if !rest.is_empty() => return,
         (Err(error), Ok(judged)) => {
             assert!(expected(&judged, 0).is_none(), "{error}: {judged:?}");
@@ -39,13 +42,13 @@ pub(crate) fn check(message: &[u8]) {
         }
         (Ok(read), Err(error)) => panic!("{read:?}, the judge's: {error}"),
     };
-    let (again, written_again) = read(&written).expect("it is read as it was written");
-    // An object that stands for an extension may come back with its keys in another order.
+    let (again, written_again) = read(&written).expect("the output can be read");
+    // Do not compare with the message: an object that represents an extension may have its keys in another order.
     assert_eq!(again, value);
     assert_eq!(written_again, written);
 }
 
-/// The value of a message that lies among others, and how it is written.
+/// Decodes a message that lies between others, and encodes its value again.
 fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a short message");
     let around = [BEFORE, message, BEHIND].concat();
@@ -53,7 +56,7 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let span = Span { start: len(BEFORE), len: len(message) };
     let mut decoder = Decoder::new(DecodeOptions { max_depth: MAX_DEPTH });
     let decoded = decoder.decode(&mut bytes, span, &mut nodes);
-    assert_eq!(&bytes[..around.len()], around, "what was there stays as it is");
+    assert_eq!(&bytes[..around.len()], around, "the input stays unchanged");
     let root = decoded.map_err(|error| {
         assert!((bytes.len(), nodes.len()) == (around.len(), 0), "an error leaves nothing");
         let position = error.position().unwrap_or_default();
@@ -64,12 +67,12 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
     Encoder.document(&bytes, &nodes, root, &mut written).expect("any value");
     Encoder.value(view, &mut from_view).expect("any value");
-    assert_eq!(written, from_view, "both ways of writing agree");
+    assert_eq!(written, from_view, "both encoders agree");
     Ok((view.to_value(), written.into()))
 }
 
-/// What we should make of what the judge read, below so many containers; nothing where it is bad
-/// data by decision: keys that are not text, text that is not UTF-8, too deep.
+/// Returns the expected value for a value of `rmpv` that is nested in `depth` containers. Returns `None` if the decoder
+/// rejects the value by design: because of keys that are not text, text that is not UTF-8, or too deep nesting.
 fn expected(judged: &Judged, depth: usize) -> Option<Value<'static>> {
     let deeper = depth + if matches!(judged, Judged::Ext(..)) { 2 } else { 1 };
     let is_container = matches!(judged, Judged::Array(_) | Judged::Map(_) | Judged::Ext(..));
@@ -103,7 +106,7 @@ fn expected(judged: &Judged, depth: usize) -> Option<Value<'static>> {
     })
 }
 
-/// As the format's specification says of timestamps.
+/// Returns the value of an extension, according to the specification of timestamps.
 fn extension(kind: i8, data: &[u8]) -> Value<'static> {
     let number =
         |bytes: &[u8]| bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

@@ -1,11 +1,13 @@
-//! Any bytes as a text of Prometheus or of `OpenMetrics`: what is written of it is read again, and written as the
-//! same then.
+//! Check of the Prometheus and `OpenMetrics` text formats. If any bytes can be decoded and the value can be encoded,
+//! the output can be decoded, and is encoded as the same text again.
 
 use codec_prometheus::Prometheus;
 use tremor_pdk::testing::{TestHost, decode, encode};
 
+/// Checks one message.
+///
 /// # Panics
-/// Where what was written cannot be read, or is written otherwise then.
+/// Encoded text cannot be decoded, or is encoded as another text after that.
 pub(crate) fn check(message: &[u8]) {
     let host = TestHost::new();
     for format in ["text", "openmetrics"] {
@@ -14,10 +16,10 @@ pub(crate) fn check(message: &[u8]) {
             let config = format!(r#"{{ {keys}, "non_finite": "text" }}"#);
             let mut codec = host.component::<Prometheus>(&config).expect("a good configuration");
             let Ok(read) = decode(&mut codec, message) else { continue };
-            // Not all that is read may be written: a family may be there twice, say.
+            // Some decoded values cannot be encoded, for example if a family occurs twice.
             let Ok(written) = encode(&mut codec, &read) else { continue };
-            let again = decode(&mut codec, &written).expect("what was written can be read");
-            let once_more = encode(&mut codec, &again).expect("what was written can be written");
+            let again = decode(&mut codec, &written).expect("encoded text can be decoded");
+            let once_more = encode(&mut codec, &again).expect("decoded text can be encoded");
             assert_eq!(once_more, written, "{config}");
         }
     }

@@ -1,4 +1,4 @@
-//! See the check of the same name.
+//! Fuzz target for `json::check`.
 
 #![no_main]
 

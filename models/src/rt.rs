@@ -1,50 +1,12 @@
-//! What runs a model: the checker, or Miri, which has its own threads and sees every access itself.
+//! The model checker. This is loom, or Miri, which runs the threads of the standard library and observes every access
+//! to memory.
 
 #[cfg(not(miri))]
-pub use loom::{cell::UnsafeCell, future::block_on, sync, thread};
-
+mod loom;
 #[cfg(miri)]
-pub use std::{sync, thread};
+mod miri;
 
-/// Nothing but a mark for the checker.
+#[cfg(not(miri))]
+pub(crate) use self::loom::*;
 #[cfg(miri)]
-#[derive(Debug)]
-pub struct UnsafeCell<T>(T);
-
-#[cfg(miri)]
-impl<T> UnsafeCell<T> {
-    pub fn new(value: T) -> Self {
-        Self(value)
-    }
-
-    pub fn with(&self, read: impl FnOnce(&T)) {
-        read(&self.0);
-    }
-
-    pub fn with_mut(&self, write: impl FnOnce(&T)) {
-        write(&self.0);
-    }
-}
-
-/// Runs a future to its end.
-#[cfg(miri)]
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    use std::task::{Context, Poll, Wake, Waker};
-
-    struct Unparks(thread::Thread);
-
-    impl Wake for Unparks {
-        fn wake(self: sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(sync::Arc::new(Unparks(thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
-    }
-}
+pub(crate) use self::miri::*;

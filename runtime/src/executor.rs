@@ -1,8 +1,8 @@
-//! The executor: the one place that knows async-std, and what async-std stands on. Replacing it is a
-//! change in this module. `docs/decisions/0002-async-std.md` says why it is what it is.
+//! The executor. No other module uses async-std or the crates that it is built on, so only this module has to change if
+//! the executor is replaced. `docs/decisions/0002-async-std.md` gives the reasons for the design.
 //!
-//! Tasks run on threads that wait for file descriptors themselves. Time passes elsewhere, so that
-//! it does whatever plugins do with these threads: timers are async-std's, with a thread of their own.
+//! The threads that run tasks also wait for file descriptors. Timers are those of async-std, which has a thread of its
+//! own for them, so that they fire even if plugins block all threads of the executor.
 
 pub(crate) mod net;
 mod readiness;
@@ -31,10 +31,10 @@ use std::{
 use async_channel::{Receiver, Sender};
 use async_global_executor::GlobalExecutorConfig;
 
-/// Runs a future to its end on this thread. It runs whatever the executor's threads do.
+/// Runs a future to its end on the calling thread, independently of the threads of the executor.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     static ASYNC_STD: Once = Once::new();
-    // It has threads for tasks, which it gets none of.
+    // async-std also starts threads for tasks. No task runs there, so one thread is enough.
     ASYNC_STD.call_once(|| {
         let one = GlobalExecutorConfig::default().with_min_threads(1).with_max_threads(1);
         async_global_executor::init_with_config(one.with_thread_name_fn(|| "timers".to_owned()));
@@ -42,12 +42,13 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     async_std::task::block_on(future)
 }
 
-/// A task that runs on its own; awaiting it gives its result. Dropping it detaches it.
+/// A task that runs in the background. Awaiting the value returns the result of the task. Dropping the value lets the
+/// task run on.
 #[must_use = "a task that nobody waits for should be `detach`ed"]
 pub struct Task<T>(Option<async_task::Task<T>>);
 
 impl<T> Task<T> {
-    /// Lets the task run without anybody waiting for it.
+    /// Lets the task run without waiting for it.
     pub fn detach(self) {}
 }
 
@@ -65,56 +66,58 @@ impl<T> Future for Task<T> {
     }
 }
 
-/// Runs a future on the executor's threads.
+/// Runs a future on the threads of the executor.
 pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
     Task(Some(threads::spawn(future)))
 }
 
-/// Threads of the executor that stand in for those that are blocked.
+/// Threads of the executor that replace blocked ones.
 #[derive(Default)]
-pub(crate) struct StandIns {
+pub(crate) struct Replacements {
     count: usize,
-    /// A thread that is to go, until it has gone.
-    leaves: Option<async_task::Task<()>>,
+    /// A request for one thread to end; `None` if no request is open.
+    ending: Option<async_task::Task<()>>,
 }
 
-impl StandIns {
-    /// Has so many of them, as far as the executor may have more threads. They are there at once,
-    /// and go one by one. Says how many there are.
+impl Replacements {
+    /// Adjusts the number of replacement threads to `wanted`, as far as the limit of threads permits. Returns the new
+    /// number.
     ///
-    /// Not to be called by a thread of the executor.
+    /// Threads are started immediately and end one by one, so the number may take several calls to fall. Must not be
+    /// called by a thread of the executor.
     pub(crate) fn set(&mut self, wanted: usize) -> usize {
-        if self.leaves.as_ref().is_some_and(async_task::Task::is_finished) {
-            (self.leaves, self.count) = (None, self.count.saturating_sub(1));
+        if self.ending.as_ref().is_some_and(async_task::Task::is_finished) {
+            (self.ending, self.count) = (None, self.count.saturating_sub(1));
         }
         if wanted > self.count {
-            match threads::more(wanted - self.count) {
+            match threads::start_more(wanted - self.count) {
                 Ok(more) => self.count += more,
-                Err(error) => tracing::warn!(%error, "the system gives the executor no thread"),
+                Err(error) => tracing::warn!(%error, "cannot start a thread of the executor"),
             }
-        } else if wanted < self.count && self.leaves.is_none() {
-            // Whichever thread takes this up: one that is blocked does not.
-            self.leaves = Some(threads::fewer());
+        } else if wanted < self.count && self.ending.is_none() {
+            // Any idle thread takes the request; a blocked thread cannot.
+            self.ending = Some(threads::end_one());
         }
         self.count
     }
 }
 
-impl Drop for StandIns {
+impl Drop for Replacements {
     fn drop(&mut self) {
-        if let Some(leaves) = self.leaves.take() {
-            leaves.detach();
+        if let Some(ending) = self.ending.take() {
+            ending.detach();
         }
     }
 }
 
-/// How many tasks may run at the same time.
+/// Returns the number of tasks that can run at the same time: the number of processors or of the executor's initial
+/// threads, whichever is less.
 pub fn processors() -> usize {
     available().min(threads())
 }
 
-/// How many threads run tasks, but for those that stand in for others: `TREMOR_THREADS`, or as many as there are
-/// processors.
+/// Returns the initial number of threads that run tasks: the value of `TREMOR_THREADS`, or the number of processors.
+/// Replacement threads come on top of that.
 fn threads() -> usize {
     let set = std::env::var("TREMOR_THREADS").ok();
     set.and_then(|set| set.parse().ok()).filter(|set| *set > 0).unwrap_or_else(available)
@@ -124,39 +127,40 @@ fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Number of pieces of blocking work that no thread has taken yet.
-static UNBLOCKED_LATER: AtomicUsize = AtomicUsize::new(0);
+/// Number of pieces of blocking work that no thread has started yet.
+static WAITING_WORK: AtomicUsize = AtomicUsize::new(0);
 
 /// Maximum number of threads for blocking work.
 const BLOCKING_THREADS: NonZeroUsize = NonZeroUsize::new(500).unwrap();
 
-/// Runs work that may block on a thread that is there for that. Where the system has no thread for it now, the work
-/// waits for one.
+/// Runs blocking work on a separate thread. If the system has no thread available, the work waits for one.
 pub fn spawn_blocking(work: impl FnOnce() + Send + 'static) {
-    UNBLOCKED_LATER.fetch_add(1, Ordering::Relaxed);
+    WAITING_WORK.fetch_add(1, Ordering::Relaxed);
     let work = move || {
-        UNBLOCKED_LATER.fetch_sub(1, Ordering::Relaxed);
+        WAITING_WORK.fetch_sub(1, Ordering::Relaxed);
         work();
     };
     blocking::unblock(work).detach();
 }
 
-/// Asks the system again for threads for blocking work, if some waits for one. `blocking` lowers its number of threads
-/// permanently where the system refuses one, and asks for another only with further work.
+/// Asks the system for a thread again, if blocking work waits for one.
 ///
-/// `tick` is the number of earlier calls. The more requests are not answered, the fewer calls make another, so that
-/// those of hours are a few hundred.
+/// The crate `blocking` permanently lowers its limit of threads if the system refuses a thread, and asks for another
+/// one only when further work is added.
+///
+/// `tick` is the number of earlier calls of this function. The more requests have failed, the fewer calls make a
+/// request, so that only a few hundred requests are made in several hours.
 pub(crate) fn retry_blocking_threads(tick: usize) {
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let requests = REQUESTS.load(Ordering::Relaxed);
-    if UNBLOCKED_LATER.load(Ordering::Relaxed) > 0 && tick.is_multiple_of(requests + 1) {
+    if WAITING_WORK.load(Ordering::Relaxed) > 0 && tick.is_multiple_of(requests + 1) {
         blocking::set_max_blocking_threads(BLOCKING_THREADS);
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         blocking::unblock(|| _ = REQUESTS.fetch_sub(1, Ordering::Relaxed)).detach();
     }
 }
 
-/// The results of all futures, in their order, once the last is ready.
+/// Waits for all futures, and returns their results in the order of the futures.
 pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     let mut results: Vec<_> = futures.iter().map(|_| None).collect();
@@ -173,19 +177,20 @@ pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outp
     results.into_iter().flatten().collect()
 }
 
-/// Asks the executor for a sign of life, and not again before it has given that: a process that hangs has one
-/// task more for it, however often it is asked.
+/// Checks whether the executor still runs tasks, by spawning a task.
+///
+/// At most one such task is outstanding at any time, so a process that hangs has only one additional task.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse(RefCell<Option<Receiver<Infallible>>>);
 
 impl Pulse {
-    /// Whether it gives one within this time.
-    pub(crate) async fn comes(&self, within: Duration) -> bool {
-        self.comes_by(within, |sign| spawn(async move { drop(sign) }).detach()).await
+    /// Returns whether the executor runs a task within this time.
+    pub(crate) async fn responds(&self, within: Duration) -> bool {
+        self.responds_to(within, |sign| spawn(async move { drop(sign) }).detach()).await
     }
 
-    /// The same from what `ask` leads to: the sign is that its argument is dropped.
-    async fn comes_by(&self, within: Duration, ask: impl FnOnce(Sender<Infallible>)) -> bool {
+    /// Returns whether the sender that is passed to `ask` is dropped within this time.
+    async fn responds_to(&self, within: Duration, ask: impl FnOnce(Sender<Infallible>)) -> bool {
         let asked = self.0.borrow().clone().filter(|asked| !asked.is_closed());
         let sign = asked.unwrap_or_else(|| {
             let (sender, receiver) = async_channel::bounded(1);
@@ -193,11 +198,11 @@ impl Pulse {
             self.0.replace(Some(receiver.clone()));
             receiver
         });
-        let comes = async {
+        let responds = async {
             _ = sign.recv().await;
             true
         };
-        first(comes, async {
+        first(responds, async {
             sleep(within).await;
             false
         })
@@ -205,12 +210,12 @@ impl Pulse {
     }
 }
 
-/// Waits.
+/// Waits for `duration`.
 pub async fn sleep(duration: Duration) {
     async_io::Timer::after(duration).await;
 }
 
-/// A timer that is set again and again.
+/// A reusable timer.
 #[derive(Debug)]
 pub struct Alarm {
     timer: async_io::Timer,
@@ -224,7 +229,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Ready once it is `at`. It is set anew only where that is another time than before.
+    /// Completes at the time `at`. The timer is re-armed only if `at` differs from that of the previous call.
     pub fn poll(&mut self, context: &mut Context<'_>, at: Instant) -> Poll<()> {
         if self.at != Some(at) {
             self.timer.set_at(at);
@@ -238,14 +243,14 @@ impl Alarm {
     }
 }
 
-/// The point in time after this duration, or after a day where it is longer: those who wait for it
-/// look again.
+/// Returns the point in time after `duration`, but at most one day from now. After waiting, callers have to check
+/// whether `duration` has really passed.
 pub fn after(duration: Duration) -> Instant {
     const LONGEST: Duration = Duration::from_hours(24);
     Instant::now() + duration.min(LONGEST)
 }
 
-/// The result of whichever future is ready first; the other is dropped.
+/// Returns the result of the future that completes first, and drops the other one.
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
     std::future::poll_fn(|context| match one.as_mut().poll(context) {
@@ -271,7 +276,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::{Interest, Pulse, StandIns, all, attend, block_on, spawn, threads, watch};
+    use super::{Interest, Pulse, Replacements, all, attend, block_on, spawn, threads, watch};
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -283,12 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_asked_for_again_wakes_nothing_before_it_is_ready() {
+    fn repeated_polls_do_not_wake_before_descriptor_is_ready() {
         let (one, mut other) = UnixStream::pair().unwrap();
         let mut watched = watch(one.into(), Interest::Readable).unwrap();
         let woken = Arc::<Woken>::default();
         for _ in 0..10 {
-            // As a context of the boundary does, each brings another waker of the same task.
+            // Every context has, as in calls through the plugin ABI, a new waker, although the task is the same.
             let count = Arc::new(Through(woken.clone()));
             let waker = Waker::from(count);
             assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_panics_with_comes_to_those_who_wait_for_it_and_to_no_other_task() {
+    fn panic_of_task_reaches_only_its_awaiter() {
         let panics = spawn(async { panic!("on purpose") });
         let caught = catch_unwind(AssertUnwindSafe(|| block_on(panics)));
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"on purpose"));
@@ -317,39 +322,39 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_nobody_waits_for_runs_to_its_end() {
+    fn detached_task_runs_to_its_end() {
         let (sender, ends) = async_channel::bounded(1);
         let task = spawn(async move { sender.send("ended").await });
         drop(task);
         assert_eq!(block_on(ends.recv()), Ok("ended"));
     }
 
-    /// Tests that have stand-ins, or need all threads: one at a time.
+    /// Lock of tests that use replacement threads or need all threads, so that these tests run one at a time.
     static ALL_THREADS: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn descriptors_are_seen_to_while_tasks_hold_all_threads_but_one() {
+    fn descriptors_are_polled_while_other_threads_are_blocked() {
         let _alone = ALL_THREADS.lock();
-        let mut stand_ins = StandIns::default();
-        assert_eq!(stand_ins.set(1), 1);
-        let (held, go) = (mpsc::channel(), Arc::new(Barrier::new(threads() + 1)));
-        let holding: Vec<_> = (0..threads())
+        let mut replacements = Replacements::default();
+        assert_eq!(replacements.set(1), 1);
+        let (blocked, go) = (mpsc::channel(), Arc::new(Barrier::new(threads() + 1)));
+        let blocking: Vec<_> = (0..threads())
             .map(|_| {
-                let (held, go) = (held.0.clone(), go.clone());
+                let (blocked, go) = (blocked.0.clone(), go.clone());
                 spawn(async move {
-                    held.send(()).unwrap();
+                    blocked.send(()).unwrap();
                     go.wait();
                 })
             })
             .collect();
-        holding.iter().for_each(|_| held.1.recv().unwrap());
+        blocking.iter().for_each(|_| blocked.1.recv().unwrap());
         let (one, mut other) = UnixStream::pair().unwrap();
         let mut watched = watch(one.into(), Interest::Readable).unwrap();
         let reads = spawn(async move {
             std::future::poll_fn(|context| watched.poll_ready(context)).await.unwrap();
         });
         other.write_all(b"1").unwrap();
-        // As the watchdog does.
+        // The watchdog calls `attend` periodically too.
         let attends = async {
             loop {
                 attend();
@@ -358,8 +363,8 @@ mod tests {
         };
         block_on(super::first(reads, attends));
         go.wait();
-        holding.into_iter().for_each(block_on);
-        while stand_ins.set(0) > 0 {
+        blocking.into_iter().for_each(block_on);
+        while replacements.set(0) > 0 {
             std::thread::yield_now();
         }
     }
@@ -374,14 +379,14 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_takes_no_thread_with_it() {
+    fn panicking_waker_ends_no_thread() {
         let (called, calls) = mpsc::channel();
         let waker = Waker::from(Arc::new(Panics(called)));
         let pair = || {
             let (one, other) = UnixStream::pair().unwrap();
             (watch(one.into(), Interest::Readable).unwrap(), other)
         };
-        // Several times as often as there may be threads.
+        // More tasks than there can be threads, so that no thread would be left.
         for _ in 0..16 * super::threads() {
             let (mut watched, mut other) = pair();
             assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());
@@ -397,40 +402,40 @@ mod tests {
     }
 
     #[test]
-    fn stand_ins_come_as_far_as_they_may_and_go_again() {
+    fn replacement_threads_start_up_to_limit_and_end() {
         let _alone = ALL_THREADS.lock();
-        // The executor begins with the first task.
+        // Spawning the first task starts the executor.
         block_on(spawn(async {}));
-        let mut stand_ins = StandIns::default();
-        assert_eq!(stand_ins.set(1), 1);
-        let most = stand_ins.set(usize::MAX);
-        assert!(most > 1, "at least four times as many threads as before");
-        assert_eq!(stand_ins.set(usize::MAX), most);
-        // One after the other, each as soon as it has nothing to do.
-        while stand_ins.set(0) > 0 {
+        let mut replacements = Replacements::default();
+        assert_eq!(replacements.set(1), 1);
+        let most = replacements.set(usize::MAX);
+        assert!(most > 1, "the limit permits replacement threads");
+        assert_eq!(replacements.set(usize::MAX), most);
+        // Threads end one after the other, as soon as they are idle.
+        while replacements.set(0) > 0 {
             std::thread::yield_now();
         }
-        assert_eq!(stand_ins.set(1), 1);
-        while stand_ins.set(0) > 0 {
+        assert_eq!(replacements.set(1), 1);
+        while replacements.set(0) > 0 {
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn a_sign_of_life_is_asked_for_once_until_it_comes() {
+    fn only_one_probe_is_outstanding() {
         let (pulse, mut asked) = (Pulse::default(), Vec::new());
         let (soon, late) = (Duration::from_millis(1), Duration::from_mins(10));
         for _ in 0..3 {
-            assert!(!block_on(pulse.comes_by(soon, |sign| asked.push(sign))));
+            assert!(!block_on(pulse.responds_to(soon, |sign| asked.push(sign))));
         }
         assert_eq!(asked.len(), 1);
         asked.clear();
-        assert!(block_on(pulse.comes_by(late, drop)));
-        assert!(block_on(pulse.comes(late)));
+        assert!(block_on(pulse.responds_to(late, drop)));
+        assert!(block_on(pulse.responds(late)));
     }
 
     #[test]
-    fn the_results_of_several_futures_are_in_their_order() {
+    fn results_are_in_order_of_futures() {
         let late = |number: u8| async move {
             for _ in number..3 {
                 super::yield_now().await;

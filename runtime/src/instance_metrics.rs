@@ -2,56 +2,56 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::{
-    lock::lock,
-    plugin::{HostContext, Metric, Metrics},
-};
+use tremor_pdk::lock;
 
-/// The metrics of a run that instances of components register. Clones share them.
+use crate::plugin::{HostContext, Metric, Metrics};
+
+/// Metrics that the instances of components of a run have registered. Clones share the same metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InstanceMetrics(Arc<Mutex<Registered>>);
 
 #[derive(Debug, Default)]
 struct Registered {
-    /// The components that may have metrics of their own.
+    /// Instances that may have metrics.
     instances: Vec<Instance>,
-    /// Counts of instances that are gone.
+    /// Counters and histograms of instances that have ended.
     past: Vec<OwnMetrics>,
 }
 
-/// An instance of a component that may have metrics of its own.
+/// An instance of a component that may have metrics.
 #[derive(Debug)]
 struct Instance {
     flow: String,
     component: String,
-    /// What the component is called in plugins.
+    /// Name of the component type.
     kind: String,
-    /// Gone when the instance is, which then records nothing more.
+    /// Context of the instance. It cannot be upgraded once the instance has ended. The instance then records no further
+    /// values.
     host: Weak<HostContext>,
     metrics: Arc<Metrics>,
 }
 
-/// The metric of a source that knows how much it will bring, in bytes.
+/// Name of the metric with which a source reports the size of its input, in bytes.
 const INPUT_SIZE: &str = "input_bytes";
 
-/// How much a source will have brought in the end.
+/// Total size of the input of a source.
 #[derive(Clone, Debug)]
 pub struct InputSize {
-    /// The flow.
+    /// Name of the flow.
     pub flow: String,
-    /// The source.
+    /// Name of the source.
     pub component: String,
-    /// A number of bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// The metrics that an instance of a component has registered.
+/// Metrics that an instance of a component has registered.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnMetrics {
     pub(crate) flow: String,
-    /// The connector or pipeline that it is, or is part of.
+    /// Name of the connector or pipeline that the instance belongs to.
     pub(crate) component: String,
-    /// What the component is called in plugins.
+    /// Name of the component type.
     pub(crate) kind: String,
     pub(crate) metrics: Vec<Metric>,
 }
@@ -82,7 +82,7 @@ impl InstanceMetrics {
         registered.instances.push(instance);
     }
 
-    /// The metrics of components that have registered any, with what instances before them have counted.
+    /// Returns the metrics of all instances that have registered any, and those of instances that have ended.
     pub(crate) fn all(&self) -> Vec<OwnMetrics> {
         let mut registered = lock(&self.0);
         registered.keep_past();
@@ -92,7 +92,7 @@ impl InstanceMetrics {
 }
 
 impl Registered {
-    /// Keeps what instances have counted that are gone: a counter never goes down.
+    /// Moves the counters of instances that have ended to `past`, because counters must never decrease.
     fn keep_past(&mut self) {
         for gone in self.instances.extract_if(.., |it| it.host.strong_count() == 0) {
             let OwnMetrics { flow, component, kind, metrics } = OwnMetrics::of(&gone);
@@ -120,7 +120,7 @@ mod tests {
     use crate::plugin::{HostContext, MetricKind};
 
     #[test]
-    fn counter_never_goes_down_when_its_instance_is_gone() {
+    fn counter_does_not_decrease_after_its_instance_has_ended() {
         let all = InstanceMetrics::default();
         let counted = |value: f64| {
             let host = HostContext::new("http", "", ());
@@ -139,9 +139,9 @@ mod tests {
         let first = counted(3.0);
         assert_eq!(shown(), ["open 3", "sent 3"]);
         drop(first);
-        assert_eq!(shown(), ["sent 3"], "a gauge shows nothing any more");
+        assert_eq!(shown(), ["sent 3"], "the gauge of an ended instance is removed");
         let second = counted(4.0);
-        assert_eq!(shown(), ["open 4", "sent 3", "sent 4"], "what is shown is their sum");
+        assert_eq!(shown(), ["open 4", "sent 3", "sent 4"], "a reader adds the counters up");
         drop((second, counted(5.0)));
         assert_eq!(shown(), ["sent 12"]);
     }

@@ -1,4 +1,4 @@
-//! The event processor: finds plugins, checks them, loads them, runs flows through them.
+//! The event processor: finds plugins, checks and loads them, and runs flows with them.
 
 pub mod api;
 pub mod codec;
@@ -9,7 +9,6 @@ pub mod executor;
 pub mod flow;
 pub mod flow_test;
 mod instance_metrics;
-mod lock;
 pub mod log;
 pub mod memory;
 pub mod operator;
@@ -18,9 +17,10 @@ pub mod processor;
 pub mod redact;
 pub mod run;
 mod run_handle;
+mod sync;
 pub mod time;
 mod watchdog;
 
-// The kit's private module has no other users than this crate and the expansion of the export macro.
+// Only this crate and the expansion of the export macro use the kit's private module.
 #[doc(inline)]
 pub use tremor_pdk::__private::{dynamic, linked, parse_size, parse_time};

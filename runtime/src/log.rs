@@ -1,7 +1,7 @@
 //! The flow that a log line is about.
 //!
-//! Flows share threads, so every poll of a task of a flow notes the flow's name for its thread, and whoever
-//! writes the log asks for that name ([`current_flow`]). A poll costs two swaps of a pointer.
+//! Flows share threads. Each poll of a flow's task therefore stores the name of the flow in a thread-local variable,
+//! and the writer of the log reads that name ([`current_flow`]). This costs two swaps of a pointer for each poll.
 
 use std::{
     cell::Cell,
@@ -22,7 +22,7 @@ thread_local! {
 /// Number of log lines that were dropped since the process began.
 static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts `count` log lines that were dropped, because what the log is written to did not accept them.
+/// Counts `count` log lines that were dropped because the output of the log did not accept them.
 pub fn count_dropped_lines(count: u64) {
     DROPPED_LINES.fetch_add(count, Ordering::Relaxed);
 }
@@ -32,7 +32,7 @@ pub fn dropped_lines() -> u64 {
     DROPPED_LINES.load(Ordering::Relaxed)
 }
 
-/// Returns the flow that the calling thread works for; `None` outside of flows.
+/// Returns the flow for which the calling thread is working; `None` outside of flows.
 pub fn current_flow() -> Option<Arc<str>> {
     CURRENT
         .try_with(|current| {
@@ -44,7 +44,7 @@ pub fn current_flow() -> Option<Arc<str>> {
         .flatten()
 }
 
-/// Exchanges the current flow for the one in the cell, until this is dropped.
+/// Swaps the current flow with the one in the cell, until the value is dropped.
 struct Entered<'s>(&'s Cell<Option<Arc<str>>>);
 
 impl<'s> Entered<'s> {
@@ -55,7 +55,7 @@ impl<'s> Entered<'s> {
     }
 
     fn swap(&self) {
-        // A thread that ends may log after its variables are gone.
+        // A thread that is ending may still log after its thread-local variables were destroyed.
         _ = CURRENT.try_with(|current| current.swap(self.0));
     }
 }
@@ -66,14 +66,14 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Runs `work` for a flow: its log lines name the flow.
+/// Runs `work` for a flow, so that its log lines name the flow.
 pub(crate) fn within<T>(flow: &Arc<str>, work: impl FnOnce() -> T) -> T {
     let slot = Cell::new(Some(flow.clone()));
     let _entered = Entered::new(&slot);
     work()
 }
 
-/// Polls `future` for a flow: its log lines name the flow.
+/// Polls `future` for a flow, so that its log lines name the flow.
 pub(crate) async fn of_flow<T>(flow: Arc<str>, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let slot = Cell::new(Some(flow));
@@ -84,7 +84,7 @@ pub(crate) async fn of_flow<T>(flow: Arc<str>, future: impl Future<Output = T>) 
     .await
 }
 
-/// Starts a task for the flow that the calling thread works for.
+/// Starts a task for the flow for which the calling thread is working.
 pub(crate) fn spawn<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Task<T> {

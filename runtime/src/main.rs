@@ -1,4 +1,4 @@
-//! The `tremor` binary: its command line. What it does is in the library.
+//! The `tremor` binary with its command line. Everything else is in the library.
 
 mod cli;
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    cli::memory::give_back();
+    cli::memory::return_freed_memory();
     let arguments = cli::Arguments::parse();
     cli::logging::start(arguments.log_format);
     let status = cli::execute(arguments).unwrap_or_else(|failure| {

@@ -1,8 +1,8 @@
-//! Values that flow files take from outside, by `${env:…}` and `${file:…}`, and that no message may have.
+//! Secret values that flow files take from `${env:…}` and `${file:…}`, and that no message may contain.
 //!
-//! Anything can quote a configuration: a validator, a constructor, a component that runs, a library that
-//! it uses. So every value is kept here when it is put into a flow, and whatever leaves for people goes
-//! through [`text`]. They are kept for the whole process, as its log is.
+//! Any code can quote a configuration: a validator, a constructor, a running component, or a library that it uses.
+//! Therefore each value is registered here when it is inserted into a flow, and all text for users passes through
+//! [`text`]. The values are registered for the whole process, because the process has a single log.
 
 use std::{
     borrow::Cow,
@@ -12,29 +12,30 @@ use std::{
 
 use serde_json::{Map, Value};
 
-/// What stands in place of a value.
+/// Text that replaces a secret value.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shorter values are in too many words to be looked for, in bytes.
-const SHORTEST: usize = 4;
+/// Minimum length of a value that is redacted, in bytes. Shorter values would occur by chance in too many words.
+const MIN_LENGTH: usize = 4;
 
-/// How much of a value is recognised where a message has cut it, in bytes.
-const BEGINNING: usize = 8;
+/// If a message was truncated within a secret value, the minimum length of the visible beginning that is recognised, in
+/// bytes.
+const MIN_TRUNCATED: usize = 8;
 
 static KEPT: RwLock<Option<Kept>> = RwLock::new(None);
 
-/// Keeps a value out of all messages from now on, and each of its lines.
+/// Keeps a value and each of its lines out of all messages from now on.
 pub(crate) fn keep(value: &str) {
     let mut kept = KEPT.write().unwrap_or_else(PoisonError::into_inner);
     kept.get_or_insert_default().add(value);
 }
 
-/// Forgets all values: nothing that has them is left, and no message of it is to come.
+/// Forgets all values. Call this only once no message can follow that contains one of these values.
 pub fn forget() {
     *KEPT.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The text without any value that is kept out of messages.
+/// Returns the text with all registered values redacted.
 pub fn text(text: &str) -> Cow<'_, str> {
     let kept = KEPT.read().unwrap_or_else(PoisonError::into_inner);
     match &*kept {
@@ -43,7 +44,7 @@ pub fn text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for a text that is no longer needed as it is.
+/// Redacts a text whose original form is no longer needed.
 pub fn owned(text: String) -> String {
     match self::text(&text) {
         Cow::Borrowed(_) => text,
@@ -51,7 +52,8 @@ pub fn owned(text: String) -> String {
     }
 }
 
-/// The same for a line of the log that is a JSON object: its own keys stay, and what the log itself says.
+/// Redacts a line of the log that is a JSON object. The keys of the object and the values that the log itself sets stay
+/// unchanged.
 pub fn log_line(json: &str) -> Cow<'_, str> {
     if KEPT.read().unwrap_or_else(PoisonError::into_inner).is_none() {
         return Cow::Borrowed(json);
@@ -65,10 +67,10 @@ pub fn log_line(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// The keys of log lines whose values are the log's own.
+/// Keys whose values the log itself sets in a line.
 const OF_LOG: [&str; 3] = ["timestamp", "level", "target"];
 
-/// Whether there was anything.
+/// Redacts a JSON value. Returns whether anything was replaced.
 fn redact_values(value: &mut Value) -> bool {
     match value {
         Value::Object(map) => {
@@ -99,10 +101,10 @@ fn redact_all<'v>(values: impl Iterator<Item = &'v mut Value>) -> bool {
     values.fold(false, |found, value| redact_values(value) | found)
 }
 
-/// The values, in the forms in which messages may have them.
+/// Registered values in all forms in which messages may contain them.
 #[derive(Default)]
 struct Kept {
-    by_start: HashMap<[u8; SHORTEST], BTreeSet<Box<str>>>,
+    by_start: HashMap<[u8; MIN_LENGTH], BTreeSet<Box<str>>>,
 }
 
 impl Kept {
@@ -118,7 +120,7 @@ impl Kept {
     }
 
     fn add_form(&mut self, form: &str) {
-        // No secret, and in too many messages.
+        // These words are not secret, and too many messages contain them.
         if ["true", "false", "null"].contains(&form) {
             return;
         }
@@ -131,7 +133,7 @@ impl Kept {
 
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut redacted = String::new();
-        // How far the values go that were found so far.
+        // End of the range that is covered by the values found so far.
         let mut covered = 0;
         for (at, _) in text.char_indices() {
             let Some(length) = self.length_at(text, at) else { continue };
@@ -148,7 +150,7 @@ impl Kept {
         Cow::Owned(redacted)
     }
 
-    /// How long the longest value is that stands at a place of a text.
+    /// Returns the length of the longest secret value at a position of a text.
     fn length_at(&self, text: &str, at: usize) -> Option<usize> {
         let (before, text) = text.split_at(at);
         let alike = self.by_start.get(text.as_bytes().first_chunk()?)?;
@@ -156,8 +158,8 @@ impl Kept {
     }
 }
 
-/// How much of a value a text starts with, if that is all of it or was cut there. Digits are not a part of
-/// a longer number.
+/// Returns how much of `text` shows `value`: the whole value, or the beginning of the value if the text is truncated
+/// there. A number is not recognised as a part of a longer number.
 fn shown(value: &str, before: &str, text: &str) -> Option<usize> {
     let alike = value.chars().zip(text.chars()).take_while(|(one, other)| one == other);
     let length = alike.map(|(c, _)| c.len_utf8()).sum();
@@ -167,7 +169,7 @@ fn shown(value: &str, before: &str, text: &str) -> Option<usize> {
     {
         return None;
     }
-    let is_cut = length >= BEGINNING && (rest.starts_with('…') || rest.starts_with("..."));
+    let is_cut = length >= MIN_TRUNCATED && (rest.starts_with('…') || rest.starts_with("..."));
     (length == value.len() || is_cut).then_some(length)
 }
 
@@ -195,18 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_many_lines_that_begin_alike_is_kept() {
+    fn file_of_many_similar_lines_is_redacted() {
         let lines: Vec<String> = (0..50_000).map(|line| format!("line {line}")).collect();
         assert_eq!(redact(&[&lines.join("\n")], "in line 49999"), "in [redacted]");
     }
 
     #[test]
-    fn values_of_three_bytes_and_fewer_stay() {
+    fn values_of_three_bytes_or_fewer_are_not_redacted() {
         assert_eq!(redact(&["abc", "", "1"], "abc 1"), "abc 1");
     }
 
     #[test]
-    fn digits_are_not_looked_for_in_longer_numbers() {
+    fn numbers_are_not_redacted_within_longer_numbers() {
         assert_eq!(
             redact(&["1000"], "1000, 10003, a1000b, 21000"),
             "[redacted], 10003, a[redacted]b, 21000"
@@ -214,28 +216,28 @@ mod tests {
     }
 
     #[test]
-    fn of_values_that_overlap_nothing_is_left() {
+    fn overlapping_values_are_redacted_completely() {
         assert_eq!(redact(&["hunter22", "22abc"], "(hunter22abc)"), "([redacted])");
         assert_eq!(redact(&["hunter", "hunter22"], "(hunter22)"), "([redacted])");
         assert_eq!(redact(&["hunter22", "ntxx"], "hunter22hunter22"), "[redacted][redacted]");
     }
 
     #[test]
-    fn a_value_is_recognised_where_it_is_escaped() {
+    fn escaped_value_is_redacted() {
         let value = "say \"hi\"\tnow";
         assert_eq!(redact(&[value], &format!("{value:?}")), "\"[redacted]\"");
         assert_eq!(redact(&[value], &serde_json::json!([value]).to_string()), "[\"[redacted]\"]");
     }
 
     #[test]
-    fn each_line_of_a_value_is_one() {
+    fn each_line_of_a_value_is_redacted() {
         let value = "first line\n  second line\r\n}\n";
         assert_eq!(redact(&[value], "near `second line`"), "near `[redacted]`");
         assert_eq!(redact(&[value], &format!("{value:?}")), "\"[redacted]\"");
     }
 
     #[test]
-    fn a_value_is_recognised_where_it_is_cut() {
+    fn truncated_value_is_redacted() {
         let value = "a-very-long-value";
         assert_eq!(redact(&[value], "`a-very-lo…`"), "`[redacted]…`");
         assert_eq!(redact(&[value], "a-very-lo..."), "[redacted]...");
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_json_stay_and_so_does_what_the_log_says() {
+    fn keys_of_json_and_fields_of_log_are_not_redacted() {
         keep("redacted-in-json");
         let line =
             r#"{"level":"redacted-in-json","redacted-in-json":["is redacted-in-json"],"n":1}"#;

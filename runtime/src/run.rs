@@ -1,4 +1,4 @@
-//! Running flows in this process, from the first pull to the last report.
+//! Runs flows in this process, from the first pull to the final report.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::{
 };
 pub use crate::{instance_metrics::InputSize, run_handle::RunHandle};
 
-/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how, without a limit for
-/// their memory; see [`run_within`].
+/// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. There is
+/// no memory limit. See [`run_within`].
 ///
 /// # Errors
-/// As [`run_within`].
+/// Errors of [`run_within`].
 pub fn run(
     flows: &[(&Flow, &Components)],
     run: &RunHandle,
@@ -25,12 +25,12 @@ pub fn run(
     run_within(flows, run, deadline, &MemoryBudget::default())
 }
 
-/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
-/// Once a flow drains, it has `deadline` for that. Where a connector has failed for good whose key
-/// `on_failure` says `exit`, all flows drain. All of them share `budget`.
+/// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports.
+/// If a flow drains, `deadline` is its time limit for that. If a connector with `on_failure: exit` fails permanently,
+/// all flows drain. The flows share the memory limit `budget`.
 ///
 /// # Errors
-/// What keeps a flow from starting: a library that does not load, say. No flow runs then.
+/// An error that prevents a flow from starting, such as a library that cannot be loaded. No flow runs then.
 pub fn run_within(
     flows: &[(&Flow, &Components)],
     run: &RunHandle,
@@ -58,6 +58,6 @@ pub fn run_within(
         })
         .collect();
     let running = executor::all(running);
-    // On this thread, and on none of the executor's: plugins may hold all of those.
+    // This thread awaits the flows, because plugins may block all threads of the executor.
     Ok(executor::block_on(executor::first(running, engine::waiting::report(handles))))
 }

@@ -1,17 +1,18 @@
-//! The object that controls a run: it ends flows, pauses and restarts connectors of them, and reports their status.
+//! The handle that controls a run: it ends flows, pauses and restarts their connectors, and returns their status.
 
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use tremor_pdk::lock;
+
 use crate::{
     engine::{self, FlowState, State},
     instance_metrics::{InputSize, InstanceMetrics},
-    lock::lock,
 };
 
-/// Controls a run. Clones control the same run.
+/// Handle of a run. Clones control the same run.
 #[derive(Clone, Debug, Default)]
 pub struct RunHandle {
     run: Arc<Mutex<Run>>,
@@ -21,109 +22,112 @@ pub struct RunHandle {
 #[derive(Debug, Default)]
 struct Run {
     flows: Vec<engine::FlowHandle>,
-    /// The most that was asked for.
-    asked: Option<Ask>,
-    /// Whether somebody may ask how long deliveries take.
+    /// The request so far that has the greatest effect.
+    requested: Option<Request>,
+    /// `true` if the duration of deliveries has to be measured.
     is_watched: bool,
 }
 
-/// The states of connectors that are connected, or that were and have nothing more to do.
+/// States of connectors that are connected, or that were connected before they ended.
 const CONNECTED: [State; 4] = [State::Running, State::Paused, State::Draining, State::Stopped];
 
-/// What is asked of flows, and then of those that are added.
+/// A request to all flows, including flows that are added later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ask {
+enum Request {
     Drain,
     Stop,
     Halt,
 }
 
 impl RunHandle {
-    /// Sources bring nothing more; what is under way still arrives.
+    /// Drains all flows: sources stop reading, and events in flight are still delivered.
     pub fn drain(&self) {
-        self.ask(Ask::Drain);
+        self.request(Request::Drain);
     }
 
-    /// Everything ends where it is.
+    /// Stops all flows immediately.
     pub fn stop(&self) {
-        self.ask(Ask::Stop);
+        self.request(Request::Stop);
     }
 
-    /// Everything ends where it is, and nobody waits for what does not.
+    /// Stops all flows immediately. Does not wait for components that do not respond.
     pub fn halt(&self) {
-        self.ask(Ask::Halt);
+        self.request(Request::Halt);
     }
 
-    /// Pauses a connector of a running flow: no event flows through it until it is
-    /// [resumed](RunHandle::resume), or its flow drains. What it has under way ends before that. Whether there
-    /// is such a connector.
+    /// Pauses a connector of a running flow. Returns whether the connector exists.
+    ///
+    /// Calls and deliveries in flight are completed first. Other events wait where they are. No further event passes
+    /// the connector until it is [resumed](RunHandle::resume), or until its flow drains.
     pub fn pause(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.pause(connector))
     }
 
-    /// Events flow again through a connector that was paused. Whether there is such a connector.
+    /// Resumes a connector that was paused. Returns whether the connector exists.
     pub fn resume(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.resume(connector))
     }
 
-    /// Restarts a connector of a running flow: another instance takes the place of the one at hand, at once,
-    /// and this counts as no failure. What its sink has not answered for is delivered again. Whether there
-    /// is such a connector.
+    /// Restarts a connector of a running flow immediately. Returns whether the connector exists.
+    ///
+    /// A new instance replaces the current one. Deliveries that the sink has not acknowledged are repeated. The restart
+    /// does not use up the limit of restarts after failures.
     pub fn restart(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.restart(connector))
     }
 
-    /// Drains one flow while others run: its sources bring nothing more, and what is under way has until
-    /// the `deadline` to arrive. That of a flow that drains already stays what it was. Whether there is
-    /// such a flow.
+    /// Drains one flow while other flows continue. Returns whether the flow exists.
+    ///
+    /// The sources of the flow stop reading, and `deadline` is the time limit for delivering events in flight. If the
+    /// flow is draining already, its time limit stays unchanged.
     pub fn drain_flow(&self, flow: &str, deadline: Duration) -> bool {
         self.flow(flow).map(|it| it.drain_within(deadline)).is_some()
     }
 
-    /// Returns whether a running flow drains.
+    /// Returns whether a running flow is draining.
     pub(crate) fn is_draining(&self, flow: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.is_draining())
     }
 
-    /// Ends one flow where it is, while others run. Whether there is such a flow.
+    /// Stops one flow immediately while other flows continue. Returns whether the flow exists.
     pub fn stop_flow(&self, flow: &str) -> bool {
         self.flow(flow).map(|it| it.stop()).is_some()
     }
 
-    /// Returns the states of the connectors of a running flow, or none if there is no such flow.
+    /// Returns the status of the connectors of a running flow, or `None` if there is no such flow.
     pub fn connectors(&self, flow: &str) -> Option<Vec<engine::Status>> {
         Some(self.flow(flow)?.connectors())
     }
 
-    /// The flows of the run as they stand, in the order in which they began.
+    /// Returns the status of all flows of the run, in the order in which they were started.
     pub fn flows(&self) -> Vec<engine::FlowStatus> {
         let flows = lock(&self.run).flows.clone();
         flows.iter().map(engine::FlowHandle::status).collect()
     }
 
-    /// Somebody may ask how long deliveries take: they are counted from now on.
+    /// Starts to measure the duration of deliveries.
     pub(crate) fn watch_deliveries(&self) {
         let mut state = lock(&self.run);
         state.is_watched = true;
         state.flows.iter().for_each(engine::FlowHandle::watch_deliveries);
     }
 
-    /// A flow of the run.
+    /// Returns the flow with this name.
     pub(crate) fn flow(&self, name: &str) -> Option<engine::FlowHandle> {
         lock(&self.run).flows.iter().find(|flow| flow.flow() == name).cloned()
     }
 
-    /// Returns the reasons why a run of `flows` flows is not ready for events. The list is empty once all flows run
-    /// and all their connectors are connected, with no pull or delivery that is being retried.
+    /// Returns the reasons why a run of `flows` flows is not ready for events. The list is empty once all flows run,
+    /// all their connectors are connected, and no pull or delivery is being retried.
     pub fn awaited(&self, flows: usize) -> Vec<String> {
         let running = self.flows();
         let mut awaited = Vec::new();
         if running.len() < flows {
-            awaited.push("the flows begin".to_owned());
+            awaited.push("the flows are starting".to_owned());
         }
         for flow in &running {
             if flow.state == FlowState::Stopped {
-                // It has done all that there was to do.
+                // A flow that has stopped has completed its work.
                 continue;
             }
             if flow.state != FlowState::Running {
@@ -134,7 +138,7 @@ impl RunHandle {
                 if !CONNECTED.contains(state) {
                     let (flow, seconds) = (&flow.name, since.elapsed().as_secs());
                     awaited.push(format!(
-                        "the connector `{connector}` of `{flow}` is {state} for {seconds} s"
+                        "the connector `{connector}` of `{flow}` has been {state} for {seconds} s"
                     ));
                 }
             }
@@ -142,8 +146,9 @@ impl RunHandle {
         awaited
     }
 
-    /// Returns whether a run of `flows` flows has started: all flows have begun, at least one has not failed, and
-    /// each connector of those was connected, or its first attempt to connect has failed or lasts for ten seconds.
+    /// Returns whether a run of `flows` flows has started. This is so once all flows have begun, at least one of them
+    /// has not failed, and in the flows that have not failed, each connector has connected, or its first attempt to
+    /// connect has failed or has taken more than ten seconds.
     pub fn has_started(&self, flows: usize) -> bool {
         let begun = self.flows();
         let mut well = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
@@ -152,12 +157,12 @@ impl RunHandle {
             && well.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
     }
 
-    /// Whether a flow of the run drains, or was stopped, because somebody asked for that.
+    /// Returns whether a flow of the run is draining or was stopped on request.
     pub fn ends(&self) -> bool {
-        lock(&self.run).asked.is_some()
+        lock(&self.run).requested.is_some()
     }
 
-    /// The sizes of the inputs of sources that know them: those that register the gauge `input_bytes`.
+    /// Returns the sizes of the inputs of sources that report them with the gauge `input_bytes`.
     pub fn input_sizes(&self) -> Vec<InputSize> {
         self.metrics.input_sizes()
     }
@@ -167,16 +172,16 @@ impl RunHandle {
         &self.metrics
     }
 
-    fn ask(&self, ask: Ask) {
+    fn request(&self, request: Request) {
         let mut state = lock(&self.run);
-        state.asked = state.asked.max(Some(ask));
-        state.flows.iter().for_each(|flow| ask.of(flow));
+        state.requested = state.requested.max(Some(request));
+        state.flows.iter().for_each(|flow| request.of(flow));
     }
 
     pub(crate) fn add(&self, flow: engine::FlowHandle) {
         let mut state = lock(&self.run);
-        if let Some(ask) = state.asked {
-            ask.of(&flow);
+        if let Some(request) = state.requested {
+            request.of(&flow);
         }
         if state.is_watched {
             flow.watch_deliveries();
@@ -185,7 +190,7 @@ impl RunHandle {
     }
 }
 
-impl Ask {
+impl Request {
     fn of(self, flow: &engine::FlowHandle) {
         match self {
             Self::Drain => flow.drain(),

@@ -1,20 +1,21 @@
-//! The clock that stamps events, and the one that measures durations for plugins.
+//! The clock for the time stamps of events, and the clock with which plugins measure durations.
 
 use std::{
     sync::LazyLock,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Returns the time in ns since the Unix epoch. Zero for clocks that are set before it.
+/// Returns the time in ns since the Unix epoch, or zero if the clock is set to an earlier time.
 ///
-/// Use it for stamps alone. The clock may be set: the runtime measures durations with [`Instant`].
+/// Use this only for time stamps, because the clock may be adjusted. The runtime measures durations with [`Instant`].
 #[expect(clippy::disallowed_methods, reason = "this is the clock for stamps")]
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     nanoseconds(since)
 }
 
-/// Returns the time in ns by a clock that nobody sets. Never zero, which plugins may use for "not yet".
+/// Returns the time of a monotonic clock in ns. The value is never zero, so that plugins can use zero for a time that
+/// is not set.
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(START.elapsed()).saturating_add(START_NS)
 }

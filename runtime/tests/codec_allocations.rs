@@ -1,11 +1,12 @@
-//! In the steady state JSON in and JSON out allocate nothing: neither for an event nor for a batch.
+//! Test that decoding and encoding JSON makes no allocations in the steady state, neither for each event nor for each
+//! batch.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use tremor_runtime::codec::{Bytes, Nodes, Span, json};
 
-/// Counts what the current thread asks for.
+/// Allocator that counts the allocations of the current thread.
 struct Counting;
 
 thread_local! {
@@ -13,26 +14,26 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is ending has no counter any more, and is not the one that is measured.
+    // Ignore the error: a thread that is ending has no counter any more, and is not the measured thread.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: everything is the system allocator's; counting does not allocate.
+// SAFETY: all methods forward to the system allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is that of the system allocator.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same for the system allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is that of the system allocator.
+        // SAFETY: `pointer` comes from the system allocator, with this layout, because `alloc` forwards to it.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is that of the system allocator.
+        // SAFETY: `pointer` comes from the system allocator, with this layout, because `alloc` forwards to it.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -40,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Event number `n`, with escapes in every third one, floats, and nested containers.
+/// Returns event number `n`, with escapes in every third event, floats, and nested containers.
 fn event(n: usize) -> String {
     let text =
         if n.is_multiple_of(3) { "line\\nand \\\"quotes\\\"" } else { "a line of plain text" };

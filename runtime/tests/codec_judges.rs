@@ -1,4 +1,4 @@
-//! The codecs before independent judges: `serde_json` for JSON, `rmpv` for MessagePack.
+//! Tests that compare the codecs with independent implementations: `serde_json` for JSON, and `rmpv` for MessagePack.
 
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -8,9 +8,9 @@ fn len(message: &[u8]) -> u32 {
     u32::try_from(message.len()).expect("a short message")
 }
 
-/// JSON to a document and back.
+/// Decodes JSON and encodes the result.
 fn through_json(message: &[u8]) -> Result<Vec<u8>, Error> {
-    let options = json::DecodeOptions { big_integers_as_floats: true, ..Default::default() };
+    let options = json::DecodeOptions { nearest_floats: true, ..Default::default() };
     let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
     let span = Span { start: 0, len: len(message) };
     let root = json::Decoder::new(options).decode(&mut bytes, span, &mut nodes)?;
@@ -19,7 +19,7 @@ fn through_json(message: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out.into())
 }
 
-/// MessagePack to a document and back.
+/// Decodes MessagePack and encodes the result.
 fn through_msgpack(message: &[u8]) -> Result<Vec<u8>, Error> {
     let mut decoder = msgpack::Decoder::new(msgpack::DecodeOptions::default());
     let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
@@ -64,7 +64,7 @@ fn any_msgpack() -> impl Strategy<Value = rmpv::Value> {
         (-300_i64..300).prop_map(rmpv::Value::from),
         any::<u64>().prop_map(rmpv::Value::from),
         any::<f64>()
-            .prop_filter("one is equal to itself", |f| !f.is_nan())
+            .prop_filter("NaN is not equal to itself", |f| !f.is_nan())
             .prop_map(rmpv::Value::F64),
         any_text().prop_map(rmpv::Value::from),
         data().prop_map(rmpv::Value::Binary),
@@ -82,15 +82,15 @@ fn any_msgpack() -> impl Strategy<Value = rmpv::Value> {
     })
 }
 
-/// A message, some of whose bytes are others.
+/// Returns messages in which some bytes were changed.
 fn damaged(message: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let syntax = prop::sample::select(&b"{}[]:,\"\\ue0-.1 n\x00\xff\xc2\n"[..]);
     let byte = prop_oneof![2 => syntax, 1 => any::<u8>()];
     let damage = prop::collection::vec((any::<prop::sample::Index>(), byte), 0..3);
     (message, damage).prop_map(|(mut message, damage)| {
-        for (place, byte) in damage {
-            let place = place.index(message.len());
-            message[place] = byte;
+        for (index, byte) in damage {
+            let index = index.index(message.len());
+            message[index] = byte;
         }
         message
     })
@@ -98,7 +98,7 @@ fn damaged(message: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec
 
 proptest! {
     #[test]
-    fn json_comes_back_as_the_judge_writes_it(value in any_json(), pretty in any::<bool>()) {
+    fn json_round_trip_matches_serde_json(value in any_json(), pretty in any::<bool>()) {
         let plain = serde_json::to_string(&value).expect("JSON");
         let message =
             if pretty { serde_json::to_string_pretty(&value).expect("JSON") } else { plain.clone() };
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn json_is_what_the_judge_takes_for_json(message in damaged(
+    fn json_is_accepted_exactly_if_serde_json_accepts_it(message in damaged(
         any_json().prop_map(|value| value.to_string().into_bytes())
     )) {
         let judged = serde_json::from_slice::<Json>(&message);
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn msgpack_comes_back_as_the_judge_wrote_it(value in any_msgpack()) {
+    fn msgpack_round_trip_matches_rmpv(value in any_msgpack()) {
         let mut message = Vec::new();
         rmpv::encode::write_value(&mut message, &value).expect("any value");
         let back = through_msgpack(&message).expect("MessagePack");
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_for_msgpack_the_judge_takes_for_it(message in damaged(
+    fn accepted_msgpack_is_accepted_by_rmpv(message in damaged(
         any_msgpack().prop_map(|value| {
             let mut message = Vec::new();
             rmpv::encode::write_value(&mut message, &value).expect("any value");

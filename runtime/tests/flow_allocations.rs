@@ -1,10 +1,10 @@
-//! In the steady state a flow from JSON to JSON allocates nothing for an event and next to nothing
-//! for a batch, on either side of the boundary.
+//! Test of the allocations of a flow from JSON to JSON. In the steady state, host and plugin make no allocations for
+//! each event and almost none for each batch.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 #![allow(clippy::print_stderr)] // people read it
 
-// Compiled into this side of the boundary as well: each side counts its own.
+// The module is compiled into the test as well, because host and plugin each count their own allocations.
 #[path = "../../tests/fixtures/plugins/counting/src/allocator.rs"]
 mod allocator;
 #[path = "support/mod.rs"]
@@ -19,7 +19,7 @@ use tremor_runtime::{
     run::{RunHandle, run},
 };
 
-/// Allocations of the host and of the plugin in a whole run of so many batches of 100 events.
+/// Returns the numbers of allocations of host and plugin in a run of `batches` batches of 100 events.
 fn allocations(batches: u64) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
     let message = r#"{"level":"info","text":"line\nand more","tags":["a","b",{"c":null}],"n":1.5}"#;
@@ -51,18 +51,18 @@ links: [io -> p -> io]"
 }
 
 #[test]
-fn json_to_json_in_batches_of_100_allocates_at_most_two_times_a_batch_on_either_side() {
+fn json_flow_allocates_at_most_twice_per_batch() {
     const FEW: u64 = 1_000; // enough for every buffer to have grown
     const MORE: usize = 2_000;
-    // Runs follow each other in one process: the plugin's count goes on from one to the next.
+    // The runs are in one process, and the count of the plugin continues from one run to the next.
     let (_, plugin_start) = allocations(FEW);
     let (host_few, plugin_few) = allocations(FEW);
     let (host_many, plugin_many) = allocations(FEW + MORE as u64);
     let host = host_many.saturating_sub(host_few);
     let plugin = (plugin_many - plugin_few).saturating_sub(plugin_few - plugin_start);
     eprintln!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");
-    // Waking each other, tasks that run at the same time allocate now and then; events never do.
+    // Events cause no allocations. Tasks that wake each other at the same time occasionally allocate.
     assert!(host <= 2 * MORE, "{host} allocations of the host for {MORE} batches");
-    // The buffers that the pool hands out come from whoever grew them first.
+    // The plugin allocates less, because the pool reuses the buffers that host or plugin have enlarged.
     assert!(plugin <= MORE / 100, "{plugin} allocations of the plugin for {MORE} batches");
 }

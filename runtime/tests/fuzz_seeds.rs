@@ -1,5 +1,5 @@
-//! The checks of the fuzz targets over their seeds: what was found once is found again without a
-//! fuzzer, and the checks keep compiling.
+//! Runs the checks of the fuzz targets on their seeds. That finds earlier faults again without a fuzzer, and ensures
+//! that the checks compile.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ mod json;
 #[path = "../../fuzz/checks/msgpack.rs"]
 mod msgpack;
 
-/// Checks every seed of a target, and every beginning of it.
+/// Checks every seed of a target, and every prefix of each seed.
 fn seeds(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let mut count = 0;
@@ -23,16 +23,16 @@ fn seeds(target: &str, check: fn(&[u8])) {
 }
 
 #[test]
-fn any_bytes_are_read_as_the_judge_of_json_reads_them() {
+fn json_seeds_are_decoded_like_serde_json() {
     seeds("json", json::check);
 }
 
 #[test]
-fn any_bytes_are_read_as_the_judge_of_msgpack_reads_them() {
+fn msgpack_seeds_are_decoded_like_rmpv() {
     seeds("msgpack", msgpack::check);
 }
 
 #[test]
-fn any_nodes_are_a_document_or_harmless() {
+fn document_seeds_are_valid_or_safely_rejected() {
     seeds("document", document::check);
 }

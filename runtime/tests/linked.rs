@@ -1,5 +1,5 @@
-//! A plugin that is linked into the program runs flows as a loaded one does, and no file is looked
-//! for.
+//! Tests of plugins that are linked into the program. They run in flows like loaded plugins, without a search for
+//! files.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
@@ -37,7 +37,7 @@ links: [in -> out]"
 }
 
 #[test]
-fn a_flow_runs_through_linked_connectors() {
+fn flow_runs_with_linked_connectors() {
     let folder = tempfile::tempdir().unwrap();
     let lines = "{\"n\":1}\n[2]\n\"three\"\n";
     fs::write(folder.path().join("in"), lines).unwrap();
@@ -57,7 +57,7 @@ fn configurations_of_linked_connectors_are_checked() {
 }
 
 #[test]
-fn a_linked_plugin_says_what_it_is() {
+fn linked_plugin_has_metadata() {
     let libraries = Library::linked([connector_file::__tremor_plugin::linked()]).unwrap();
     let [library] = &libraries[..] else { panic!("one plugin, one library") };
     assert_eq!(library.metadata().name, "connector-file");
@@ -65,10 +65,14 @@ fn a_linked_plugin_says_what_it_is() {
     library.check(Policy::default()).unwrap();
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     let hash = twox_hash::XxHash3_128::oneshot(&program);
-    assert_eq!(library.hash().unwrap().to_string(), format!("{hash:032x}"), "it is the program's");
+    assert_eq!(
+        library.hash().unwrap().to_string(),
+        format!("{hash:032x}"),
+        "the hash is that of the program"
+    );
 }
 
-/// A plugin with the connector [`Odd`].
+/// Returns a plugin with the connector [`Odd`].
 fn odd() -> LinkedPlugin {
     const METADATA: Record = Record::new(
         &JsonText::new()
@@ -79,8 +83,8 @@ fn odd() -> LinkedPlugin {
     LinkedPlugin { metadata: &RECORD, components: vec![connectors::<Odd>()] }
 }
 
-/// Brings one event and then waits for the end of time. Says nonsense of what it is given, or ends the
-/// run.
+/// A connector whose source emits one event and never ends. Depending on the configuration, its sink returns a wrong
+/// result or ends the run.
 #[derive(Clone)]
 struct Odd {
     config: Value,
@@ -139,7 +143,7 @@ impl Sink for Odd {
     }
 }
 
-/// What becomes of a run from one of these to another.
+/// Runs a flow from one connector [`Odd`] to another, and returns its report.
 fn run_odd(config: &str) -> tremor_runtime::engine::Report {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flow.yaml");
@@ -156,7 +160,7 @@ fn run_odd(config: &str) -> tremor_runtime::engine::Report {
 }
 
 #[test]
-fn a_linked_sink_that_answers_for_events_that_it_was_not_given_fails_its_flow() {
+fn linked_sink_answering_for_unknown_events_fails_flow() {
     let report = run_odd("{ nonsense: true }");
     let failure = report.failure.unwrap();
     assert_eq!((&*failure.component, failure.error.kind()), ("out", ErrorKind::INTERNAL));
@@ -168,14 +172,14 @@ fn a_linked_sink_that_answers_for_events_that_it_was_not_given_fails_its_flow() 
 }
 
 #[test]
-fn a_linked_source_may_be_idle_for_ever() {
+fn run_ends_although_linked_source_is_idle_forever() {
     let report = run_odd("{ }");
     assert!(report.failure.is_none(), "{:?}", report.failure.map(|it| it.error));
     assert_eq!(report.counts.events_out, 1);
 }
 
 #[test]
-fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_runs() {
+fn restart_and_drain_from_outside_spare_other_flow() {
     let folder = tempfile::tempdir().unwrap();
     let text = "connectors: { in: { type: odd, config: { endless: true } }, out: { type: odd, config: { endless: true } } }\n\
                 links: [in -> out]";

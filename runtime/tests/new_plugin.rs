@@ -1,5 +1,5 @@
-//! `tremor plugin new`: the crates that it makes, and the names that it refuses. `cargo xtask new-plugin`
-//! builds and runs what it makes.
+//! Tests of `tremor plugin new`: of the crates that it creates, and of the names that it rejects. `cargo xtask
+//! new-plugin` builds and runs the crates.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
@@ -15,7 +15,7 @@ const KINDS: [&str; 7] =
     ["source", "sink", "connector", "operator", "codec", "preprocessor", "postprocessor"];
 const FILES: [&str; 5] = [".gitignore", "Cargo.toml", "README.md", "flow.yaml", "src/lib.rs"];
 
-/// `tremor plugin new` with these arguments, in this folder.
+/// Runs `tremor plugin new` with these arguments, in this folder.
 fn new(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
     command.args(["plugin", "new"]).args(arguments).current_dir(folder);
@@ -44,7 +44,7 @@ fn scene() -> TempDir {
 }
 
 #[test]
-fn every_kind_has_all_files_and_nothing_is_left_of_the_templates() {
+fn every_kind_gets_all_files_without_template_remains() {
     let scene = scene();
     for kind in KINDS {
         let name = format!("my-{kind}");
@@ -53,7 +53,7 @@ fn every_kind_has_all_files_and_nothing_is_left_of_the_templates() {
         for file in FILES {
             let text = fs::read_to_string(folder.join(file)).unwrap();
             let leftovers = ["{{", "}}", "{%", "{#"].map(|mark| text.contains(mark));
-            // A map in a map of YAML ends with two braces, too.
+            // Only a nested map in YAML may end with two braces, like a template.
             assert_eq!(leftovers, [false, file == "flow.yaml" && leftovers[1], false, false]);
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{kind}: {file}");
             assert_eq!(text.contains(&name), file != ".gitignore", "{kind}: {file}");
@@ -83,7 +83,7 @@ fn manifest_has_a_workspace_and_the_kit_of_the_clone() {
     let instructions = made(&scene, &["numbers", "--kind", "source"]);
     assert!(!instructions.contains("not published"), "{instructions}");
     let manifest = fs::read_to_string(scene.path().join("numbers/Cargo.toml")).unwrap();
-    // The program of this test was built in a clone, in its folder `target`.
+    // The program of this test is in the folder `target` of a clone, so the kit of the clone is used.
     let kit = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("tremor-pdk");
     let kit = format!("tremor-pdk = {{ path = {:?} }}", kit.to_str().unwrap());
     for part in ["name = \"numbers\"", "\n[workspace]\n", "crate-type = [\"cdylib\"]", &kit] {
@@ -91,7 +91,7 @@ fn manifest_has_a_workspace_and_the_kit_of_the_clone() {
     }
 }
 
-/// Without a kit the printed commands would fail, as long as no version of it is published.
+/// No version of the kit is published, so the created crate could not be built without a local kit.
 #[test]
 fn program_outside_of_a_clone_needs_the_option_pdk() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -116,7 +116,7 @@ fn program_outside_of_a_clone_needs_the_option_pdk() {
     assert!(instructions.contains("`--plugin-path DIR`"), "{instructions}");
 }
 
-/// The commands are run in the new folder, where relative paths mean something else.
+/// Users run the printed commands in the new folder, where relative paths would be wrong.
 #[test]
 fn relative_plugin_paths_are_printed_as_absolute_ones() {
     let scene = scene();
@@ -132,7 +132,7 @@ fn relative_plugin_paths_are_printed_as_absolute_ones() {
 }
 
 #[test]
-fn the_kit_is_a_version_a_folder_or_a_repository() {
+fn kit_can_be_a_version_a_folder_or_a_repository() {
     let scene = scene();
     let kit = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("tremor-pdk");
     let kit = kit.to_str().unwrap();
@@ -152,7 +152,7 @@ fn the_kit_is_a_version_a_folder_or_a_repository() {
 }
 
 #[test]
-fn the_next_commands_can_be_pasted() {
+fn printed_commands_can_be_pasted_into_a_shell() {
     let scene = scene();
     let instructions = made(&scene, &["numbers", "--kind", "sink", "--path", "in here/numbers"]);
     let commands: Vec<_> =
@@ -164,32 +164,36 @@ fn the_next_commands_can_be_pasted() {
 }
 
 #[test]
-fn a_folder_that_exists_is_left_alone() {
+fn existing_folder_is_not_changed() {
     let scene = scene();
     fs::create_dir(scene.path().join("numbers")).unwrap();
-    refused(&scene, &["numbers", "--kind", "source"], &["numbers: it exists already", "`--path`"]);
+    refused(
+        &scene,
+        &["numbers", "--kind", "source"],
+        &["numbers: the folder already exists", "`--path`"],
+    );
     assert_eq!(fs::read_dir(scene.path().join("numbers")).unwrap().count(), 0);
 }
 
 #[test]
-fn a_name_that_a_crate_or_a_type_cannot_have_is_refused() {
+fn invalid_name_of_crate_or_type_is_rejected() {
     let scene = scene();
     for (name, what) in [
-        ("Numbers", "no name of a crate"),
-        ("2numbers", "no name of a crate"),
-        ("num bers", "no name of a crate"),
-        ("../numbers", "no name of a crate"),
-        ("zahlen-ä", "no name of a crate"),
-        ("numbers-", "no name of a crate"),
-        ("num--bers", "no name of a crate"),
-        ("", "no name of a crate"),
-        (&*"n".repeat(65), "no name of a crate"),
-        ("async", "has this name already"),
-        ("std", "has this name already"),
-        ("tremor-pdk", "has this name already"),
-        ("config", "would hide `Config`"),
-        ("batch", "would hide `Batch`"),
-        ("result", "would hide `Result`"),
+        ("Numbers", "not a valid name of a crate"),
+        ("2numbers", "not a valid name of a crate"),
+        ("num bers", "not a valid name of a crate"),
+        ("../numbers", "not a valid name of a crate"),
+        ("zahlen-ä", "not a valid name of a crate"),
+        ("numbers-", "not a valid name of a crate"),
+        ("num--bers", "not a valid name of a crate"),
+        ("", "not a valid name of a crate"),
+        (&*"n".repeat(65), "not a valid name of a crate"),
+        ("async", "reserved by Rust or the kit"),
+        ("std", "reserved by Rust or the kit"),
+        ("tremor-pdk", "reserved by Rust or the kit"),
+        ("config", "would shadow `Config`"),
+        ("batch", "would shadow `Batch`"),
+        ("result", "would shadow `Result`"),
     ] {
         let said = format!("`{name}` cannot be the name of a plugin: ");
         refused(&scene, &[name, "--kind", "source"], &[&said, what, "\n  help: "]);
@@ -198,7 +202,7 @@ fn a_name_that_a_crate_or_a_type_cannot_have_is_refused() {
 }
 
 #[test]
-fn a_name_of_a_component_of_tremors_own_is_refused_for_its_kind() {
+fn name_of_built_in_component_is_rejected_for_its_kind() {
     let scene = scene();
     for (name, kind) in [("json", "codec"), ("lines", "preprocessor"), ("filter", "operator")] {
         refused(&scene, &[name, "--kind", kind], &[&format!("comes with the {kind} `{name}`")]);
@@ -207,17 +211,36 @@ fn a_name_of_a_component_of_tremors_own_is_refused_for_its_kind() {
 }
 
 #[test]
-fn a_name_of_a_plugin_that_comes_with_tremor_is_refused_for_its_kind() {
+fn name_of_bundled_plugin_is_rejected_for_its_kind() {
     let scene = scene();
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut count = 0;
     for (plugins, kind) in [
+        ("brokers", "source"),
         ("codecs-plugins", "codec"),
         ("connectors-plugins", "sink"),
         ("operators-plugins", "operator"),
     ] {
-        let folders = fs::read_dir(workspace.join(plugins)).unwrap();
-        for name in folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()) {
+        for name in component_names(&workspace.join(plugins)) {
             refused(&scene, &[&name, "--kind", kind], &["tremor comes with the", &name]);
+            count += 1;
         }
     }
+    assert!(count >= 24, "{count}");
+}
+
+/// Returns the names of the components that the sources in a folder export.
+fn component_names(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names.extend(component_names(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let declared = text.split("const NAME: &str = \"").skip(1);
+            names.extend(declared.filter_map(|it| Some(it.split_once('"')?.0.to_owned())));
+        }
+    }
+    names
 }

@@ -1,6 +1,5 @@
-//! Flows that are loaded and ended, and components that panic and are restarted, again and again in
-//! one process, leave no descriptor and no thread behind. `cargo xtask soak` does it for longer and
-//! looks at memory as well.
+//! Test for leaked descriptors and threads. In one process, flows are repeatedly loaded and ended, and components panic
+//! and are restarted. `cargo xtask soak` does the same for a longer time and also checks memory.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
@@ -13,7 +12,7 @@ use std::{fs, path::Path};
 use soak::{Sample, Scenario, Soak, settled};
 
 #[test]
-fn descriptors_threads_and_libraries_return_to_what_they_were_after_the_first_cycle() {
+fn cycles_leak_no_descriptors_threads_or_libraries() {
     let plugins = tempfile::tempdir().unwrap();
     for package in [
         "connector-bench",

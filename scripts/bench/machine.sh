@@ -1,25 +1,25 @@
 # shellcheck shell=bash
-# The machine: what it is, and how it was before and after.
+# Facts about the machine, and its state before and after a benchmark.
 
 load_average() { cut -d' ' -f1 /proc/loadavg 2> /dev/null || echo 0; }
 
 now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
-# The first line of a file, or of what a command says; nothing where there is none.
+# Prints the first line of a file; nothing if the file cannot be read.
 first_line() {
   local line=''
   [ ! -r "$1" ] || read -r line < "$1" || true
   printf %s "$line"
 }
 
-# The clock of the first processor in MHz, where it can be read.
+# Prints the clock of the first processor in MHz; nothing if it cannot be read.
 clock_mhz() {
   local khz
   khz=$(first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq)
   [ -z "$khz" ] || echo $((khz / 1000))
 }
 
-# The hottest thermal zone in °C, where one can be read.
+# Prints the temperature of the hottest thermal zone in °C; nothing if none can be read.
 temperature() {
   local zone value hottest=''
   for zone in /sys/class/thermal/thermal_zone*/temp; do
@@ -38,10 +38,10 @@ turbo() {
   esac
 }
 
-# A line of facts.tsv: kind, name, value.
+# Adds a line to facts.tsv: kind, name, value.
 fact() { printf '%s\t%s\t%s\n' "$1" "$2" "$(tr '\t\n' '  ' <<< "$3" | sed 's/ *$//')" >> "$output/facts.tsv"; }
 
-# The value behind `key:` in a file of /proc.
+# Prints the value behind `key:` in a file of /proc.
 proc_value() { sed -n "s/^$2[^:]*: *//p" "$1" 2> /dev/null | head -n 1; }
 
 commit() { git describe --always --dirty --abbrev=40 --exclude='*' 2> /dev/null || echo "not in a repository"; }
@@ -62,7 +62,7 @@ describe_machine() {
   fact machine bash "$BASH_VERSION"
 }
 
-# Load, clock and temperature, at a time of which is said when it was.
+# Adds a fact with the current time, load, clock and temperature. Argument: name of the fact.
 describe_state() {
   local mhz celsius
   mhz=$(clock_mhz) celsius=$(temperature)

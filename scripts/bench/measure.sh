@@ -1,43 +1,43 @@
 # shellcheck shell=bash
-# The timed runs, the folder of their results, and how they end.
+# The timed runs, the folder of results, and the handling of interruptions.
 
 child='' failures=0 output_open=no
 
-# Runs a subject on a flow: subject, flow, path of its files without ending, warm-up, duration. Says in
-# `failure` what went wrong, if anything did; `words` is the command.
+# Runs a subject on a flow. Arguments: subject, flow, path of its files without extension, warm-up, duration. Sets
+# `failure` to the reason of a failure or to nothing, and `words` to the command.
 run_subject() {
   local limit status=0 prefix=()
   local -r files=$3
   fill_in "${commands[$1]}" "$2" "$files.json" "$files.hgrm" "$4" "$5"
-  # Twice the time that was asked for, and a minute.
+  # The limit is twice the requested time and a minute.
   limit=$(awk -v s="$4" -v t="$5" 'BEGIN { printf "%d", 2 * (s + t) + 60 }')
   [ -z "$pin" ] || prefix=(taskset --cpu-list "$pin")
   failure=''
-  # In the background, so that a signal ends the wait; timeout makes it a process group of its own and
-  # hands a signal on to all of it.
+  # The command runs in the background, so that a signal ends the wait. timeout gives it a process group of its own, and
+  # forwards signals to the whole group.
   timeout --kill-after=10 "$limit" "${prefix[@]}" "${words[@]}" > "$files.out" 2> "$files.err" < /dev/null &
   child=$!
   wait "$child" 2> /dev/null || status=$?
   child=''
   case $status in
-    0) failure=$("$BENCH_REPORT" check "$files.json" 2>&1) || failure="it wrote nonsense: $(head -n 1 <<< "${failure//$'\t'/ }")" ;;
-    124) failure="it did not end within $limit s" ;;
-    137) failure="it was killed (exit status 137)" ;;
-    *) failure="it ended with exit status $status" ;;
+    0) failure=$("$BENCH_REPORT" check "$files.json" 2>&1) || failure="invalid result: $(head -n 1 <<< "${failure//$'\t'/ }")" ;;
+    124) failure="timed out after $limit s" ;;
+    137) failure="killed (exit status 137)" ;;
+    *) failure="failed with exit status $status" ;;
   esac
 }
 
-# Makes the folder of the results, or goes on in the one that was interrupted.
+# Creates the folder of the results, or continues in that of an interrupted benchmark.
 open_output() {
   local name
   if [ -n "$resume" ]; then
-    check_programs "Build what was measured, or start anew."
+    check_programs "Build the programs that were measured, or start another benchmark."
     output_open=yes
     describe_state resumed
     return
   fi
   output=${output:-bench/out/$(date -u +%Y-%m-%d-%H%M%S)}
-  [ ! -e "$output/runs.tsv" ] || refuse "$output holds a benchmark already" "--output names another folder; --resume goes on with one."
+  [ ! -e "$output/runs.tsv" ] || refuse "$output already contains a benchmark" "Choose another folder with --output, or continue the benchmark with --resume."
   mkdir -p "$output/samples"
   print_settings > "$output/bench.conf"
   cp "$scratch/plan.tsv" "$output/plan.tsv"
@@ -58,23 +58,23 @@ open_output() {
   describe_machine
   describe_state before
   for name in "${notices[@]}"; do fact notice '' "$name"; done
-  # Last, and at once: with it, the folder can be resumed.
+  # This file is written last, and at once, because the benchmark can be resumed if it exists.
   printf 'number\tround\tflow\tsubject\tstatus\tname\tstarted\tseconds\tload\tmhz\tcelsius\treason\n' > "$output/runs.tsv"
   output_open=yes
 }
 
 hash_of() { sha256sum "${programs[$1]}" | cut -c1-16; }
 
-# The programs are those that the benchmark began with.
+# Checks that the programs have not changed since the benchmark began. Argument: the remedy.
 check_programs() {
   local name before
   for name in "${subject_names[@]}"; do
     before=$(awk -F'\t' -v name="$name" '$1 == "binary" && $2 == name { print $3 }' "$output/facts.tsv")
-    [ "$before" = "$(hash_of "$name")" ] || refuse "the program of $name is not the one that was measured" "$1"
+    [ "$before" = "$(hash_of "$name")" ] || refuse "the program of $name has changed since the benchmark began" "$1"
   done
 }
 
-# All runs that are not done yet.
+# Runs all subjects on all flows, except for runs that are already done.
 measure_all() {
   local number round flow name file started start load mhz celsius status
   failures=$(awk -F'\t' '$5 == "failed"' "$output/runs.tsv" | wc -l)
@@ -106,7 +106,7 @@ close_output() {
   local name
   for name in "${subject_names[@]}"; do
     grep -qxF "binary"$'\t'"$name"$'\t'"$(hash_of "$name")" "$output/facts.tsv" || {
-      fact notice '' "The program of $name changed while the benchmark ran: its figures are of two programs."
+      fact notice '' "The program of $name changed during the benchmark: its figures mix two programs."
       failures=$((failures + 1))
     }
   done
@@ -114,25 +114,25 @@ close_output() {
 
 write_report() {
   "$BENCH_REPORT" report "$output" || {
-    say "error: no report; the samples are in $output. \`$BENCH_REPORT report $output\` tries again."
+    say "error: cannot write the report of the samples in $output; repeat \`$BENCH_REPORT report $output\`"
     exit 1
   }
 }
 
-# Ends what runs; what is done stays, and can be gone on with.
+# Ends the current run. Results of finished runs are kept, and the benchmark can be resumed.
 interrupted() {
   trap '' INT TERM HUP
   stop_child
   if [ "$output_open" = yes ]; then
-    say "interrupted. What is done is kept; to go on: scripts/bench.sh --resume $output"
+    say "interrupted; finished runs are kept. To continue: scripts/bench.sh --resume $output"
     "$BENCH_REPORT" report "$output" 2> /dev/null || true
   else
-    say "interrupted before anything was measured."
+    say "interrupted before the first run"
   fi
   case $1 in INT) exit 130 ;; HUP) exit 129 ;; *) exit 143 ;; esac
 }
 
-# timeout passes the signal on, and kills after ten seconds.
+# Ends the current command. timeout forwards the signal, and kills the command after ten seconds.
 stop_child() {
   [ -n "$child" ] || return 0
   kill -TERM "$child" 2> /dev/null || true

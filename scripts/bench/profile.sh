@@ -1,28 +1,28 @@
 # shellcheck shell=bash
-# Where time, instructions and memory go: runs of their own, in no figure.
+# Profiles of time, instructions and memory, from separate runs that are not included in any figure.
 
-# Under valgrind a program is some fifty times slower, so a few seconds are plenty for all of them.
+# Duration of a profiled run. It is short, because programs are some fifty times slower under valgrind.
 readonly PROFILE_SECONDS=5
 profilers=()
 
-# Finds out which of them work here; what does not is switched off with a notice.
+# Finds the profilers that work on this machine. The others are disabled with a notice.
 check_profilers() {
-  local missing='its part of --profile is switched off'
+  local missing='this part of --profile is disabled'
   if perf record -o "$scratch/perf.data" -- true > /dev/null 2>&1; then
     profilers+=(perf_record)
-    has_inferno || notice "No flame graphs, only perf data: inferno is missing (\`cargo install inferno\`)."
+    has_inferno || notice "Profiles have no flame graphs, because inferno is missing (\`cargo install inferno\`)."
   else
-    notice "perf record does not work here (is it installed, and kernel.perf_event_paranoid at most 1?): $missing."
+    notice "perf record does not work on this machine (is it installed, and is kernel.perf_event_paranoid at most 1?): $missing."
   fi
   if perf stat -x, -e instructions,cycles -- true 2>&1 | grep -qE '^[0-9]+,'; then
     profilers+=(perf_stat)
   else
-    notice "perf stat counts no instructions here (missing, or a virtual machine without counters): $missing."
+    notice "perf stat cannot count instructions on this machine (not installed, or a virtual machine without counters): $missing."
   fi
   if valgrind --version > /dev/null 2>&1; then
     profilers+=(callgrind dhat)
   else
-    notice "valgrind is missing, and so are instruction counts and the heap profile: $missing."
+    notice "valgrind is missing, which counts instructions and profiles the heap: $missing."
   fi
 }
 
@@ -43,11 +43,11 @@ profile_all() {
   [ ! -e "$scratch/profile.tsv" ] || cp "$scratch/profile.tsv" "$output/profile.tsv"
 }
 
-# A line of profile.tsv: flow, subject, what, value, file.
+# Adds a line to profile.tsv: flow, subject, name of the finding, value, file.
 found() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$scratch/profile.tsv"; }
 
-# Runs a subject under a profiler: flow, subject, folder, name of the profile, then the profiler and
-# its arguments. Says whether it worked.
+# Runs a subject with a profiler, and returns whether both succeeded. Arguments: flow, subject, folder, name of the
+# profile, the profiler with its arguments.
 under() {
   local flow=$1 name=$2 files=$output/$3/$4 profile=$4
   shift 4
@@ -69,14 +69,14 @@ perf_record() {
   under "$1" "$2" "$3" perf-record perf record --call-graph fp -F 999 -o "$folder/perf.data" -- || return 0
   found "$1" "$2" 'samples of the processor' '' "$3/perf.data"
   perf report --stdio --no-children -g none --percent-limit 0.5 -i "$folder/perf.data" > "$folder/perf-report.txt" 2> /dev/null \
-    && found "$1" "$2" 'where time goes' '' "$3/perf-report.txt"
+    && found "$1" "$2" 'time by function' '' "$3/perf-report.txt"
   has_inferno || return 0
   if perf script -i "$folder/perf.data" 2> /dev/null | inferno-collapse-perf 2> /dev/null \
     | inferno-flamegraph --title "$2 on $1" > "$folder/flamegraph.svg" 2> "$folder/flamegraph.err"; then
     found "$1" "$2" 'flame graph' '' "$3/flamegraph.svg"
     rm -f "$folder/flamegraph.err"
   else
-    fact notice '' "No flame graph of $2 on $1: $(head -n 1 "$folder/flamegraph.err")"
+    fact notice '' "Cannot draw the flame graph of $2 on $1: $(head -n 1 "$folder/flamegraph.err")"
   fi
 }
 
@@ -86,13 +86,14 @@ perf_stat() {
   found "$1" "$2" 'counters' '' "$3/perf-stat.txt"
 }
 
-# The count is of the whole process, its start included; the events are all that it took in.
+# Instructions are counted for the whole process, including its start. They are divided by all events that the process
+# took in.
 callgrind() {
   local folder=$output/$3 instructions events each=''
   under "$1" "$2" "$3" callgrind valgrind --tool=callgrind --callgrind-out-file="$folder/callgrind.out" || return 0
   instructions=$(sed -n 's/^\(summary\|totals\): //p' "$folder/callgrind.out" | head -n 1)
   events=$(sed -n 's/.*"events_in": *\([0-9]*\).*/\1/p' "$folder/callgrind.json" | head -n 1)
-  [ -z "$events" ] || [ "$events" = 0 ] || each="$((instructions / events)) an event, start included"
+  [ -z "$events" ] || [ "$events" = 0 ] || each="$((instructions / events)) per event, start included"
   found "$1" "$2" 'instructions' "${each:-$instructions}" "$3/callgrind.out"
 }
 

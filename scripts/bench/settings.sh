@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# What is to be measured: read from a file and from arguments into variables.
+# The settings of a benchmark, which are read from a file and from arguments into variables.
 #
-# Lists `flows`, `subjects` (NAME=COMMAND) and `builds`; numbers `rounds`, `warmup`, `duration`, `seed`;
-# texts `baseline`, `check`, `output`, `pin`; `config`, `resume`; `yes` or `no` in `build`, `dry_run`, `profile`.
+# `flows`, `subjects` (NAME=COMMAND) and `builds` are lists; `rounds`, `warmup`, `duration` and `seed` are numbers;
+# `baseline`, `check`, `output`, `pin`, `config` and `resume` are texts; `build`, `dry_run` and `profile` are `yes` or
+# `no`.
 
 config=bench/bench.conf resume='' baseline='' check='' rounds=10 warmup=2 duration=10 output='' pin='' seed=''
 build=no dry_run=no profile=no
 flows=() subjects=() builds=()
-# Settings that were given as arguments: they go before those of the file.
+# Settings that were given as arguments, and override those of the file.
 declare -A given=()
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' scripts/bench.sh; }
@@ -25,7 +26,7 @@ parse_arguments() {
         exit 0
         ;;
       --config | --resume | --flow | --subject | --baseline | --check | --rounds | --warmup | --duration | --output | --pin | --seed)
-        [ $# -ge 2 ] || refuse "$option wants a value" "scripts/bench.sh --help says which."
+        [ $# -ge 2 ] || refuse "$option needs a value" "See scripts/bench.sh --help."
         case $option in
           --config) config=$2 ;;
           --resume) resume=$2 ;;
@@ -36,42 +37,42 @@ parse_arguments() {
         esac
         shift
         ;;
-      *) refuse "$option is no option" "scripts/bench.sh --help lists them." ;;
+      *) refuse "unknown option $option" "See scripts/bench.sh --help." ;;
     esac
     shift
   done
   [ -z "$resume" ] || [ "$count" -eq 2 ] \
-    || refuse "--resume takes no other option" "What to measure is written in $resume already."
+    || refuse "--resume takes no other option" "The settings are in $resume."
 }
 
-# Key, value, and where it was said.
+# Sets a setting. Arguments: key, value, file and line or option.
 set_option() {
   case $1 in
     flow) flows+=("$2") ;;
     subject) subjects+=("$2") ;;
     build) builds+=("$2") ;;
     baseline | check | rounds | warmup | duration | output | pin | seed | profile) printf -v "$1" %s "$2" ;;
-    *) refuse "$3: there is no setting \`$1\`" \
+    *) refuse "$3: unknown setting \`$1\`" \
       "Expected flow, subject, build, baseline, check, rounds, warmup, duration, output, pin, seed or profile." ;;
   esac
 }
 
-# Reads `key = value` lines. Nothing in the file is run.
+# Reads lines `key = value`. Nothing in the file is executed.
 load_settings() {
   local line number=0 key value
-  [ -r "$config" ] || refuse "cannot read the configuration $config" "--config names another."
+  [ -r "$config" ] || refuse "cannot read the configuration $config" "Choose another one with --config."
   while IFS= read -r line || [ -n "$line" ]; do
     number=$((number + 1))
     [[ $line =~ ^[[:space:]]*(#|$) ]] && continue
     [[ $line =~ ^[[:space:]]*([a-z]+)[[:space:]]*=[[:space:]]*(.*)$ ]] \
-      || refuse "$config:$number: \`$line\` is no setting" "Expected key = value."
+      || refuse "$config:$number: invalid setting \`$line\`" "Expected key = value."
     key=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
     value=${value%"${value##*[![:space:]]}"}
     [ -n "${given[$key]:-}" ] || set_option "$key" "$value" "$config:$number"
   done < "$config"
 }
 
-# The settings as a file that `load_settings` reads.
+# Prints the settings in the format that `load_settings` reads.
 print_settings() {
   local value key
   for value in "${subjects[@]}"; do echo "subject = $value"; done
@@ -79,11 +80,11 @@ print_settings() {
   for key in baseline check rounds warmup duration pin seed profile; do echo "$key = ${!key}"; done
 }
 
-# What was interrupted: its settings are in its folder, as are its plan and what is done of it.
+# Loads the settings of an interrupted benchmark. Its folder contains the settings, the plan, and the finished runs.
 load_interrupted() {
   config=$resume/bench.conf
   [ -r "$config" ] && [ -r "$resume/plan.tsv" ] && [ -r "$resume/runs.tsv" ] \
-    || refuse "$resume holds no benchmark that can be resumed" "Expected bench.conf, plan.tsv and runs.tsv in it."
+    || refuse "$resume has no benchmark that can be resumed" "Expected the files bench.conf, plan.tsv and runs.tsv."
   load_settings
   output=$resume
 }
@@ -101,25 +102,25 @@ check_settings() {
   [ ${#flows[@]} -gt 0 ] || refuse "there is no flow" "Give --flow FILE, or flow = … in $config."
   for pair in "${subjects[@]}"; do
     [[ $pair =~ ^([A-Za-z0-9][A-Za-z0-9._-]*)=(.+)$ ]] \
-      || refuse "the subject \`$pair\` is not NAME=COMMAND" "A name has letters, digits, dots, - and _."
+      || refuse "invalid subject \`$pair\`" "Expected NAME=COMMAND with a name of letters, digits, dots, - and _."
     name=${BASH_REMATCH[1]}
-    [ -z "${commands[$name]:-}" ] || refuse "two subjects are called $name" "Give each a name of its own."
+    [ -z "${commands[$name]:-}" ] || refuse "two subjects have the name $name" "Rename one of them."
     commands[$name]=${BASH_REMATCH[2]}
     subject_names+=("$name")
   done
   baseline=${baseline:-${subject_names[0]}}
   [ -n "${commands[$baseline]:-}" ] \
-    || refuse "the baseline $baseline is no subject" "Expected one of: ${subject_names[*]}."
-  # The baseline under a second name: how much two runs of the same differ.
+    || refuse "the baseline $baseline is not a subject" "Expected one of: ${subject_names[*]}."
+  # The baseline runs a second time with another name, to measure the noise.
   again=$baseline-again
-  [ -z "${commands[$again]:-}" ] || refuse "the name $again is taken by the second run of $baseline" "Rename that subject."
+  [ -z "${commands[$again]:-}" ] || refuse "the name $again is reserved for the second run of $baseline" "Rename that subject."
   commands[$again]=${commands[$baseline]}
   all_names=("${subject_names[@]}" "$again")
   for pair in "${flows[@]}"; do
     name=$(basename "$pair")
     name=${name%.*}
-    [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || refuse "the flow $pair has a name with other than letters, digits, dots, - and _" "Rename the file."
-    [ -z "${flow_files[$name]:-}" ] || refuse "two flows are called $name: ${flow_files[$name]} and $pair" "Rename one of the files."
+    [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || refuse "invalid name of the flow $pair: expected letters, digits, dots, - and _" "Rename the file."
+    [ -z "${flow_files[$name]:-}" ] || refuse "two flows have the name $name: ${flow_files[$name]} and $pair" "Rename one of the files."
     [ -r "$pair" ] || refuse "cannot read the flow $pair" "Paths are relative to $root."
     flow_files[$name]=$pair
     flow_names+=("$name")
@@ -127,21 +128,21 @@ check_settings() {
 }
 
 check_number() {
-  [[ $2 =~ $3 ]] || refuse "$1 is \`$2\`" "Expected $4."
+  [[ $2 =~ $3 ]] || refuse "invalid $1 \`$2\`" "Expected $4."
 }
 
-# Splits a command line as a shell does, with quotes and backslashes, and expands nothing: the name of
-# the array, the line.
+# Splits a command line with quotes and backslashes as a shell does, but without expansions. Arguments: name of the
+# array, line.
 split_words() {
   local -n into=$1
   local text
-  text=$(xargs printf '%s\n' <<< "$2" 2> /dev/null) || refuse "\`$2\` has a quote that does not end" "Close it."
+  text=$(xargs printf '%s\n' <<< "$2" 2> /dev/null) || refuse "\`$2\` has an unclosed quote" "Close the quote."
   mapfile -t into <<< "$text"
   [ -n "${into[0]}" ] || refuse "a command is empty" "Give a program and its arguments."
 }
 
-# The command of a subject with everything filled in, in the array `words`: subject or command, flow,
-# where the JSON and the distribution go, seconds of warm-up and of measuring.
+# Sets the array `words` to a command with all placeholders replaced. Arguments: command, flow, file for the JSON, file
+# for the distribution, seconds of warm-up, seconds of measurement.
 fill_in() {
   local index
   split_words words "$1"

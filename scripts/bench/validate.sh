@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Whether everything will work, before anything is measured.
+# Checks of programs, flows and the machine before any measurement.
 
-# Room for results: a run leaves some 10 kB; profiles are larger.
+# Disk space that is required for results. A run writes some 10 kB, profiles are larger.
 readonly KB_PER_RUN=64 KB_PER_PROFILE=300000
 
 validate() {
@@ -17,9 +17,9 @@ has() { command -v "$1" > /dev/null 2>&1; }
 check_tools() {
   has timeout || refuse "timeout is missing" "Install GNU coreutils."
   if [ -n "$pin" ]; then
-    has taskset || refuse "--pin needs taskset" "Install util-linux, or drop --pin."
+    has taskset || refuse "--pin needs taskset" "Install util-linux, or omit --pin."
     taskset --cpu-list "$pin" true 2> "$scratch/error" || refuse "cannot run on the processors $pin: $(cat "$scratch/error")" \
-      "This machine has 0 to $(($(nproc --all) - 1))."
+      "This machine has the processors 0 to $(($(nproc --all) - 1))."
   fi
   [ "$profile" = no ] || check_profilers
   local load busy governor
@@ -30,7 +30,7 @@ check_tools() {
   load=$(load_average)
   busy=$(awk -v load="$load" -v cpus="$(nproc)" 'BEGIN { print (load > cpus / 4) }')
   [ "$busy" = 0 ] || notice "The machine was not idle: its load average was $load before the benchmark."
-  [ "$rounds" -ge 5 ] || notice "$rounds rounds are too few to call a difference; it takes 5, and 10 are better."
+  [ "$rounds" -ge 5 ] || notice "$rounds rounds are too few for a verdict; 5 are required, and 10 are better."
 }
 
 check_subjects() {
@@ -39,8 +39,8 @@ check_subjects() {
   for name in "${subject_names[@]}"; do
     split_words words "${commands[$name]}"
     program=$(command -v "${words[0]}") && [ -x "$program" ] \
-      || refuse "the subject $name runs ${words[0]}, which is no program" "Build it (--build does what $config says), or change its command."
-    [[ ${commands[$name]} == *'{json}'* ]] || refuse "the command of $name has no {json}" "The subject has to write its result there."
+      || refuse "the subject $name runs ${words[0]}, which is not a program" "Build the program (--build runs the builds of $config), or change the command."
+    [[ ${commands[$name]} == *'{json}'* ]] || refuse "the command of $name has no {json}" "The subject has to write its result to this file."
     programs[$name]=$program
   done
   programs[$again]=${programs[$baseline]}
@@ -51,14 +51,14 @@ check_flows() {
   local flow
   local -a words
   if [ -z "$check" ]; then
-    notice "Flows were not checked before the benchmark: the configuration names no command for it."
+    notice "Flows were not checked before the benchmark, because the configuration has no command for it."
     return
   fi
   for flow in "${flow_names[@]}"; do
     fill_in "$check" "$flow" '' '' "$warmup" "$duration"
     "${words[@]}" > "$scratch/check" 2>&1 < /dev/null || {
       cat "$scratch/check" >&2
-      refuse "the flow ${flow_files[$flow]} does not pass \`${words[*]}\`" "What is wrong with it is said above."
+      refuse "the flow ${flow_files[$flow]} failed the check \`${words[*]}\`" "See the output of the check above."
     }
   done
 }
@@ -66,16 +66,16 @@ check_flows() {
 check_space() {
   local folder=${output:-bench/out} needed available
   while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
-  [ -w "$folder" ] || refuse "cannot write to $folder" "--output names another folder."
+  [ -w "$folder" ] || refuse "cannot write to $folder" "Choose another folder with --output."
   needed=$((rounds * ${#flow_names[@]} * ${#all_names[@]} * KB_PER_RUN))
   [ "$profile" = no ] || needed=$((needed + ${#flow_names[@]} * ${#subject_names[@]} * KB_PER_PROFILE))
   available=$(df -Pk "$folder" | awk 'NR == 2 { print $4 }')
   [ "$available" -ge "$needed" ] \
-    || refuse "$folder has room for $((available / 1024)) MB, and $((needed / 1024)) MB may be needed" "--output names another folder."
+    || refuse "$folder has $((available / 1024)) MB of free space, but up to $((needed / 1024)) MB are needed" "Choose another folder with --output."
 }
 
-# Runs each subject on each flow for a second: whether it works, and what a run takes besides its
-# warm-up and duration, in ms.
+# Runs each subject on each flow for a second, to check that it works, and sets `overhead_ms` to the mean time of a run
+# besides its warm-up and duration.
 try_all() {
   local flow name start
   overhead_ms=0
@@ -87,7 +87,7 @@ try_all() {
       run_subject "$name" "$flow" "$scratch/try" 0 1
       [ -z "$failure" ] || {
         tail -n 20 "$scratch/try.err" >&2
-        refuse "the subject $name does not run on $flow: $failure" "It was: ${words[*]}"
+        refuse "the subject $name does not run on $flow: $failure" "The command was: ${words[*]}"
       }
       overhead_ms=$((overhead_ms + $(now_ms) - start))
     done
@@ -96,7 +96,7 @@ try_all() {
   [ "$overhead_ms" -gt 0 ] || overhead_ms=0
 }
 
-# Puts what is to run into plan.tsv, in the random order.
+# Writes plan.tsv with all runs in random order.
 schedule() {
   if [ -n "$resume" ]; then
     cp "$resume/plan.tsv" "$scratch/plan.tsv"
@@ -117,13 +117,13 @@ print_plan() {
   for name in "${all_names[@]}"; do
     case $name in
       "$baseline") echo "  $name (baseline): ${commands[$name]}" ;;
-      "$again") echo "  $name: the baseline once more, which shows the noise" ;;
+      "$again") echo "  $name: second run of the baseline, which shows the noise" ;;
       *) echo "  $name: ${commands[$name]}" ;;
     esac
   done
   echo "flows: ${flow_names[*]}"
   echo "runs: $total in $rounds rounds, $warmup s of warm-up and $duration s of measuring each, seed $seed"
-  [ "$done_runs" -eq 0 ] || echo "done already: $done_runs"
+  [ "$done_runs" -eq 0 ] || echo "finished already: $done_runs"
   echo "order of the first round:"
   awk -F'\t' '$2 == 1 { printf "  %s on %s\n", $4, $3 }' "$scratch/plan.tsv"
   printf 'time: about %d:%02d:%02d' $((seconds / 3600)) $((seconds / 60 % 60)) $((seconds % 60))

@@ -1,43 +1,43 @@
 #!/usr/bin/env bash
-# What scripts/bench.sh promises, with subjects that measure nothing (fake.sh): no second is waited for
-# and no time is looked at. BENCH_REPORT names the program that makes the report.
+# Tests of scripts/bench.sh with subjects that measure nothing (fake.sh). The tests neither wait for time to pass nor
+# depend on measured times. BENCH_REPORT is the program that writes the report.
 #
 #   BENCH_REPORT=target/debug/bench-report scripts/tests/bench.sh [NAME]...
-# Messages have backticks in them.
+# Messages contain backticks.
 # shellcheck disable=SC2016
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-: "${BENCH_REPORT:?names the program bench-report, built before}"
+: "${BENCH_REPORT:?is the path of bench-report, which has to be built before}"
 BENCH_REPORT=$(realpath "$BENCH_REPORT")
 export BENCH_REPORT
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fake=$PWD/scripts/tests/fake.sh
 
-# A subject: its name, and the kind of fake that it is.
+# Prints a subject. Arguments: name, kind of fake.
 subject() { echo "$1=$fake $2 {json} {hgrm}"; }
 
-# Runs the harness; what it says goes to `said`, its exit status to `status`.
+# Runs the harness, and sets `printed` to its output and `status` to its exit status.
 bench() {
   status=0
   scripts/bench.sh "$@" > "$work/out" 2> "$work/err" || status=$?
-  said=$(cat "$work/out" "$work/err")
+  printed=$(cat "$work/out" "$work/err")
 }
 
 fail() {
   echo "FAILED: $*"
-  echo "--- exit status ${status:-none}, and it said:"
-  echo "${said:-}"
+  echo "--- exit status ${status:-none}, output:"
+  echo "${printed:-}"
   return 1
 }
 
 exits() { [ "$status" -eq "$1" ] || fail "expected exit status $1"; }
-says() { [[ $said == *"$1"* ]] || fail "expected it to say: $1"; }
+prints() { [[ $printed == *"$1"* ]] || fail "expected in the output: $1"; }
 reports() { grep -qF -- "$1" "$folder/report.md" || fail "expected in the report: $1"; }
 reports_no() { ! grep -qF -- "$1" "$folder/report.md" || fail "not expected in the report: $1"; }
 done_runs() { echo $(($(wc -l < "$folder/runs.tsv") - 1)); }
 
-# A configuration of its own for each test, for a flow that is no flow.
+# Writes a configuration with a flow file that no subject reads. Arguments: name of the test, further lines.
 configure() {
   folder=$work/$1
   mkdir -p "$folder"
@@ -52,17 +52,17 @@ configure() {
 
 run() { bench --config "$conf" --output "$folder" "$@"; }
 
-three_per_cent_slower_is_caught() {
+three_per_cent_slower_is_reported() {
   configure slower "subject = $(subject usual quick)" "subject = $(subject other slower)"
   run
   exits 0
-  grep -qE '\*\*slower by (2\.[5-9]|3\.[0-5]) % \[' "$folder/report.md" || fail "not caught: $(cat "$folder/report.md")"
+  grep -qE '\*\*slower by (2\.[5-9]|3\.[0-5]) % \[' "$folder/report.md" || fail "not reported: $(cat "$folder/report.md")"
   [ "$(find "$folder/samples" -name '*.json' | wc -l)" -eq 30 ] || fail "expected 30 samples"
   [ "$(wc -l < "$folder/samples.csv")" -eq 31 ] || fail "expected a heading and 30 rows"
   reports '| subject | rounds | events/s | MB/s | CPU, ns/event | p50 |'
 }
 
-the_same_program_under_two_names_is_not_called() {
+same_program_with_two_names_has_no_difference() {
   configure same "subject = $(subject usual quick)" "subject = $(subject other quick)"
   local seed
   for seed in 1 2 3; do
@@ -75,70 +75,70 @@ the_same_program_under_two_names_is_not_called() {
   done
 }
 
-a_subject_that_crashes_fails_alone() {
+crash_of_a_subject_does_not_affect_others() {
   configure crash "subject = $(subject usual quick)" "subject = $(subject dies crash)" "subject = $(subject other slower)"
   run --rounds 5
   exits 1
-  says '5 of 20 runs failed'
-  reports '5 of 20 runs failed; they are in no figure below.'
+  prints '5 of 20 runs failed'
+  reports '5 of 20 runs failed; they are not included in any figure.'
   reports '- `dies` on `flow`'
-  reports 'exit status 139; run'
-  reports 'last said: `fake: assertion failed`'
+  reports 'exit status 139; last line of run'
+  reports ': `fake: assertion failed`'
   reports '**slower by'
-  grep -q 'assertion failed' "$folder"/samples/*-dies.err || fail "its stderr is lost"
+  grep -q 'assertion failed' "$folder"/samples/*-dies.err || fail "the standard error of the subject is missing"
 }
 
-a_subject_that_writes_nonsense_fails_alone() {
+invalid_result_of_a_subject_does_not_affect_others() {
   configure nonsense "subject = $(subject usual quick)" "subject = $(subject mad nonsense)" "subject = $(subject other slower)"
   run --rounds 5
   exits 1
-  says 'it wrote nonsense'
+  prints 'invalid result'
   reports '- `mad` on `flow`'
   reports '**slower by'
 }
 
-an_interrupted_benchmark_is_gone_on_with() {
+interrupted_benchmark_is_resumed() {
   configure resume "subject = $(subject usual quick)" "subject = $(subject other waits)"
   export FAKE_LOG=$work/resume/log FAKE_FIFO=$work/resume/fifo FAKE_NEVER=$work/resume/never FAKE_WAITED=$work/resume/waited
   mkfifo "$FAKE_FIFO" "$FAKE_NEVER"
-  # A seed with which the fourth run is one of `other`, whose fake waits in its fourth run.
+  # With this seed, the fourth run is one of `other`, whose fake waits in the fourth run.
   local seed=1
   until [ $seed -gt 100 ] || [ "$("$BENCH_REPORT" schedule --seed $seed --rounds 5 --flows flow --subjects usual other usual-again | awk 'NR == 4 { print $4 }')" = other ]; do seed=$((seed + 1)); done
   env --default-signal=INT scripts/bench.sh --config "$conf" --output "$folder" --rounds 5 --seed $seed > "$work/out" 2> "$work/err" &
   local harness=$! fake _
-  # Opened for writing, too, so that a fake that never says so is no wait without an end.
+  # The pipe is also opened for writing, so that the read times out if the fake never writes.
   exec 9<> "$FAKE_FIFO"
   read -r -t 60 _ <&9 || fail "the fourth run did not begin: $(cat "$work/err")"
   kill -INT $harness
   status=0
   wait $harness || status=$?
-  said=$(cat "$work/out" "$work/err")
+  printed=$(cat "$work/out" "$work/err")
   exits 130
-  says "--resume $folder"
+  prints "--resume $folder"
   read -r fake < "$FAKE_WAITED"
-  # What has ended is a process until somebody has asked how, which init does in its own time.
-  local state='' looks
-  for ((looks = 0; looks < 300; looks++)); do
+  # An ended process remains a zombie until init has collected its status.
+  local state='' attempts
+  for ((attempts = 0; attempts < 300; attempts++)); do
     state=$(awk '$1 == "State:" { print $2 }' "/proc/$fake/status" 2> /dev/null) || true
     case $state in '' | Z | X) break ;; esac
     read -r -t 0.1 _ <&9 || true
   done
   case $state in '' | Z | X) ;; *) fail "the subject still runs: $state" ;; esac
-  [ "$(done_runs)" -eq 3 ] || fail "expected 3 runs that are done"
+  [ "$(done_runs)" -eq 3 ] || fail "expected 3 finished runs"
   cp "$folder/runs.tsv" "$work/resume/before.tsv"
 
   bench --resume "$folder"
   exits 0
-  [ "$(done_runs)" -eq 15 ] || fail "expected 15 runs that are done"
-  cmp -s <(head -n 4 "$folder/runs.tsv") "$work/resume/before.tsv" || fail "what was done is not what was kept"
-  [ "$(cut -f1-4 "$folder/runs.tsv" | tail -n +2)" = "$(cat "$folder/plan.tsv")" ] || fail "the order is not that of the plan"
-  # Of the runs that were done, none again; of the one that was interrupted, one.
+  [ "$(done_runs)" -eq 15 ] || fail "expected 15 finished runs"
+  cmp -s <(head -n 4 "$folder/runs.tsv") "$work/resume/before.tsv" || fail "finished runs were not kept"
+  [ "$(cut -f1-4 "$folder/runs.tsv" | tail -n +2)" = "$(cat "$folder/plan.tsv")" ] || fail "the order differs from the plan"
+  # Only the interrupted run was repeated.
   [ "$(grep -vc try "$FAKE_LOG")" -eq 16 ] || fail "expected 16 calls of subjects"
   reports_no 'runs failed'
   unset FAKE_LOG FAKE_FIFO FAKE_NEVER FAKE_WAITED
 }
 
-another_program_is_not_gone_on_with() {
+resume_with_another_program_is_refused() {
   cp "$fake" "$work/other-fake"
   configure changed "subject = usual=$work/other-fake quick {json} {hgrm}"
   run --rounds 1
@@ -147,151 +147,151 @@ another_program_is_not_gone_on_with() {
   echo '# changed' >> "$work/other-fake"
   bench --resume "$folder"
   exits 2
-  says 'the program of usual is not the one that was measured'
+  prints 'the program of usual has changed since the benchmark began'
 }
 
-a_dry_run_measures_nothing() {
+dry_run_measures_nothing() {
   configure dry "subject = $(subject usual quick)" "subject = $(subject other slower)"
   export FAKE_LOG=$work/dry/log
   run --dry-run
   exits 0
-  says 'runs: 30 in 10 rounds'
-  says 'usual (baseline)'
-  says 'time: about 0:00:'
-  [ ! -e "$folder" ] || fail "it made $folder"
-  [ "$(grep -vc 'try.json' "$FAKE_LOG")" -eq 0 ] || fail "it ran more than trials"
+  prints 'runs: 30 in 10 rounds'
+  prints 'usual (baseline)'
+  prints 'time: about 0:00:'
+  [ ! -e "$folder" ] || fail "the folder $folder exists"
+  [ "$(grep -vc 'try.json' "$FAKE_LOG")" -eq 0 ] || fail "subjects ran more than their trials"
   unset FAKE_LOG
 }
 
-flags_go_before_the_file() {
+arguments_override_the_file() {
   configure flags "subject = $(subject usual quick)" "subject = $(subject other slower)"
   run --dry-run --rounds 7 --subject "$(subject one quick)" --subject "$(subject 'two' quick)" --baseline two
   exits 0
-  says 'runs: 21 in 7 rounds'
-  says 'two (baseline)'
-  [[ $said != *usual* ]] || fail "the subjects of the file are there still"
+  prints 'runs: 21 in 7 rounds'
+  prints 'two (baseline)'
+  [[ $printed != *usual* ]] || fail "the subjects of the file were not replaced"
 }
 
-a_command_is_split_but_not_run_by_a_shell() {
+command_is_split_but_not_run_by_a_shell() {
   configure quotes "subject = usual='$fake' \"quick\" {json} {hgrm} 'two words' \$(touch $work/run-by-a-shell)"
   run --dry-run
   exits 0
-  [ ! -e "$work/run-by-a-shell" ] || fail "a shell ran it"
+  [ ! -e "$work/run-by-a-shell" ] || fail "a shell ran the command"
 }
 
-# What is wrong, what the message names, and the arguments.
+# Checks that a benchmark is refused. Arguments: the fault, a part of the message, the arguments of the harness.
 refuses() {
   local what=$1 message=$2
   shift 2
   rm -f "$FAKE_LOG"
   run "$@"
-  [ "$status" -eq 2 ] || fail "$what: expected to be refused"
-  says "$message"
-  [ ! -e "$folder" ] || fail "$what: it made $folder"
-  [ ! -e "$FAKE_LOG" ] || ! grep -qv try.json "$FAKE_LOG" || fail "$what: it measured something"
+  [ "$status" -eq 2 ] || fail "$what: expected exit status 2"
+  prints "$message"
+  [ ! -e "$folder" ] || fail "$what: the folder $folder exists"
+  [ ! -e "$FAKE_LOG" ] || ! grep -qv try.json "$FAKE_LOG" || fail "$what: a subject was measured"
 }
 
-what_is_wrong_is_refused_before_anything_runs() {
+invalid_settings_are_refused_before_any_run() {
   local good
   good=$(subject usual quick)
   export FAKE_LOG=$work/wrong/log
   configure wrong "subject = $good" "check = true"
-  refuses 'an unknown flag' '--round is no option' --round 3
-  refuses 'a flag without its value' '--rounds wants a value' --rounds
-  refuses 'no rounds' 'rounds is `0`' --rounds 0
-  refuses 'no duration' 'duration is `0`' --duration 0
-  refuses 'a warm-up of words' 'warmup is `long`' --warmup long
-  refuses 'a flow that is not there' 'cannot read the flow none.yaml' --flow none.yaml
-  refuses 'a flow that is not good' 'does not pass `false`' --check 'false'
-  refuses 'a subject without a name' 'is not NAME=COMMAND' --subject "$fake"
-  refuses 'a name that twice is taken' 'two subjects are called usual' --subject "$good" --subject "$good"
-  refuses 'the name of the second run' 'the name usual-again is taken' --subject "$good" --subject "$(subject usual-again quick)"
-  refuses 'a baseline that is no subject' 'the baseline plugin is no subject' --baseline plugin
-  refuses 'a program that is not there' 'the subject new runs ./none' --subject 'new=./none {json}'
+  refuses 'an unknown flag' 'unknown option --round' --round 3
+  refuses 'a flag without its value' '--rounds needs a value' --rounds
+  refuses 'no rounds' 'invalid rounds `0`' --rounds 0
+  refuses 'no duration' 'invalid duration `0`' --duration 0
+  refuses 'a warm-up of words' 'invalid warmup `long`' --warmup long
+  refuses 'a missing flow' 'cannot read the flow none.yaml' --flow none.yaml
+  refuses 'an invalid flow' 'failed the check `false`' --check 'false'
+  refuses 'a subject without a name' 'invalid subject' --subject "$fake"
+  refuses 'a repeated name' 'two subjects have the name usual' --subject "$good" --subject "$good"
+  refuses 'the name of the second run' 'the name usual-again is reserved' --subject "$good" --subject "$(subject usual-again quick)"
+  refuses 'an unknown baseline' 'the baseline plugin is not a subject' --baseline plugin
+  refuses 'a missing program' 'the subject new runs ./none' --subject 'new=./none {json}'
   refuses 'a subject that writes nothing' 'the command of new has no {json}' --subject "new=$fake quick"
-  refuses 'a quote that does not end' 'has a quote that does not end' --subject "new=$fake 'quick {json}"
-  refuses 'a subject that does not work' 'the subject new does not run on flow: it ended with exit status 3' --subject "$(subject new broken)"
-  refuses 'a configuration that is not there' 'cannot read the configuration none.conf' --config none.conf
-  refuses 'a processor that is not there' 'cannot run on the processors 4096' --pin 4096
+  refuses 'an unclosed quote' 'has an unclosed quote' --subject "new=$fake 'quick {json}"
+  refuses 'a subject that fails' 'the subject new does not run on flow: failed with exit status 3' --subject "$(subject new broken)"
+  refuses 'a missing configuration' 'cannot read the configuration none.conf' --config none.conf
+  refuses 'a missing processor' 'cannot run on the processors 4096' --pin 4096
   refuses 'nothing to resume' '--resume takes no other option' --resume "$work"
   configure typo "subject = $good" 'round = 3'
-  refuses 'a setting that is none' 'bench.conf:7: there is no setting `round`'
+  refuses 'an unknown setting' 'bench.conf:7: unknown setting `round`'
   configure prose "subject = $good" 'ten rounds, please'
-  refuses 'a line that is no setting' 'bench.conf:7: `ten rounds, please` is no setting'
+  refuses 'an invalid line' 'bench.conf:7: invalid setting `ten rounds, please`'
   unset FAKE_LOG
   bench --resume "$work"
   exits 2
-  says 'holds no benchmark that can be resumed'
+  prints 'has no benchmark that can be resumed'
 }
 
-# A folder with a program of this name, which runs these lines; `PATH` begins with it.
+# Writes a program to the folder `stubs`, which tests prepend to PATH. Arguments: name, lines of the script.
 stub() {
   mkdir -p "$work/stubs"
   printf '#!/usr/bin/env bash\n%s\n' "$2" > "$work/stubs/$1"
   chmod +x "$work/stubs/$1"
 }
 
-profilers_that_do_not_work_are_switched_off_with_a_notice() {
+unavailable_profilers_are_disabled_with_a_notice() {
   configure unprofiled "subject = $(subject usual quick)"
   stub perf 'exit 127'
   stub valgrind 'exit 127'
   PATH=$work/stubs:$PATH run --rounds 1 --profile
   exits 0
-  reports '> **perf record does not work here'
-  reports '> **perf stat counts no instructions here'
+  reports '> **perf record does not work on this machine'
+  reports '> **perf stat cannot count instructions on this machine'
   reports '> **valgrind is missing'
   [ ! -e "$folder/profile.tsv" ] || fail "something was profiled"
 }
 
-profiles_come_from_runs_of_their_own() {
+profiles_are_from_separate_runs() {
   configure profiled "subject = $(subject usual quick)"
   export FAKE_LOG=$work/profiled/log
-  # Works when it is tried, and not then.
+  # This stub works in the check of profilers, and fails later.
   stub perf '[ "$1" = record ] && [[ $* == *" -- true" ]]'
-  # Runs the program, and then writes what both tools write.
+  # This stub runs the program, and then writes the files of callgrind and DHAT.
   stub valgrind '[ "$1" != --version ] || exit 0
     "${@:3}"
     echo "summary: 2000000000" > "${2#*=}"
     echo "==1== At t-gmax: 2,000 bytes in 3 blocks" >&2'
   PATH=$work/stubs:$PATH run --rounds 1 --profile
   exits 0
-  # A trial, the subject twice, callgrind, DHAT.
+  # The calls are a trial, two runs of the subject, callgrind and DHAT.
   [ "$(wc -l < "$FAKE_LOG")" -eq 5 ] || fail "expected 5 calls: $(cat "$FAKE_LOG")"
-  grep -qE '\| instructions \| [0-9]+ an event, start included \| \[callgrind.out\]' "$folder/report.md" || fail "no instructions"
+  grep -qE '\| instructions \| [0-9]+ per event, start included \| \[callgrind.out\]' "$folder/report.md" || fail "no instructions"
   reports '| heap | 2,000 bytes in 3 blocks at its largest |'
   reports 'The profile perf-record of usual on flow failed with exit status 1.'
   reports '| perf-record | failed | [perf-record.err](profile/flow-usual/perf-record.err) |'
   unset FAKE_LOG
 }
 
-results_are_not_written_over() {
+results_are_not_overwritten() {
   configure over "subject = $(subject usual quick)"
   run --rounds 1
   exits 0
   run --rounds 1
   exits 2
-  says 'holds a benchmark already'
+  prints 'already contains a benchmark'
 }
 
 tests=("$@")
 [ $# -gt 0 ] || tests=(
-  three_per_cent_slower_is_caught
-  the_same_program_under_two_names_is_not_called
-  a_subject_that_crashes_fails_alone
-  a_subject_that_writes_nonsense_fails_alone
-  an_interrupted_benchmark_is_gone_on_with
-  another_program_is_not_gone_on_with
-  a_dry_run_measures_nothing
-  flags_go_before_the_file
-  a_command_is_split_but_not_run_by_a_shell
-  what_is_wrong_is_refused_before_anything_runs
-  profilers_that_do_not_work_are_switched_off_with_a_notice
-  profiles_come_from_runs_of_their_own
-  results_are_not_written_over
+  three_per_cent_slower_is_reported
+  same_program_with_two_names_has_no_difference
+  crash_of_a_subject_does_not_affect_others
+  invalid_result_of_a_subject_does_not_affect_others
+  interrupted_benchmark_is_resumed
+  resume_with_another_program_is_refused
+  dry_run_measures_nothing
+  arguments_override_the_file
+  command_is_split_but_not_run_by_a_shell
+  invalid_settings_are_refused_before_any_run
+  unavailable_profilers_are_disabled_with_a_notice
+  profiles_are_from_separate_runs
+  results_are_not_overwritten
 )
 failed=0
 for test in "${tests[@]}"; do
-  # `set -e` holds where nobody looks at the status: in a background job, whose status is asked later.
+  # `set -e` has no effect in a condition. The test therefore runs as a background job, for which the condition waits.
   (set -e; "$test") > "$work/log" 2>&1 &
   if wait $!; then
     echo "test $test ... ok"

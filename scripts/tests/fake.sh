@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A subject that measures nothing and is done at once: fake.sh KIND JSON HGRM. Its noise is below half a
-# per cent and depends on the name of the file alone, so that every run of a test is the same.
+# A subject that measures nothing and ends immediately: fake.sh KIND JSON HGRM. Its noise is below half a per cent, and
+# depends only on the name of the file, so that tests are deterministic.
 set -euo pipefail
 kind=$1 json=$2 hgrm=$3
 name=${json##*/}
 [ -z "${FAKE_LOG:-}" ] || echo "$kind $name" >> "$FAKE_LOG"
 
-# The first number of the name is that of the run: the machine slowly gets faster.
+# The name begins with the number of the run, with which the speed slowly increases.
 number=${name%%-*}
 [[ $number =~ ^[0-9]+$ ]] || number=0
 speed=$((1000000 + 2000 * 10#$number))
@@ -15,7 +15,7 @@ case $kind in
   quick) ;;
   slower) speed=$((speed * 97 / 100)) ;;
   crash)
-    # Works when it is tried, as whatever crashes later does.
+    # The trial succeeds, and later runs crash.
     [[ $name == try.json ]] || {
       echo "fake: assertion failed" >&2
       kill -SEGV $$
@@ -28,7 +28,7 @@ case $kind in
     }
     ;;
   broken) exit 3 ;;
-  # Says that it runs, and waits to be ended, but only once.
+  # The fourth run reports that it runs, and waits until it is killed. If it is repeated, it succeeds.
   waits)
     if [[ $name == 0004-* && ! -e $FAKE_WAITED ]]; then
       echo $$ > "$FAKE_WAITED"
@@ -38,7 +38,7 @@ case $kind in
     ;;
   *) exit 64 ;;
 esac
-# -400 to 400 of 100,000.
+# The noise is between -400 and 400 of 100,000.
 read -r noise _ < <(cksum <<< "$name")
 speed=$((speed + speed * (noise % 801 - 400) / 100000))
 cat > "$json" <<JSON

@@ -1,4 +1,5 @@
-//! Batches that are typed by the form of their events: those that sources fill, and that sinks get.
+//! The batches that sources fill and sinks receive. All events of such a batch have the same form, either bytes or
+//! values.
 
 mod stream;
 
@@ -8,11 +9,11 @@ use serde::Serialize;
 use tremor_abi::batch::Events;
 
 pub use self::stream::Stream;
-use crate::{Batch, EventMut, EventRef, Limit, Result, StreamKey, ValueRef};
+use crate::{Batch, EventMut, EventRef, Limit, Origin, Result, StreamKey, ValueRef};
 
 /// A batch of bytes: messages or parts of streams, which a codec of the flow decodes and encodes.
 ///
-/// A value cannot be pushed to it:
+/// Values cannot be added to a raw batch:
 ///
 /// ```compile_fail,E0599
 /// # use tremor_pdk::prelude::*;
@@ -31,7 +32,7 @@ pub type RawBatch = TypedBatch<Raw>;
 
 /// A batch of values, which need no codec.
 ///
-/// Bytes cannot be pushed to it:
+/// Bytes cannot be added to a structured batch:
 ///
 /// ```compile_fail,E0599
 /// # use tremor_pdk::prelude::*;
@@ -112,7 +113,7 @@ pub(crate) mod sealed {
     pub trait Typed: Default + Send + Sync + 'static {
         const IS_RAW: bool;
 
-        /// Returns the batch as it crosses the boundary.
+        /// Returns the untyped batch, which is the form in which plugin and runtime exchange batches.
         fn untyped(&mut self) -> &mut Batch;
     }
 
@@ -136,7 +137,7 @@ pub struct TypedBatch<F> {
 }
 
 impl<F: Form> TypedBatch<F> {
-    /// Makes an empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -147,7 +148,7 @@ impl<F: Form> TypedBatch<F> {
         self.batch.len()
     }
 
-    /// Returns whether there is neither an event nor the end of a stream.
+    /// Returns `true` if the batch contains neither events nor ends of streams.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
@@ -159,25 +160,30 @@ impl<F: Form> TypedBatch<F> {
         self.batch.is_full()
     }
 
-    /// Returns how much a pull should add.
+    /// Returns the maximum number of events and bytes that a pull should add.
     pub fn limit(&self) -> Limit {
         self.batch.limit()
     }
 
-    /// Returns the number of the pull that fills the batch, by which [`Acks`](crate::Acks) name the pull. Numbers grow
-    /// from 1 on in each connection. A pull without an event leaves its number to the next.
+    /// Returns the number of the pull that fills the batch, by which [`Acks`](crate::Acks) identify the pull.
+    ///
+    /// Numbers start at 1 in each connection and grow. After a pull that adds no event, the next pull has the same
+    /// number.
     #[inline]
     pub fn pull(&self) -> u64 {
         self.batch.pull()
     }
 
-    /// Returns the bytes that messages and documents lie in. They include bytes of events that were filtered out.
+    /// Returns the bytes that contain the messages and documents. They include bytes of events that were filtered
+    /// out.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.batch.bytes()
     }
 
-    /// Returns a batch of some of the events, which shares the bytes: `part(0..0)` lends them to another thread.
+    /// Returns a batch with the given range of events, which shares the bytes of this batch.
+    ///
+    /// `part(0..0)` has no events, and gives another thread access to the bytes.
     ///
     /// # Panics
     /// Panics if the range is not within the batch.
@@ -186,37 +192,47 @@ impl<F: Form> TypedBatch<F> {
         Self { batch: self.batch.part(events), form: PhantomData }
     }
 
-    /// Sets the number of the pull. The runtime does so before it pulls.
+    /// Sets the number of the pull. The runtime calls this before it pulls.
     pub fn set_pull(&mut self, pull: u64) {
         self.batch.set_pull(pull);
     }
 
-    /// Sets how much a pull should add. The runtime does so before it pulls.
+    /// Sets the maximum number of events and bytes that a pull should add. The runtime calls this before it pulls.
     pub fn set_limit(&mut self, limit: Limit) {
         self.batch.set_limit(limit);
     }
 
-    /// Exchanges the contents with a batch that was filled elsewhere, such as on another thread. Each keeps its limit and
-    /// its pull.
+    /// Exchanges the contents with a batch that was filled elsewhere, for example on another thread. Each batch keeps
+    /// its own limit and pull number.
     pub fn exchange(&mut self, other: &mut Self) {
         self.batch.exchange(&mut other.batch);
     }
 
-    /// Returns the stream of this number, to add events of it.
+    /// Returns a handle that adds events of the stream with the number `stream`.
     #[inline]
     pub fn stream(&mut self, stream: u64) -> Stream<'_, F> {
         Stream::new(self.batch.stream(stream))
     }
 
-    /// Sets where all events that have no origin yet came from, in the connector's own words: a path, the address of a
-    /// peer.
+    /// Sets the origin of all events that have none yet. The text is chosen by the connector, such as a path or the
+    /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         self.batch.set_origin(origin);
     }
 
-    /// Sets where the events from this position on came from, for a source with several peers.
+    /// Sets the origin of the events from `position` to the end, for a source with several peers. An earlier origin is
+    /// replaced.
     pub fn set_origin_from(&mut self, position: usize, origin: &str) {
         self.batch.set_origin_from(position, origin);
+    }
+
+    /// Sets the origin of the events from `position` to the end, and the metadata that all events of the origin share.
+    /// An earlier origin and earlier metadata are replaced.
+    ///
+    /// All these events, and all messages that are cut from them, refer to one copy of the metadata. So a source whose
+    /// metadata are properties of a file or of a connection creates an [`Origin`] once, and has no work for each event.
+    pub fn apply_origin(&mut self, position: usize, origin: &Origin) {
+        self.batch.apply_origin(position, origin);
     }
 
     /// Returns the event that was added last, to set its metadata.
@@ -236,7 +252,8 @@ impl<F: Form> TypedBatch<F> {
         TypedEvents { events: self.batch.iter(), form: PhantomData }
     }
 
-    /// Returns the event at a position; `None` if there is none, or only the end of a stream.
+    /// Returns the event at `position`. Returns `None` if the position is out of bounds or is that of the end of a
+    /// stream.
     #[inline]
     pub fn get(&self, position: usize) -> Option<TypedEvent<'_, F>> {
         self.batch.get(position).and_then(TypedEvent::new)
@@ -279,7 +296,8 @@ impl<F> From<TypedBatch<F>> for Batch {
     }
 }
 
-/// For tests that make a batch in other ways than a source. Iterating skips events of another form.
+/// Converts an untyped batch, for tests that do not fill the batch as a source does. Iterating skips events of the
+/// other form.
 impl<F: Form> From<Batch> for TypedBatch<F> {
     fn from(batch: Batch) -> Self {
         Self { batch, form: PhantomData }
@@ -344,25 +362,25 @@ impl<'b, F: Form> TypedEvent<'b, F> {
         self.event.position()
     }
 
-    /// Returns where the event came from, in the words of its connector: a path, the address of a peer.
+    /// Returns the origin of the event as set by its connector, such as a path or the address of a peer.
     #[inline]
     pub fn origin(self) -> Option<&'b str> {
         self.event.origin()
     }
 
-    /// Returns the metadata: what is known about the event besides its payload.
+    /// Returns the metadata: information about the event besides its payload.
     #[inline]
     pub fn metadata(self) -> Option<ValueRef<'b>> {
         self.event.metadata()
     }
 
-    /// Returns the stream, such as a connection or a file, with its source.
+    /// Returns the stream, such as a connection or a file, together with its source.
     #[inline]
     pub const fn stream(self) -> StreamKey {
         self.event.stream()
     }
 
-    /// Returns the time at which the event came in, in ns since the Unix epoch.
+    /// Returns the time at which the event entered the flow, in ns since the Unix epoch.
     #[inline]
     pub const fn ingest_ns(self) -> u64 {
         self.event.ingest_ns()
@@ -370,13 +388,13 @@ impl<'b, F: Form> TypedEvent<'b, F> {
 }
 
 impl<'b> TypedEvent<'b, Raw> {
-    /// Returns the bytes.
+    /// Returns the bytes of the message or fragment.
     #[inline]
     pub const fn raw(self) -> &'b [u8] {
         self.payload
     }
 
-    /// Returns whether the bytes are a part of a stream and not a whole message.
+    /// Returns whether the bytes are a part of a stream, rather than a whole message.
     #[inline]
     pub const fn is_fragment(self) -> bool {
         self.event.is_fragment()
@@ -384,7 +402,7 @@ impl<'b> TypedEvent<'b, Raw> {
 }
 
 impl<'b> TypedEvent<'b, Structured> {
-    /// Returns the value.
+    /// Returns the value of the event.
     #[inline]
     pub const fn value(self) -> ValueRef<'b> {
         self.payload

@@ -1,31 +1,32 @@
-//! A key that every source of bytes has.
+//! The size of a read, as a configuration key of sources of bytes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How much a source reads at once, in bytes: from 1 to [`ChunkBytes::MOST`]. For a key of a
-/// configuration, usually `chunk_bytes`.
+/// Maximum number of bytes that a source reads at once, from 1 to [`ChunkBytes::MOST`].
+///
+/// The type is for a configuration key, usually `chunk_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(inline, extend("minimum" = 1, "maximum" = Self::MOST))]
 pub struct ChunkBytes(u32);
 
 impl ChunkBytes {
-    /// 64 MiB.
+    /// Largest size: 64 MiB, in bytes.
     pub const MOST: u32 = 64 << 20;
 
-    /// So many bytes.
+    /// Creates a size of `bytes` bytes.
     ///
     /// # Panics
-    /// Where that is none, or more than [`ChunkBytes::MOST`]: at compile time for a default.
+    /// Panics if `bytes` is 0 or more than [`ChunkBytes::MOST`]. In a constant, the panic is a compile error.
     pub const fn new(bytes: u32) -> Self {
         assert!(bytes > 0 && bytes <= Self::MOST);
         Self(bytes)
     }
 
-    /// As a length.
+    /// Returns the number of bytes.
     pub const fn get(self) -> usize {
         self.0 as usize
     }
@@ -50,7 +51,7 @@ mod tests {
     use super::ChunkBytes;
 
     #[test]
-    fn a_chunk_has_a_byte_and_no_more_than_64_mib() {
+    fn size_is_limited_to_64_mib() {
         assert_eq!(from_str::<ChunkBytes>("67108864").unwrap(), ChunkBytes::new(64 << 20));
         let error = from_str::<ChunkBytes>("0").unwrap_err().to_string();
         assert_eq!(error, "0 bytes: choose a number from 1 to 67108864");

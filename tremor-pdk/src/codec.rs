@@ -1,50 +1,52 @@
-//! What authors implement to turn bytes into values and back: codecs.
+//! The trait of codecs, which convert messages to values and values to messages.
 
 use tremor_abi::{ByteBuffer, document::Writer};
 
 use crate::{Result, ValueRef};
 
-/// Turns messages into values and values into messages. A connector has an instance for its source
-/// and one for its sink.
+/// Converts messages to values and values to messages.
 ///
-/// Both methods are called in a loop within the plugin, once an event; what crosses the boundary
-/// is the batch.
+/// A connector has one instance for its source and another for its sink. The runtime calls the plugin once for each
+/// batch, and the kit then calls `decode` or `encode` once for each event.
 pub trait Codec: Send + 'static {
-    /// Decodes one message: writes exactly one value.
+    /// Decodes one message and writes exactly one value to `value`.
     ///
     /// # Errors
-    /// Kind bad data: the message leaves by `err`. Nothing that was written counts.
+    /// After an error of the kind bad data, the message leaves by `err`, and everything that the call wrote is
+    /// discarded.
     fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()>;
 
-    /// Returns whether a message holds no event, such as a blank line or a comment. Such a message is counted as
-    /// discarded, and its input is acknowledged.
+    /// Returns `true` if a message contains no event, such as a blank line or a comment.
     ///
-    /// Called for messages that [`decode`](Codec::decode) failed on, so let `decode` fail on these.
+    /// The runtime counts such a message as discarded, which acknowledges the message to its source. The method is
+    /// called only for messages on which [`decode`](Codec::decode) failed, so `decode` must fail on messages without an
+    /// event.
     fn holds_no_event(&self, message: &[u8]) -> bool {
         let _ = message;
         false
     }
 
-    /// Encodes one value: appends to `message`.
+    /// Encodes one value: appends its encoding to `message`.
     ///
     /// # Errors
-    /// Kind bad data: the event leaves by `err`. Nothing that was appended counts.
+    /// After an error of the kind bad data, the event leaves by `err`, and everything that the call appended is
+    /// discarded.
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()>;
 }
 
 /// The codec that a connector needs, which follows from its batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecRequirement {
-    /// Bytes; the flow must name a codec.
+    /// The batches contain bytes, and the flow must name a codec.
     Required,
-    /// Bytes; where the flow names no codec, this one is used.
+    /// The batches contain bytes. This codec is used if the flow names none.
     Optional(&'static str),
-    /// Values; a codec in the flow is an error.
+    /// The batches contain values. A codec in the flow is an error.
     Structured,
 }
 
 impl CodecRequirement {
-    /// Equality, at compile time.
+    /// Compares two requirements at compile time.
     pub(crate) const fn is_same(self, other: Self) -> bool {
         match (self, other) {
             (Self::Required, Self::Required) | (Self::Structured, Self::Structured) => true,
@@ -54,7 +56,7 @@ impl CodecRequirement {
     }
 }
 
-/// Equality, at compile time.
+/// Compares two strings at compile time.
 pub(crate) const fn is_same_text(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut i = 0;

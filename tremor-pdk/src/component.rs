@@ -1,4 +1,4 @@
-//! What every component has, whatever its kind: a name, a configuration, a constructor.
+//! The trait that components of all kinds implement: name, configuration and constructor.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -8,31 +8,37 @@ use tremor_abi::host::HostHandle;
 
 use crate::{Host, Result, config};
 
-/// A component that a plugin offers, of any kind: what it is. What it does is said with the trait of its
-/// kind: [`Connector`](crate::Connector), [`Operator`](crate::Operator), [`Codec`](crate::Codec),
-/// [`Preprocessor`](crate::Preprocessor) or [`Postprocessor`](crate::Postprocessor).
+/// A component that a plugin exports: its name, configuration and constructor.
+///
+/// The component also implements the trait of its kind: [`Connector`](crate::Connector), [`Source`](crate::Source),
+/// [`Sink`](crate::Sink), [`Operator`](crate::Operator), [`Codec`](crate::Codec),
+/// [`Preprocessor`](crate::Preprocessor), [`StreamSplitter`](crate::StreamSplitter) or
+/// [`Postprocessor`](crate::Postprocessor).
 pub trait Component: Sized + Send + 'static {
-    /// The name that flow files know it by.
+    /// The name by which flow files refer to the component.
     const NAME: &'static str;
-    /// What it is for, in a line.
+    /// The purpose of the component, in one line.
     const DESCRIPTION: &'static str = "";
 
-    /// Its configuration: the `config` of the flow file, as [`config`](macro@crate::config) makes one.
-    /// The JSON Schema of this type is the first that `tremor check` checks against.
+    /// The type of the `config` in the flow file, usually a struct with the attribute
+    /// [`config`](macro@crate::config).
+    ///
+    /// `tremor check` validates the configuration against the JSON Schema of this type before it calls
+    /// [`new`](Component::new).
     type Config: DeserializeOwned + JsonSchema;
 
-    /// Makes an instance, or says what is wrong with its configuration beyond what the schema tells.
+    /// Creates an instance, and checks the constraints of the configuration that the schema cannot express.
     ///
-    /// `tremor check` makes one as well, in a process of its own, and drops it. So nothing in here
-    /// reaches outside: no connection, no file but those that are part of the configuration, no task, no
-    /// timer and no waiting. That is for [`connect`](crate::Connector::connect) and for what follows it.
+    /// `tremor check` also creates an instance, in a separate process, and drops it. Therefore `new` must not open
+    /// connections, start tasks or timers, or wait. It may open only files that are part of the configuration, such as
+    /// a schema. Do everything else in [`connect`](crate::Connector::connect) or later.
     ///
     /// # Errors
-    /// Kind configuration: the key, what was found, and what to do.
+    /// Return an error of the kind configuration that names the key, the value that was found, and the remedy.
     fn new(config: Self::Config, context: ComponentContext) -> Result<Self>;
 }
 
-/// What a component is made with: the [`Host`], and its name in the flow.
+/// The [`Host`], and the name of the component in the flow.
 #[derive(Clone, Debug)]
 pub struct ComponentContext {
     id: Arc<str>,
@@ -44,8 +50,8 @@ impl ComponentContext {
         Self { id: id.into(), host: Host::new(host) }
     }
 
-    /// The name in the flow: of a connector its own, of all others that of the connector or the pipeline
-    /// that they are part of.
+    /// Returns the name of the component in the flow. For an operator, this is the name of its pipeline; for a codec or
+    /// processor, the name of its connector.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -65,7 +71,7 @@ impl From<ComponentContext> for Host {
     }
 }
 
-/// An instance of a component, from the form that the host has its configuration in.
+/// Creates an instance of a component from its configuration, which the host passes as a JSON value.
 pub(crate) fn make<T: Component>(id: &str, config: impl Serialize, host: HostHandle) -> Result<T> {
     T::new(config::read(config)?, ComponentContext::new(id, host))
 }

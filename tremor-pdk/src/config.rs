@@ -1,4 +1,4 @@
-//! The configuration of a component: from the form that the host has it in to the author's type.
+//! Conversion of a configuration from the form in which the host passes it to the type of the component.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,10 +11,11 @@ use crate::{Error, Result};
 #[serde(deny_unknown_fields)]
 pub struct NoConfig {}
 
-/// Converts a configuration. No configuration at all is an empty one.
+/// Converts a configuration. A missing configuration is treated as an empty configuration.
 ///
 /// # Errors
-/// Kind configuration: the key, what was found and what was expected. The host names the component.
+/// Returns an error of the kind configuration with the key, the value that was found and the value that was expected.
+/// The host adds the name of the component.
 pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
     let config = match serde_json::to_value(config).map_err(Error::configuration)? {
         Value::Null => Value::Object(Map::new()),
@@ -23,7 +24,7 @@ pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
     serde_path_to_error::deserialize(config).map_err(|error| {
         let key = error.path().to_string();
         let error = Error::configuration(error.into_inner());
-        // The path of the whole.
+        // The path `.` stands for the whole configuration, so there is no key to name.
         if key == "." { error } else { error.context(format_args!("`{key}`")) }
     })
 }
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_key_and_what_was_expected() {
+    fn error_names_the_key_and_the_expected_value() {
         let error = |config: Value| read::<Config>(config).unwrap_err().to_string();
         let ports = json!({ "addresses": [{ "port": 1 }, { "port": "ftp" }] });
         let expected = "`addresses[1].port`: invalid type: string \"ftp\", expected u16";
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_configuration_is_an_empty_one() {
+    fn missing_configuration_is_read_as_empty() {
         assert_eq!(read::<Config>(Value::Null).unwrap(), Config::default());
     }
 }

@@ -1,4 +1,4 @@
-//! Trait for components that connect to a system outside: connectors.
+//! The trait of connectors: components that connect to an external system.
 
 use std::future::Future;
 
@@ -6,68 +6,76 @@ use tremor_abi::connector::Sides;
 
 use crate::{AnyBatch, Component, Result, Sink, Source, codec::CodecRequirement};
 
-/// A component that connects to a peer, or has two sides: a source of events, a sink for them, or both. If
-/// there is no peer to connect to, a [`Source`] or a [`Sink`] is a component by itself.
+/// A component that connects to an external system, and has a source of events, a sink for them, or both.
 ///
-/// The order of calls: [`Component::new`], [`connect`](Connector::connect) until it succeeds,
-/// [`on_start`](Connector::on_start), then the data path of both halves. If the connection is lost, both halves
-/// are dropped and [`connect`](Connector::connect) follows. Nothing of the connection has to be stored in the
-/// connector: put what both halves share into an `Arc` of your own, and keep in `self` only what must survive the
-/// connection. A flow may have many instances of one connector: state belongs into `self`, never into a static.
+/// A component that has only a [`Source`] or only a [`Sink`] can implement [`Component`] without a connector.
 ///
-/// A panic in any of these methods becomes an error of this instance; the process continues.
+/// The runtime calls [`Component::new`], then [`connect`](Connector::connect) until it succeeds, then
+/// [`on_start`](Connector::on_start), and then the source and the sink that `connect` returned. If the connection is
+/// lost, the runtime drops both and calls [`connect`](Connector::connect) again.
+///
+/// The connector does not have to store the connection. Put state that both halves share into an `Arc`, and keep in
+/// `self` only the state that must survive the connection. A flow may have many instances of one connector, so do not
+/// keep state in a `static`.
+///
+/// A panic in any of these methods is an error of this instance; the process continues.
 pub trait Connector: Component {
-    /// The source; [`NoSource`](crate::NoSource) if the connector never has one.
+    /// The source, or [`NoSource`](crate::NoSource) if the connector never has a source.
     type Source: Source;
-    /// The sink; [`NoSink`](crate::NoSink) if the connector never has one.
+    /// The sink, or [`NoSink`](crate::NoSink) if the connector never has a sink.
     type Sink: Sink;
 
-    /// Returns the sides that the connector has in its configuration. `tremor check` refuses a flow that uses
-    /// another one. Called once, before [`connect`](Connector::connect).
+    /// Returns the sides (source, sink or both) that the connector has with its configuration.
     ///
-    /// The default has the source unless it is [`NoSource`](crate::NoSource), and the sink unless it is
-    /// [`NoSink`](crate::NoSink).
+    /// `tremor check` rejects a flow that uses a side that is not returned. Called once, before
+    /// [`connect`](Connector::connect).
+    ///
+    /// By default, a connector has a source unless its type is [`NoSource`](crate::NoSource), and a sink unless its
+    /// type is [`NoSink`](crate::NoSink).
     fn sides(&self) -> Sides {
         Sides::new(Self::Source::EXISTS, Self::Sink::EXISTS)
     }
 
-    /// Connects to the peer, and returns the halves of the connection.
+    /// Connects to the peer, and returns the source and the sink of the connection.
     ///
-    /// `wanted` has the sides that the flow uses of this connection. A source that has finished is not wanted
-    /// again when the sink reconnects. A half that is returned without being wanted is dropped at once.
+    /// `wanted` contains the sides that the flow uses. When the sink reconnects after the source has finished, the
+    /// source is not wanted. If `connect` returns a half that is not in `wanted`, the runtime drops that half at once.
     ///
     /// # Errors
-    /// The runtime tries again with backoff after an error whose [policy](crate::ErrorPolicy) is to retry or to
+    /// The runtime retries with backoff after an error whose [policy](crate::ErrorPolicy) is to retry or to
     /// reconnect, such as [`Error::connection_refused`](crate::Error::connection_refused). An error of the kind
-    /// configuration, authentication or unsupported fails the flow. After any other, the instance is replaced.
+    /// configuration, authentication or unsupported fails the flow. After any other error, the runtime replaces the
+    /// instance.
     fn connect(
         &mut self,
         wanted: Sides,
     ) -> impl Future<Output = Result<Halves<Self::Source, Self::Sink>>> + Send;
 
-    /// Called once for an instance, after its first connection: events are about to flow.
+    /// Called once for each instance, after its first connection and before the first event.
     fn on_start(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Called when the connector is paused: no event flows until [`on_resume`](Connector::on_resume).
+    /// Called when the connector is paused. The runtime then neither pulls nor delivers until
+    /// [`on_resume`](Connector::on_resume).
     fn on_pause(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Called when events flow again.
+    /// Called when the connector is resumed, before the next pull and the next delivery.
     fn on_resume(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Ends the connector. The last call, after both halves were dropped. The runtime waits for five seconds at
-    /// most.
+    /// Closes the connector. This is the last call, after both halves were dropped.
+    ///
+    /// The runtime waits for at most five seconds.
     fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 }
 
-/// The halves of one connection, which live as long as the connection.
+/// The source and the sink of one connection. The runtime drops them when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves<R, W> {
     /// The reading half, if the connection has one.
@@ -77,17 +85,17 @@ pub struct Halves<R, W> {
 }
 
 impl<R, W> Halves<R, W> {
-    /// A source and a sink.
+    /// Creates the halves of a connection with a source and a sink.
     pub const fn both(source: R, sink: W) -> Self {
         Self { source: Some(source), sink: Some(sink) }
     }
 
-    /// A source alone.
+    /// Creates the halves of a connection with a source only.
     pub const fn source(source: R) -> Self {
         Self { source: Some(source), sink: None }
     }
 
-    /// A sink alone.
+    /// Creates the halves of a connection with a sink only.
     pub const fn sink(sink: W) -> Self {
         Self { source: None, sink: Some(sink) }
     }

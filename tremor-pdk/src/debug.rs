@@ -1,6 +1,6 @@
-//! `Debug` of what has little to show.
+//! `Debug` implementations that show only some fields of a type, or none.
 
-/// Shows a type by its name, or some of its fields with it.
+/// Implements `Debug` with the name of the type and, if listed, some of its fields.
 macro_rules! shows {
     ($($type:ident $(<$parameter:ident>)?),+) => {$(
         impl$(<$parameter>)? std::fmt::Debug for $type$(<$parameter>)? {

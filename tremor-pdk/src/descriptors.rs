@@ -1,4 +1,4 @@
-//! File descriptors that stay registered: for connectors with many sockets.
+//! File descriptors that stay registered with the operating system, for connectors with many sockets.
 
 use std::{
     future::poll_fn,
@@ -17,33 +17,36 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
-use crate::{Error, Host, Result, Task, lock::lock, yield_now};
+use crate::{Error, Host, Result, Task, lock, yield_now};
 
-/// How many descriptors are seen to at a time.
+/// Maximum number of readiness events that one call of epoll returns.
 const EVENTS: usize = 256;
 
-/// How many turns of all tasks there are before it is looked again: a request is read in the first one, comes into
-/// the flow in the second one, and is answered in the third one.
+/// Number of rounds in which all woken tasks run before epoll is called again. Typically a request is read in the first
+/// round, enters the flow in the second, and is answered in the third.
 const TURNS: usize = 3;
 
-/// File descriptors that are waited for, as many as a connector has.
+/// A set of registered file descriptors of a connector.
 ///
-/// The operating system knows each of them once, for as long as it is [registered](Descriptors::register).
-/// The host waits for all of them together: whenever some are ready, it is asked once, and each task that
-/// waits for one of them is woken. Cheap to clone; dropped with its last clone and the last registered
+/// Register each descriptor once, with [`register`](Descriptors::register). It stays registered until the
+/// [`Registered`] is dropped. The host waits for all descriptors of the set together, through one epoll descriptor.
+/// When a descriptor is ready, the tasks that wait for it are woken.
+///
+/// Clones refer to the same set and are cheap. The set is dropped after its last clone and its last registered
 /// descriptor.
 #[derive(Clone)]
 pub struct Descriptors {
     set: Arc<Set>,
-    // Ends with the last clone.
+    // The task ends when the last clone of the handle is dropped.
     _task: Arc<Task>,
 }
 
-/// A descriptor that is registered, until it is dropped: a socket, a pipe, a terminal.
+/// A registered descriptor, such as a socket, a pipe or a terminal. Dropping it ends the registration.
 ///
-/// It is to be set not to block. One task may wait to read it, and one to write it.
+/// The descriptor must be in non-blocking mode. At most one task may wait until it can read, and at most one until it
+/// can write.
 pub struct Registered<D: AsFd> {
-    // Closed after it was taken out of the set.
+    // Removed from the set before the descriptor is closed: see `drop`.
     entry: Arc<Entry>,
     descriptors: Descriptors,
     io: D,
@@ -52,7 +55,7 @@ pub struct Registered<D: AsFd> {
 struct Set {
     epoll: OwnedFd,
     entries: Mutex<Entries>,
-    /// What the host cannot wait for the set with.
+    /// The error that ended the task that waits for the set, if any.
     failed: OnceLock<Error>,
 }
 
@@ -60,27 +63,29 @@ struct Set {
 struct Entries {
     list: Vec<Option<Arc<Entry>>>,
     free: Vec<usize>,
-    /// How many there ever were: an event of one that is gone is no event of its successor.
+    /// Number of entries that were ever added. It is a part of the token, so that an event of a removed entry is not
+    /// attributed to a new entry with the same index.
     count: u32,
 }
 
 struct Entry {
-    /// Its place in the list.
-    place: usize,
-    /// What the operating system names it by: its number, and its place in the lower half.
+    /// Index in the list of entries.
+    index: usize,
+    /// Identifies the entry in epoll events. The upper 32 bits are the count, and the lower 32 bits are the index.
     token: u64,
     sides: [Mutex<Side>; 2],
     is_hung_up: AtomicBool,
-    /// Whether there were ever urgent data, at which a read stops short of what is after them.
+    /// `true` once urgent (out-of-band) data was received. A read stops before such data, so a short read does not mean
+    /// that no more data is available.
     has_urgent: AtomicBool,
 }
 
-/// What is known of reading, or of writing.
+/// State of one direction, reading or writing.
 #[derive(Default)]
 struct Side {
-    /// How often the operating system has said that it may be possible.
+    /// Number of epoll events that reported readiness.
     events: u64,
-    /// Whether nothing is there before the next event.
+    /// `true` if the last operation would have blocked, so that the descriptor is ready only after the next event.
     is_drained: bool,
     waiting: Option<Waker>,
 }
@@ -89,10 +94,10 @@ const READING: usize = 0;
 const WRITING: usize = 1;
 
 impl Descriptors {
-    /// None yet. Not in a constructor: a task of the host waits for them.
+    /// Creates an empty set. Do not call this in a constructor, because it starts a task of the host.
     ///
     /// # Errors
-    /// The operating system has no descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub fn new(host: &Host) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let set = Arc::new(Set { epoll, entries: Mutex::default(), failed: OnceLock::new() });
@@ -112,10 +117,10 @@ impl Descriptors {
         Ok(Self { set, _task: Arc::new(task) })
     }
 
-    /// Registers a descriptor, which is set not to block.
+    /// Registers a descriptor, which must be in non-blocking mode.
     ///
     /// # Errors
-    /// The operating system's: regular files cannot be waited for.
+    /// The errors of the operating system. Regular files cannot be registered.
     pub fn register<D: AsFd>(&self, io: D) -> io::Result<Registered<D>> {
         let entry = self.set.add();
         let descriptors = self.clone();
@@ -134,26 +139,27 @@ impl Descriptors {
 }
 
 impl<D: AsFd> Registered<D> {
-    /// The descriptor.
+    /// Returns a reference to the descriptor.
     pub fn get_ref(&self) -> &D {
         &self.io
     }
 
-    /// The set that it is registered with.
+    /// Returns the set with which the descriptor is registered.
     pub(crate) fn descriptors(&self) -> &Descriptors {
         &self.descriptors
     }
 
-    /// Whether the peer has closed its side, as far as the operating system has said: for a sink that reads
-    /// nothing, and would write into the void.
+    /// Returns whether the operating system has reported that the peer closed its side. Use this in a sink that does
+    /// not read, and would otherwise write to a closed connection.
     pub fn is_hung_up(&self) -> bool {
         self.entry.is_hung_up.load(Ordering::Relaxed)
     }
 
-    /// Ready with what `read` comes to, once that is not [`io::ErrorKind::WouldBlock`].
+    /// Calls `read`, and returns its result unless the result is [`io::ErrorKind::WouldBlock`]. In that case, returns
+    /// `Pending`, and wakes the task when the descriptor can be read.
     ///
     /// # Errors
-    /// Those of `read`; another where the host cannot wait.
+    /// The errors of `read`, or an error if the host cannot wait.
     pub fn poll_read_with<T>(
         &self,
         context: &Context<'_>,
@@ -162,9 +168,10 @@ impl<D: AsFd> Registered<D> {
         self.poll_with(READING, context, read, |_| false)
     }
 
-    /// As [`Registered::poll_read_with`], for a stream of bytes of which a read brings all that there is, up to
-    /// `space`. After one that has brought less there is no other before the system has said that there is
-    /// more: it would cost as much, and bring nothing.
+    /// Reads from a byte stream like [`Registered::poll_read_with`]. `read` reads up to `space` bytes.
+    ///
+    /// After a read that returned fewer bytes than `space`, the next call returns `Pending` until the operating system
+    /// reports new data, because another read would only cost a system call.
     #[cfg(feature = "net")]
     pub(crate) fn poll_read_bytes(
         &self,
@@ -175,10 +182,10 @@ impl<D: AsFd> Registered<D> {
         self.poll_with(READING, context, read, |count| (1..space).contains(count))
     }
 
-    /// As [`Registered::poll_read_with`], for what writes.
+    /// Calls `write` like [`Registered::poll_read_with`], for operations that write.
     ///
     /// # Errors
-    /// Those of `write`; another where the host cannot wait.
+    /// The errors of `write`, or an error if the host cannot wait.
     pub fn poll_write_with<T>(
         &self,
         context: &Context<'_>,
@@ -187,18 +194,19 @@ impl<D: AsFd> Registered<D> {
         self.poll_with(WRITING, context, write, |_| false)
     }
 
-    /// Waits for what `read` comes to: `socket.read_with(|mut socket| socket.read(&mut buffer)).await`.
+    /// Calls `read` until it returns a result other than [`io::ErrorKind::WouldBlock`], and waits in between. Example:
+    /// `socket.read_with(|mut socket| socket.read(&mut buffer)).await`.
     ///
     /// # Errors
-    /// As [`Registered::poll_read_with`].
+    /// The errors of [`Registered::poll_read_with`].
     pub async fn read_with<T>(&self, mut read: impl FnMut(&D) -> io::Result<T>) -> io::Result<T> {
         poll_fn(|context| self.poll_read_with(context, &mut read)).await
     }
 
-    /// As [`Registered::read_with`], for what writes.
+    /// Calls `write` like [`Registered::read_with`] calls `read`.
     ///
     /// # Errors
-    /// As [`Registered::poll_write_with`].
+    /// The errors of [`Registered::poll_write_with`].
     pub async fn write_with<T>(&self, mut write: impl FnMut(&D) -> io::Result<T>) -> io::Result<T> {
         poll_fn(|context| self.poll_write_with(context, &mut write)).await
     }
@@ -229,11 +237,11 @@ impl<D: AsFd> Registered<D> {
                 }
             }
             let mut side = lock(side);
-            // Otherwise it may have become possible since it was tried.
+            // If an event arrived after the operation was tried, the loop tries the operation again.
             if side.events == seen {
                 side.waiting = Some(context.waker().clone());
                 drop(side);
-                // What fails later finds the waker.
+                // If the set fails after this check, `Set::fail` wakes the task through the stored waker.
                 let failed = self.descriptors.set.failed.get();
                 return failed.map_or(Poll::Pending, |error| {
                     Poll::Ready(Err(io::Error::other(error.clone())))
@@ -245,7 +253,8 @@ impl<D: AsFd> Registered<D> {
 
 impl<D: AsFd> Drop for Registered<D> {
     fn drop(&mut self) {
-        // One that was closed by others is out of the set already.
+        // The only expected error is that of a descriptor that was closed elsewhere, which has removed it from epoll
+        // already.
         let _ = epoll::delete(&self.descriptors.set.epoll, self.io.as_fd());
         self.descriptors.set.remove(&self.entry);
     }
@@ -255,31 +264,32 @@ impl Set {
     fn add(&self) -> Arc<Entry> {
         let entries = &mut *lock(&self.entries);
         entries.count = entries.count.wrapping_add(1);
-        let place = entries.free.pop().unwrap_or_else(|| {
+        let index = entries.free.pop().unwrap_or_else(|| {
             entries.list.push(None);
             entries.list.len() - 1
         });
-        let token = u64::from(entries.count) << 32 | place as u64;
+        let token = u64::from(entries.count) << 32 | index as u64;
         let entry = Arc::new(Entry {
-            place,
+            index,
             token,
             sides: Default::default(),
             is_hung_up: AtomicBool::new(false),
             has_urgent: AtomicBool::new(false),
         });
-        entries.list[place] = Some(entry.clone());
+        entries.list[index] = Some(entry.clone());
         entry
     }
 
     fn remove(&self, entry: &Entry) {
         let entries = &mut *lock(&self.entries);
-        entries.list[entry.place] = None;
-        entries.free.push(entry.place);
+        entries.list[entry.index] = None;
+        entries.free.push(entry.index);
     }
 
-    /// Wakes what waits for descriptors that are ready. Where there are several, it looks again when the tasks that
-    /// it has woken have run, and whom they have woken: for the host to wait for the set takes several calls to the
-    /// system.
+    /// Wakes the tasks that wait for ready descriptors.
+    ///
+    /// If several descriptors were ready, lets the woken tasks run and then calls epoll again, because waiting through
+    /// the host takes several system calls.
     async fn wake_while_busy(&self) -> io::Result<()> {
         while self.wake_ready()? > 1 {
             for _ in 0..TURNS {
@@ -289,7 +299,7 @@ impl Set {
         Ok(())
     }
 
-    /// Wakes what waits for descriptors that are ready, and says how many those were.
+    /// Wakes the tasks that wait for ready descriptors, and returns the number of these descriptors.
     fn wake_ready(&self) -> io::Result<usize> {
         let mut count = 0;
         let mut events = Vec::with_capacity(EVENTS);
@@ -311,8 +321,8 @@ impl Set {
 
     fn wake(&self, token: u64, flags: epoll::EventFlags) {
         use epoll::EventFlags as Flags;
-        let place = usize::try_from(token & u64::from(u32::MAX)).unwrap_or(usize::MAX);
-        let entry = lock(&self.entries).list.get(place).cloned().flatten();
+        let index = usize::try_from(token & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let entry = lock(&self.entries).list.get(index).cloned().flatten();
         let Some(entry) = entry.filter(|entry| entry.token == token) else { return };
         let failed = Flags::ERR | Flags::HUP;
         if flags.intersects(Flags::RDHUP | failed) {
@@ -335,7 +345,7 @@ impl Set {
         }
     }
 
-    /// Nothing is waited for any more: whatever waits hears why.
+    /// Records that waiting for the set has failed, and wakes all waiting tasks, which then return the error.
     fn fail(&self, error: &Error) {
         self.failed.get_or_init(|| error.clone());
         let entries = lock(&self.entries).list.clone();
@@ -347,8 +357,11 @@ impl Set {
 }
 
 impl Entry {
-    /// Nothing is left to read since the operating system has said so many times that there is something.
-    /// What it has said only once stays to be read: that the peer has closed its side, and urgent data.
+    /// Records that no data is left to read, unless an event arrived after the read began. `seen` is the number of
+    /// events at that time.
+    ///
+    /// After the peer has closed its side, or has sent urgent data, the operating system may not report more. In these
+    /// cases, the side is not marked as drained, so that the next read is tried.
     fn drained(&self, side: &Mutex<Side>, seen: u64) {
         let ends = [&self.is_hung_up, &self.has_urgent];
         let mut side = lock(side);

@@ -1,5 +1,5 @@
-//! The authors' traits as trait objects. The runtime uses components through these, whether their plugin is
-//! loaded or linked.
+//! The traits of components as trait objects. The runtime calls components of loaded and of linked plugins through
+//! these traits.
 
 use std::{
     future::Future,
@@ -13,9 +13,9 @@ use tremor_abi::{
 };
 
 pub use crate::codec::CodecRequirement;
-use crate::{Acks, Batch, Demand, Exception, Grant, Halves, Output, Pull, Result};
+use crate::{Acks, Batch, Demand, Exception, Grant, Halves, Output, Pull, Result, ValueRef};
 
-/// A future on the heap: for everything off the data path.
+/// A boxed future, for calls that are not on the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A [`Connector`](crate::Connector) as a trait object.
@@ -24,7 +24,7 @@ pub trait DynConnector: Send {
     fn codec_requirement(&self) -> CodecRequirement;
     /// See [`Connector::sides`](crate::Connector::sides).
     fn sides(&self) -> Sides;
-    /// See [`Connector::connect`](crate::Connector::connect). Returns no half that is not wanted.
+    /// See [`Connector::connect`](crate::Connector::connect). The result has only halves that are in `wanted`.
     fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>>;
     /// Calls the method of the author's connector that `hook` names.
     fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>>;
@@ -35,17 +35,17 @@ pub type DynHalves = Halves<Box<dyn DynSource>, Box<dyn DynSink>>;
 
 /// A [`Source`](crate::Source) as a trait object.
 pub trait DynSource: Send {
-    /// Polls a pull. While it is pending the events of `batch` may live with the source; when it
-    /// is ready they are in `batch`. Before anything else is called while it is pending, it is
-    /// given up.
+    /// Polls the current pull, or starts a pull if there is none.
+    ///
+    /// While the pull is pending, the source may keep the events outside of `batch`; once the result is ready, they are
+    /// in `batch`. The caller cancels a pending pull before it calls any other method.
     fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>>;
-    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then. Does
-    /// nothing where none is pending.
+    /// Cancels the pending pull, if any. `batch` gets the events that the pull had added so far.
     fn give_up(&mut self, batch: &mut Batch);
     /// See [`Source::acks`](crate::Source::acks).
     ///
     /// # Errors
-    /// It panicked.
+    /// Returns an error if the call panicked.
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
         Ok(None)
     }
@@ -56,7 +56,7 @@ pub trait DynSource: Send {
     /// See [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         let _ = open;
         Ok(())
@@ -73,15 +73,15 @@ pub trait DynSink: Send {
     fn on_grant(&mut self, grant: Grant) {
         let _ = grant;
     }
-    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`]. The answer has the
-    /// ranges of events that were not delivered, in order.
+    /// Polls the delivery in `slot`, or starts a delivery if there is none. The rules for `batch` are those of
+    /// [`DynSource::poll_pull`]. The answer contains the ranges of events that were not delivered, in ascending order.
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>>;
-    /// Gives up the delivery that is pending in a slot, if there is one. Its batch does not come back.
+    /// Cancels the pending delivery in `slot`, if any, and drops its batch.
     fn give_up(&mut self, slot: usize) {
         let _ = slot;
     }
@@ -99,24 +99,33 @@ pub trait DynSink: Send {
     }
 }
 
-/// A [`Codec`](crate::Codec) as a trait object, over batches.
+/// A [`Codec`](crate::Codec) as a trait object that processes whole batches.
 pub trait DynCodec: Send {
     /// Decodes the raw events of a batch in place. May stop once the batch is heavy.
     ///
     /// # Errors
-    /// The batch as a whole could not be decoded; single messages that could not are in `output`.
+    /// The batch could not be decoded at all. Single messages that could not be decoded are not errors of the call;
+    /// they are in `output`.
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
-    /// Encodes the events of `batch` into `encoded`: a message for each event that is left in `batch`.
+    /// Encodes the events of `batch` into `encoded`: one message for each event that remains in `batch`.
     ///
     /// # Errors
-    /// The batch as a whole could not be encoded; single events that could not are in `output`.
+    /// The batch could not be encoded at all. Single events that could not be encoded are not errors of the call; they
+    /// are in `output`.
     fn encode(&mut self, batch: &mut Batch, encoded: &mut Batch, output: &mut Output)
     -> Result<()>;
 }
 
-/// Removes messages that hold no event from those that a codec failed on, and returns their number.
+/// Returns whether the metadata of a Kafka record state that the record has no value.
+fn is_tombstone(kafka: ValueRef<'_>) -> bool {
+    kafka.get("tombstone").is_some()
+}
+
+/// Removes the messages that contain no event from `failed`, the messages on which a codec failed, and returns their
+/// number.
 ///
-/// A record without a value, which deletes its key, is an event: it has `tombstone` in its metadata, and stays.
+/// A message with `%kafka.tombstone` in its metadata stays in `failed`: such a Kafka record has no value because it
+/// deletes its key, and is an event.
 pub fn discard_empty(
     batch: &Batch,
     failed: &mut Vec<Rejected>,
@@ -126,7 +135,7 @@ pub fn discard_empty(
     failed.retain(|it| {
         let is_empty = batch.raw(&it.event).is_some_and(&holds_no_event);
         let metadata = batch.metadata(&it.event).filter(|_| is_empty);
-        !is_empty || metadata.is_some_and(|it| it.get("tombstone").is_some())
+        !is_empty || metadata.is_some_and(|it| it.get("kafka").is_some_and(is_tombstone))
     });
     before - failed.len()
 }

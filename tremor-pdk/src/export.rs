@@ -1,4 +1,4 @@
-//! The export macro and what it needs at compile time.
+//! The macro [`export!`](crate::export), and the functions that it needs at compile time.
 
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
@@ -9,16 +9,16 @@ use crate::{
     connector,
 };
 
-/// What the metadata says of one artefact.
+/// The metadata of one component of a plugin, which the metadata calls an artefact.
 pub struct ArtefactText {
     kind: &'static str,
     name: &'static str,
     description: &'static str,
-    /// Of a connector.
+    /// The codec that a connector requires; `None` for other kinds.
     codec: Option<CodecRequirement>,
 }
 
-/// What the metadata says of a component: a function for each of the kinds of [`export!`](crate::export).
+/// Functions that return the metadata of a component, one for each kind of [`export!`](crate::export).
 pub mod text {
     use super::{ArtefactText, Component, Connector, connector};
     use crate::{
@@ -26,30 +26,30 @@ pub mod text {
         only::{IsSink, IsSource, Only},
     };
 
-    /// Of a connector.
+    /// Returns the metadata of a connector.
     pub const fn connectors<T: Connector>() -> ArtefactText {
         let codec = Some(connector::codec::<T>());
         ArtefactText { kind: "connector", name: T::NAME, description: T::DESCRIPTION, codec }
     }
 
-    /// Of a source that is a component by itself.
+    /// Returns the metadata of a source that is a component without a connector.
     pub const fn sources<T: Component + Source>() -> ArtefactText {
         connectors::<Only<T, IsSource>>()
     }
 
-    /// Of a sink that is a component by itself.
+    /// Returns the metadata of a sink that is a component without a connector.
     pub const fn sinks<T: Component + Sink>() -> ArtefactText {
         connectors::<Only<T, IsSink>>()
     }
 
-    /// Returns the record of a preprocessor that is a splitter of streams.
+    /// Returns the metadata of a preprocessor that is a splitter of streams.
     pub const fn splitters<T: Component + StreamSplitter>() -> ArtefactText {
         preprocessors::<Splitter<T>>()
     }
 
     macro_rules! others {
         ($($kinds:ident: $kind:literal, $trait:ident;)*) => {$(
-            #[doc = concat!("Of a ", $kind, ".")]
+            #[doc = concat!("Returns the metadata of components of the kind ", $kind, ".")]
             pub const fn $kinds<T: Component + crate::$trait>() -> ArtefactText {
                 ArtefactText { kind: $kind, name: T::NAME, description: T::DESCRIPTION, codec: None }
             }
@@ -64,10 +64,10 @@ pub mod text {
     }
 }
 
-/// The metadata record of a plugin crate.
+/// Creates the metadata record of a plugin crate.
 ///
 /// # Panics
-/// At compile time: where two artefacts of one kind have one name, or the record would be too long.
+/// Panics at compile time if two artefacts of one kind have the same name, or if the record would be too long.
 pub const fn metadata(
     name: &str,
     version: &str,
@@ -112,9 +112,11 @@ pub const fn metadata(
     Record::new(&json.raw("]}"))
 }
 
-/// Makes a library a plugin: exports its root module and places its metadata in a section of its
-/// own. Once a crate, at its root, naming every component that it offers by its kind: `sources`, `sinks`,
-/// `connectors`, `operators`, `codecs`, `splitters`, `preprocessors`, `postprocessors`, in any order.
+/// Exports the components of a crate, which makes its library a plugin.
+///
+/// Use the macro once in a crate, at the crate root, and list every component by its kind: `sources`, `sinks`,
+/// `connectors`, `operators`, `codecs`, `splitters`, `preprocessors` and `postprocessors`, in any order. The macro
+/// exports the root module of the library, and stores the metadata in a section of the library file.
 ///
 /// ```
 /// # mod plugin {
@@ -133,7 +135,8 @@ pub const fn metadata(
 /// # }
 /// ```
 ///
-/// A name that two components of one kind have does not compile, and a source is a connector:
+/// Two components of one kind must not have the same name; otherwise the crate does not compile. Sources, sinks and
+/// connectors count as one kind:
 ///
 /// ```compile_fail,E0080
 /// # mod plugin {
@@ -167,7 +170,7 @@ macro_rules! export {
                 &[$($($crate::__private::text::$kinds::<$component>(),)+)+],
             );
 
-            /// The crate's components, for a program that it is linked into.
+            /// Returns the components of the crate, for a program into which the crate is linked.
             pub fn linked() -> $crate::__private::linked::LinkedPlugin {
                 static METADATA: $crate::__private::Record = RECORD;
                 $crate::__private::linked::LinkedPlugin {
@@ -183,7 +186,7 @@ macro_rules! export {
     };
 }
 
-/// What a library exports: nothing, where it is to be linked.
+/// Symbols that a library exports: none, because crates with the feature `link-static` are linked into a program.
 #[cfg(feature = "link-static")]
 #[doc(hidden)]
 #[macro_export]
@@ -191,31 +194,31 @@ macro_rules! __library {
     ($($artefact:expr,)*) => {};
 }
 
-/// What a library exports.
+/// Symbols that a library exports.
 #[cfg(not(feature = "link-static"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __library {
     ($($artefact:expr,)*) => {
-        /// What the library says about itself without being loaded.
+        /// Metadata of the plugin, which can be read without loading the library.
         #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__tremor_pdk"))]
         #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".tremor"))]
         #[unsafe(no_mangle)]
         #[used]
         pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record = RECORD;
 
-        struct Offered;
+        struct Exported;
 
-        impl $crate::__private::Library for Offered {
+        impl $crate::__private::Library for Exported {
             extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
                 ::std::vec![$($artefact),*].into()
             }
         }
 
-        /// Where the runtime finds the root module. What abi_stable's own macro makes of it
-        /// would need abi_stable among the dependencies of the plugin.
+        /// Symbol by which the runtime finds the root module. The macro of `abi_stable` would do the same, but
+        /// requires that the plugin itself depends on `abi_stable`.
         #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
         pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
-            $crate::__private::header::<Offered>();
+            $crate::__private::header::<Exported>();
     };
 }

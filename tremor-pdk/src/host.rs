@@ -1,4 +1,4 @@
-//! The host, as a plugin sees it.
+//! The host: the services that the runtime provides to a component.
 
 use std::{
     future::{Future, poll_fn},
@@ -14,11 +14,12 @@ use tremor_abi::host::{HostHandle, Interest, Job, MetricKind, RawWatchBox};
 
 pub use tremor_abi::host::LogLevel;
 
-/// What the host does for a component: logs, metrics, time, tasks. Cheap to clone; may be used from
-/// any thread.
+/// Services that the runtime provides to a component: logs, metrics, time, timers and tasks.
 ///
-/// The host's executor polls a plugin's futures, and its threads serve every component of the
-/// process: code that may block goes through [`Host::blocking`].
+/// The handle is cheap to clone, and may be used from any thread.
+///
+/// The host polls the futures of all components of the process on a few shared threads. Therefore run code that may
+/// block with [`Host::blocking`].
 #[derive(Clone)]
 pub struct Host(HostHandle);
 
@@ -27,7 +28,7 @@ impl Host {
         Self(handle)
     }
 
-    /// Whether a log line of this level would be written; the `error!` … `trace!` macros ask.
+    /// Returns whether a log line of this level would be written. The macros `error!` … `trace!` check this first.
     pub fn log_enabled(&self, level: LogLevel) -> bool {
         self.0.log_enabled(level)
     }
@@ -37,31 +38,30 @@ impl Host {
         self.0.log(level, message);
     }
 
-    /// Returns the time in ns since the Unix epoch, by the clock that stamps events.
+    /// Returns the time in ns since the Unix epoch, by the clock that sets the times of events.
     ///
-    /// Use it for stamps alone. The clock may be set, forward and back: measure durations with
+    /// Use this time only as a timestamp. The clock may be set forward and back, so measure durations with
     /// [`monotonic_ns`](Self::monotonic_ns).
     pub fn now_ns(&self) -> u64 {
         self.0.now_ns()
     }
 
-    /// Returns the time in ns by a clock that nobody sets. Only the difference between two such times of one process
-    /// means anything.
+    /// Returns the time in ns by a monotonic clock. Only differences between two times of one process are meaningful.
     pub fn monotonic_ns(&self) -> u64 {
         self.0.monotonic_ns()
     }
 
-    /// A counter of this component: a number that only grows.
+    /// Returns a counter of this component: a number that only grows. `help` describes the metric.
     pub fn counter(&self, name: &str, help: &str) -> Counter {
         Counter(self.metric(MetricKind::COUNTER, name, help))
     }
 
-    /// A gauge of this component: a number that goes up and down.
+    /// Returns a gauge of this component: a number that goes up and down. `help` describes the metric.
     pub fn gauge(&self, name: &str, help: &str) -> Gauge {
         Gauge(self.metric(MetricKind::GAUGE, name, help))
     }
 
-    /// A histogram of this component: the distribution of a number.
+    /// Returns a histogram of this component: the distribution of a number. `help` describes the metric.
     pub fn histogram(&self, name: &str, help: &str) -> Histogram {
         Histogram(self.metric(MetricKind::HISTOGRAM, name, help))
     }
@@ -70,14 +70,14 @@ impl Host {
         Metric { host: self.0.clone(), number: self.0.metric(kind, name, help) }
     }
 
-    /// Runs a future on the host's executor; `name` is for logs. A panic in it ends the future
-    /// and is logged.
+    /// Runs a future on the executor of the host; `name` appears in logs. A panic ends the future and is logged.
     ///
-    /// The task ends when its handle is dropped: keep that where the task belongs to, in `self`.
+    /// Dropping the returned handle ends the task, so keep the handle for as long as the task is needed, for example
+    /// in `self`.
     pub fn spawn(&self, name: &str, future: impl Future<Output = ()> + Send + 'static) -> Task {
         let (owner, disowned) = oneshot::channel::<()>();
-        // What is put into another future than this one takes its place there twice: for what it was, and for
-        // where it is polled. There may be a task for each of many connections.
+        // The future is boxed, because a future that is captured by another future takes its memory twice: as the
+        // captured value and in the state that polls the value. There may be a task for each of many connections.
         let mut future = Box::pin(future);
         let future = poll_fn(move |context| {
             if disowned.is_over(context) { Poll::Ready(()) } else { future.as_mut().poll(context) }
@@ -86,10 +86,11 @@ impl Host {
         Task { _owner: owner }
     }
 
-    /// Runs `work`, which may block, on a thread of the host's that is there for that. It starts
-    /// at once; the future gives its result. Dropping the future does not stop the work: a source
-    /// or sink that must not lose what the work does keeps the future in `self` and awaits
-    /// `&mut` it.
+    /// Runs `work`, which may block, on a thread of the host that is reserved for blocking work.
+    ///
+    /// The work starts even if the returned future is not polled. The future completes with the result of the work.
+    /// Dropping the future does not stop the work. If the result must not be lost when a pull or a delivery is
+    /// cancelled, keep the future in `self` and await a mutable reference to the future.
     pub fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -99,30 +100,31 @@ impl Host {
         Blocking(receiver)
     }
 
-    /// Waits this long.
+    /// Completes after `duration`.
     pub async fn sleep(&self, duration: Duration) {
         self.timer(duration).await;
     }
 
-    /// A wait that has begun, whenever it is polled first.
+    /// Returns a timer that is already running, even before the future is polled.
     pub(crate) fn timer(&self, duration: Duration) -> FfiFuture<()> {
         self.0.sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Waits until a read of the file descriptor would not block. For pipes, sockets and
-    /// terminals; regular files are always ready and cannot be waited for.
+    /// Waits until the file descriptor can be read without blocking. Supports pipes, sockets and terminals; regular
+    /// files are always ready and not supported.
     ///
     /// # Errors
-    /// Where the descriptor is closed or of a kind that cannot be waited for.
+    /// Returns an error if the descriptor is closed, or if the host cannot wait for it.
     #[cfg(unix)]
     pub async fn readable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
         self.watch(descriptor.as_raw_fd(), Interest::READABLE)?.ready().await
     }
 
-    /// Waits until a write to the file descriptor would not block, as [`Host::readable`].
+    /// Waits until the file descriptor can be written without blocking. Supports the descriptors of
+    /// [`Host::readable`].
     ///
     /// # Errors
-    /// As [`Host::readable`].
+    /// The errors of [`Host::readable`].
     #[cfg(unix)]
     pub async fn writable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
         self.watch(descriptor.as_raw_fd(), Interest::WRITABLE)?.ready().await
@@ -133,38 +135,41 @@ impl Host {
         self.0.watch(descriptor, interest).map(Watch).into_result()
     }
 
-    /// Returns the soft limit of open descriptors that the process was started with. Returns `None` if the host has
-    /// not raised it. Set it for processes that a component starts: programs that use `select` fail with descriptors
+    /// Returns the soft limit of open file descriptors with which the process was started, or `None` if the host has
+    /// not raised that limit.
+    ///
+    /// Set this limit for processes that a component starts, because programs that use `select` fail with descriptors
     /// above 1023.
     pub fn inherited_descriptor_limit(&self) -> Option<u64> {
         self.0.inherited_descriptor_limit()
     }
 
-    /// Returns whether the flow drains, so that a source is not pulled again. For servers that tell clients why they
-    /// are refused; takes a lock.
+    /// Returns whether the flow is draining, so that sources are not pulled again.
+    ///
+    /// A server can use this to report to clients why it rejects them. The call takes a lock.
     pub fn is_draining(&self) -> bool {
         self.0.is_draining()
     }
 
-    /// A path of the configuration as the process has to open it: relative ones start from the
-    /// folder of the flow file.
+    /// Converts a path from the configuration to the path that the component has to open. A relative path is resolved
+    /// against the folder of the flow file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         Path::new(&self.0.folder()).join(path)
     }
 
-    /// Says that the connection of this component is lost: the runtime reconnects it. For what
-    /// notices outside of a pull or a delivery.
+    /// Reports that the connection of this component is lost, so that the runtime reconnects. Use this if the loss is
+    /// detected outside of a pull or a delivery.
     pub fn connection_lost(&self) {
         self.0.connection_lost();
     }
 
-    /// Returns a handle to count a buffer of this component in the memory of its flow: a buffer that peers may make
-    /// large, or events that the component holds.
+    /// Returns a counter for the memory of one buffer of this component, which counts against the memory limit. Use one
+    /// for each buffer whose size peers determine, and for events that the component buffers.
     pub fn memory(&self) -> Memory {
         Memory::new(self.0.clone())
     }
 
-    /// Ends the run once everything under way has drained; `reason` is logged.
+    /// Ends the run of the program after all events in flight have been delivered; `reason` is logged.
     pub fn request_stop(&self, reason: &str) {
         self.0.request_stop(true, reason);
     }
@@ -178,12 +183,12 @@ pub(crate) struct Watch(RawWatchBox);
 
 #[cfg(unix)]
 impl Watch {
-    /// Waits until the descriptor is ready.
+    /// Completes when the descriptor is ready.
     pub(crate) async fn ready(&mut self) -> Result<()> {
         poll_fn(|context| self.poll_ready(context)).await
     }
 
-    /// Ready when the descriptor is.
+    /// Returns `Ready` when the descriptor is ready.
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match context.with_ffi_context(|context| self.0.poll_ready(context)) {
             FfiPoll::Ready(result) => Poll::Ready(result.into_result()),
@@ -193,17 +198,17 @@ impl Watch {
     }
 }
 
-/// A task of [`Host::spawn`]. Dropping it ends the task: its future is not polled again, and is dropped by
-/// the executor soon after.
-#[must_use = "dropping it ends the task"]
+/// A task that [`Host::spawn`] has started. Dropping the handle ends the task: its future is not polled again, and
+/// the executor drops the future soon after.
+#[must_use = "dropping the handle ends the task"]
 pub struct Task {
     _owner: oneshot::Sender<()>,
 }
 
-/// Work under way on another thread, see [`Host::blocking`]: a future that gives its result.
+/// The future of [`Host::blocking`], which completes with the result of work on another thread.
 ///
 /// # Errors
-/// Kind panicked, where the work panicked or the host gave it up.
+/// Returns an error of the kind panicked if the work panicked or the host cancelled it.
 #[must_use = "the result of the work says whether it succeeded"]
 pub struct Blocking<T>(oneshot::Receiver<Result<T>>);
 
@@ -212,7 +217,7 @@ impl<T> Future for Blocking<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let result = ready!(Pin::new(&mut self.0).poll(context));
-        let given_up = || Err(Error::panicked("blocking work was given up by the host"));
+        let given_up = || Err(Error::panicked("the host cancelled blocking work"));
         Poll::Ready(result.unwrap_or_else(given_up))
     }
 }
@@ -229,19 +234,19 @@ impl Metric {
     }
 }
 
-/// A number that only grows.
+/// A metric that only grows.
 #[derive(Clone)]
 pub struct Counter(Metric);
 
 impl Counter {
-    /// Adds to it. Above 2^53 the sum is exact to one part in 2^53.
+    /// Adds `amount`. Above 2^53 the sum is exact to one part in 2^53.
     #[allow(clippy::cast_precision_loss)]
     pub fn add(&self, amount: u64) {
         self.0.record(amount as f64);
     }
 }
 
-/// A number that goes up and down.
+/// A metric that goes up and down.
 #[derive(Clone)]
 pub struct Gauge(Metric);
 
@@ -251,21 +256,22 @@ impl Gauge {
         self.0.record(value);
     }
 
-    /// Sets the gauge to a count, such as a number of connections or bytes. Up to 2^53 the value is exact; a larger one
-    /// is shown to one part in 2^53, as readers of metrics keep numbers. What exceeds the range of `i64` counts as its
-    /// maximum.
+    /// Sets the gauge to a count, such as a number of connections or bytes.
+    ///
+    /// The value is exact up to 2^53. Larger values are rounded to one part in 2^53, because readers of metrics store
+    /// numbers with this precision. Values beyond the range of `i64` count as its maximum.
     #[allow(clippy::cast_precision_loss)]
     pub fn set_integer(&self, value: impl TryInto<i64>) {
         self.0.record(value.try_into().unwrap_or(i64::MAX) as f64);
     }
 }
 
-/// The distribution of a number.
+/// A metric that records the distribution of a number.
 #[derive(Clone)]
 pub struct Histogram(Metric);
 
 impl Histogram {
-    /// Adds a value to it.
+    /// Adds an observed value to the distribution.
     pub fn observe(&self, value: f64) {
         self.0.record(value);
     }
@@ -288,15 +294,15 @@ macro_rules! log_macros {
 }
 
 log_macros! {$
-    /// Logs that something failed: `error!(host, "cannot read {path}")`. A [`LimitedLog`](crate::LimitedLog) may stand
-    /// instead of the host.
+    /// Logs a failure: `error!(host, "cannot read {path}")`. The first argument may also be a
+    /// [`LimitedLog`](crate::LimitedLog).
     error => ERROR;
-    /// Logs a condition that people should look at.
+    /// Logs a condition that an administrator should investigate.
     warn => WARN;
-    /// Logs something worth knowing, rarely.
+    /// Logs an important event that happens rarely.
     info => INFO;
-    /// Logs what helps to find a fault.
+    /// Logs details that help to find a fault.
     debug => DEBUG;
-    /// Logs everything.
+    /// Logs every step, for debugging.
     trace => TRACE;
 }

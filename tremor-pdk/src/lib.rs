@@ -1,8 +1,7 @@
-//! The plugin development kit: everything that a plugin needs, and the only crate of ours that it
-//! depends on.
+//! The plugin development kit: the API for plugins of the event processor tremor.
 //!
-//! A plugin is a crate of type `cdylib` with components and one line that exports them. This is a whole
-//! one, a source of one event:
+//! A plugin depends on no other crate of the project. It is a crate of the type `cdylib` with one or more components
+//! and one [`export!`] line. The following is a complete plugin, with a source that emits a single event:
 //!
 //! ```
 //! use tremor_pdk::{NoConfig, prelude::*};
@@ -29,8 +28,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! The attribute [`config`](macro@config) makes a struct its configuration. `tremor plugin new NAME --kind source` makes a
-//! crate with both, a test, and a flow that runs it.
+//! The attribute [`config`](macro@config) derives a configuration from a struct. To create a new plugin, run
+//! `tremor plugin new NAME --kind source`: the command creates a crate with a component, a test, and a flow that runs
+//! the component.
 
 #[macro_use]
 mod debug;
@@ -51,12 +51,11 @@ mod export;
 mod ffi;
 mod limited_log;
 mod linked;
-mod lock;
 mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
-/// Channels for the answer to a delivery or a call.
+/// A channel that passes one value from one task to another, such as the answer to a delivery or a call.
 ///
 /// ```
 /// # use tremor_pdk::{oneshot, testing::TestHost};
@@ -72,6 +71,7 @@ mod runs;
 mod sink;
 mod source;
 mod splitter;
+mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 mod tickets;
@@ -83,11 +83,14 @@ mod yield_now;
 
 pub use tremor_abi::{
     ByteBuffer,
-    batch::{Batch, Buffered, Cutter, EventMut, EventRef, Limit, Output, Rest, StreamKey, Verdict},
+    batch::{
+        Batch, Buffered, Cutter, EventMut, EventRef, Insertion, Limit, Origin, Output,
+        RemainingInput, StreamKey, Verdict,
+    },
     connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
-    literal,
+    literal, lock,
     value::{Number, Object, Path, PathError, Value},
 };
 
@@ -120,29 +123,28 @@ pub use self::{
     watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };
-/// Makes a struct or an enum a configuration, or a part of one: it is deserialised from the `config`
-/// of a flow file, has a JSON Schema, and refuses keys that it does not know.
+/// Turns a struct or an enum into a configuration, or a part of one.
 ///
-/// Doc comments are the descriptions in the schema. Everything else is said with the attributes of
-/// serde and schemars, as in `#[serde(default)]`; `#[serde(flatten)]` is the one that does not go with
-/// it, for then any key may be known.
+/// The type is then deserialised from the `config` of a flow file, has a JSON Schema, and rejects unknown keys. Doc
+/// comments become descriptions in the schema. Attributes of serde and schemars, such as `#[serde(default)]`, may be
+/// added. `#[serde(flatten)]` cannot be used, because serde does not combine it with the rejection of unknown keys.
 ///
 /// ```
 /// use std::num::NonZeroU32;
 ///
-/// /// Where to connect to.
+/// /// Configuration of a client.
 /// #[tremor_pdk::config]
 /// pub struct Config {
-///     /// The name of the peer.
+///     /// Host name of the peer.
 ///     host: String,
-///     /// How many connections to keep.
+///     /// Number of connections to keep open.
 ///     #[serde(default = "one")]
 ///     connections: NonZeroU32,
 ///     #[serde(default)]
 ///     mode: Mode,
 /// }
 ///
-/// /// How to talk.
+/// /// Encryption of the connections.
 /// #[tremor_pdk::config]
 /// #[derive(Default)]
 /// #[serde(rename_all = "snake_case")]
@@ -159,13 +161,13 @@ pub use self::{
 pub use tremor_pdk_macros::config;
 pub use {schemars, serde};
 
-/// The result of everything that can fail in a plugin.
+/// The `Result` type of the kit and of plugins. The error type is [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Names that nearly every plugin of a kind needs. Import all other items by their paths.
+/// The traits and types that most plugins need. Import all other items by their paths.
 ///
 /// A plugin without a configuration, for example, begins with `use tremor_pdk::{NoConfig, prelude::*};`. `Result` and
-/// `Error` replace those of the standard library. Other names that plugins often import from there, such as
+/// `Error` replace those of the standard library. Names that plugins often import from the standard library, such as
 /// `std::task::Context` and `std::path::Path`, are not in the prelude.
 pub mod prelude {
     pub use crate::{
@@ -176,7 +178,7 @@ pub mod prelude {
     };
 }
 
-/// The parts of the kit that [`export!`] expands to, and those that the runtime shares with them. Not for authors:
+/// Items that the expansion of [`export!`] refers to, and items that the runtime shares with them. Not for authors:
 /// changes here are not breaking changes of the kit.
 #[doc(hidden)]
 pub mod __private {

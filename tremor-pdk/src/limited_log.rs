@@ -1,13 +1,14 @@
-//! Logging with a limit on the lines of a time window.
+//! Logging with a limit on the number of lines in a time window.
 
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use crate::{Host, LogLevel, lock::lock};
+use crate::{Host, LogLevel, lock};
 
-/// Writes at most N log lines in a time window, for conditions that may occur once per event or connection.
+/// A log that writes a limited number of lines in a time window, for conditions that may occur once per event or
+/// connection.
 ///
 /// The macros `error!` … `trace!` take a limited log instead of a host. A line beyond the limit is written with the
 /// level debug, and the next line within the limit reports how many were suppressed. Clones share the limit.
@@ -35,7 +36,7 @@ pub struct LimitedLog {
 /// Lines of the current window.
 #[derive(Default)]
 struct Window {
-    /// Time of the first line in the window; `None` before the first line of all.
+    /// Time of the first line in the window; `None` if no line was logged yet.
     start_ns: Option<u64>,
     written: u32,
     /// Lines that were suppressed and not reported yet.
@@ -55,7 +56,7 @@ impl Host {
 }
 
 impl LimitedLog {
-    /// Returns whether the host would write a line of this level. The limit is not considered.
+    /// Returns whether the host would write a line of this level, regardless of the limit.
     pub fn log_enabled(&self, level: LogLevel) -> bool {
         self.host.log_enabled(level)
     }
@@ -91,8 +92,8 @@ impl LimitedLog {
         Some(std::mem::take(&mut window.suppressed))
     }
 
-    /// Returns the number of lines that were suppressed and not reported yet, and counts them as reported. For the
-    /// end of a component, after which no further line reports them.
+    /// Returns the number of lines that were suppressed and not reported yet, and counts them as reported. Call this at
+    /// the end of a component, because no later line reports the number.
     pub fn take_suppressed(&self) -> u64 {
         std::mem::take(&mut lock(&self.window).suppressed)
     }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_of_stamps_does_not_matter() {
+    fn setting_the_wall_clock_does_not_end_a_window() {
         let test = TestHost::new();
         let log = test.host().limited_log(1, WINDOW);
         assert_eq!(log.admit(), Some(0));

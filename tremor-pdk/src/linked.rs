@@ -1,10 +1,11 @@
-//! Plugins that are linked into the program that runs them, instead of being loaded: their
-//! components as trait objects of the authors' traits, with no adapter, no FFI-safe trait
-//! object and no guard in between. A panic of theirs is the program's.
+//! Plugins that are linked into the program that runs them, instead of being loaded from a library file.
 //!
-//! Every plugin crate has a function `__tremor_plugin::linked`, made by [`export!`](crate::export).
-//! Several plugin crates fit into one program only with the feature `link-static`, which leaves out
-//! the symbols that a library exports under fixed names.
+//! The program calls the components of linked plugins through trait objects, without the adapters of the ABI, which
+//! catch panics. Therefore a panic of a component is a panic of the program.
+//!
+//! [`export!`](crate::export) generates the function `__tremor_plugin::linked` in every plugin crate. To link several
+//! plugin crates into one program, enable the feature `link-static`, which omits the symbols that libraries export
+//! under fixed names.
 
 use schemars::JsonSchema;
 use serde_json::Value as Json;
@@ -22,44 +23,44 @@ use crate::{
 /// A plugin crate.
 #[derive(Clone)]
 pub struct LinkedPlugin {
-    /// What it says about itself, as a library's metadata does.
+    /// The metadata that the library of the crate would contain.
     pub metadata: &'static Record,
-    /// Its components.
+    /// Components that the crate exports.
     pub components: Vec<LinkedComponent>,
 }
 
 /// A component of a plugin crate.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedComponent {
-    /// In the words of metadata: `connector`, `operator`, …
+    /// The kind as in the metadata of a plugin: `connector`, `operator`, …
     pub kind: &'static str,
-    /// The name that flows use.
+    /// The name that flow files use.
     pub name: &'static str,
-    /// The JSON Schema of its configuration; none where the plugin has none to give.
+    /// Returns the JSON Schema of the configuration; `None` if the schema cannot be represented as JSON.
     pub config_schema: fn() -> Option<Json>,
-    /// Makes an instance.
+    /// Creates an instance.
     pub make: Make,
 }
 
-/// Makes an instance of a component, from its name in the flow and its configuration.
+/// Constructor of a component; takes the name in the flow and the configuration.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
-    /// A connector.
+    /// Creates a connector.
     Connector(Create<dyn DynConnector>),
-    /// A codec.
+    /// Creates a codec.
     Codec(Create<dyn DynCodec>),
-    /// An operator.
+    /// Creates an operator.
     Operator(Create<dyn Operator>),
-    /// A preprocessor.
+    /// Creates a preprocessor.
     Preprocessor(Create<dyn Preprocessor>),
-    /// A postprocessor.
+    /// Creates a postprocessor.
     Postprocessor(Create<dyn Postprocessor>),
 }
 
-/// What makes an instance.
+/// A function that creates an instance.
 pub type Create<T> = fn(&str, &Json, HostHandle) -> Result<Box<T>>;
 
-/// The JSON Schema of a configuration.
+/// Returns the JSON Schema of a configuration type.
 pub fn config_schema<C: JsonSchema>() -> Option<Json> {
     serde_json::to_value(schemars::schema_for!(C)).ok()
 }
@@ -82,29 +83,29 @@ macro_rules! linked {
 }
 
 linked! {
-    /// A connector.
+    /// Describes a connector.
     connectors: "connector", Connector |made| ConnectorDriver::new(made);
-    /// An operator.
+    /// Describes an operator.
     operators: "operator", Operator |made| made;
-    /// A codec.
+    /// Describes a codec.
     codecs: "codec", Codec |made| CodecDriver::new(made);
-    /// A preprocessor.
+    /// Describes a preprocessor.
     preprocessors: "preprocessor", Preprocessor |made| made;
-    /// A postprocessor.
+    /// Describes a postprocessor.
     postprocessors: "postprocessor", Postprocessor |made| made;
 }
 
-/// A source that is a component by itself.
+/// Describes a source that is a component without a connector.
 pub const fn sources<T: Component + Source>() -> LinkedComponent {
     connectors::<Only<T, IsSource>>()
 }
 
-/// A preprocessor that is a splitter of streams.
+/// Describes a preprocessor that is a splitter of streams.
 pub const fn splitters<T: Component + StreamSplitter>() -> LinkedComponent {
     preprocessors::<Splitter<T>>()
 }
 
-/// A sink that is a component by itself.
+/// Describes a sink that is a component without a connector.
 pub const fn sinks<T: Component + Sink>() -> LinkedComponent {
     connectors::<Only<T, IsSink>>()
 }

@@ -1,24 +1,25 @@
-//! Memory that a component borrows from its flow.
+//! Counting of the memory of a component against the memory limit.
 
 use tremor_abi::host::HostHandle;
 
 /// Unit in which memory is borrowed from the host, in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// The memory of one buffer of a component, counted against the limit of the process (`tremor run --memory-limit`).
-/// Made by [`Host::memory`](crate::Host::memory).
+/// Counts the memory of one buffer of a component against the memory limit (`tremor run --memory-limit`). Created by
+/// [`Host::memory`](crate::Host::memory).
 ///
-/// Memory for input that may wait or be refused is borrowed ([`try_grow`](Self::try_grow)). Memory of events that the
-/// component has accepted is counted in any case ([`grow`](Self::grow)).
+/// Call [`try_grow`](Self::try_grow) before the component reads input, which it can delay or reject. Call
+/// [`grow`](Self::grow) for events that the component has already accepted.
 ///
-/// The host counts blocks of 64 KiB, so that most calls do not reach it. Dropping the value returns all of them.
+/// The kit requests blocks of 64 KiB from the host, so that most calls do not call the host. Dropping the value returns
+/// all blocks.
 pub struct Memory {
     host: HostHandle,
-    /// Bytes that are in use.
+    /// Bytes that the component has counted.
     used: usize,
-    /// Bytes that are borrowed: a multiple of [`BLOCK`].
+    /// Bytes that [`Memory::try_grow`] has borrowed from the host: a multiple of [`BLOCK`].
     borrowed: usize,
-    /// Bytes of accepted events: a multiple of [`BLOCK`].
+    /// Bytes that [`Memory::grow`] has charged, even beyond the limit: a multiple of [`BLOCK`].
     charged: usize,
 }
 
@@ -27,8 +28,9 @@ impl Memory {
         Self { host, used: 0, borrowed: 0, charged: 0 }
     }
 
-    /// Counts `bytes` more. Returns `false`, and counts nothing, if the flow may not take them: a component that
-    /// reads from peers then waits, or refuses the peer in the way that its protocol has.
+    /// Counts `bytes` more. Returns `false`, and counts nothing, if the flow may not use more memory.
+    ///
+    /// If the result is `false`, do not read from the peer for now, or reject the request as the protocol specifies.
     #[must_use]
     pub fn try_grow(&mut self, bytes: usize) -> bool {
         let used = self.used.saturating_add(bytes);
@@ -43,8 +45,8 @@ impl Memory {
         true
     }
 
-    /// Counts `bytes` in place of what was counted before. Returns `false`, and changes nothing, if the flow may not
-    /// take the difference.
+    /// Sets the number of counted bytes. Returns `false`, and changes nothing, if the flow may not use the additional
+    /// memory.
     #[must_use]
     pub fn try_resize(&mut self, bytes: usize) -> bool {
         if bytes > self.used {
@@ -54,10 +56,10 @@ impl Memory {
         true
     }
 
-    /// Counts `bytes` more, even if that exceeds the limit. While the flow exceeds it, the sources of the flow are not
-    /// pulled.
+    /// Counts `bytes` more, even beyond the limit. While the flow exceeds the limit, its sources are not pulled.
     ///
-    /// Use it for events that an operator or a sink holds: they were accepted, and can neither wait nor be refused.
+    /// Use this for events that an operator or a sink buffers: they were accepted, so they can neither wait nor be
+    /// rejected.
     pub fn grow(&mut self, bytes: usize) {
         let used = self.used.saturating_add(bytes);
         let missing = self.missing(used);
@@ -68,7 +70,7 @@ impl Memory {
         self.used = used;
     }
 
-    /// Counts `bytes` in place of what was counted before, as [`grow`](Self::grow) does.
+    /// Sets the number of counted bytes, even beyond the limit, as [`grow`](Self::grow) does.
     pub fn resize(&mut self, bytes: usize) {
         if bytes > self.used {
             return self.grow(bytes - self.used);
@@ -76,7 +78,7 @@ impl Memory {
         self.shrink(self.used - bytes);
     }
 
-    /// Counts `bytes` less, at most what was counted. One block more than needed stays counted by the host.
+    /// Counts `bytes` less, at most the number that is counted. Up to one surplus block remains borrowed.
     pub fn shrink(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let needed = self.used.div_ceil(BLOCK).saturating_mul(BLOCK);
@@ -92,7 +94,7 @@ impl Memory {
         self.used
     }
 
-    /// Returns how many bytes the host has yet to count if `used` bytes are in use.
+    /// Returns the number of additional bytes to request from the host for `used` bytes: a multiple of [`BLOCK`].
     fn missing(&self, used: usize) -> usize {
         let counted = self.borrowed.saturating_add(self.charged);
         used.saturating_sub(counted).div_ceil(BLOCK).saturating_mul(BLOCK)
@@ -134,7 +136,7 @@ mod tests {
         assert!(!one.try_grow(1), "three blocks are borrowed");
         assert_eq!((one.used(), host.memory()), (BLOCK, 3 * BLOCK));
         two.shrink(BLOCK + 1);
-        assert_eq!(host.memory(), BLOCK, "two blocks are more than one to keep");
+        assert_eq!(host.memory(), BLOCK, "one surplus block is kept, but not two");
         assert!(one.try_grow(1));
         drop((one, two));
         assert_eq!(host.memory(), 0);
@@ -149,7 +151,7 @@ mod tests {
         memory.grow(3 * BLOCK);
         assert_eq!((memory.used(), host.memory()), (5 * BLOCK, 5 * BLOCK));
         memory.shrink(3 * BLOCK);
-        assert_eq!(host.memory(), 2 * BLOCK, "events are returned before loans");
+        assert_eq!(host.memory(), 2 * BLOCK, "charged blocks are returned before borrowed blocks");
         assert!(!memory.try_grow(1) && memory.try_resize(0));
         assert_eq!(host.memory(), 0);
         memory.grow(1);

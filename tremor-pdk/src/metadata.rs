@@ -1,21 +1,20 @@
-//! Keys of a configuration that say where in the metadata of each event something is, such as the topic that it
-//! goes to.
+//! Configuration keys that take a value from the metadata of each event, such as the topic of a message.
 //!
 //! ```
 //! use tremor_pdk::{StructuredEvent, metadata::Text, prelude::*};
 //!
 //! #[tremor_pdk::config]
 //! struct Config {
-//!     /// The table: a name, or where events have it.
+//!     /// Name of the table, or the path at which the metadata of events has the name.
 //!     table: Text,
 //! }
 //!
 //! fn table<'a>(config: &'a Config, event: StructuredEvent<'a>) -> Result<&'a str> {
 //!     match &config.table {
 //!         Text::Fixed(table) => Ok(table),
-//!         Text::At(place) => {
-//!             let table = place.get(event).and_then(ValueRef::as_str);
-//!             table.ok_or_else(|| place.wrong("table", "a text", event))
+//!         Text::At(path) => {
+//!             let table = path.get(event).and_then(ValueRef::as_str);
+//!             table.ok_or_else(|| path.wrong("table", "a text", event))
 //!         }
 //!     }
 //! }
@@ -28,40 +27,43 @@ use serde::Deserialize;
 
 use crate::{Error, EventRef, Path, Result, ValueRef};
 
-/// A place in the metadata of an event: `%headers`, `%kafka.partition`.
+/// The path of a value in the metadata of an event: `%headers`, `%kafka.partition`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-// No description: the key that is of this type has one.
+// The configuration key that has this type has a description of its own.
 #[schemars(
     with = "String",
     description = "",
     extend("pattern" = "^%", "examples" = ["%name"])
 )]
-pub struct Place {
+pub struct FieldPath {
     path: Path,
     text: String,
 }
 
-/// A text; or, with `%` before it, the path of a place in the metadata of the event: `orders`, `%topic`.
+/// A fixed text such as `orders`, or the path of a value in the metadata of each event, which begins with `%`:
+/// `%topic`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String", description = "", extend("examples" = ["text"]))]
 pub enum Text {
-    /// The same for all events.
+    /// The same text for all events.
     Fixed(String),
-    /// What the event has there.
-    At(Place),
+    /// The text at this path in the metadata of an event.
+    At(FieldPath),
 }
 
-impl Place {
-    /// What an event has there; null is nothing.
+impl FieldPath {
+    /// Returns the value at this path in the metadata of `event`; `None` if there is no value or the value is `null`.
     #[inline]
     pub fn get<'b>(&self, event: impl Into<EventRef<'b>>) -> Option<ValueRef<'b>> {
         event.into().metadata()?.get_path(&self.path).filter(|value| !value.is_null())
     }
 
-    /// The event has nothing there, or not what is expected: an error of the kind bad data about this key of the
-    /// configuration. The value itself is not shown: it may be anything.
+    /// Returns an error of the kind bad data for an event without a value of the expected type at this path.
+    ///
+    /// `key` is the configuration key. The error does not contain the value, because the value may be a secret or
+    /// very long.
     pub fn wrong<'b>(
         &self,
         key: &str,
@@ -75,7 +77,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for FieldPath {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -91,7 +93,7 @@ impl FromStr for Place {
     }
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for FieldPath {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self> {
@@ -107,7 +109,7 @@ impl TryFrom<String> for Text {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -117,38 +119,38 @@ impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(text) => f.write_str(text),
-            Self::At(place) => place.fmt(f),
+            Self::At(path) => path.fmt(f),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, Text};
+    use super::{FieldPath, Text};
     use crate::{Batch, ErrorKind, ValueRef, literal};
 
     #[test]
-    fn a_text_is_fixed_unless_it_begins_with_a_percent_sign() {
+    fn text_is_fixed_unless_it_begins_with_percent_sign() {
         let text = |text: &str| Text::try_from(text.to_owned());
         assert_eq!(text("orders"), Ok(Text::Fixed("orders".to_owned())));
         assert_eq!(text("%a.b").map(|it| it.to_string()), Ok("%a.b".to_owned()));
-        for mistake in [text("%a[").map(drop), "headers".parse::<Place>().map(drop)] {
+        for mistake in [text("%a[").map(drop), "headers".parse::<FieldPath>().map(drop)] {
             assert_eq!(mistake.map_err(|it| it.kind()), Err(ErrorKind::CONFIGURATION));
         }
     }
 
     #[test]
-    fn what_is_not_as_expected_is_said_without_its_value() {
+    fn error_does_not_contain_the_unexpected_value() {
         let mut batch = Batch::new();
         for metadata in [literal!({ "to": "x" }), literal!({ "to": 17 }), literal!({ "to": null })]
         {
             batch.push_message(b"");
             batch.last_mut().unwrap().set_metadata(metadata);
         }
-        let place: Place = "%to".parse().unwrap();
+        let path: FieldPath = "%to".parse().unwrap();
         let found = batch.iter().map(|event| {
-            let text = place.get(event).and_then(ValueRef::as_str);
-            text.map(str::to_owned).ok_or_else(|| place.wrong("topic", "a text", event).to_string())
+            let text = path.get(event).and_then(ValueRef::as_str);
+            text.map(str::to_owned).ok_or_else(|| path.wrong("topic", "a text", event).to_string())
         });
         let expected = "`topic` of the event, `%to`: expected a text, found ";
         assert_eq!(

@@ -3,34 +3,31 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
+use crate::sync::{Arc, Mutex, fault, lock};
+
 struct State<T> {
     value: Option<T>,
-    gone: bool,
+    sender_dropped: bool,
     waker: Option<Waker>,
 }
 
 type Shared<T> = Arc<Mutex<State<T>>>;
 
-fn lock<T>(state: &Shared<T>) -> MutexGuard<'_, State<T>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The sending half of a channel. Dropping it ends the wait of the receiver.
+/// The sending half of a channel. If it is dropped without sending, the receiver completes with `None`.
 #[allow(missing_debug_implementations)]
 pub struct Sender<T>(Shared<T>);
 
-/// The receiving half of a channel: completes with the value, or with `None` if the sender was dropped without
-/// sending one.
+/// The receiving half of a channel. Completes with the value, or with `None` if the sender was dropped without sending
+/// a value.
 #[allow(missing_debug_implementations)]
 pub struct Receiver<T>(Shared<T>);
 
-/// Returns the two halves of a channel.
+/// Creates a channel and returns its two halves.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let state = Arc::new(Mutex::new(State { value: None, gone: false, waker: None }));
+    let state = Arc::new(Mutex::new(State { value: None, sender_dropped: false, waker: None }));
     (Sender(state.clone()), Receiver(state))
 }
 
@@ -45,7 +42,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let waker = {
             let mut state = lock(&self.0);
-            state.gone = true;
+            state.sender_dropped = true;
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -55,14 +52,17 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Whether the sender is gone. Until then it keeps the first waker that it is asked with: for one task, which
-    /// each of its wakers wakes as long as it lives. To keep the last one costs a call to the host a poll.
+    /// Returns whether the sender was dropped.
+    ///
+    /// Until then, the waker of the first call is kept and later wakers are ignored, because cloning a waker for each
+    /// poll would cost a call of the host. Therefore only one task may use the receiver. Every waker of a task wakes
+    /// the task as long as the task exists.
     pub(crate) fn is_over(&self, context: &Context<'_>) -> bool {
         let state = &mut *lock(&self.0);
-        if !state.gone && state.waker.is_none() {
+        if !state.sender_dropped && state.waker.is_none() {
             state.waker = Some(context.waker().clone());
         }
-        state.gone
+        state.sender_dropped
     }
 }
 
@@ -71,10 +71,16 @@ impl<T> Future for Receiver<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let mut state = lock(&self.0);
-        if state.value.is_some() || state.gone {
+        if state.value.is_some() || state.sender_dropped {
             return Poll::Ready(state.value.take());
         }
-        state.waker = Some(context.waker().clone());
+        if fault("answer_checks_and_waits_apart") {
+            drop(state);
+            state = lock(&self.0);
+        }
+        if !fault("answer_keeps_first_waker") || state.waker.is_none() {
+            state.waker = Some(context.waker().clone());
+        }
         Poll::Pending
     }
 }

@@ -1,4 +1,4 @@
-//! Sources and sinks that are components by themselves: the connectors that they are exported as.
+//! Connectors for sources and sinks that are components without a connector.
 
 use std::marker::PhantomData;
 
@@ -10,8 +10,10 @@ use crate::{
     Value, config,
 };
 
-/// The connector of a source or a sink without one. Its first connection has the instance that the
-/// configuration was checked with, every other has an instance of its own.
+/// The connector that the kit creates for a source or a sink that is a component without a connector.
+///
+/// The first connection uses the instance that was created to check the configuration. Every later connection gets a
+/// new instance.
 pub(crate) struct Only<T, Side> {
     first: Option<T>,
     config: Value<'static>,
@@ -19,10 +21,10 @@ pub(crate) struct Only<T, Side> {
     side: PhantomData<fn() -> Side>,
 }
 
-/// Says that the one side is a source.
+/// Marks the connector of a source.
 pub(crate) enum IsSource {}
 
-/// Says that the one side is a sink.
+/// Marks the connector of a sink.
 pub(crate) enum IsSink {}
 
 impl<T: Component, Side: 'static> Component for Only<T, Side> {
@@ -63,8 +65,8 @@ impl<T: Component + Sink> Connector for Only<T, IsSink> {
     }
 }
 
-// A configuration of this type that is read each time that it is used. Documentation would go to its schema,
-// which is that of the type.
+// A configuration that is converted each time an instance is created. This comment is not a doc comment, because the
+// schema, which is that of `C`, would contain a doc comment as its description.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(with = "C")]

@@ -1,35 +1,38 @@
-//! The trait of operators, which process events between connectors.
+//! The trait of operators, which process the events of a pipeline.
 
 use crate::{Batch, Output, Result};
 
-/// One step of a pipeline: it takes a batch of events, and sends batches out of its ports. An instance has
-/// its own state, and gets one batch after the other.
+/// A step of a pipeline: takes batches of events and sends events to its ports.
 ///
-/// A panic in any of these methods becomes an error of the instance: its events leave by `err`.
+/// Each instance has its own state, and processes one batch after the other.
+///
+/// A panic in any of these methods is an error of the instance: the events of the call leave by `err`.
 pub trait Operator: Send + 'static {
-    /// Processes a batch of values. Events that are left in `batch` leave by `out`; `output` sends, rejects
-    /// and discards the others, above all with [`Output::divert`].
+    /// Processes a batch of values.
     ///
-    /// Every event is accounted for. An operator that keeps events for later, or makes one event of
-    /// several, absorbs them with a [`Buffered`](crate::Buffered). Events that did not come in are
-    /// [created](Output::create). The runtime compares the numbers after every call, and fails the batch if
-    /// they differ.
+    /// Events that remain in `batch` leave by `out`. Use `output` to send, reject or discard events, usually with
+    /// [`Output::divert`].
     ///
-    /// Use the time of the events, [`EventRef::ingest_ns`](crate::EventRef::ingest_ns): the results are then
-    /// the same whenever the same events are processed.
+    /// Every event must be accounted for. An operator that buffers events, or combines several events into one, absorbs
+    /// them with a [`Buffered`](crate::Buffered). New events are [created](Output::create). After every call, the
+    /// runtime compares the number of events that arrived with the number of events that remain, left or were absorbed,
+    /// and fails the batch if they differ.
+    ///
+    /// Take the time from the events ([`EventRef::ingest_ns`](crate::EventRef::ingest_ns)), so that processing the
+    /// same events again gives the same results.
     ///
     /// # Errors
-    /// The batch could not be processed as a whole: events that are left in it leave by `err`.
+    /// The batch could not be processed: all events that remain in it leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
-    /// Returns the time of the next call of [`on_time`](Operator::on_time), in ns since the Unix epoch. The
-    /// runtime asks after every call.
+    /// Returns the time at which [`on_time`](Operator::on_time) has to be called, in ns since the Unix epoch, or
+    /// `None` if no call is needed. The runtime asks after every call.
     fn due(&self) -> Option<u64> {
         None
     }
 
-    /// Notifies the operator of the time: `now`, in ns since the Unix epoch, is not before the time that
-    /// [`due`](Operator::due) returned.
+    /// Notifies the operator that the time of [`due`](Operator::due) was reached. `now` is in ns since the Unix
+    /// epoch, and not before that time.
     ///
     /// # Errors
     /// Errors are logged with the name of the component.
@@ -38,8 +41,10 @@ pub trait Operator: Send + 'static {
         Ok(())
     }
 
-    /// Notifies the operator that no event follows: everything that is buffered has to be emitted, rejected
-    /// or discarded now. Events that are buffered afterwards fail.
+    /// Notifies the operator that no event follows.
+    ///
+    /// The operator has to emit, reject or discard all buffered events during this call. Events that are still buffered
+    /// after it fail.
     ///
     /// # Errors
     /// Errors are logged with the name of the component.
@@ -48,8 +53,9 @@ pub trait Operator: Send + 'static {
         Ok(())
     }
 
-    /// Returns the names of the ports besides `out` and `err`. Events are sent to a port by its position in
-    /// this list. The runtime asks once.
+    /// Returns the names of the ports besides `out` and `err`. Called once.
+    ///
+    /// Events are sent to a port by its position in this list.
     fn ports(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,52 +1,58 @@
-//! What authors implement to transform bytes on either side of a codec: preprocessors and
-//! postprocessors.
+//! The traits of preprocessors and postprocessors, which transform bytes before decoding and after encoding.
 
 use crate::{Batch, Output, Result};
 
-/// Makes messages of what a source reads, before the codec. Batches come one after the other.
+/// Turns the bytes that a source reads into messages, before the codec decodes them.
 ///
-/// Implement [`StreamSplitter`](crate::StreamSplitter) instead if the preprocessor finds messages in the bytes of
-/// each stream by itself. This trait is for everything else: filters, transformations, decompression. Without a state
-/// that outlives a call, [`process`](Preprocessor::process) is all that is needed. With one, implement
-/// [`streams`](Preprocessor::streams) and [`holds`](Preprocessor::holds) as well.
+/// Implement [`StreamSplitter`](crate::StreamSplitter) instead if the preprocessor finds the messages of each stream
+/// from its bytes alone. Implement this trait for other preprocessors, such as filters, transformations and
+/// decompression. A preprocessor that keeps no state between calls needs only [`process`](Preprocessor::process). A
+/// preprocessor with state must also implement [`streams`](Preprocessor::streams) and
+/// [`buffers`](Preprocessor::buffers).
 ///
-/// Messages of a stream keep the order of its bytes. The acknowledgement of a pull waits for the bytes of it that are
-/// buffered ([`holds`](Preprocessor::holds)). If a call emits something of a stream, the bytes of the stream that are
-/// buffered then count as input of that call.
+/// Messages of a stream keep the order of its bytes. A pull is acknowledged only after its bytes are no longer buffered
+/// ([`buffers`](Preprocessor::buffers)). If a call emits an event of a stream, the bytes of that stream that remain
+/// buffered are attributed to the pull of that call.
 pub trait Preprocessor: Send + 'static {
-    /// Replaces the raw events of `batch`, best with [`Batch::cut`]: fragments of a byte stream by
-    /// messages or other fragments, messages by messages. Events of no interest stay unchanged. Pass input
-    /// that cannot be a message to [`Output::reject_all`].
+    /// Replaces the raw events of `batch`, preferably with [`Batch::cut`].
     ///
-    /// An event that [ends a stream](tremor_abi::batch::Event::is_stream_end) completes the buffered message of the stream;
-    /// an event that [aborts it](tremor_abi::batch::Event::is_stream_aborted) has the message rejected as one event. The state of
-    /// the stream is dropped in either case, and the event is passed on. At the end of a connection, the runtime ends
-    /// or aborts all [`streams`](Preprocessor::streams).
+    /// Fragments of a byte stream become messages or other fragments, and messages become messages. Leave events
+    /// unchanged that the preprocessor does not handle. Pass input that cannot be a message to
+    /// [`Output::reject_all`].
+    ///
+    /// An event that [ends a stream](tremor_abi::batch::Event::is_stream_end) completes the buffered message of the
+    /// stream. For an event that [aborts a stream](tremor_abi::batch::Event::is_stream_aborted), reject the buffered
+    /// message as one event. In both cases, drop the state of the stream and pass the event on. At the end of a
+    /// connection, the runtime ends or aborts all [`streams`](Preprocessor::streams).
     ///
     /// # Errors
-    /// The batch could not be processed as a whole: the events that are in it when the call returns leave
-    /// by `err`.
+    /// The batch could not be processed: all events that it contains when the call returns leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
-    /// Returns whether [`process`](Preprocessor::process) has to be called with an empty batch before any other
-    /// input. A preprocessor whose output is much larger than its input stops when its batch is heavy, and
-    /// continues in that call. [`Rest::cut`](tremor_abi::batch::Rest::cut) does both.
+    /// Returns whether [`process`](Preprocessor::process) has to be called with an empty batch before the next input.
+    ///
+    /// A preprocessor whose output is much larger than its input stops when its batch is heavy, and continues in the
+    /// next call, which gets an empty batch. [`RemainingInput::cut`](tremor_abi::batch::RemainingInput::cut) implements
+    /// this.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Returns when [`on_time`](Preprocessor::on_time) has to be called, in ns on
-    /// [`Host::monotonic_ns`](crate::Host::monotonic_ns). The runtime calls this method after every call that gets
-    /// a batch. A time in the past is allowed. The answer takes constant time, best from a queue of deadlines.
+    /// Returns the time at which [`on_time`](Preprocessor::on_time) has to be called, in ns on
+    /// [`Host::monotonic_ns`](crate::Host::monotonic_ns), or `None` if no call is needed.
+    ///
+    /// The runtime calls this method after every call that gets a batch. The result may be in the past. The method
+    /// must take constant time, so keep deadlines in a queue.
     fn due(&self) -> Option<u64> {
         None
     }
 
-    /// Adds the messages to `batch`, which is empty, that have waited long enough for more bytes of their streams.
-    /// `now` is [`Host::monotonic_ns`](crate::Host::monotonic_ns). The call may come late, or too early because an
-    /// earlier answer of [`due`](Preprocessor::due) was later changed.
+    /// Adds the messages that have waited long enough for more bytes of their streams to `batch`, which is empty.
     ///
-    /// The messages belong to the pulls whose bytes of the same streams were buffered.
+    /// `now` is [`Host::monotonic_ns`](crate::Host::monotonic_ns). The call may be late. It may also be early, if
+    /// [`due`](Preprocessor::due) has returned a later time since.
+    ///
+    /// A pull is acknowledged only after the messages that contain its bytes have ended.
     ///
     /// # Errors
     /// The errors of [`process`](Preprocessor::process).
@@ -54,39 +60,55 @@ pub trait Preprocessor: Send + 'static {
         Ok(())
     }
 
-    /// Returns whether bytes of `stream` are buffered. The runtime calls this method after each call, for the streams
-    /// in its batch, if the source wants to know what was delivered. The answer takes constant time.
+    /// Returns whether bytes of `stream` are buffered.
+    ///
+    /// If the source has acknowledgements, the runtime calls this method after each call of
+    /// [`process`](Preprocessor::process) and [`on_time`](Preprocessor::on_time), for the streams of the events in that
+    /// call's batch. The method must take constant time.
     ///
     /// The default is for a preprocessor that buffers nothing. Implement this method together with
-    /// [`streams`](Preprocessor::streams): otherwise pulls are acknowledged while their bytes are buffered, and a
-    /// restart loses these.
-    fn holds(&self, _stream: u64) -> bool {
+    /// [`streams`](Preprocessor::streams). Otherwise pulls are acknowledged while their bytes are still buffered, and
+    /// a restart loses these bytes.
+    fn buffers(&self, _stream: u64) -> bool {
         false
     }
 
-    /// Returns the streams that have a state and have not ended, in any order. The default is for a preprocessor
-    /// without state.
+    /// Returns the number of the call that received the oldest buffered bytes of `stream`. Calls of
+    /// [`process`](Preprocessor::process) and [`on_time`](Preprocessor::on_time) are counted together, from 1.
+    ///
+    /// `None` means that the bytes follow the last message of the stream, as for most formats: if a call emits an event
+    /// of the stream, the bytes that remain were received by that call. A preprocessor that buffers several messages of
+    /// a stream at a time must return the number. Only built-in preprocessors can implement this method.
+    #[doc(hidden)]
+    fn buffered_since(&self, _stream: u64) -> Option<u64> {
+        None
+    }
+
+    /// Returns the streams that have state and have not ended, in any order.
+    ///
+    /// The default is for a preprocessor without state.
     fn streams(&self) -> Vec<u64> {
         Vec::new()
     }
 }
 
-/// Frames and transforms messages after the codec. It sees the batches of one sink, one after
-/// the other.
+/// Frames and transforms messages after the codec has encoded them.
+///
+/// Each instance processes the batches of one sink, one after the other.
 pub trait Postprocessor: Send + 'static {
-    /// Returns the bytes after every message by which a receiver finds its end, if appending them is all that this
-    /// postprocessor does. They are then appended with the encoding, and [`process`](Postprocessor::process) is not
-    /// called. A message that contains these bytes leaves by `err`, since the receiver would take what follows them
-    /// for another message.
+    /// Returns the bytes that end every message, if the postprocessor only appends these bytes.
+    ///
+    /// The bytes are then appended during encoding, and [`process`](Postprocessor::process) is not called. A message
+    /// that contains these bytes leaves by `err`, because the receiver would take it for two messages.
     fn suffix(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Replaces the raw events of `batch`, best with [`Batch::cut`], one by one: the events that
-    /// it leaves are in the order of those that it got, and where it rejects one, it leaves none in
-    /// its place.
+    /// Replaces the raw events of `batch` one by one, preferably with [`Batch::cut`].
+    ///
+    /// The order of the events must not change. Remove rejected events from the batch.
     ///
     /// # Errors
-    /// The batch could not be processed as a whole: it leaves by `err`.
+    /// The batch could not be processed: all its events leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 }

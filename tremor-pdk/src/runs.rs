@@ -1,12 +1,13 @@
-//! Few writes for many messages.
+//! Contiguous payloads of a batch, so that a sink can deliver many messages with few writes.
 
 use std::ops::Range;
 
 use crate::{RawBatch, RawEvent};
 
-/// The raw payloads of a batch, in order, as ranges of [`RawBatch::bytes`](crate::TypedBatch::bytes); those that follow each
-/// other in memory are one range. A batch that a codec has encoded usually is one altogether, so
-/// that a sink of bytes delivers it with one write.
+/// Returns the raw payloads of a batch, in order, as ranges of [`RawBatch::bytes`](crate::TypedBatch::bytes).
+///
+/// Payloads that are adjacent in memory are joined to one range. A batch that a codec has encoded usually is a single
+/// range, so that a sink of bytes can deliver the batch with one write.
 pub fn raw_runs(batch: &RawBatch) -> Vec<Range<usize>> {
     let buffer = batch.bytes().as_ptr().addr();
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -30,7 +31,7 @@ mod tests {
     use crate::{Batch, RawBatch};
 
     #[test]
-    fn payloads_that_follow_each_other_are_one_run() {
+    fn adjacent_payloads_are_one_run() {
         let mut batch = RawBatch::new();
         for message in ["one\n", "", "two\n", "three\n"] {
             batch.push_message(message.as_bytes());
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filtered_out_splits_a_run() {
+    fn filtered_event_splits_a_run() {
         let mut batch = Batch::new();
         for message in ["one\n", "two\n", "three\n"] {
             batch.push_message(message.as_bytes());

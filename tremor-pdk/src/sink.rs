@@ -1,4 +1,4 @@
-//! The traits of sinks, which take events out.
+//! The traits of sinks, which write events to external systems.
 
 mod answer;
 mod demand;
@@ -16,11 +16,11 @@ use crate::{
     dynamic::DynSink,
 };
 
-/// Takes events out, one batch at a time.
+/// Writes events to an external system, one batch at a time.
 ///
-/// A type that is a [`Component`](crate::Component) as well needs no [`Connector`](crate::Connector):
-/// `export! { sinks: [T] }`. Each instance is then used for one connection; if that is lost, the next connection has
-/// an instance of its own.
+/// A sink that is also a [`Component`](crate::Component) needs no [`Connector`](crate::Connector):
+/// `export! { sinks: [T] }`. Each instance is then used for one connection. If the connection is lost, the next
+/// connection gets a new instance.
 pub trait Sink: Send + 'static {
     /// The batch that the sink gets: a [`RawBatch`] of bytes, for which the flow names a codec, or a
     /// [`StructuredBatch`](crate::StructuredBatch) of values.
@@ -33,34 +33,38 @@ pub trait Sink: Send + 'static {
     #[doc(hidden)]
     const EXISTS: bool = true;
 
-    /// Returns the deliveries that the sink asks for. Called once, before the first delivery.
+    /// Returns the delivery limits that the sink prefers. Called once, before the first delivery.
     ///
-    /// A `Sink` gets one delivery at a time, whatever it asks for. Its batches have the size that it asks for, unless
-    /// the flow sets another.
+    /// A `Sink` gets one delivery at a time, even if its demand is higher. Batches have the size that the sink asks
+    /// for, unless the flow sets the key `batch`.
     fn demand(&self) -> Demand {
         Demand::new()
     }
 
-    /// Notifies the sink of the deliveries that it gets. Called once, before the first delivery.
+    /// Notifies the sink of the limits that the runtime has set. Called once, before the first delivery.
     fn on_grant(&mut self, grant: Grant) {
         let _ = grant;
     }
 
-    /// Delivers the events of `batch`. `Ok(())` states that the peer has all events: dropping an event is not
-    /// delivering it. If the peer has some of the events, name the others with [`Exceptions`].
+    /// Delivers the events of `batch`.
     ///
-    /// The future is polled to its end, unless the connection ends first. What has not been answered by then is
-    /// delivered again, to the sink of the next connection.
+    /// Return `Ok(())` only if the peer has received all events. If the peer has received only some of the events, name
+    /// the events that it has not received with [`Exceptions`].
+    ///
+    /// The future is polled until it completes, unless the connection ends first. A batch that was not answered before
+    /// the end of the connection is delivered again, to the sink of the next connection.
     ///
     /// # Errors
-    /// The whole batch was not delivered. The [policy](crate::ErrorPolicy) of the error decides: the batch is
-    /// delivered again after a while, as often as the flow allows, or after a reconnect or a restart; or it goes to
-    /// the dead letters; or the flow fails.
+    /// No event of the batch counts as delivered. The [policy](crate::ErrorPolicy) of the error decides what follows:
+    /// the batch is delivered again after a delay, as often as the flow allows, or after a reconnect or a restart; or
+    /// it goes to the dead letters; or the flow fails.
     fn deliver(&mut self, batch: &Self::Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Notifies the sink once a second that time has passed. A sink takes one call at a time: a tick that is due
-    /// during a delivery follows its answer. If the sink has to keep time meanwhile, make it a [`ParallelSink`], or
-    /// give it a task of its own ([`Host::spawn`](crate::Host::spawn)).
+    /// Called about once a second, for work that depends on time.
+    ///
+    /// The runtime makes one call at a time: a tick that is due during a delivery is called after the answer to the
+    /// delivery. If the sink needs ticks during deliveries, make it a [`ParallelSink`], or [spawn](crate::Host::spawn)
+    /// a task.
     ///
     /// # Errors
     /// An error with the policy to retry is logged, and the next tick is the next attempt. Any other error ends the
@@ -69,9 +73,9 @@ pub trait Sink: Send + 'static {
         async { Ok(()) }
     }
 
-    /// Ends the sink: no event follows, and every delivery has been answered. The last call.
+    /// Closes the sink. This is the last call. Every delivery was answered before.
     ///
-    /// Not called if the connection is lost or the flow is stopped without a drain.
+    /// The runtime does not call this method if the connection is lost or the flow is stopped without a drain.
     ///
     /// # Errors
     /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
@@ -80,7 +84,7 @@ pub trait Sink: Send + 'static {
         async { Ok(()) }
     }
 
-    /// The sink as the runtime drives it.
+    /// Wraps the sink in the driver through which the runtime calls it.
     #[doc(hidden)]
     fn into_driver(self) -> Box<dyn DynSink>
     where
@@ -90,11 +94,11 @@ pub trait Sink: Send + 'static {
     }
 }
 
-/// Takes events out, several batches at a time.
+/// Writes events to an external system, several batches at a time.
 ///
-/// A `ParallelSink` can be used wherever a [`Sink`] is asked for. How many deliveries are in flight, and whether the
-/// batches of a stream keep their order, follows from its [`demand`](Self::demand) and from the keys `in_flight` and
-/// `ordered` of the flow.
+/// A `ParallelSink` can be used wherever a [`Sink`] is required. Its [`demand`](Self::demand) and the keys
+/// `in_flight` and `ordered` of the flow determine the number of deliveries in flight, and whether the batches of a
+/// stream keep their order.
 pub trait ParallelSink: Send + Sync + 'static {
     /// See [`Sink::Batch`].
     type Batch: AnyBatch;
@@ -102,13 +106,14 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// See [`Sink::DEFAULT_CODEC`].
     const DEFAULT_CODEC: Option<&'static str> = None;
 
-    /// Returns the deliveries that the sink asks for: by default one at a time, and any number if the flow sets
-    /// `in_flight`. Called once, before the first delivery.
+    /// Returns the delivery limits that the sink prefers. Called once, before the first delivery.
+    ///
+    /// The default is one delivery at a time, or the number that the flow sets with `in_flight`.
     fn demand(&self) -> Demand {
         Demand::new()
     }
 
-    /// Notifies the sink of the deliveries that it gets. Called once, before the first delivery.
+    /// Notifies the sink of the limits that the runtime has set. Called once, before the first delivery.
     fn on_grant(&mut self, grant: Grant) {
         let _ = grant;
     }
@@ -119,9 +124,11 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// See [`Sink::deliver`].
     fn deliver(&self, batch: &Self::Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Notifies the sink once a second that time has passed, also while deliveries are in flight, unless the sink
-    /// [supports one delivery](Demand::at_most) only. No delivery makes progress before the call has answered: it
-    /// must not wait for one of them.
+    /// Called about once a second, for work that depends on time.
+    ///
+    /// The call may happen while deliveries are in flight, unless the sink [supports only one
+    /// delivery](Demand::at_most). No delivery makes progress until the call returns, so it must not wait for a
+    /// delivery.
     ///
     /// # Errors
     /// See [`Sink::on_tick`].
@@ -129,13 +136,17 @@ pub trait ParallelSink: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Asks the sink to answer the deliveries in flight, because no delivery follows before one of them is answered.
-    /// No delivery makes progress before the call has answered: it must not wait for one of them.
+    /// Asks the sink to answer the deliveries in flight now, because no further delivery begins until one of them is
+    /// answered.
     ///
-    /// Called if the input has ended or the flow drains while deliveries are in flight and another one could begin. A sink
-    /// whose answers wait for a flush has to [gather](Demand::gather) deliveries. Such a sink is also flushed whenever nothing can follow for now: all deliveries that
-    /// it was granted are in flight, the next batch of a stream waits for the answer to an earlier one, the flow can
-    /// borrow no more memory, or the connector is paused. After a flush, the next one follows a further delivery.
+    /// No delivery makes progress until the call returns, so it must not wait for a delivery.
+    ///
+    /// The runtime calls `flush` if the input has ended or the flow drains, while deliveries are in flight and the
+    /// limits would allow another one. A sink that [gathers](Demand::gather) deliveries is also flushed while no
+    /// further delivery can begin for one of these reasons: all granted deliveries are in flight, the next batch of a
+    /// stream waits for the answer to an earlier batch of the stream, the flow cannot borrow more memory, or the
+    /// connector is paused. A sink that answers deliveries only when it is flushed must use [`Demand::gather`]. After a
+    /// flush, the runtime flushes again only after a further delivery has begun.
     ///
     /// # Errors
     /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
@@ -144,7 +155,7 @@ pub trait ParallelSink: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Ends the sink: see [`Sink::close`].
+    /// Closes the sink: see [`Sink::close`].
     ///
     /// # Errors
     /// See [`Sink::close`].

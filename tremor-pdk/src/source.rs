@@ -1,33 +1,34 @@
-//! What authors implement to bring events in: sources.
+//! The traits of sources, which read events from external systems.
 
 use std::{future::Future, ops::Range, time::Duration};
 
 use crate::{AnyBatch, Exception, RawBatch, Result};
 
-/// What a pull came to.
+/// The result of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// What there is lies in the batch; pull again.
+    /// The events that were available are in the batch. The runtime pulls again.
     Events,
-    /// Nothing just now: pull again after this time, or when the runtime sees fit.
+    /// No events are available now. The runtime pulls again after this time, or earlier.
     Idle(Duration),
-    /// There is nothing more and there never will be: all streams end.
+    /// The source will never have more events. The runtime ends all streams of the source.
     Finished,
 }
 
-/// Brings events in.
+/// Reads events from an external system.
 ///
-/// A type that is a [`Component`](crate::Component) as well needs no [`Connector`](crate::Connector):
-/// `export! { sources: [T] }`. Each instance is then used for one connection, and where that is lost, the
-/// next is made anew.
+/// A source that is also a [`Component`](crate::Component) needs no [`Connector`](crate::Connector):
+/// `export! { sources: [T] }`. Each instance is then used for one connection. If the connection is lost, the next
+/// connection gets a new instance.
 pub trait Source: Send + 'static {
     /// The batch that the source fills: a [`RawBatch`] of bytes, for which the flow names a codec, or a
     /// [`StructuredBatch`](crate::StructuredBatch) of values.
     type Batch: AnyBatch;
 
-    /// The codec of bytes if the flow names none. Without it, the flow has to name one.
+    /// The codec that decodes the bytes if the flow names none. If `None`, the flow has to name a codec.
     ///
-    /// Does not compile beside a [`StructuredBatch`](crate::StructuredBatch), which needs no codec:
+    /// A source of values must not set this constant, because a [`StructuredBatch`](crate::StructuredBatch) needs no
+    /// codec. The following does not compile:
     ///
     /// ```compile_fail,E0080
     /// # mod plugin {
@@ -48,44 +49,50 @@ pub trait Source: Send + 'static {
     /// ```
     const DEFAULT_CODEC: Option<&'static str> = None;
 
-    /// Whether there is one: [`NoSource`] is none.
+    /// `false` for [`NoSource`] only.
     #[doc(hidden)]
     const EXISTS: bool = true;
 
-    /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
-    /// or once [`is_full`](crate::TypedBatch::is_full). Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
-    /// [`Host::readable`](crate::Host::readable).
+    /// Adds the available events to `batch`, which is empty.
     ///
-    /// The future may be dropped at any `await` (a pause, the end of the flow, a sink that is down); what
-    /// is in the batch by then stays there. So put what was read into the batch, or into `self`, before
-    /// the next `await`.
+    /// Return as soon as the batch has an event and no more events are available, or once
+    /// [`is_full`](crate::TypedBatch::is_full) returns `true`. To wait without blocking the thread, use
+    /// [`Host::blocking`](crate::Host::blocking) or [`Host::readable`](crate::Host::readable).
+    ///
+    /// The future may be dropped at any `await`: for a pause, at the end of the flow, or because a sink is down.
+    /// Events that are in the batch at that time are kept. Therefore put all data that was read into the batch, or
+    /// into `self`, before the next `await`.
     ///
     /// # Errors
-    /// Kind connection lost: the runtime reconnects. Kind bad data: it is counted and the next
-    /// pull follows. Others: the connector fails, and is restarted where that may help.
+    /// The [policy](crate::ErrorPolicy) of the error decides what follows. With the policy to retry, the runtime pulls
+    /// again after a delay that grows. With the policy for dead letters, it counts the error and pulls again. With the
+    /// policy to reconnect, it reconnects. With any other policy, the connector is restarted, or its flow fails.
     fn pull(&mut self, batch: &mut Self::Batch) -> impl Future<Output = Result<Pull>> + Send;
 
-    /// Returns the object that is notified of the ends of pulls: [`Watermarks`](crate::Watermarks) for a source with
-    /// positions, [`Tickets`](crate::Tickets) for a peer that wants an answer to each message, or a type of your own.
-    /// `None` if the source does not need to know. Called once, before the first pull.
+    /// Returns the object that is notified when pulls end. Called once, before the first pull.
+    ///
+    /// Return [`Watermarks`](crate::Watermarks) for a source with positions, [`Tickets`](crate::Tickets) for a peer
+    /// that expects an answer to each message, or a type of your own; `None` if the source needs no notification.
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         None
     }
 
-    /// The last call: it is not pulled any more, and its [`Acks`] have heard all that they will hear. A
-    /// chance to commit what was acknowledged. The runtime waits for five seconds at most, and for one second
-    /// if the flow was stopped, as after a drain that timed out.
+    /// Closes the source. Commit here what was acknowledged.
+    ///
+    /// This is the last call: no pull and no acknowledgement follows. The runtime waits for at most five seconds, or
+    /// one second if the flow was stopped without a drain or after a drain that timed out.
     ///
     /// # Errors
-    /// Where the flow ends, the connector fails with it.
+    /// At the end of the flow, an error fails the connector.
     fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// A sink downstream is down (`true`): pulling is of no use until it is back (`false`).
+    /// Notifies the source of a change: `open` is `true` if a sink that the source feeds is down, and `false` if the
+    /// sink works again. While a sink is down, the runtime does not pull.
     ///
     /// # Errors
-    /// As [`pull`](Source::pull).
+    /// The errors of [`pull`](Source::pull).
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         let _ = open;
         Ok(())
@@ -94,16 +101,19 @@ pub trait Source: Send + 'static {
 
 /// Limits of what a source has in flight: the events of pulls that have not ended.
 ///
-/// The runtime does not pull while a limit is reached, unless preprocessors wait for the remainder of a message. A pull
-/// is asked for no more than a limit, so that less than twice the limits is in flight.
+/// The runtime does not pull while a limit is reached, unless preprocessors wait for the remainder of a message. The
+/// [limit](crate::Limit) of a single pull never exceeds these limits, so that less than twice these limits is in
+/// flight.
 ///
-/// Operators keep the pulls of events that they buffer open. With a limit below what a window buffers, the flow stops:
-/// the log has a warning after 30 seconds, which names the operator's pipeline and `key`.
+/// A pull does not end while an operator buffers one of its events. If a limit is lower than the number of events or
+/// bytes that a window buffers, the source is not pulled again, and the window gets no more events. After 30 seconds,
+/// the log contains a warning that names the pipeline of the operator and `key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
-    /// Number of events from which the source is not pulled. A fragment of a stream counts as an event.
+    /// Number of events in flight at which the source is no longer pulled. A fragment of a stream counts as an event.
     pub events: u64,
-    /// Number of bytes from which the source is not pulled, counted as [`Limit::bytes`](crate::Limit::bytes) is.
+    /// Number of bytes in flight at which the source is no longer pulled, counted like
+    /// [`Limit::bytes`](crate::Limit::bytes).
     pub bytes: u64,
     /// Configuration key that sets the limits, for the warning; empty if there is none.
     pub key: &'static str,
@@ -121,10 +131,10 @@ impl Default for InFlight {
     }
 }
 
-/// Hears how the pulls of a source end.
+/// Receives the results of the pulls of a source.
 ///
-/// It is an object of its own, so that it hears promptly whatever the source does: a pull that waits goes
-/// on waiting. It shares with the source what both need to know.
+/// The receiver is separate from the source, so that it is notified at once even if the source is waiting in a pull.
+/// Share the state that both need, for example in an `Arc`.
 pub trait Acks: Send + 'static {
     /// Returns the limits of what the source has in flight; no limits unless implemented. Called once, before the first
     /// pull.
@@ -132,42 +142,47 @@ pub trait Acks: Send + 'static {
         InFlight::UNLIMITED
     }
 
-    /// Whether the source brings again what has failed, as one that reads a file does. An event that fails and
-    /// that nothing handles then fails its flow: it would come again and again. A source that only tells its
-    /// peer answers `false`. Asked once.
-    fn brings_again(&self) -> bool {
+    /// Returns whether the source reads failed events again, as a source that reads a file does. Called once.
+    ///
+    /// If `true`, the flow fails if an event fails and its failure is not handled, because the event would be read
+    /// again and again. Return `false` if the source only reports failures to its peer. The default is `true`.
+    fn replays_failed(&self) -> bool {
         true
     }
 
-    /// Every event of the pull of this number ([`TypedBatch::pull`](crate::TypedBatch::pull)) is done with: delivered, dead-lettered or
-    /// discarded on purpose. Pulls end in any order.
+    /// Acknowledges a pull: every event of the pull `pull` ([`TypedBatch::pull`](crate::TypedBatch::pull)) was
+    /// delivered, dead-lettered or discarded on purpose. Pulls end in any order.
     ///
     /// # Errors
-    /// As [`Source::pull`].
+    /// The errors of [`Source::pull`].
     fn ack(&mut self, pull: u64) -> Result<()>;
 
-    /// These messages of the pull of this number could not be decoded, or preprocessors could not make
-    /// anything of them, and the errors say why. [`Acks::fail`] of the pull follows, and names them as well: it
-    /// is of no use to bring them again as they are. They are named by their positions in the batch that the
-    /// pull filled, in order. A message is not among them where something else of it has failed as well.
+    /// Reports messages of the pull `pull` that a preprocessor or the codec could not decode, each with its error.
+    ///
+    /// The runtime then calls [`Acks::fail`] for the same pull and these messages. Redelivering the same messages would
+    /// fail again. Messages are identified by their positions in the batch that the pull filled, in ascending order. A
+    /// message of several events is not reported here if one of its events failed for a different reason.
     ///
     /// # Errors
-    /// As [`Source::pull`].
+    /// The errors of [`Source::pull`].
     fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
         let _ = (pull, messages);
         Ok(())
     }
 
-    /// These events of the pull of this number could not be delivered, and its others are done with. They
-    /// are named by their positions in the batch that the pull filled, in order. All events of the pull are
-    /// named where the runtime does not know which: of messages that it put together, say.
+    /// Fails a pull: `events` could not be delivered. All other events of the pull `pull` were delivered, dead-lettered
+    /// or discarded on purpose.
+    ///
+    /// Events are identified by their positions in the batch that the pull filled, in ascending order. The ranges
+    /// contain all events of the pull if the runtime does not know which events failed, for example because it joined
+    /// messages.
     ///
     /// # Errors
-    /// As [`Source::pull`].
+    /// The errors of [`Source::pull`].
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()>;
 }
 
-/// The source of a connector that is only a sink. There is no value of this type.
+/// The source of a connector that is only a sink. The type has no value.
 #[derive(Clone, Copy, Debug)]
 pub enum NoSource {}
 

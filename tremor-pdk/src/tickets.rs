@@ -1,4 +1,4 @@
-//! Acknowledgements of single messages: what a peer wants that redelivers each message until it has an answer.
+//! Acknowledgement of single messages, for peers that redeliver each message until it is answered.
 
 mod writer;
 
@@ -6,22 +6,23 @@ use std::{
     collections::BTreeMap,
     future::poll_fn,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     task::{Poll, Waker},
 };
 
 pub use self::writer::TicketWriter;
-use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock::lock};
+use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock};
 
-/// Tells a source which of its messages are acknowledged and which have failed, for peers that want an answer to each
-/// message: Redis Streams, SQS, AMQP, Pub/Sub. For a peer with positions see [`Watermarks`](crate::Watermarks).
+/// Reports to a source which of its messages are acknowledged and which have failed, for peers that expect an answer
+/// to each message: Redis Streams, SQS, AMQP, Pub/Sub. For peers with positions, see
+/// [`Watermarks`](crate::Watermarks).
 ///
-/// A ticket is what the answer needs, such as a delivery tag. The source gives one with each event, and gets it back when
-/// the event has ended. The peer redelivers messages that have failed, so an event that fails and that nothing handles
-/// does not fail the flow ([`Acks::brings_again`]).
+/// A ticket is the information that an answer needs, such as a delivery tag. The source passes a ticket with each
+/// event, and gets the ticket back when the event has ended. The peer decides whether to redeliver a failed message, so
+/// an event that fails does not fail the flow ([`Acks::replays_failed`]).
 ///
-/// Cheap to clone: the source has one to push events, the runtime has one to report how pulls end
-/// ([`Source::acks`](crate::Source::acks)), and a task has one to answer the peer.
+/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses one to report how
+/// pulls end ([`Source::acks`](crate::Source::acks)), and a task uses one to answer the peer.
 ///
 /// ```
 /// # use tremor_pdk::{Acks, RawBatch, Result, Tickets};
@@ -34,7 +35,7 @@ use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock::lo
 /// writer.push_message(0, "tag 1", b"first");
 /// writer.push_message(0, "tag 2", b"second");
 /// # drop(writer);
-/// // In `acks`, for the runtime, which reports that the second message of the pull has failed.
+/// // In `acks`, for the runtime. Here, it reports that the second message of pull 1 has failed.
 /// let mut acks: Box<dyn Acks> = Box::new(tickets.clone());
 /// acks.fail(1, &[1..2])?;
 /// // In a task that answers the peer.
@@ -49,10 +50,10 @@ pub struct Tickets<T> {
     most_in_flight: InFlight,
 }
 
-/// Tickets of events that have ended since the last report.
+/// Tickets of events that have ended since the last call of [`Tickets::take`] or [`Tickets::progress`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketProgress<T> {
-    /// Tickets of events that are done with: delivered, dead-lettered or discarded on purpose.
+    /// Tickets of events that were delivered, dead-lettered or discarded on purpose.
     pub acknowledged: Vec<T>,
     /// Tickets of events that could not be delivered.
     pub failed: Vec<FailedTicket<T>>,
@@ -61,10 +62,10 @@ pub struct TicketProgress<T> {
 /// The ticket of an event that could not be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedTicket<T> {
-    /// The ticket.
+    /// The ticket that the source passed with the event.
     pub ticket: T,
-    /// Error of a message that could not be decoded: to redeliver the message is of no use. `None` if a later attempt may
-    /// succeed.
+    /// The error if the message could not be decoded. Redelivering the same message would fail again. `None` if a later
+    /// attempt may succeed.
     pub undecodable: Option<Error>,
 }
 
@@ -77,39 +78,40 @@ struct Shared<T> {
 }
 
 struct Pull<T> {
-    /// Tickets with the positions of their events in the batch, in order.
+    /// Tickets with the positions of their events in the batch, in ascending order.
     tickets: Vec<(usize, T)>,
     undecodable: Vec<Exception>,
 }
 
 impl<T> Tickets<T> {
-    /// Makes an object without a ticket.
+    /// Creates an object that has no tickets yet.
     pub fn new() -> Self {
         let shared =
             Shared { pulls: BTreeMap::new(), progress: TicketProgress::default(), waiting: None };
         Self { shared: Arc::new(Mutex::new(shared)), most_in_flight: InFlight::UNLIMITED }
     }
 
-    /// Sets the limits of what is in flight: see [`Acks::most_in_flight`].
+    /// Sets the limits of the events in flight: see [`Acks::most_in_flight`].
     #[must_use]
     pub fn at_most(self, most_in_flight: InFlight) -> Self {
         Self { most_in_flight, ..self }
     }
 
-    /// Begins to push events to the batch of a pull.
+    /// Returns a writer that adds events to the batch of a pull.
     pub fn begin<'b, F: Form>(&'b self, batch: &'b mut TypedBatch<F>) -> TicketWriter<'b, T, F> {
         TicketWriter::new(self, batch)
     }
 
-    /// Returns the tickets of events that have ended since the last report.
+    /// Returns the tickets of events that have ended since the last call of this method or of [`Tickets::progress`],
+    /// without waiting.
     pub fn take(&self) -> TicketProgress<T> {
-        std::mem::take(&mut self.lock().progress)
+        std::mem::take(&mut lock(&self.shared).progress)
     }
 
-    /// Waits for the end of an event, and returns as [`Tickets::take`] does. One task may wait.
+    /// Waits until an event has ended, and then returns like [`Tickets::take`]. Only one task may wait.
     pub async fn progress(&self) -> TicketProgress<T> {
         poll_fn(|context| {
-            let mut shared = self.lock();
+            let mut shared = lock(&self.shared);
             if shared.progress.is_empty() {
                 shared.waiting = Some(context.waker().clone());
                 return Poll::Pending;
@@ -119,36 +121,32 @@ impl<T> Tickets<T> {
         .await
     }
 
-    /// Returns the tickets of all events in flight, in the order of pulls: for a peer that redelivers messages unless it is
-    /// told that they are still processed.
+    /// Returns the tickets of all events in flight, in the order of pulls. Use this for a peer that redelivers a
+    /// message unless it is notified regularly that the message is still being processed.
     pub fn in_flight(&self) -> Vec<T>
     where
         T: Clone,
     {
-        let shared = self.lock();
+        let shared = lock(&self.shared);
         let tickets = shared.pulls.values().flat_map(|pull| &pull.tickets);
         tickets.map(|(_, ticket)| ticket.clone()).collect()
     }
 
-    /// Records the tickets of a pull.
+    /// Records the tickets of the pull `number`.
     fn record(&self, number: u64, tickets: Vec<(usize, T)>) {
-        let mut shared = self.lock();
+        let mut shared = lock(&self.shared);
         let new = || Pull { tickets: Vec::new(), undecodable: Vec::new() };
         shared.pulls.entry(number).or_insert_with(new).tickets.extend(tickets);
     }
 
-    /// Changes what is known of tickets, and wakes the task that waits for progress.
+    /// Applies `change` to the state, and wakes the task that waits for progress if there is any.
     fn update(&self, change: impl FnOnce(&mut Shared<T>)) {
         let waiting = {
-            let shared = &mut *self.lock();
+            let shared = &mut *lock(&self.shared);
             change(shared);
             if shared.progress.is_empty() { None } else { shared.waiting.take() }
         };
         waiting.into_iter().for_each(Waker::wake);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared<T>> {
-        lock(&self.shared)
     }
 }
 
@@ -157,7 +155,7 @@ impl<T: Send + 'static> Acks for Tickets<T> {
         self.most_in_flight
     }
 
-    fn brings_again(&self) -> bool {
+    fn replays_failed(&self) -> bool {
         false
     }
 
@@ -170,8 +168,8 @@ impl<T: Send + 'static> Acks for Tickets<T> {
     }
 
     fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
-        // The failure of the pull follows.
-        if let Some(pull) = self.lock().pulls.get_mut(&pull) {
+        // The runtime calls `fail` for the same pull afterwards.
+        if let Some(pull) = lock(&self.shared).pulls.get_mut(&pull) {
             pull.undecodable = messages.to_vec();
         }
         Ok(())

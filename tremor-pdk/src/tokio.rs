@@ -1,9 +1,10 @@
-//! The runtime of tokio, for clients that cannot do without it. Behind the feature `tokio`.
+//! A tokio runtime for client libraries that require one. Enabled by the feature `tokio`.
 //!
-//! A plugin cannot find a runtime of the host: a library has its own copy of what tokio looks for it in. So each
-//! connector that needs tokio brings a runtime with it: a current-thread runtime on a thread of its own.
-//! [`Tokio::start`] starts it. When the last clone of that handle is dropped, the runtime ends with everything that
-//! was started on it, tasks of tasks included. The host's threads never wait for it.
+//! A plugin cannot use a tokio runtime of the host, because each library has its own copy of the thread-local variables
+//! in which tokio looks for the runtime. Therefore each connector that needs tokio starts a runtime of its own with
+//! [`Tokio::start`]: a current-thread runtime on a separate thread. The runtime ends when the last clone of the handle
+//! is dropped, and all its tasks end with it, including tasks that other tasks have started. The threads of the host do
+//! not wait for the end of the runtime.
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,13 +30,13 @@
 //!             Some(tokio) => tokio,
 //!             None => self.tokio.insert(Tokio::start(&self.context).await?),
 //!         };
-//!         // Made and polled on the thread of the runtime; awaited here.
+//!         // The future is polled on the thread of the runtime, and its result is awaited here.
 //!         tokio.run(async { tokio::time::sleep(Duration::from_millis(1)).await }).await?;
 //!         Ok(Halves::sink(Requests(tokio.clone())))
 //!     }
 //!
 //!     async fn close(&mut self) -> Result<()> {
-//!         // Ends everything that still runs on it.
+//!         // Ends the runtime with all its tasks.
 //!         self.tokio = None;
 //!         Ok(())
 //!     }
@@ -64,18 +65,20 @@ use ::tokio::{
 
 use crate::{Error, Host, Result, ffi::Guarded, oneshot};
 
-/// Name of the thread of a runtime.
+/// Name of the thread of each runtime.
 const THREAD: &str = "tokio-plugin";
 
-/// Maximum time for which an ending runtime waits for calls that block threads of its own.
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum time that an ending runtime waits for its blocking threads.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The runtime of tokio of one connector. Clones are handles to the same runtime, which ends with the last of them.
+/// Handle to the tokio runtime of one connector. Clones refer to the same runtime, which ends when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Tokio(Arc<Runtime>);
 
-/// A thread that runs a runtime, until this is dropped. A runtime is not shared by connectors, because tokio can end
-/// the tasks that a task has spawned only together with their runtime.
+/// A runtime and its thread, which end when this is dropped.
+///
+/// Connectors do not share a runtime: only the end of a runtime cancels tasks that other tasks have spawned.
 struct Runtime {
     handle: Handle,
     _runs: oneshot::Sender<()>,
@@ -88,8 +91,8 @@ impl Runtime {
         let (runs, has_ended) = oneshot::channel::<()>();
         let run = move || {
             runtime.block_on(has_ended);
-            // Tasks are dropped here, on their thread.
-            runtime.shutdown_timeout(ENDS_WITHIN);
+            // Tasks are dropped here, on the thread of the runtime.
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         };
         thread::Builder::new().name(THREAD.to_owned()).spawn(run)?;
         Ok(Self { handle, _runs: runs })
@@ -97,22 +100,26 @@ impl Runtime {
 }
 
 impl Tokio {
-    /// Starts a runtime on a new thread. Call this in `connect`, and not in a constructor, where nothing may start.
+    /// Starts a runtime on a new thread. Call this in `connect`, because constructors must not start anything.
     ///
     /// # Errors
-    /// The system has no thread or no descriptor left.
+    /// Returns an error if the system cannot create the thread or a file descriptor.
     pub async fn start(host: &Host) -> Result<Self> {
         let runtime = host.blocking(Runtime::start).await??;
         Ok(Self(Arc::new(runtime)))
     }
 
-    /// Runs a future on the thread of the runtime, and gives its result to any thread. Write it as a block, so
-    /// that what looks for the runtime while it is made is made there, too.
+    /// Runs a future on the thread of the runtime. Any executor can await the result.
     ///
-    /// It ends when the answer is dropped, or this handle and its clones are.
+    /// Write the future as an `async` block. Objects that look for the runtime when they are created are then created
+    /// on the thread of the runtime.
+    ///
+    /// The future is cancelled when the returned [`Running`] is dropped, or when the last clone of this handle is
+    /// dropped.
     ///
     /// # Errors
-    /// Kind panicked, if the future panicked; kind internal, if it was ended.
+    /// Returns an error of the kind panicked if the future panicked, and of the kind internal if the future was
+    /// cancelled.
     pub fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -121,30 +128,33 @@ impl Tokio {
         Running { handle: self.0.handle.spawn(guarded), is_kept: false }
     }
 
-    /// Does something that needs the runtime and does not wait, on this thread: makes a client, say. What it
-    /// makes can be used in [`Tokio::run`].
+    /// Runs `work` on the current thread, with access to the runtime. `work` must not wait.
+    ///
+    /// Use this to create objects, such as clients, that are later used in [`Tokio::run`].
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.0.handle.enter();
         work()
     }
 
-    /// Polls a future on the thread that awaits it, with the runtime at hand: its timers and its sockets are
-    /// seen to by the runtime, and no call changes threads. For futures that are not [`Send`] to another
-    /// thread, and those that answer soon.
+    /// Polls a future on the thread that awaits it, with access to the runtime.
+    ///
+    /// The runtime drives the timers and sockets of the future, and no call changes threads. Use this for futures
+    /// that are not [`Send`] and for futures that complete soon.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
         Within { tokio: self.clone(), future: Box::pin(future) }
     }
 }
 
-/// The result of [`Tokio::run`]: a future that any executor can await.
-#[must_use = "dropping it ends what runs"]
+/// The future that [`Tokio::run`] returns. Dropping it cancels the future that was passed to `run`.
+#[must_use = "dropping it cancels the future"]
 pub struct Running<T> {
     handle: JoinHandle<Result<T>>,
     is_kept: bool,
 }
 
 impl<T> Running<T> {
-    /// Lets it run on without an answer, until the handle of its connector is dropped.
+    /// Detaches the future, which then runs until it completes or the last handle to the runtime is dropped. Its result
+    /// is discarded.
     pub fn detach(mut self) {
         self.is_kept = true;
     }
@@ -156,7 +166,7 @@ impl<T> Future for Running<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         Poll::Ready(ready!(Pin::new(&mut self.handle).poll(context)).unwrap_or_else(|_| {
             Err(Error::internal(
-                "what ran on tokio was ended: its connector has dropped the handle",
+                "the future on tokio was cancelled, because its connector dropped the handle",
             ))
         }))
     }
@@ -171,7 +181,7 @@ impl<T> Drop for Running<T> {
 }
 
 /// The future of [`Tokio::within`].
-#[must_use = "it does nothing unless it is awaited"]
+#[must_use = "futures do nothing unless they are awaited"]
 pub struct Within<F> {
     tokio: Tokio,
     future: Pin<Box<F>>,

@@ -1,5 +1,5 @@
-//! Times and sizes with their units, as people write them in flows: `250ms`, `100MiB`. For the keys of a
-//! configuration.
+//! Durations and sizes with units, as people write them in flow files: `250ms`, `100MiB`. The types are for
+//! configuration keys.
 
 pub(crate) mod parse;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use self::parse::{parse_size, parse_time};
 use crate::Error;
 
-/// A time of more than nothing, with its unit: `250ms`, `5s`, `2m`, `1h`.
+/// A duration above zero that is written with its unit: `250ms`, `5s`, `2m`, `1h`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
 #[serde(try_from = "Written", into = "String")]
-// No description: the key that is of this type has one.
+// The configuration key that has this type has a description of its own.
 #[schemars(
     inline,
     description = "",
@@ -28,28 +28,29 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// So many milliseconds.
+    /// Creates an interval of `milliseconds` ms.
     ///
     /// # Panics
-    /// Where that is none, or more than 500 years: at compile time for a default.
+    /// Panics if `milliseconds` is 0 or more than about 584 years. In a constant, the panic is a compile error.
     pub const fn of_ms(milliseconds: u64) -> Self {
         assert!(milliseconds > 0);
         Self { ns: milliseconds.checked_mul(1_000_000).expect("less than 500 years") }
     }
 
-    /// As a time.
+    /// Returns the interval as a [`Duration`].
     pub const fn get(self) -> Duration {
         Duration::from_nanos(self.ns)
     }
 
-    /// In ns, as the times of events are.
+    /// Returns the interval in ns, the unit of the times of events.
     #[inline]
     pub const fn ns(self) -> u64 {
         self.ns
     }
 }
 
-/// The value of a key for a time. A number without a unit is read as well, so that the error can name the unit.
+/// The value of a key of the type [`Interval`] before it is checked. Values other than text are accepted here, so that
+/// the error can ask for a unit.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -88,7 +89,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A size of at least a byte: a number of bytes, or a number and its unit: `64KiB`, `100MiB`, `1GiB`.
+/// A size of at least one byte, written as a number of bytes or as a number with a unit: `64KiB`, `100MiB`, `1GiB`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
@@ -106,7 +107,7 @@ impl fmt::Display for Interval {
 )]
 pub struct Size(u64);
 
-/// What a size may be written as.
+/// The value of a key of the type [`Size`] before it is checked.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -115,16 +116,16 @@ enum Text {
 }
 
 impl Size {
-    /// So many bytes.
+    /// Creates a size of `bytes` bytes.
     ///
     /// # Panics
-    /// Where that is none: at compile time for a default.
+    /// Panics if `bytes` is 0. In a constant, the panic is a compile error.
     pub const fn of_bytes(bytes: u64) -> Self {
         assert!(bytes > 0);
         Self(bytes)
     }
 
-    /// In bytes.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -163,7 +164,7 @@ mod tests {
     use super::{Interval, Size};
 
     #[test]
-    fn an_interval_is_more_than_nothing() {
+    fn interval_has_a_unit_and_is_above_zero() {
         let read = |text: &str| from_value::<Interval>(json!(text));
         assert_eq!(read("250ms").unwrap(), Interval::of_ms(250));
         assert_eq!(read("2 m").unwrap().get(), Duration::from_mins(2));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_a_number_of_bytes_or_has_a_unit() {
+    fn size_is_a_number_of_bytes_or_has_a_unit() {
         let read = |size: Value| from_value::<Size>(size);
         assert_eq!(read(json!("100MiB")).unwrap(), Size::of_bytes(100 << 20));
         assert_eq!(read(json!(7)).unwrap().get(), 7);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_within_the_keys() {
+    fn schemas_are_inlined() {
         assert!(Interval::inline_schema() && Size::inline_schema());
         for schema in [schema_for!(Interval), schema_for!(Size)] {
             assert!(schema.get("pattern").is_some());

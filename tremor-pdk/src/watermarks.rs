@@ -1,4 +1,4 @@
-//! Positions up to which streams are acknowledged: what a transactional source commits.
+//! Acknowledgement by position: records the position up to which each stream of a transactional source is acknowledged.
 
 mod writer;
 
@@ -7,18 +7,18 @@ use std::{
     fmt,
     future::poll_fn,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     task::{Poll, Waker},
 };
 
 pub use self::writer::PositionWriter;
-use crate::{Acks, Form, InFlight, Result, TypedBatch, lock::lock};
+use crate::{Acks, Form, InFlight, Result, TypedBatch, lock};
 
-/// Turns pulls, which end in any order, into the position of each stream up to which everything is acknowledged: an
-/// offset of a partition, an offset in a file.
+/// Tracks the position up to which each stream is completely acknowledged, such as an offset in a partition or a
+/// file, although pulls end in any order.
 ///
-/// Cheap to clone: the source has one to push events, the runtime has one to report how pulls end
-/// ([`Source::acks`](crate::Source::acks)), and a task may have one to commit.
+/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses one to report how
+/// pulls end ([`Source::acks`](crate::Source::acks)), and a task may use one to commit positions.
 ///
 /// ```
 /// # use tremor_pdk::{Acks, Begin, RawBatch, Result, Watermarks};
@@ -26,19 +26,19 @@ use crate::{Acks, Form, InFlight, Result, TypedBatch, lock::lock};
 /// # let mut batch = RawBatch::new();
 /// # batch.set_pull(1);
 /// let watermarks = Watermarks::new();
-/// // In `pull`, after the last `await`: each event with the position after it.
+/// // In `pull`, after the last `await`: pass each event with the position at which the next event begins.
 /// match watermarks.begin(&mut batch) {
 ///     Begin::Write(mut writer) => {
 ///         writer.push_message(7, 100, b"first");
 ///         writer.push_message(7, 200, b"second");
 ///     }
-///     // A pull has failed: its streams are to be read again.
+///     // A pull has failed: read its streams again.
 ///     Begin::Rewind(streams) => streams.iter().for_each(|it| println!("{} from {:?}", it.stream, it.from)),
 /// }
 /// // In `acks`, for the runtime.
 /// let mut acks: Box<dyn Acks> = Box::new(watermarks.clone());
 /// acks.ack(1)?;
-/// // What to commit then.
+/// // The source then commits position 200 of stream 7.
 /// assert_eq!(watermarks.take().acknowledged, [(7, 200)]);
 /// # Ok(())
 /// # }
@@ -48,50 +48,51 @@ pub struct Watermarks<P> {
     most_in_flight: InFlight,
 }
 
-/// Changes since the last report.
+/// Changes since the last call of [`Watermarks::take`] or [`Watermarks::progress`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress<P> {
-    /// Streams of which more is acknowledged than before, each with the position up to which it is.
+    /// Streams whose acknowledged position has increased, each with the new position.
     pub acknowledged: Vec<(u64, P)>,
-    /// `true` if a pull has failed. The next [`Watermarks::begin`] returns the streams to read again, so that a task
-    /// only has to wake the pull.
+    /// `true` if a pull has failed. The next [`Watermarks::begin`] returns the streams to read again, so a task that
+    /// waits for progress only has to wake the pull.
     pub has_failed: bool,
 }
 
 /// Result of [`Watermarks::begin`].
 #[must_use]
 pub enum Begin<'b, P: Clone, F: Form> {
-    /// A pull has failed. The source has to go back in each of these streams before it pushes any event, and returns
-    /// from the pull or begins again.
+    /// A pull has failed. The source must first go back to [`Rewind::from`] in each of these streams, and then either
+    /// return from the pull or call [`Watermarks::begin`] again. It must not add an event before.
     Rewind(Vec<Rewind<P>>),
-    /// Events can be pushed.
+    /// The source may add events with this writer.
     Write(PositionWriter<'b, P, F>),
 }
 
-/// A stream that is to be read again.
+/// A stream that has to be read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewind<P> {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u64,
-    /// Position from which the stream is to be read again: the end of what was pushed before the pull that failed.
-    /// Earlier pulls may still be in flight, so that less may be acknowledged. `None` stands for the start of the
-    /// stream.
+    /// Position from which the stream has to be read again; `None` for the start of the stream.
+    ///
+    /// This is the end of the events that were added before the failed pull. The acknowledged position may be lower,
+    /// because earlier pulls may still be in flight.
     pub from: Option<P>,
 }
 
 struct Shared<P> {
     marks: Marks<P>,
     progress: Progress<P>,
-    /// Streams to read again, until [`Watermarks::begin`] has returned them.
+    /// Streams to read again that [`Watermarks::begin`] has not returned yet.
     rewinds: Vec<Rewind<P>>,
-    /// Streams that [`Watermarks::begin`] has returned to be read again, until events can be pushed.
+    /// Streams to read again that [`Watermarks::begin`] has returned, until it returns a writer.
     rewinding: Vec<u64>,
     /// Waker of the task that waits for progress.
     waiting: Option<Waker>,
 }
 
 impl<P: Clone> Watermarks<P> {
-    /// Makes watermarks without a stream.
+    /// Creates watermarks that have no streams yet.
     pub fn new() -> Self {
         let marks = Marks { streams: HashMap::new(), pulls: HashMap::new() };
         let (rewinds, rewinding) = (Vec::new(), Vec::new());
@@ -100,19 +101,19 @@ impl<P: Clone> Watermarks<P> {
         Self { shared: Arc::new(Mutex::new(shared)), most_in_flight: InFlight::UNLIMITED }
     }
 
-    /// Sets the limits of what is in flight: see [`Acks::most_in_flight`].
+    /// Sets the limits of the events in flight: see [`Acks::most_in_flight`].
     #[must_use]
     pub fn at_most(self, most_in_flight: InFlight) -> Self {
         Self { most_in_flight, ..self }
     }
 
-    /// Begins to push events to the batch of a pull. Call this in each pull after its last `await`, whether or not there
-    /// are events.
+    /// Returns a writer that adds events to the batch of a pull, or the streams that have to be read again.
     ///
-    /// If a pull has failed since the last call, returns the streams that are to be read again.
+    /// Call this in each pull after its last `await`, whether or not there are events. If a pull has failed since the
+    /// last call, the result is [`Begin::Rewind`].
     ///
-    /// The writer cannot be kept across an `await`, because a pull could fail meanwhile, and events behind the failure
-    /// would be pushed before those that have failed:
+    /// The writer cannot be kept across an `await`. A pull could fail meanwhile, and the writer would add events that
+    /// follow the failed ones. The following does not compile:
     ///
     /// ```compile_fail
     /// # use tremor_pdk::{Begin, RawBatch, Watermarks};
@@ -140,7 +141,7 @@ impl<P: Clone> Watermarks<P> {
     /// # }
     /// ```
     pub fn begin<'b, F: Form>(&'b self, batch: &'b mut TypedBatch<F>) -> Begin<'b, P, F> {
-        let Shared { rewinds, rewinding, progress, .. } = &mut *self.lock();
+        let Shared { rewinds, rewinding, progress, .. } = &mut *lock(&self.shared);
         if rewinds.is_empty() {
             rewinding.clear();
             return Begin::Write(PositionWriter::new(self, batch));
@@ -150,16 +151,18 @@ impl<P: Clone> Watermarks<P> {
         Begin::Rewind(std::mem::take(rewinds))
     }
 
-    /// Returns the changes since the last report; of several changes of one stream, the last.
+    /// Returns the changes since the last call of this method or of [`Watermarks::progress`], without waiting. Each
+    /// stream has only its latest position.
     pub fn take(&self) -> Progress<P> {
-        std::mem::take(&mut self.lock().progress)
+        std::mem::take(&mut lock(&self.shared).progress)
     }
 
-    /// Waits for a change, and returns as [`Watermarks::take`] does. One task may wait. A pull that waits calls
-    /// [`Watermarks::begin`] before, because a failure that was reported is not reported again.
+    /// Waits for a change, and then returns like [`Watermarks::take`]. Only one task may wait.
+    ///
+    /// A pull that waits here must call [`Watermarks::begin`] first, because a failure is reported only once.
     pub async fn progress(&self) -> Progress<P> {
         poll_fn(|context| {
-            let mut shared = self.lock();
+            let mut shared = lock(&self.shared);
             if shared.progress.is_empty() {
                 shared.waiting = Some(context.waker().clone());
                 return Poll::Pending;
@@ -169,29 +172,33 @@ impl<P: Clone> Watermarks<P> {
         .await
     }
 
-    /// Returns the position up to which a stream is acknowledged.
+    /// Returns the position up to which a stream is acknowledged; `None` if nothing of the stream is acknowledged.
     pub fn of(&self, stream: u64) -> Option<P> {
-        self.lock().marks.streams.get(&stream)?.mark.clone()
+        lock(&self.shared).marks.streams.get(&stream)?.mark.clone()
     }
 
-    /// Returns whether everything that was pushed of a stream is acknowledged. A stream of which a pull has failed is
-    /// not settled before [`Watermarks::begin`] has returned the stream to be read again, and then a writer.
+    /// Returns whether all events of a stream are acknowledged.
+    ///
+    /// After a pull of the stream has failed, returns `false` until [`Watermarks::begin`] has returned the stream in a
+    /// [`Begin::Rewind`], and in a later call a writer.
     pub fn is_settled(&self, stream: u64) -> bool {
-        let shared = self.lock();
+        let shared = lock(&self.shared);
         !shared.rewinds.iter().any(|rewind| rewind.stream == stream)
             && !shared.rewinding.contains(&stream)
             && !shared.marks.has_in_flight(stream)
     }
 
-    /// Returns whether pulls of a stream have neither been acknowledged nor failed.
+    /// Returns whether a stream has pulls that were neither acknowledged nor failed.
     pub fn has_in_flight(&self, stream: u64) -> bool {
-        self.lock().marks.has_in_flight(stream)
+        lock(&self.shared).marks.has_in_flight(stream)
     }
 
-    /// Forgets a stream, as of a partition that another process has got. Returns the position up to which the stream was
-    /// acknowledged. The ends of its pulls change nothing from now on, also if the stream begins again.
+    /// Removes a stream, for example a partition that was assigned to another process. Returns the position up to
+    /// which the stream was acknowledged.
+    ///
+    /// Results of earlier pulls no longer have an effect on the stream, even if the stream is added again.
     pub fn forget(&self, stream: u64) -> Option<P> {
-        let mut shared = self.lock();
+        let mut shared = lock(&self.shared);
         shared.progress.acknowledged.retain(|(id, _)| *id != stream);
         shared.rewinds.retain(|rewind| rewind.stream != stream);
         shared.rewinding.retain(|id| *id != stream);
@@ -201,29 +208,25 @@ impl<P: Clone> Watermarks<P> {
         }
     }
 
-    /// Records that a pull has events of a stream, up to this position. Of several positions of one pull the last
-    /// counts.
+    /// Records that the pull `pull` has events of `stream` up to `position`. Of several positions of one pull, the
+    /// last one counts.
     ///
-    /// If the stream is to be read again, the call does nothing, because the same events are read again.
+    /// Does nothing if the stream has to be read again, because the same events will be read again.
     fn record(&self, pull: u64, stream: u64, position: P) {
-        let Shared { marks, rewinds, .. } = &mut *self.lock();
+        let Shared { marks, rewinds, .. } = &mut *lock(&self.shared);
         if rewinds.iter().all(|rewind| rewind.stream != stream) {
             marks.record(pull, stream, position);
         }
     }
 
-    /// Changes the marks, and wakes the task that waits for progress.
+    /// Applies `change` to the state, and wakes the task that waits for progress if there is any.
     fn update(&self, change: impl FnOnce(&mut Shared<P>)) {
         let waiting = {
-            let shared = &mut *self.lock();
+            let shared = &mut *lock(&self.shared);
             change(shared);
             if shared.progress.is_empty() { None } else { shared.waiting.take() }
         };
         waiting.into_iter().for_each(Waker::wake);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared<P>> {
-        lock(&self.shared)
     }
 }
 
@@ -288,7 +291,7 @@ impl<P: Clone + fmt::Debug, F: Form> fmt::Debug for Begin<'_, P, F> {
 
 shows!(Watermarks<P>);
 
-/// Positions of pulls in flight, and positions up to which streams are acknowledged.
+/// Positions of the pulls in flight, and the acknowledged position of each stream.
 struct Marks<P> {
     streams: HashMap<u64, Stream<P>>,
     /// Streams of each pull in flight.
@@ -298,7 +301,7 @@ struct Marks<P> {
 struct Stream<P> {
     /// Position up to which the stream is acknowledged.
     mark: Option<P>,
-    /// Later pulls, by their numbers, which grow.
+    /// Pulls after `mark`, in the order of their numbers.
     open: VecDeque<Open<P>>,
 }
 
@@ -327,8 +330,7 @@ impl<P: Clone> Marks<P> {
         }
     }
 
-    /// Ends a pull that was acknowledged. Returns the streams of which more is acknowledged than before, each with the
-    /// position up to which it is.
+    /// Ends an acknowledged pull. Returns the streams that were acknowledged further, each with its new position.
     fn ack(&mut self, pull: u64) -> Vec<(u64, P)> {
         let mut moved = Vec::new();
         for id in self.pulls.remove(&pull).unwrap_or_default() {
@@ -348,15 +350,15 @@ impl<P: Clone> Marks<P> {
         moved
     }
 
-    /// Ends a pull that has failed. Returns its streams, each with the position from which it is to be read again.
+    /// Ends a failed pull. Returns its streams, each with the position from which it has to be read again.
     ///
-    /// Later pulls of these streams are forgotten: their events are read again as well, and their acknowledgements change
-    /// nothing. Earlier pulls stay open, so that their acknowledgements count.
+    /// Later pulls of these streams are removed: their events are read again, and their acknowledgements have no
+    /// effect. Earlier pulls remain, so that their acknowledgements count.
     fn fail(&mut self, pull: u64) -> Vec<Rewind<P>> {
         let streams = self.pulls.remove(&pull).unwrap_or_default();
         let again = |id| {
             let Stream { mark, open } = self.streams.get_mut(&id)?;
-            // A pull that was forgotten with an earlier failure is not there any more.
+            // The pull is missing if an earlier failure has removed it.
             let at = open.binary_search_by_key(&pull, |open| open.pull).ok()?;
             open.truncate(at);
             let last = open.back().map(|open| open.position.clone());

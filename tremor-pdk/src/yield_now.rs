@@ -1,26 +1,27 @@
-//! Giving up one's turn.
+//! The function [`yield_now`].
 
 use std::{
     future::poll_fn,
     task::{Context, Poll},
 };
 
-/// Lets the other tasks of the runtime's thread have their turn, and goes on after that.
+/// Lets the other tasks of the runtime's thread run before the current task continues.
 ///
-/// Work that finds something to do each time that it looks never waits, and has the thread to itself: a task that reads a
-/// peer that always has more, a pull that goes round without an event. Await this once in so many rounds, between steps
-/// that take microseconds. What blocks, or computes for milliseconds at a stretch, belongs into [`Host::blocking`].
+/// A task that always finds more work never waits, and keeps its thread busy: for example a task that reads from a peer
+/// that always has more data, or a pull that loops without adding an event. If each iteration takes microseconds, await
+/// `yield_now` once in a few iterations. Run code that blocks, or computes for milliseconds at a time, with
+/// [`Host::blocking`].
 ///
-/// It wakes its task at once: use it to take turns, and not to wait for something.
+/// The task is woken at once, so do not use `yield_now` to wait for a condition.
 ///
 /// ```
 /// use tremor_pdk::yield_now;
 ///
 /// async fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 ///     let mut sum = 0;
-///     for (place, number) in numbers.enumerate() {
+///     for (index, number) in numbers.enumerate() {
 ///         sum += number;
-///         if place % 1_000 == 999 {
+///         if index % 1_000 == 999 {
 ///             yield_now().await;
 ///         }
 ///     }
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_turn_that_is_given_up_is_one_poll_and_one_wake() {
+    fn each_yield_costs_one_poll_and_one_wake() {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let context = &mut Context::from_waker(&waker);

@@ -1,99 +1,80 @@
-//! The book as a site: mdBook builds it, and every link in it leads somewhere.
+//! The book as a site: mdBook builds it with a search index. `cargo xtask tidy` checks the links of its pages.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::project::{root, run as run_command};
+use crate::project::{Skipped, cargo, root, run as run_command};
 use crate::tools::Tool;
 
-/// Where `docs/book.toml` has the site built.
+/// Folder of the site, as set in `docs/book.toml`.
 const SITE: &str = "target/book";
-/// Without a server and a search, which CI has no use for.
+/// The feature `search` adds the index and the search field; the server and the watcher of mdBook are left out, because
+/// nothing here uses them.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
     says: "mdbook v0.5.",
-    features: &["--no-default-features"],
+    features: &["--no-default-features", "--features=search"],
 };
-/// What mdBook makes of no page: these have the links of others, relative to other folders.
-const MADE: [&str; 3] = ["404.html", "print.html", "toc.html"];
+/// The latest run of all six flows, and the name of its subject that loads plugins dynamically.
+const RUN: &str = "bench/runs/2026-11-24-six-flows-24";
+const SUBJECT: &str = "plugin";
+const CHART: &str = "docs/images/flows.svg";
 
 pub(crate) fn run() -> Result<()> {
-    ensure!(check()?, "there is no mdBook 0.5, and cargo cannot install it");
+    ensure!(check()?.is_none(), "there is no mdBook 0.5, and cargo cannot install it");
     eprintln!("the book is in {SITE}");
     Ok(())
 }
 
-/// Builds the site and follows its links; `false` where there is no mdBook to be had.
-pub(crate) fn check() -> Result<bool> {
-    let Some(mdbook) = MDBOOK.find() else { return Ok(false) };
+/// Compares the chart of the README with its run, and builds the site.
+pub(crate) fn check() -> Result<Skipped> {
+    check_chart()?;
+    let Some(mdbook) = MDBOOK.find() else {
+        return Ok(Some(
+            "the book as a site (no mdBook 0.5 is installed, and cargo cannot install it; \
+             `cargo install mdbook` provides it)",
+        ));
+    };
     let mut build = Command::new(mdbook);
     build.args(["build", "docs"]).current_dir(root());
     run_command(build)?;
-    let broken = broken_links(&root().join(SITE))?;
-    ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
-    Ok(true)
+    ensure!(
+        has_search(&root().join(SITE))?,
+        "the book has no search: mdBook was built without its feature `search`; remove `target/tools/bin/mdbook` and the one \
+         on the path, or install one with the feature"
+    );
+    Ok(None)
 }
 
-/// Each link to a file or an anchor of the site that is not there.
-fn broken_links(site: &Path) -> Result<Vec<String>> {
-    let mut pages = Vec::new();
-    find_pages(site, &mut pages)?;
-    let mut broken = BTreeSet::new();
-    for page in &pages {
-        let html = fs::read_to_string(page)?;
-        for link in links(&html) {
-            if !leads_somewhere(page, link)? {
-                let page = page.strip_prefix(site).unwrap_or(page);
-                broken.insert(format!("{}: {link}", page.display()));
-            }
+/// Returns whether the site contains a search index. Its name contains a hash of its contents.
+fn has_search(site: &Path) -> Result<bool> {
+    for entry in fs::read_dir(site)? {
+        if entry?.file_name().to_string_lossy().starts_with("searchindex") {
+            return Ok(true);
         }
     }
-    Ok(broken.into_iter().collect())
+    Ok(false)
 }
 
-fn find_pages(folder: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = fs::read_dir(folder);
-    for entry in entries.with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default();
-        if path.is_dir() {
-            find_pages(&path, pages)?;
-        } else if path.extension().is_some_and(|it| it == "html")
-            && !MADE.iter().any(|it| name == *it)
-        {
-            pages.push(path);
-        }
-    }
+/// Draws the chart of the README from its run in `bench/runs`.
+pub(crate) fn draw() -> Result<()> {
+    draw_chart(CHART)
+}
+
+/// Compares the committed chart with a new one from the same run.
+fn check_chart() -> Result<()> {
+    let drawn = "target/flows.svg";
+    draw_chart(drawn)?;
+    let [drawn, kept] = [drawn, CHART].map(|path| fs::read(root().join(path)));
+    ensure!(drawn? == kept?, "{CHART} differs from what `cargo xtask pictures` draws from {RUN}");
     Ok(())
 }
 
-/// What the page refers to within the site.
-fn links(html: &str) -> impl Iterator<Item = &str> {
-    let attributes = ["href=\"", "src=\""];
-    let values = attributes.into_iter().flat_map(move |name| {
-        html.match_indices(name)
-            .filter_map(move |(at, _)| html[at + name.len()..].split('"').next())
-    });
-    values.filter(|link| !link.contains(':') && !link.starts_with("//"))
-}
-
-fn leads_somewhere(page: &Path, link: &str) -> Result<bool> {
-    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-    let folder = page.parent().unwrap_or(page);
-    let target = if path.is_empty() { page.to_owned() } else { folder.join(path) };
-    if !target.is_file() {
-        return Ok(false);
-    }
-    if anchor.is_empty() {
-        return Ok(true);
-    }
-    let html = fs::read_to_string(&target)?;
-    Ok(html.contains(&format!("id=\"{anchor}\"")))
+fn draw_chart(output: &str) -> Result<()> {
+    let tool = ["run", "--quiet", "--package=bench-report", "--bin=bench-report", "--", "chart"];
+    run_command(cargo([&tool[..], &[RUN, "--subject", SUBJECT, "--output", output]].concat()))
 }
 
 #[cfg(test)]
@@ -103,26 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_a_missing_page_or_anchor_is_found_and_an_address_is_not_looked_at() {
-        let site = env::temp_dir().join(format!("xtask-book-{}", std::process::id()));
-        fs::create_dir_all(site.join("guide")).expect("a folder for temporary files");
-        let write =
-            |name: &str, html: &str| fs::write(site.join(name), html).expect("a file in it");
-        write(
-            "index.html",
-            "<h1 id=\"top\">A</h1><a href=\"guide/a.html#b\"><a href=\"none.html\">",
-        );
-        write("guide/a.html", "<a href=\"../index.html#top\"><a href=\"#c\"><img src=\"a.svg\">");
-        write(
-            "guide/b.html",
-            "<a href=\"https://example.com/none\"><a href=\"mailto:a@b.example\">",
-        );
-        let broken = broken_links(&site);
+    fn search_needs_an_index_in_the_site() {
+        let site = env::temp_dir().join(format!("xtask-search-{}", std::process::id()));
+        fs::create_dir_all(&site).expect("a folder for temporary files");
+        let without = has_search(&site);
+        fs::write(site.join("searchindex-1a2b3c4d.js"), "").expect("a file in it");
+        let with = has_search(&site);
         fs::remove_dir_all(&site).expect("it can be removed");
-        let expected = ["guide/a.html: #c", "guide/a.html: a.svg", "index.html: guide/a.html#b"];
-        assert_eq!(
-            broken.expect("it can be read"),
-            [&expected[..], &["index.html: none.html"]].concat()
-        );
+        assert!(!without.expect("it can be read") && with.expect("it can be read"));
     }
 }

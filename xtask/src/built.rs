@@ -1,34 +1,43 @@
-//! The program `tremor` and plugins, built and copied to a folder of their own: what is built meanwhile
-//! is none of a run's.
+//! Builds of `tremor` and plugins. The files are copied to a folder of the caller, so that a later build does not change
+//! them during a run.
 
-use std::env;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 
 use crate::project::{cargo, root, run};
 
-/// Where they are.
+/// Paths of the copied program and plugins.
 pub(crate) struct Built {
     pub(crate) tremor: PathBuf,
     /// A folder with the plugins.
     pub(crate) plugins: PathBuf,
 }
 
-/// Which packages are examples, which cargo puts into a folder of their own.
+/// Returns whether a package is a fixture. Fixtures are cargo examples, which have a folder of their own.
 fn is_fixture(package: &str) -> bool {
     package.starts_with("fixture-")
 }
 
-/// The folder that cargo builds a profile into.
+/// Returns the folder into which cargo builds a profile.
 pub(crate) fn folder(release: bool) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root().join(target).join(if release { "release" } else { "debug" })
 }
 
-/// The flag of cargo for a profile.
+/// Returns the target folder, which contains the folders of all profiles.
+pub(crate) fn target() -> PathBuf {
+    folder(false).with_file_name("")
+}
+
+/// Returns the file name of the plugin that a package builds.
+pub(crate) fn library(package: &str) -> String {
+    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_"))
+}
+
+/// Returns the arguments of cargo for a profile.
 pub(crate) fn profile(release: bool) -> &'static [&'static str] {
     if release { &["--release"] } else { &[] }
 }
@@ -39,51 +48,50 @@ pub(crate) fn program(release: bool) -> Result<()> {
     run(cargo([&runtime, profile(release)].concat()))
 }
 
-/// Builds a plugin by itself, as the tests do: cargo joins the features of what it builds together, and
-/// another selection would have most dependencies built anew.
+/// Builds a plugin by itself, as the tests do. Cargo unifies the features of packages that it builds together, so
+/// another selection would rebuild most dependencies.
 pub(crate) fn plugin(package: &str, release: bool) -> Result<()> {
     let target = if is_fixture(package) { vec!["--example", package] } else { vec!["--lib"] };
     let package = ["build", "--package", package];
     run(cargo([&package, &target[..], profile(release)].concat()))
 }
 
-/// Builds the program and these packages, which are plugins, and copies them to this folder.
+/// Builds the program and the plugins in `packages`, and copies them to the folder `own`.
 pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Built> {
     program(release)?;
     packages.iter().try_for_each(|package| plugin(package, release))?;
     let from = folder(release);
-    fs::create_dir_all(own).with_context(|| format!("cannot make {}", own.display()))?;
+    fs::create_dir_all(own).with_context(|| format!("cannot create {}", own.display()))?;
     copy(&from.join("tremor"), own)?;
     for package in packages {
-        let name = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_"));
         let from = if is_fixture(package) { &from.join("examples") } else { &from };
-        copy(&from.join(name), own)?;
+        copy(&from.join(library(package)), own)?;
     }
     Ok(Built { tremor: own.join("tremor"), plugins: own.to_owned() })
 }
 
-/// Builds the program, a plugin of the workspace `brokers` and others, and copies them to this folder.
-pub(crate) fn build_broker(
-    package: &str,
-    others: &[&str],
-    release: bool,
-    own: &Path,
-) -> Result<Built> {
-    let built = build(others, release, own)?;
-    let target = folder(release);
-    let target = target.parent().context("a profile is in a folder")?;
+/// Builds a plugin of the workspace `brokers`, and copies it to the folder `own`.
+pub(crate) fn build_broker(package: &str, release: bool, own: &Path) -> Result<()> {
     let mut command = cargo(["build", "--manifest-path=brokers/Cargo.toml"]);
-    command.args(profile(release)).args(["--package", package, "--target-dir"]).arg(target);
+    command.args(profile(release)).args(["--package", package, "--target-dir"]).arg(target());
     run(command)?;
-    let name = package.replace('-', "_");
-    copy(&folder(release).join(format!("{DLL_PREFIX}{name}{DLL_SUFFIX}")), own)?;
-    Ok(built)
+    copy(&folder(release).join(library(package)), own)
+}
+
+/// Builds the program with the plugins of the benchmark's flows linked into it, for `cargo xtask build-static`.
+///
+/// The build has a target folder of its own: its plugin crates export nothing, so their libraries cannot be loaded and
+/// must not overwrite those that can.
+pub(crate) fn build_static() -> Result<()> {
+    let build = ["build", "--release", "--package=tremor-runtime", "--bin=tremor"];
+    let options = ["--features=link-static", "--target-dir=target/static"];
+    run(cargo([build.as_slice(), &options].concat()))
 }
 
 /// Copies a file to a folder.
 pub(crate) fn copy(built: &Path, to: &Path) -> Result<()> {
-    let copy = to.join(built.file_name().context("what is built has a name")?);
-    // Another run may have the old one open: it keeps it.
+    let copy = to.join(built.file_name().context("the path has no file name")?);
+    // The old file may still be used by another run, so it is removed and not overwritten.
     let _ = fs::remove_file(&copy);
     fs::copy(built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `cargo xtask generate-logs`: generated log events, without options those of the benchmark's flows.
+//! `cargo xtask generate-logs`: writes generated log events, by default the input of the benchmark's flows.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -10,79 +10,52 @@ use sample_logs::Generator;
 
 use crate::project::root;
 
-/// The files that the flows in `bench/flows` replay.
-const FILES: [(&str, Format); 2] =
-    [("logs.json", Format::Json), ("logs.msgpack.base64", Format::MsgpackBase64)];
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of events, one a line
     #[arg(long, default_value_t = 10_000)]
-    pub(crate) lines: u64,
+    lines: u64,
     /// Seed of the generator: the same seed gives the same bytes
     #[arg(long, default_value_t = 42)]
-    pub(crate) seed: u64,
-    /// Encoding of a line in FILE
-    #[arg(long, value_enum, default_value = "json", requires = "output")]
-    pub(crate) format: Format,
-    /// File to write, replaced if it exists. Without this option, all files that the flows in
+    seed: u64,
+    /// File of JSON events to write, replaced if it exists. Without this option, all files that the flows in
     /// bench/flows replay are written, in bench/data
     #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// An event as JSON
-    Json,
-    /// The same event as MessagePack, and that as base64
-    MsgpackBase64,
+    output: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let &Arguments { lines, seed, format, ref output } = arguments;
+    let Arguments { lines, seed, output } = arguments;
     match output {
-        Some(path) => write_file(path, lines, seed, format),
-        None => write_all(&root().join("bench/data"), lines, seed),
+        Some(path) => Ok(sample_logs::write_lines(*lines, *seed, &mut create(path)?)?),
+        None => write_all(&root().join("bench/data"), *lines, *seed),
     }
 }
 
-fn write_all(folder: &Path, lines: u64, seed: u64) -> Result<()> {
-    for (name, format) in FILES {
-        let path = folder.join(name);
-        write_file(&path, lines, seed, format)?;
-        eprintln!("wrote {lines} events to {}", path.display());
+/// Writes the files that the flows in `bench/flows` replay.
+pub(crate) fn write_all(folder: &Path, lines: u64, seed: u64) -> Result<()> {
+    sample_logs::write_lines(lines, seed, &mut create(&folder.join("logs.json"))?)?;
+    sample_logs::write_access_log(lines, seed, &mut create(&folder.join("nginx.log"))?)?;
+    sample_logs::write_container_lines(lines, seed, &mut create(&folder.join("containers.log"))?)?;
+    let mut packed = create(&folder.join("logs.msgpack.base64"))?;
+    let mut generator = Generator::new(seed);
+    for _ in 0..lines {
+        let mut line = Vec::new();
+        generator.append_line(&mut line);
+        writeln!(packed, "{}", STANDARD.encode(msgpack(&line)?))?;
     }
+    packed.flush()?;
+    eprintln!("wrote {lines} events to each file in {}", folder.display());
     Ok(())
 }
 
-fn write_file(path: &Path, lines: u64, seed: u64, format: Format) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-    }
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    write(file, lines, seed, format).with_context(|| format!("cannot write {}", path.display()))
+    Ok(BufWriter::new(file))
 }
 
-fn write(file: File, lines: u64, seed: u64, format: Format) -> Result<()> {
-    let mut buffered = BufWriter::new(file);
-    match format {
-        Format::Json => sample_logs::write_lines(lines, seed, &mut buffered)?,
-        Format::MsgpackBase64 => {
-            let mut generator = Generator::new(seed);
-            let mut line = Vec::with_capacity(1024);
-            for _ in 0..lines {
-                line.clear();
-                generator.append_line(&mut line);
-                writeln!(buffered, "{}", STANDARD.encode(msgpack(&line)?))?;
-            }
-        }
-    }
-    Ok(buffered.flush()?)
-}
-
-/// The MessagePack of a JSON document: the same keys in the same order, integers in the fewest bytes.
+/// Converts a JSON document to MessagePack with the same keys in the same order, and integers in the shortest form.
 fn msgpack(json: &[u8]) -> Result<Vec<u8>> {
     let value: rmpv::Value = serde_json::from_slice(json)?;
     let mut bytes = Vec::with_capacity(json.len());
@@ -104,7 +77,7 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// The names behind `../data/` in the flows.
+    /// Returns the file names behind `../data/` in the flows.
     fn replayed() -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for entry in fs::read_dir(root().join("bench/flows")).unwrap() {
@@ -135,12 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_without_a_file_is_rejected() {
-        assert!(Line::try_parse_from(["x", "--format", "json"]).is_err());
-    }
-
-    #[test]
-    fn messagepack_says_what_json_says() {
+    fn messagepack_has_the_values_of_json() {
         let json = br#"{"z":[true,null,"text"],"a":{"n":20,"x":-1.5}}"#;
         let expected =
             b"\x82\xa1z\x93\xc3\xc0\xa4text\xa1a\x82\xa1n\x14\xa1x\xcb\xbf\xf8\0\0\0\0\0\0";

@@ -1,30 +1,26 @@
-//! `cargo xtask new-plugin`: the crates that `tremor plugin new` makes, one of each kind, as a new author
-//! has them.
+//! `cargo xtask new-plugin`: creates a plugin of each kind with `tremor plugin new`, and builds and runs it as a new
+//! author does.
 //!
-//! They lie outside of the workspace, and are built with the kit as it would be published: with what
-//! `cargo package` puts into its packages, and nothing else of this project. The commands are those that
-//! `tremor plugin new` prints.
+//! The crates are outside of the workspace, and are built with the kit as it would be published, that is, with the
+//! files that `cargo package` puts into its packages. The commands are those that `tremor plugin new` prints.
 
-use std::env;
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::built;
-use crate::project::{cargo, root, run as run_command, shown};
+use crate::project::{cargo, empty_folder, root, run as run_command, text, write};
 
 /// The crates of the kit.
 const KIT: [&str; 3] = ["tremor-abi", "tremor-pdk-macros", "tremor-pdk"];
-/// What each of their packages has to have: files, and keys of the manifest.
+/// Files and keys of the manifest that each package of the kit must have.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 const KEYS: [&str; 4] = ["description", "license", "readme", "rust-version"];
-/// Packages, and what is built of them.
+/// Folder of the packages and of their builds.
 const FOLDER: &str = "target/new-plugin";
 
-/// A kind, and parts of what its flow prints.
+/// A kind of plugin, and parts of the output of its flow.
 type Expected = (&'static str, [&'static str; 2]);
 
 const KINDS: [Expected; 7] = [
@@ -43,43 +39,33 @@ pub(crate) fn check() -> Result<()> {
     for package in ["connector-file", "connector-metronome", "connector-stdio"] {
         built::plugin(package, false)?;
     }
-    let scene = env::temp_dir().join(format!("tremor-new-plugin-{}", process::id()));
-    fs::create_dir_all(scene.join(".cargo")).context("cannot make a folder for temporary files")?;
-    fs::write(scene.join(".cargo/config.toml"), settings(&kit))?;
-    let checked = KINDS.iter().try_for_each(|expected| try_out(&scene, expected));
-    fs::remove_dir_all(&scene).context("cannot remove the folder for temporary files")?;
-    checked
+    let scene = tempfile::tempdir().context("cannot create a temporary folder")?;
+    write(&scene.path().join(".cargo/config.toml"), &settings(&kit))?;
+    KINDS.iter().try_for_each(|expected| try_out(scene.path(), expected))
 }
 
-/// Makes the packages of the kit, looks at them, and gives their folders.
+/// Packages and checks the crates of the kit, and returns their folders.
 fn package() -> Result<Vec<(&'static str, PathBuf)>> {
     let packages = root().join(FOLDER).join("packages");
-    if packages.exists() {
-        fs::remove_dir_all(&packages).context("cannot remove older packages")?;
-    }
+    empty_folder(&packages)?;
     let mut command = cargo(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
-    command.arg("--target-dir").arg(&packages);
-    run_command(KIT.iter().fold(command, |mut command, name| {
-        command.args(["--package", name]);
-        command
-    }))?;
+    command.arg("--target-dir").arg(&packages).args(KIT.map(|name| format!("--package={name}")));
+    run_command(command)?;
     KIT.iter().map(|name| Ok((*name, extract(&packages.join("package"), name)?))).collect()
 }
 
 fn extract(packages: &Path, name: &str) -> Result<PathBuf> {
-    let manifest = cargo(["pkgid", "--package", name]).output().context("cannot start cargo")?;
-    let id = String::from_utf8_lossy(&manifest.stdout);
-    let (_, version) = id.trim().rsplit_once(['@', '#']).context("cargo pkgid gives no version")?;
+    let id = text(&mut cargo(["pkgid", "--package", name]))?;
+    let (_, version) =
+        id.trim().rsplit_once(['@', '#']).context("cargo pkgid prints no version")?;
     let folder = packages.join(format!("{name}-{version}"));
     let mut command = Command::new("tar");
-    // With the time of now: by that of the package cargo would not see that a file is another.
-    command.arg("-xzmf").arg(folder.with_file_name(format!("{name}-{version}.crate")));
-    run_command({
-        command.current_dir(packages);
-        command
-    })?;
+    // `m` sets the current time, because with the time stored in the package cargo would not notice a changed file.
+    command.arg("-xzmf").arg(format!("{name}-{version}.crate")).current_dir(packages);
+    run_command(command)?;
     let missing = FILES.iter().filter(|file| !folder.join(file).is_file()).copied();
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).context("no manifest")?;
+    let manifest =
+        fs::read_to_string(folder.join("Cargo.toml")).context("cannot read the manifest")?;
     let has = |key: &str| manifest.lines().any(|line| line.starts_with(&format!("{key} = ")));
     let missing: Vec<_> = missing.chain(KEYS.into_iter().filter(|key| !has(key))).collect();
     ensure!(missing.is_empty(), "the package of {name} lacks {}", missing.join(", "));
@@ -87,8 +73,8 @@ fn extract(packages: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Cargo's configuration for all crates: the packages take the place of published ones, and what several
-/// crates need is built once.
+/// Returns cargo's configuration for the created plugins. It replaces the published crates of the kit by the packages
+/// in `kit`, and sets one target folder, so that dependencies that several plugins share are built once.
 fn settings(kit: &[(&str, PathBuf)]) -> String {
     let build = root().join(FOLDER).join("build");
     let patches =
@@ -101,15 +87,16 @@ fn settings(kit: &[(&str, PathBuf)]) -> String {
     )
 }
 
-/// Makes a plugin of a kind, and follows the instructions.
+/// Creates a plugin of a kind, and runs the printed instructions.
 fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
     let name = format!("ci-{kind}");
     let mut command = Command::new(built::folder(false).join("tremor"));
-    // The published kit, and not the one of the clone that the program lies in.
+    // Without `--pdk` the crate would use the kit of the clone that contains the program.
     command.args(["plugin", "new", &name, "--kind", kind, "--pdk", env!("CARGO_PKG_VERSION")]);
     let instructions = output(command, scene)?;
     let folder = scene.join(&name);
-    // The versions that are at hand; and the folder that the flow names, though it is shared.
+    // The lock file selects versions that are downloaded already. The flow loads the plugin from the crate's own target
+    // folder, so that folder is a link to the shared one.
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     symlink(root().join(FOLDER).join("build"), folder.join("target"))?;
     let mut format = cargo(["fmt", "--check", "--manifest-path"]);
@@ -128,11 +115,8 @@ fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command without the environment variables that a new author does not have, and returns its output.
 fn output(mut command: Command, folder: &Path) -> Result<String> {
-    // A new author has none of the settings of the machine that this runs on.
     command.current_dir(folder).env_remove("CARGO_TARGET_DIR").env_remove("TREMOR_PLUGIN_PATH");
-    let output = command.output().with_context(|| format!("cannot start {}", shown(&command)))?;
-    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-    ensure!(output.status.success(), "{} failed:\n{stdout}{stderr}", shown(&command));
-    Ok(stdout.into_owned())
+    text(&mut command)
 }

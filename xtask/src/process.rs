@@ -1,14 +1,12 @@
-//! Processes: started with a log, awaited, signalled, and measured by what `/proc` has of them.
+//! Processes with a log: functions that start them, wait for them, signal them, and measure them by the figures in
+//! `/proc`.
 
-use std::ffi::OsStr;
-use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{ffi::OsStr, fmt::Display, net::TcpStream, thread};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 pub(crate) use rustix::process::Signal;
@@ -16,6 +14,7 @@ use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
 use crate::built::Built;
+use crate::project::is_on_path;
 
 /// Time between two checks of a condition.
 const CHECK: Duration = Duration::from_millis(2);
@@ -24,23 +23,24 @@ const LISTENS: &str = "the admin API listens address=";
 /// Number of lines of a log that an error shows.
 const LAST: usize = 5;
 
-/// A program with its arguments. Its output and its messages are appended to a log that is named after it.
+/// A program with its arguments. Standard output and standard error of its processes are appended to a log.
 #[derive(Debug)]
 pub(crate) struct Program {
     command: Command,
     name: String,
-    log: PathBuf,
+    /// Path of the log.
+    pub(crate) log: PathBuf,
 }
 
 impl Program {
-    /// A program that runs in `folder`, where its log is.
+    /// Creates a program that runs in `folder`, with the log `NAME.log` there.
     pub(crate) fn new(program: impl AsRef<OsStr>, name: &str, folder: &Path) -> Self {
         let mut command = Command::new(program);
         command.current_dir(folder).env_remove("TREMOR_LOG");
         Self { command, name: name.to_owned(), log: folder.join(format!("{name}.log")) }
     }
 
-    /// `tremor run` with the plugins of a build.
+    /// Creates a program `tremor run` with the plugins of a build.
     pub(crate) fn tremor(built: &Built, name: &str, folder: &Path) -> Self {
         let program = Self::new(&built.tremor, name, folder).argument("run");
         program.variable("TREMOR_PLUGIN_PATH", built.plugins.display())
@@ -60,7 +60,7 @@ impl Program {
         self
     }
 
-    /// The program on one processor alone.
+    /// Pins the program to one processor.
     pub(crate) fn on_processor(self, number: usize) -> Self {
         let mut command = Command::new("taskset");
         command.args(["-c", &number.to_string()]).arg(self.command.get_program());
@@ -72,22 +72,17 @@ impl Program {
         Self { command, ..self }
     }
 
-    /// The program in another folder than that of its log.
+    /// Sets the working folder. The path of the log does not change.
     pub(crate) fn within(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
-    }
-
-    /// Path of the log.
-    pub(crate) fn log(&self) -> &Path {
-        &self.log
     }
 
     pub(crate) fn start(&mut self) -> Result<Process> {
         self.spawn(Stdio::null(), None)
     }
 
-    /// Starts the program with this input, and this output unless it goes to the log.
+    /// Starts the program with this input. Without an `output`, standard output goes to the log.
     pub(crate) fn spawn(&mut self, input: Stdio, output: Option<Stdio>) -> Result<Process> {
         let file = File::options().create(true).append(true).open(&self.log);
         let file = file.with_context(|| format!("cannot write {}", self.log.display()))?;
@@ -107,7 +102,7 @@ impl Program {
     }
 }
 
-/// A process. Dropped, it is killed.
+/// A process, which is killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) child: Child,
@@ -120,10 +115,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Returns the exit status if the process has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))
@@ -132,7 +123,7 @@ impl Process {
     /// Waits until `found` returns a value, at most for `within`.
     ///
     /// # Errors
-    /// There was no value in time, or before the process ended. The error has the end of the log.
+    /// The time is over, or the process has ended, and there was no value. The error contains the end of the log.
     pub(crate) fn until<T>(
         &mut self,
         what: &str,
@@ -140,7 +131,7 @@ impl Process {
         mut found: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let result = wait(what, within, || {
-            // The value may come with the end.
+            // The process may have written the value right before it ended.
             let ended = self.ended()?;
             match (found(self)?, ended) {
                 (None, Some(status)) => bail!("{} has ended before {what}: {status}", self.name),
@@ -152,7 +143,9 @@ impl Process {
 
     pub(crate) fn until_it_listens(&mut self, port: u16) -> Result<()> {
         let what = format!("a listener on port {port}");
-        self.until(&what, Duration::from_mins(1), |_| Ok(listens(port)?.then_some(())))
+        self.until(&what, Duration::from_mins(1), |_| {
+            Ok(has_listener(&fs::read_to_string("/proc/net/tcp")?, port).then_some(()))
+        })
     }
 
     /// # Errors
@@ -180,7 +173,7 @@ impl Process {
         ended.map_err(|error| self.explained(&error))
     }
 
-    /// Waits for the end of the process, however long that takes.
+    /// Waits for the end of the process without a time limit.
     ///
     /// # Errors
     /// The process fails.
@@ -211,13 +204,13 @@ impl Process {
     pub(crate) fn log(&self) -> Result<String> {
         let mut bytes = Vec::new();
         let mut file =
-            File::open(&self.log).with_context(|| format!("no {}", self.log.display()))?;
+            File::open(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
         file.seek(SeekFrom::Start(self.begins))?;
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns the admin API, once it listens.
+    /// Waits until the admin API listens, and returns it.
     pub(crate) fn api(&mut self) -> Result<Api> {
         self.until("an admin API", Duration::from_mins(1), |process| {
             let log = process.log()?;
@@ -226,23 +219,24 @@ impl Process {
         })
     }
 
-    /// Resident memory, in bytes; of shared pages, all.
+    /// Returns the resident memory in bytes, with shared pages counted in full.
     pub(crate) fn memory(&self) -> Result<u64> {
-        bytes(self.id(), "smaps_rollup", "Rss:")
+        bytes(self.child.id(), "smaps_rollup", "Rss:")
     }
 
-    /// Maximum resident memory since the start, in bytes.
+    /// Returns the maximum of the resident memory since the start, in bytes.
     pub(crate) fn peak_memory(&self) -> Result<u64> {
-        bytes(self.id(), "status", "VmHWM:")
+        bytes(self.child.id(), "status", "VmHWM:")
     }
 
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        processor_time(self.id())
+        processor_time(self.child.id())
     }
 
-    /// Number of entries of a folder of `/proc`: descriptors in `fd`, threads in `task`.
+    /// Returns the number of entries of a folder in `/proc/PID`: descriptors in `fd`, threads in `task`.
     pub(crate) fn count(&self, folder: &str) -> Result<usize> {
-        Ok(fs::read_dir(format!("/proc/{}/{folder}", self.id())).context("no /proc")?.count())
+        let entries = fs::read_dir(format!("/proc/{}/{folder}", self.child.id()));
+        Ok(entries.context("cannot read /proc")?.count())
     }
 }
 
@@ -259,45 +253,40 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Returns the status and the body of an answer.
+    /// Sends a request, and returns the status and the body of the response.
     pub(crate) fn ask(&self, method: &str, path: &str) -> Result<(u16, String)> {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
         exchange(&self.address, &format!("{head}connection: close\r\n\r\n"))
     }
 
-    /// Returns an answer that is JSON.
+    /// Sends a request, and returns the body of the response, parsed as JSON.
     ///
     /// # Errors
-    /// The answer is a refusal, or there is none.
+    /// The server does not respond, the status is not a success, or the body is not JSON.
     pub(crate) fn json(&self, method: &str, path: &str) -> Result<Value> {
         let (status, body) = self.ask(method, path)?;
         ensure!(status < 300, "{method} {path}: {status}: {body}");
-        serde_json::from_str(&body).with_context(|| format!("{path}: no JSON: {body}"))
+        serde_json::from_str(&body).with_context(|| format!("{path}: the body is not JSON: {body}"))
     }
 }
 
-/// Sends a request of HTTP, and returns the status and the body of the answer.
+/// Sends an HTTP request, and returns the status and the body of the response.
 pub(crate) fn exchange(address: &str, request: &str) -> Result<(u16, String)> {
     let connection = TcpStream::connect(address);
-    let mut connection = connection.with_context(|| format!("{address} does not listen"))?;
+    let mut connection = connection.with_context(|| format!("cannot connect to {address}"))?;
     connection.write_all(request.as_bytes())?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the response has no body")?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Ok((status.context("no status")?, body.to_owned()))
+    Ok((status.context("the response has no status")?, body.to_owned()))
 }
 
 /// # Errors
-/// The program is not there; the error names what brings it.
-pub(crate) fn need(program: impl AsRef<Path>, option: &str, brought_by: &str) -> Result<()> {
-    let program = program.as_ref();
-    let mut asked = Command::new(program);
-    asked.arg(option).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let asked = asked.status();
-    asked.map(drop).map_err(|error| {
-        anyhow!("missing: `{}` ({error}); {brought_by} brings it", program.display())
-    })
+/// The program is not on the path. The error names the package or command that provides it.
+pub(crate) fn need(program: &str, provider: &str) -> Result<()> {
+    ensure!(is_on_path(program), "missing: `{program}`; {provider} provides it");
+    Ok(())
 }
 
 /// Waits until `found` returns a value, at most for `within`.
@@ -311,25 +300,26 @@ pub(crate) fn wait<T>(
         if let Some(found) = found()? {
             return Ok(found);
         }
-        ensure!(start.elapsed() < within, "there was not {what} within {within:?}");
+        ensure!(start.elapsed() < within, "timed out after {within:?}: expected {what}");
         thread::sleep(CHECK);
     }
 }
 
 /// Returns a field of a file of `/proc`, in bytes.
 fn bytes(process: u32, file: &str, field: &str) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/{file}")).context("no /proc")?;
+    let text =
+        fs::read_to_string(format!("/proc/{process}/{file}")).context("cannot read /proc")?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Ok(number.with_context(|| format!("no {field} in {file}"))? * 1_024)
+    Ok(number.with_context(|| format!("cannot find {field} in {file} of /proc"))? * 1_024)
 }
 
 /// Returns the processor time that a process has taken.
 pub(crate) fn processor_time(process: u32) -> Result<Duration> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).context("no /proc")?;
-    // The name, in parentheses, may have anything in it. The fields are the 14th and the 15th, in
-    // hundredths of a second.
-    let fields = text.rsplit_once(')').context("no name in stat")?.1;
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).context("cannot read /proc")?;
+    // The name in parentheses may contain spaces, so fields are counted after it. The 14th and 15th field of the line
+    // are the user and system time in hundredths of a second.
+    let fields = text.rsplit_once(')').context("cannot find the name in stat of /proc")?.1;
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|it| it.parse::<u64>().ok()).sum();
     Ok(Duration::from_millis(ticks * 10))
@@ -342,15 +332,11 @@ pub(crate) fn load() -> String {
 }
 
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    Ok(attackers::free_address()?.port())
 }
 
-/// Returns whether a process listens on a port. No connection asks, because some servers take only one.
-fn listens(port: u16) -> Result<bool> {
-    let text = fs::read_to_string("/proc/net/tcp").context("no /proc/net/tcp")?;
-    Ok(has_listener(&text, port))
-}
-
+/// Returns whether `/proc/net/tcp` lists a listener on a port. Opening a connection would disturb
+/// servers that accept only one.
 fn has_listener(text: &str, port: u16) -> bool {
     text.lines().skip(1).any(|line| {
         let mut fields = line.split_whitespace().skip(1);
@@ -366,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listener_is_told_from_a_connection() {
+    fn listener_is_distinguished_from_a_connection() {
         let text = "  sl  local_address rem_address   st\n   \
             0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
             1: 0100007F:1F91 0100007F:1F90 01 00000000:00000000\n";
@@ -376,29 +362,29 @@ mod tests {
     }
 
     #[test]
-    fn value_that_comes_with_the_end_of_a_process_is_found() {
+    fn value_written_right_before_the_end_is_found() {
         let folder = std::env::temp_dir();
         let name = format!("xtask-process-{}", std::process::id());
         let mut program = Program::new("sh", &name, &folder).arguments(["-c", "echo it is there"]);
         for _ in 0..2 {
             let mut process = program.start().expect("there is a shell");
-            let said = process.until("a line", Duration::from_mins(1), |it| {
+            let found = process.until("a line", Duration::from_mins(1), |it| {
                 Ok(it.log()?.contains("it is there").then_some(()))
             });
-            assert!(said.is_ok(), "{said:?}");
-            assert_eq!(process.log().expect("a log"), "it is there\n", "of this start alone");
+            assert!(found.is_ok(), "{found:?}");
+            assert_eq!(process.log().expect("a log"), "it is there\n", "only lines of this start");
             let error = process.until::<()>("a value", Duration::from_mins(1), |_| Ok(None));
             let error = error.expect_err("it has ended").to_string();
             assert!(error.contains("before a value") && error.ends_with("it is there"), "{error}");
         }
-        fs::remove_file(program.log()).expect("there is a log");
+        fs::remove_file(&program.log).expect("there is a log");
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named_with_what_brings_it() {
-        let error = need("no-such-program", "--version", "nobody").expect_err("it is not there");
+    fn missing_program_is_named_with_its_provider() {
+        let error = need("no-such-program", "nobody").expect_err("it is not there");
         let error = error.to_string();
         assert!(error.starts_with("missing: `no-such-program`"), "{error}");
-        assert!(error.ends_with("nobody brings it"), "{error}");
+        assert!(error.ends_with("nobody provides it"), "{error}");
     }
 }

@@ -1,32 +1,30 @@
-//! Where the project lies, and how its commands run programs.
+//! The project's folders and files, and functions that run programs in them.
 
-use std::env;
-use std::ffi::OsStr;
-use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
+use std::{collections::BTreeSet, env, ffi::OsStr, fs, path::Path};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde::de::DeserializeOwned;
 
-/// The folder of the workspace.
+/// The part of a check that cannot run on this machine, if any.
+pub(crate) type Skipped = Option<&'static str>;
+
+/// Returns the folder of the workspace.
 pub(crate) fn root() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
 }
 
-/// A call of the cargo that runs us, in the workspace's folder.
-pub(crate) fn cargo<I, S>(arguments: I) -> Command
-where
-    I: IntoIterator<Item = S>,
-    S: AsRef<OsStr>,
-{
+/// Returns a command that runs the current cargo in the workspace's folder.
+pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     forget_package(&mut command);
     command
 }
 
-/// Takes what cargo says of this package out of the environment of another cargo: where it differs from one
-/// build to the next, build scripts that look at it run again, and what depends on them is built again.
+/// Removes the variables that describe this package from the environment of another cargo. If they changed from one
+/// build to the next, build scripts that read them would run again, and packages that depend on these would be rebuilt.
 pub(crate) fn forget_package(cargo: &mut Command) {
     for (variable, _) in env::vars_os() {
         let name = variable.to_string_lossy();
@@ -36,7 +34,7 @@ pub(crate) fn forget_package(cargo: &mut Command) {
     }
 }
 
-/// Runs a command to its end; its output goes where ours goes.
+/// Runs a command to its end. It inherits standard output and standard error.
 pub(crate) fn run(mut command: Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", shown(&command)))?;
     if !status.success() {
@@ -45,7 +43,70 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// The command as one would type it, the program without its folder.
+/// Runs a command to its end, and returns its output.
+///
+/// # Errors
+/// The command fails. The error contains its output.
+pub(crate) fn output(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
+    let printed = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it)).concat();
+    ensure!(output.status.success(), "{} failed: {}\n{printed}", shown(command), output.status);
+    Ok(output)
+}
+
+/// Runs a command to its end, and returns what it wrote to standard output.
+pub(crate) fn text(command: &mut Command) -> Result<String> {
+    let text = String::from_utf8(output(command)?.stdout);
+    text.with_context(|| format!("the output of {} is not UTF-8", shown(command)))
+}
+
+/// Returns whether a folder of `PATH` contains the program.
+pub(crate) fn is_on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Creates a folder, or removes all its files if it exists.
+pub(crate) fn empty_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// Writes a file, and creates its folder if it does not exist.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder
+        .and_then(|()| fs::write(path, text))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns the files of the project that git does not ignore, in the order of their names.
+pub(crate) fn files() -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root());
+    let text = text(&mut git)?;
+    let files: BTreeSet<_> = text.split_terminator('\0').map(str::to_owned).collect();
+    Ok(files.into_iter().collect())
+}
+
+/// Returns what `cargo metadata` prints of the workspace in a folder.
+pub(crate) fn metadata<T: DeserializeOwned>(workspace: &str, options: &[&str]) -> Result<T> {
+    let mut command = cargo(["metadata", "--format-version=1", "--manifest-path"]);
+    command.arg(root().join(workspace).join("Cargo.toml")).args(options);
+    let printed = output(&mut command)?.stdout;
+    serde_json::from_slice(&printed).context("cannot read what `cargo metadata` prints")
+}
+
+/// Returns a line of `rustc -vV`, such as `release`.
+pub(crate) fn rustc(field: &str) -> Result<String> {
+    let printed = text(Command::new("rustc").arg("-vV"))?;
+    let line = printed.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
+    Ok(line.with_context(|| format!("rustc does not print its {field}"))?.to_owned())
+}
+
+/// Returns the command as a user would type it, with the program's name instead of its path.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -59,22 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_holds_the_workspace_manifest() {
+    fn root_contains_the_workspace_manifest() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap_or_default();
         assert!(manifest.contains("[workspace]"));
     }
 
     #[test]
-    fn another_cargo_is_not_told_of_this_package() {
+    fn variables_of_this_package_are_removed() {
         let removed =
             |(name, value): (&OsStr, Option<&OsStr>)| value.is_none().then(|| name.to_owned());
         let removed: Vec<_> = cargo(["build"]).get_envs().filter_map(removed).collect();
-        // Cargo says so of every test that it runs.
+        // Cargo sets this variable for every test that it runs.
         assert!(removed.iter().any(|name| name == "CARGO_MANIFEST_DIR"), "{removed:?}");
     }
 
     #[test]
-    fn a_failing_program_is_named_with_its_arguments() {
+    fn failing_program_is_named_with_its_arguments() {
         let error = run(cargo(["no-such-command"])).map_err(|error| error.to_string());
         let message = error.expect_err("cargo has no such command");
         assert!(message.starts_with("`cargo no-such-command` failed"), "{message}");

@@ -1,6 +1,7 @@
-//! Figures of programs that do the same work by turns, and what is made of them.
+//! Figures of several programs that do the same work, measured by turns, with their medians and limits. A *turn* is one
+//! measurement of one program.
 
-use std::fmt::Write as _;
+use std::{fmt::Debug, ops::RangeBounds};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -8,10 +9,10 @@ use serde::Serialize;
 use crate::process::load;
 use crate::scenario::{Judgement, csv, spread};
 
-/// Figures of a turn, each with its unit.
+/// Figures of a turn, each with its name, which contains the unit.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
 
-/// A figure of one turn.
+/// A figure of one turn. `server` is the measured program.
 #[derive(Debug, Serialize)]
 struct Sample {
     case: &'static str,
@@ -21,70 +22,54 @@ struct Sample {
     value: f64,
 }
 
-/// All figures of all turns.
-#[derive(Debug, Default)]
+/// The figures of all turns of a case.
+#[derive(Debug)]
 pub(crate) struct Samples(Vec<Sample>);
 
 impl Samples {
-    /// Gives each server its turn in each round. A turn sees the samples of the earlier ones.
+    /// Calls `turn` once for each server in each round, and collects the figures that it returns. A turn can read the
+    /// samples of earlier turns.
     pub(crate) fn by_turns(
-        &mut self,
         case: &'static str,
         rounds: usize,
         servers: &[&'static str],
-        mut turn: impl FnMut(&Self, usize, &'static str) -> Result<Figures>,
-    ) -> Result<()> {
-        for round in 0..rounds {
-            for &server in servers {
-                let figures =
-                    turn(self, round, server).with_context(|| format!("{case}, {server}"))?;
-                self.add(case, round, server, &figures);
-            }
+        turn: impl Fn(&'static str, &Self) -> Result<Figures>,
+    ) -> Result<Self> {
+        let mut samples = Self(Vec::new());
+        for (round, &server) in (0..rounds).flat_map(|it| servers.iter().map(move |to| (it, to))) {
+            let figures = turn(server, &samples).with_context(|| format!("{case}, {server}"))?;
+            let line =
+                figures.iter().map(|(figure, value)| format!(" {} {figure};", shown(*value)));
+            let line: String = line.collect();
+            eprintln!("{case}, round {round}, {server}:{line} load average {}", load());
+            let sample = |(figure, value)| Sample { case, round, server, figure, value };
+            samples.0.extend(figures.into_iter().map(sample));
         }
-        Ok(())
+        Ok(samples)
     }
 
-    fn add(
-        &mut self,
-        case: &'static str,
-        round: usize,
-        server: &'static str,
-        figures: &[(&'static str, f64)],
-    ) {
-        let mut said = format!("{case}, round {round}, {server}:");
-        for &(figure, value) in figures {
-            // Writing to a string does not fail.
-            let _ = write!(said, " {} {figure};", shown(value));
-            self.0.push(Sample { case, round, server, figure, value });
-        }
-        eprintln!("{said} load {}", load());
+    /// Returns the median of a figure, or NaN if it was not measured.
+    pub(crate) fn median(&self, server: &str, figure: &str) -> f64 {
+        spread(self.of(server, figure))[1]
     }
 
-    /// Returns the median of a figure; no number where nothing was measured.
-    pub(crate) fn median(&self, case: &str, server: &str, figure: &str) -> f64 {
-        spread(self.of(case, server, figure))[1]
+    /// Returns the minimum of a figure, or NaN if it was not measured.
+    pub(crate) fn least(&self, server: &str, figure: &str) -> f64 {
+        spread(self.of(server, figure))[0]
     }
 
-    /// Returns the minimum of a figure.
-    pub(crate) fn least(&self, case: &str, server: &str, figure: &str) -> f64 {
-        spread(self.of(case, server, figure))[0]
+    /// Returns the values of a figure in the order of the turns.
+    pub(crate) fn of(&self, server: &str, figure: &str) -> impl DoubleEndedIterator<Item = f64> {
+        self.0
+            .iter()
+            .filter(move |it| (it.server, it.figure) == (server, figure))
+            .map(|it| it.value)
     }
 
-    /// Returns the values of a figure, the latest last.
-    pub(crate) fn of<'a>(
-        &'a self,
-        case: &'a str,
-        server: &'a str,
-        figure: &'a str,
-    ) -> impl DoubleEndedIterator<Item = f64> + 'a {
-        let is_it = move |it: &&Sample| (it.case, it.server, it.figure) == (case, server, figure);
-        self.0.iter().filter(is_it).map(|sample| sample.value)
-    }
-
-    /// Returns the servers and figures of a case, each once.
-    fn keys(&self, case: &str) -> Vec<(&'static str, &'static str)> {
+    /// Returns the pairs of server and figure, without repetitions.
+    fn keys(&self) -> Vec<(&'static str, &'static str)> {
         let mut keys = Vec::new();
-        for &Sample { server, figure, .. } in self.0.iter().filter(|sample| sample.case == case) {
+        for &Sample { server, figure, .. } in &self.0 {
             if !keys.contains(&(server, figure)) {
                 keys.push((server, figure));
             }
@@ -92,33 +77,29 @@ impl Samples {
         keys
     }
 
-    /// Adds the medians of a case, with the minimum and the maximum, to a judgement.
-    pub(crate) fn show(&self, judgement: &mut Judgement, case: &str, what: &str) {
-        judgement.line(format_args!("{case}: {what}"));
-        for (server, figure) in self.keys(case) {
-            let [least, median, most] = spread(self.of(case, server, figure)).map(shown);
+    /// Adds a table to a judgement: the median, minimum and maximum of each figure.
+    pub(crate) fn show(&self, judgement: &mut Judgement) {
+        for (server, figure) in self.keys() {
+            let [least, median, most] = spread(self.of(server, figure)).map(shown);
             judgement.line(format_args!("  {server:<16} {median:>11} ({least}, {most}) {figure}"));
         }
     }
 
-    /// Adds the medians of a figure as parts of the median of the server `of`.
-    pub(crate) fn compare(&self, judgement: &mut Judgement, case: &str, figure: &str, of: &str) {
-        let other = self.median(case, of, figure);
-        for (server, _) in self.keys(case).into_iter().filter(|key| key.1 == figure && key.0 != of)
-        {
-            let part = self.median(case, server, figure) / other * 100.0;
+    /// Adds the medians of a figure as percentages of the median of the server `of`.
+    pub(crate) fn compare(&self, judgement: &mut Judgement, figure: &str, of: &str) {
+        for (server, _) in self.keys().into_iter().filter(|key| key.1 == figure && key.0 != of) {
+            let part = self.median(server, figure) / self.median(of, figure) * 100.0;
             judgement.line(format_args!("  {server}: {part:.0} % of the {figure} of {of}"));
         }
     }
 
-    /// Adds a line for each figure of each turn as samples.csv.
-    pub(crate) fn keep(&self, judgement: &mut Judgement) -> Result<()> {
-        judgement.files.push(("samples.csv", csv(&self.0)?));
-        Ok(())
+    /// Returns the file samples.csv, with a line for each figure of each turn of all cases.
+    pub(crate) fn csv(all: &[Self]) -> Result<(&'static str, String)> {
+        Ok(("samples.csv", csv(all.iter().flat_map(|samples| &samples.0))?))
     }
 }
 
-/// Returns a number with as many digits as say something.
+/// Formats a number with about three significant digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         0.0..10.0 => format!("{value:.2}"),
@@ -127,19 +108,15 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Judges a figure by its maximum. What was not measured is broken.
-pub(crate) fn at_most(judgement: &mut Judgement, what: &str, found: f64, most: f64) {
-    asked(judgement, what, found, ("at most", most), found <= most);
-}
-
-/// Judges a figure by its minimum. What was not measured is broken.
-pub(crate) fn at_least(judgement: &mut Judgement, what: &str, found: f64, least: f64) {
-    asked(judgement, what, found, ("at least", least), found >= least);
-}
-
-fn asked(judgement: &mut Judgement, what: &str, found: f64, asked: (&str, f64), holds: bool) {
-    let (bound, limit) = (asked.0, shown(asked.1));
-    judgement.add(&format!("{what}:"), format!("{}, asked: {bound} {limit}", shown(found)), holds);
+/// Judges a figure by the range of its permitted values. A figure that was not measured is outside of every range.
+pub(crate) fn within(
+    judgement: &mut Judgement,
+    what: &str,
+    found: f64,
+    range: impl RangeBounds<f64> + Debug,
+) {
+    let text = format!("{}, required: {range:?}", shown(found));
+    judgement.add(&format!("{what}:"), text, range.contains(&found));
 }
 
 #[cfg(test)]
@@ -147,37 +124,35 @@ mod tests {
     use super::*;
 
     fn samples() -> Samples {
-        let mut samples = Samples::default();
-        let values = [3.0, 1.0, 2.0];
-        let turn = |_: &Samples, round: usize, server: &str| {
+        let turn = |server: &str, before: &Samples| {
             let part = if server == "tremor" { 1.0 } else { 2.0 };
-            Ok(vec![("us a line", values[round] / part)])
+            let value = [3.0, 1.0, 2.0][before.of(server, "us a line").count()];
+            Ok(vec![("us a line", value / part)])
         };
-        samples.by_turns("trickle", 3, &["tremor", "tokio"], turn).expect("turns");
-        samples
+        Samples::by_turns("trickle", 3, &["tremor", "tokio"], turn).expect("turns")
     }
 
     #[test]
     fn table_has_the_median_with_the_extremes() {
         let mut judgement = Judgement::default();
-        samples().show(&mut judgement, "trickle", "lines");
-        samples().compare(&mut judgement, "trickle", "us a line", "tokio");
+        samples().show(&mut judgement);
+        samples().compare(&mut judgement, "us a line", "tokio");
         let lines: Vec<_> = judgement.text.lines().collect();
-        assert_eq!(lines[1], "  tremor                  2.00 (1.00, 3.00) us a line");
-        assert_eq!(lines[3], "  tremor: 200 % of the us a line of tokio");
+        assert_eq!(lines[0], "  tremor                  2.00 (1.00, 3.00) us a line");
+        assert_eq!(lines[2], "  tremor: 200 % of the us a line of tokio");
     }
 
     #[test]
-    fn limits_hold_or_are_broken() {
-        let broken = |judge: fn(&mut Judgement, &str, f64, f64), found, limit| {
+    fn figure_beyond_its_limit_breaks_it() {
+        fn broken(found: f64, range: impl RangeBounds<f64> + Debug) -> bool {
             let mut judgement = Judgement::default();
-            judge(&mut judgement, "cost", found, limit);
+            within(&mut judgement, "cost", found, range);
             judgement.broken == 1
-        };
-        let found = samples().median("trickle", "tremor", "us a line");
-        assert!(!broken(at_most, found, 2.0) && broken(at_most, found, 1.9));
-        assert!(!broken(at_least, found, 2.0) && broken(at_least, found, 2.1));
-        let nothing = samples().median("idle", "tremor", "us a line");
-        assert!(broken(at_most, nothing, 2.0) && broken(at_least, nothing, 2.0));
+        }
+        let found = samples().median("tremor", "us a line");
+        assert!(!broken(found, ..=2.0) && broken(found, ..=1.9));
+        assert!(!broken(found, 2.0..) && broken(found, 2.1..));
+        let nothing = samples().median("hyper", "us a line");
+        assert!(broken(nothing, ..=2.0) && broken(nothing, 2.0..));
     }
 }

@@ -1,8 +1,10 @@
-//! The runner of the harnesses: builds the program, plays the parts of a scenario, each in a folder of its own, and
-//! writes the verdict.
+//! The runner of the commands that test `tremor` as a process, such as `cargo xtask crash`. Each command implements
+//! [`Scenario`]. The runner builds the program, runs the parts of the scenario, each in its own folder, and writes the
+//! judgement.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
@@ -11,12 +13,12 @@ use serde::Serialize;
 
 use crate::built::{self, Built};
 use crate::process::{Process, Program, load};
-use crate::running::{empty_folder, write};
+use crate::project::{empty_folder, write};
 
-/// Maximum time for what depends on the speed of the machine.
+/// Maximum time for steps whose duration depends on the speed of the machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Options that harnesses share.
+/// Options that all scenarios share.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// Build in the profile `release`
@@ -27,29 +29,32 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-/// Flows with their peers, what disturbs them, and the promises by which that is judged.
+/// A test of `tremor` that runs flows and peers, disturbs them, measures what happens, and judges whether the flows kept
+/// their promises.
 pub(crate) trait Scenario {
     /// Name of the command.
     const NAME: &'static str;
     /// Packages of the plugins in the flows.
     const PLUGINS: &'static [&'static str] = &[];
-    /// Folders of the parts, which are played and judged one after the other.
+    /// Names of the parts, such as two configurations. Each part is played and judged separately, in a folder with its
+    /// name.
     const PARTS: &'static [&'static str] = &[""];
-    /// Result of a part, to be judged.
+    /// Measurements of a part.
     type Found;
 
-    /// Builds what is played, and copies it to a folder.
+    /// Builds the program and plugins, and copies them to a folder.
     fn build(&self, release: bool, to: &Path) -> Result<Built> {
         built::build(Self::PLUGINS, release, to)
     }
 
-    /// Starts flows and peers, disturbs them, and returns what was found.
+    /// Starts flows and peers, disturbs them, and returns the measurements.
     fn play(&self, stage: &Stage<'_>) -> Result<Self::Found>;
 
+    /// Compares the measurements of a part with their limits.
     fn judge(&self, found: &Self::Found) -> Result<Judgement>;
 }
 
-/// A scenario with the options that all have.
+/// A scenario with the options that all scenarios share.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Harness<S: Scenario + clap::Args> {
     #[command(flatten)]
@@ -64,7 +69,7 @@ impl<S: Scenario + clap::Args> Harness<S> {
     }
 }
 
-/// Where a part is played.
+/// The folder and the build for a part.
 pub(crate) struct Stage<'a> {
     /// Name of the part.
     pub(crate) part: &'static str,
@@ -73,18 +78,26 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Starts `tremor run` with these arguments; its log has a name.
+    /// Starts `tremor run` with these arguments, with the log `NAME.log` in the folder of the part.
     pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Result<Process> {
         Program::tremor(self.built, name, &self.folder).arguments(arguments).start()
     }
 
-    /// Writes a file of the part.
+    /// Writes a flow file from its template in `xtask/src/flows`, in which each value replaces its name between `@`.
+    pub(crate) fn flow(&self, name: &str, text: &str, by: &[(&str, &dyn Display)]) -> Result<()> {
+        let text = by.iter().fold(text.to_owned(), |text, (name, value)| {
+            text.replace(&format!("@{name}@"), &value.to_string())
+        });
+        self.write(name, &text)
+    }
+
+    /// Writes a file in the folder of the part.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         write(&self.folder.join(name), text)
     }
 }
 
-/// Findings, and whether their promises hold.
+/// The verdict on a part: findings for the summary, and the number of broken promises.
 #[derive(Default)]
 pub(crate) struct Judgement {
     /// Text for the summary.
@@ -102,7 +115,7 @@ impl Judgement {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Adds what was found, and whether it is as promised.
+    /// Adds a finding with the name `what`. If `holds` is not set, the promise is counted as broken.
     pub(crate) fn add(&mut self, what: &str, found: impl Display, holds: bool) {
         let verdict = if holds { "" } else { "; BROKEN" };
         self.broken += usize::from(!holds);
@@ -110,7 +123,7 @@ impl Judgement {
     }
 }
 
-/// Plays and judges a scenario.
+/// Runs all parts of a scenario, and judges them.
 ///
 /// # Errors
 /// A promise is broken.
@@ -129,10 +142,10 @@ pub(crate) fn run<S: Scenario>(scenario: &S, options: &Options) -> Result<()> {
         let found = found.with_context(|| format!("{}: see {}", S::NAME, folder.display()))?;
         let took = started.elapsed().as_secs();
         let judgement = scenario.judge(&found)?;
-        let head = format!("profile {profile}, {took} s, load at the end {}", load());
+        let head = format!("profile {profile}, {took} s, load average at the end {}", load());
         let title = if part.is_empty() { String::new() } else { format!("{part}: ") };
         let text = format!("{title}{head}\n{}", judgement.text);
-        print(&text);
+        write!(io::stdout(), "{text}")?;
         stage.write("summary.txt", &text)?;
         judgement.files.iter().try_for_each(|(name, text)| stage.write(name, text))?;
         broken += judgement.broken;
@@ -142,19 +155,14 @@ pub(crate) fn run<S: Scenario>(scenario: &S, options: &Options) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout)] // what was asked for
-fn print(summary: &str) {
-    print!("{summary}");
-}
-
-/// Returns rows as CSV, with the names of their fields.
+/// Returns rows as CSV with a header.
 pub(crate) fn csv<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     rows.into_iter().try_for_each(|row| writer.serialize(row))?;
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// Returns the minimum, the median and the maximum.
+/// Returns the minimum, the median and the maximum; NaN if there are no values.
 pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -169,7 +177,7 @@ pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Returns how many events a flow took in and delivered, as its summary in the log says.
+/// Returns the numbers of events that a flow took in and delivered, from its summary in the log.
 ///
 /// # Errors
 /// The log has no summary of the flow, or one with a failure or dead letters.
@@ -181,7 +189,7 @@ pub(crate) fn counts(log: &str, flow: &str) -> Result<(u64, u64)> {
     Ok(counts)
 }
 
-/// Returns the summary of a flow in a log, and how many events came in and went out.
+/// Returns the summary of a flow in a log, and its numbers of events in and out.
 pub(crate) fn summary<'a>(log: &'a str, flow: &str) -> Option<(&'a str, (u64, u64))> {
     let begins = format!("flow `{flow}`: ");
     let line = log.lines().find_map(|line| line.strip_prefix(&begins))?;
@@ -194,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_lies_between_the_smallest_and_the_largest() {
+    fn spread_is_minimum_median_and_maximum() {
         let spread = spread([3.0, 1.0, 2.0]).map(|it| format!("{it}"));
         assert_eq!(spread, ["1", "2", "3"]);
     }
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_is_broken_or_holds() {
+    fn broken_findings_are_counted() {
         let mut judgement = Judgement::default();
         judgement.add("lost", "0 events", true);
         judgement.add("torn", "1 event", false);

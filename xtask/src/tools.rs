@@ -1,41 +1,80 @@
 //! Programs that steps of CI need and a machine may lack.
 
-use std::ffi::OsString;
-use std::process::Command;
+use std::{ffi::OsString, path::Path, process::Command};
 
-use crate::project::{cargo, root, run as run_command};
+use crate::project::{cargo, forget_package, root, run as run_command};
 
 /// A program that cargo can install.
 pub(crate) struct Tool {
-    /// The name of the program and of its package.
+    /// Name of the program and of its package.
     pub(crate) name: &'static str,
-    /// The version to install where there is none.
+    /// Version to install if the program is missing.
     pub(crate) version: &'static str,
-    /// What a version that will do says of itself starts with.
+    /// Beginning of the output of `--version` of all versions that are accepted.
     pub(crate) says: &'static str,
     /// Arguments of `cargo install`.
     pub(crate) features: &'static [&'static str],
 }
 
 impl Tool {
-    /// The one on the path, or one that cargo puts into the target folder. That one is not optimised: it
-    /// runs for seconds, and is built in a minute. None where neither can be had.
+    /// Returns the program on the path, or else installs it in the target folder. Returns `None` if that fails.
+    ///
+    /// The installed program is not optimised, because it runs only for seconds, and so the build takes only a minute.
     pub(crate) fn find(&self) -> Option<OsString> {
         let tools = root().join("target/tools");
         let ours = tools.join("bin").join(self.name).into_os_string();
         if let Some(found) =
-            [self.name.into(), ours.clone()].into_iter().find(|it| self.will_do(it))
+            [self.name.into(), ours.clone()].into_iter().find(|it| self.is_accepted(it))
         {
             return Some(found);
         }
         let mut install = cargo(["install", self.name, "--version", self.version]);
         install.args(["--locked", "--debug"]).args(self.features).arg("--root").arg(&tools);
         install.arg("--target-dir").arg(tools.join("build"));
-        (run_command(install).is_ok() && self.will_do(&ours)).then_some(ours)
+        (run_command(install).is_ok() && self.is_accepted(&ours)).then_some(ours)
     }
 
-    fn will_do(&self, program: &OsString) -> bool {
+    fn is_accepted(&self, program: &OsString) -> bool {
         let output = Command::new(program).arg("--version").output();
         output.is_ok_and(|output| output.stdout.starts_with(self.says.as_bytes()))
     }
+}
+
+/// Returns a command of a Python package, from the path or from `target/tools`, where pip installs the package.
+/// `None` if neither has it.
+pub(crate) fn python(program: &str, package: &str) -> Option<Command> {
+    let folder = root().join("target/tools").join(program);
+    let ours = folder.join("bin").join(program);
+    let command = |program: &Path| {
+        let mut command = Command::new(program);
+        command.env("PYTHONPATH", &folder).current_dir(root());
+        command
+    };
+    let runs = |program: &&Path| {
+        let output = command(program).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let find = || [Path::new(program), &ours].into_iter().find(runs).map(command);
+    find().or_else(|| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--target"]).arg(&folder).arg(package);
+        pip.output().ok().and_then(|_| find())
+    })
+}
+
+/// Returns whether the nightly toolchain is installed.
+pub(crate) fn has_nightly() -> bool {
+    nightly(["--version"]).output().is_ok_and(|output| output.status.success())
+}
+
+/// Returns a command that runs the cargo of the nightly toolchain in the workspace's folder.
+pub(crate) fn nightly<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new("rustup");
+    // The current cargo has set these variables to its own toolchain.
+    for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        command.env_remove(variable);
+    }
+    forget_package(&mut command);
+    command.args(["run", "nightly", "cargo"]).args(arguments).current_dir(root());
+    command
 }

@@ -1,8 +1,9 @@
-//! Peers that try to take more than their share of a process: a table of attacks on the connectors that
-//! strangers can reach.
+//! Attacks on connectors that strangers can reach. An attacker is a peer of such a connector that
+//! tries to use much of the memory or processor time of the process.
 //!
-//! An [`Attack`] has the flow that it is made on. The test `fair_share` of the runtime and `cargo xtask faults` run
-//! that flow beside another one, and judge the other one.
+//! Each [`Attack`] has a flow with the attacked connector. The test `fair_share` of the runtime and
+//! `cargo xtask faults` run that flow together with a second flow, and judge whether the second flow
+//! still works.
 
 pub mod peer;
 pub mod table;
@@ -11,7 +12,8 @@ use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     path::Path,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    process,
+    sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
@@ -21,14 +23,14 @@ pub use self::{peer::Peer, table::ATTACKS};
 /// Pause before the next attempt if the flow does not listen yet.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A peer that tries to take more than its share, and the flow that it is a peer of.
+/// An attack, and the flow with the attacked connector.
 #[derive(Debug)]
 pub struct Attack {
-    /// Connector and kind of attack.
+    /// Name, which contains the connector and the kind of attack.
     pub name: &'static str,
-    /// The flow file. `ADDRESS` stands for an address of the loopback interface.
+    /// The flow file. `ADDRESS` is replaced by an address of the loopback interface.
     flow: &'static str,
-    /// A bounded part of the attack, which is repeated until the end.
+    /// A round of the attack, which ends after a bounded time and is repeated.
     round: fn(&mut Peer) -> io::Result<()>,
 }
 
@@ -44,8 +46,8 @@ impl Attack {
         Ok(Peer::new(address, folder.join("socket")))
     }
 
-    /// Attacks until `is_over`, and counts the rounds. A round that the flow ended early counts as well, but not a
-    /// round that found nobody who listens.
+    /// Attacks until `is_over` is set, and counts the rounds in `rounds`. A round counts even if the flow
+    /// closed its connection, but not if nothing listened at the address.
     pub fn run(&self, mut peer: Peer, rounds: &AtomicUsize, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
             match (self.round)(&mut peer) {
@@ -56,17 +58,31 @@ impl Attack {
     }
 }
 
-/// Returns whether an error says that nobody listens.
+/// Returns whether an error means that nothing listens at the address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Returns an address of the loopback interface with a port that is free for TCP and for UDP.
-fn free_address() -> io::Result<SocketAddr> {
-    loop {
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        if UdpSocket::bind(address).is_ok() {
+///
+/// The port is below the range from which systems give ports to sockets (from 32,768 on Linux, from 49,152 on
+/// macOS), so that no other socket gets it, and no client connects to itself before a server listens.
+///
+/// # Errors
+/// No port is free.
+pub fn free_address() -> io::Result<SocketAddr> {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    // Processes that run at the same time try other ports first.
+    let [a, b, ..] = process::id().wrapping_mul(97).to_ne_bytes();
+    let start = u16::from_ne_bytes([a, b]);
+    for _ in 0..COUNT {
+        let port = FIRST + start.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return Ok(address);
         }
     }
+    Err(io::ErrorKind::AddrInUse.into())
 }

@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-/// Longest time that a write may take, so that an attacker whose flow does not read still notices the end.
+/// Maximum time for a write, so that an attacker still checks for the end of the attack while the flow does not read.
 const WRITE: Duration = Duration::from_millis(100);
-/// Pause of a peer that has done its part.
+/// Pause of a peer that has made all of its connections.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The peer of an attacked flow.
@@ -23,7 +23,7 @@ pub struct Peer {
     /// Connections that stay open until the end.
     open: Vec<Box<dyn Connection>>,
     listener: Option<TcpListener>,
-    /// Connections that were made, those that are closed included.
+    /// Number of connections made, including closed ones.
     made: usize,
 }
 
@@ -69,7 +69,7 @@ impl Peer {
         Ok(Box::new(Datagrams(socket)))
     }
 
-    /// Returns a connection that the flow made to this peer.
+    /// Accepts a connection that the flow makes to this peer. Returns the error `NotFound` if there is none.
     fn accepted(&mut self) -> io::Result<Box<dyn Connection>> {
         if self.listener.is_none() {
             let listener = TcpListener::bind(self.address)?;
@@ -84,7 +84,8 @@ impl Peer {
         Ok(Box::new(stream))
     }
 
-    /// Makes a connection by `via` and returns it after it has sent `bytes`, or as much as the flow reads of them.
+    /// Makes a connection by `via`, sends `bytes` or as many of them as the flow reads in time, and returns
+    /// the connection.
     fn sends(&mut self, via: Via, bytes: &[u8]) -> io::Result<Box<dyn Connection>> {
         let mut connection = match via {
             Via::Tcp => self.tcp(),
@@ -96,7 +97,8 @@ impl Peer {
         Ok(connection)
     }
 
-    /// Has `count` connections that each have sent `bytes`, and leaves them open without reading.
+    /// Makes a connection that sends `bytes`, unless `count` connections are open. The connections stay
+    /// open, and nothing is read from them.
     pub(crate) fn open(&mut self, via: Via, count: usize, bytes: &[u8]) -> io::Result<()> {
         if self.open.len() >= count {
             thread::sleep(PAUSE);
@@ -107,7 +109,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Makes connections that close after they have sent `bytes`, `count` in all.
+    /// Makes a connection that closes after it has sent `bytes`, unless `count` connections have been made.
     pub(crate) fn close(&mut self, via: Via, count: usize, bytes: &[u8]) -> io::Result<()> {
         if self.made >= count {
             thread::sleep(PAUSE);
@@ -116,7 +118,8 @@ impl Peer {
         self.sends(via, bytes).map(drop)
     }
 
-    /// Sends `first` on `count` connections, and then `bytes` on each of them, without end and without reading.
+    /// Opens connections until there are `count`, each of which sends `first`, and then sends `bytes` on each. Nothing
+    /// is read from the connections.
     pub(crate) fn flood(
         &mut self,
         via: Via,
@@ -138,11 +141,11 @@ pub(crate) enum Via {
     Tcp,
     Unix,
     Udp,
-    /// TCP, but the flow connects.
+    /// TCP, with the flow as the client.
     Accepted,
 }
 
-/// Writes all of `bytes`, or as many as the other side takes in time.
+/// Writes `bytes`, or as many of them as the flow reads in time.
 fn write(connection: &mut dyn Connection, bytes: &[u8]) -> io::Result<()> {
     match connection.write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),

@@ -139,7 +139,7 @@ links: [input -> output]",
         },
     },
     Attack {
-        name: "syslog_lines_that_are_no_messages",
+        name: "syslog_invalid_lines",
         flow: "connectors:
   input: { type: tcp_server, preprocessors: [lines], codec: syslog, err: discard, config: { listen: ADDRESS } }
   output: { type: 'null' }
@@ -147,7 +147,7 @@ links: [input -> output]",
         round: |peer| peer.flood(Tcp, 3, b"", &b"<34>1 -\n<\n".repeat(CHUNK / 10)),
     },
     Attack {
-        name: "syslog_datagrams_that_are_no_messages",
+        name: "syslog_invalid_datagrams",
         flow: "connectors:
   input: { type: udp_server, codec: syslog, err: discard, config: { listen: ADDRESS } }
   output: { type: 'null' }
@@ -197,7 +197,7 @@ links: [input -> output]",
     },
 ];
 
-/// Bytes that a flood writes at once.
+/// Number of bytes of one write of most attacks.
 const CHUNK: usize = 1 << 16;
 
 /// The handshake of RFC 6455, section 1.2.
@@ -208,7 +208,7 @@ const UPGRADE: &[u8] =
 /// A frame of a client: text, masked with zeros, without a payload.
 const EMPTY_MESSAGE: [u8; 6] = [0x81, 0x80, 0, 0, 0, 0];
 
-/// Leaves the attack to the process or to the folders that the flow reads.
+/// Does nothing, because the flow's process or its folders are the attack.
 fn idle(peer: &mut Peer) -> io::Result<()> {
     peer.open(Tcp, 0, b"")
 }
@@ -222,7 +222,7 @@ fn bomb(byte: u8) -> Vec<u8> {
     [&head[..], &block.repeat(1 << 16)].concat()
 }
 
-/// Makes folders `tree/a` and `tree/b` that have links to each other, so that their paths have no end.
+/// Makes folders `tree/a` and `tree/b` with links to each other, so that a search that follows links never ends.
 pub(crate) fn link_folders_to_each_other(folder: &Path) -> io::Result<()> {
     let tree = folder.join("tree");
     for (name, to) in [("a", "../b"), ("b", "../a")] {

@@ -1,51 +1,53 @@
-//! An operator that asks its host for the same thing again and again.
+//! An operator that repeats one call of its host, the runtime, so that benchmarks can measure the call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tremor_pdk::{Counter, Task, info, prelude::*, trace};
 
-/// How many tasks that were spawned have ended.
+/// Number of spawned tasks that have ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// How many tasks that were spawned have ended, since the library was loaded.
+/// Returns the number of spawned tasks that have ended since the library was loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_tasks_ended() -> u64 {
     ENDED.load(Ordering::Acquire)
 }
 
-/// What to ask for.
+/// The call that is repeated.
 #[tremor_pdk::config]
 #[derive(Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 enum Subject {
-    /// Nothing: what the loop and the call of the operator take.
+    /// No call. The time is that of the loop and of the call of the operator.
     Nothing,
-    /// A line that is logged.
+    /// Log a line.
     Logged,
-    /// A line that is not, because of its level.
+    /// Log a line that is filtered by its level.
     Filtered,
-    /// One more on a counter.
+    /// Increment a counter.
     Counter,
-    /// The time.
+    /// Read the clock.
     Clock,
-    /// A task with nothing to do.
+    /// Spawn a task without work.
     Spawn,
 }
 
-/// What to ask for, and how often in each call.
+/// The configuration of [`Ask`].
 #[tremor_pdk::config]
 pub struct Config {
     subject: Subject,
+    /// Number of calls of the host in each call of the operator.
     times: u64,
 }
 
-/// The operator.
+/// An operator that calls its host for each batch.
 pub struct Ask {
     config: Config,
     host: Host,
     counter: Counter,
+    /// Last reading of the clock.
     last: u64,
-    /// Of the last call.
+    /// Tasks that the last call of the operator spawned. They are dropped at the beginning of the next call.
     tasks: Vec<Task>,
 }
 
@@ -75,7 +77,7 @@ impl Component for Ask {
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
-        let counter = context.counter("asked", "how often something was counted");
+        let counter = context.counter("asked", "Number of increments by the operator.");
         Ok(Self { config, host: context.into(), counter, last: 0, tasks: Vec::new() })
     }
 }

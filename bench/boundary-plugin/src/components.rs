@@ -1,9 +1,9 @@
-//! A plugin in the manner of all plugins, which looks at every event and does nothing else: compiled
-//! into the plugin, and once more into the benchmarks for the other side.
+//! Ordinary components that only read every event. The plugin contains them, and the benchmarks include this file as
+//! well, to compare the plugin with statically linked components.
 
 use tremor_pdk::{NoSource, RawEvent, prelude::*};
 
-/// No configuration.
+/// An empty configuration.
 #[tremor_pdk::config]
 pub struct Nothing {}
 
@@ -12,7 +12,7 @@ fn bytes<'b>(messages: impl Iterator<Item = &'b [u8]>) -> usize {
     messages.map(<[u8]>::len).sum()
 }
 
-/// An operator that adds up bytes.
+/// An operator that adds up the bytes of its events.
 #[derive(Default)]
 pub struct Count {
     bytes: usize,
@@ -34,7 +34,7 @@ impl Component for Count {
     }
 }
 
-/// A connector and its sink, which adds up bytes.
+/// A type that is both a connector and its sink, which adds up the bytes of its events.
 #[derive(Default)]
 pub struct Take {
     bytes: usize,

@@ -1,7 +1,9 @@
-//! The work that is called in every way that there is, and the ways that need a type: compiled into
-//! the plugin, and once more into the benchmarks for the calls that stay within one binary.
+//! The work of every measured call, which is to copy payloads, and the traits through which this work is called.
+//!
+//! The plugin contains this code for calls across the boundary. The benchmarks include this file as well, for calls
+//! within one binary.
 
-// What abi_stable's macros generate.
+// The code that the macros of abi_stable generate needs these exceptions.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use std::{
@@ -17,41 +19,43 @@ use abi_stable::{
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{CallFuture, CallResult};
 
-/// The most bytes of a call: 256 events of 4 KiB.
+/// Maximum number of bytes per call: 256 events of 4 KiB.
 pub const LARGEST: usize = 256 * 4096;
 
-/// A batch of payloads of one size, packed back to back.
+/// A batch of payloads of equal size, without gaps between them.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct Payloads<'a> {
-    /// All of them.
+    /// Bytes of all payloads.
     pub bytes: RSlice<'a, u8>,
-    /// Bytes of each.
+    /// Size of each payload, in bytes.
     pub size: usize,
-    /// How many. Empty ones have to be counted.
+    /// Number of payloads. It cannot be computed from the lengths if payloads are empty.
     pub events: u64,
 }
 
-/// What does the work.
+/// The object of all measured calls, with the buffer to which it copies payloads.
 pub struct Echo {
     output: Vec<u8>,
-    /// Where in it to start.
+    /// Index in `output` of the first aligned byte, to which payloads are copied.
     start: usize,
 }
 
 impl Echo {
-    /// With room for a call with so many bytes. The room starts at a boundary of a page, or of a cache
-    /// line where it is smaller: copying depends on that more than on anything that is measured.
-    pub fn new(room: usize) -> Self {
-        let align = room.next_power_of_two().clamp(64, 4096);
-        let output = vec![0; room + align];
+    /// Creates an object that can copy up to `capacity` bytes per call.
+    ///
+    /// The buffer is aligned to a page, or to a cache line if it is smaller than a page, because alignment affects the
+    /// speed of copies more than the measured differences between calls.
+    pub fn new(capacity: usize) -> Self {
+        let align = capacity.next_power_of_two().clamp(64, 4096);
+        let output = vec![0; capacity + align];
         let start = output.as_ptr().align_offset(align);
         Self { output, start }
     }
 
-    /// Copies every payload there is room for, and says how many. Of empty ones there is nothing to
-    /// copy, so that a call with them is a call and nothing else.
-    // A call within the call would be measured as well.
+    /// Copies as many payloads as fit into the buffer, and returns their number. Empty payloads are not copied, so that
+    /// their time is that of the call alone.
+    // Without inlining, a further call would be measured as well.
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub fn work(&mut self, payloads: &Payloads<'_>) -> u64 {
@@ -66,7 +70,7 @@ impl Echo {
         })
     }
 
-    /// The same, once it was pending so many times.
+    /// Copies payloads as [`Echo::work`] does, after it has been pending `turns` times.
     pub async fn work_later(&mut self, payloads: &Payloads<'_>, turns: u32) -> u64 {
         if turns > 0 {
             Turns(turns).await;
@@ -75,7 +79,7 @@ impl Echo {
     }
 }
 
-/// Pending so many times, and asks to be polled again each time.
+/// A future that is pending a given number of times, and wakes its task each time.
 struct Turns(u32);
 
 impl Future for Turns {
@@ -91,9 +95,9 @@ impl Future for Turns {
     }
 }
 
-/// The work behind a trait of Rust's.
+/// A Rust trait with [`Echo::work`], to measure calls of a `Box<dyn DynEcho>`.
 pub trait DynEcho: Send {
-    /// See [`Echo::work`].
+    /// Calls [`Echo::work`].
     fn call(&mut self, payloads: &Payloads<'_>) -> u64;
 }
 
@@ -103,26 +107,27 @@ impl DynEcho for Echo {
     }
 }
 
-/// The work behind the boundary.
+/// An object of `abi_stable` that implements [`RawEcho`].
 pub type RawEchoBox = RawEcho_TO<RBox<()>>;
 
-/// The work behind the boundary, a method for each kind of call.
+/// A trait of `abi_stable` with a method for each kind of call across the boundary. All methods but two call
+/// [`Echo::work`].
 #[sabi_trait]
 pub trait RawEcho: Send + 'static {
-    /// Nothing around it: a panic ends the process.
+    /// Calls [`Echo::work`] without a guard, so that a panic ends the process.
     fn bare(&mut self, payloads: &Payloads<'_>) -> u64;
 
-    /// A result, as all methods of the ABI that can fail have it.
+    /// Calls [`Echo::work`] without a guard, and returns a result, as all methods of the ABI do that can fail.
     fn result(&mut self, payloads: &Payloads<'_>) -> CallResult<u64>;
 
-    /// A result, under guard.
+    /// Calls [`Echo::work`] within the guard against panics, and returns a result.
     fn guarded(&mut self, payloads: &Payloads<'_>) -> CallResult<u64>;
 
-    /// A future, under guard, that is pending so many times.
+    /// Returns a new future, within the guard, that is pending `turns` times and then calls [`Echo::work`].
     fn future<'a>(&'a mut self, payloads: &'a Payloads<'a>, turns: u32) -> CallFuture<'a, u64>;
 
-    /// A function to poll with the same payloads until it is ready, under guard. It has its future in
-    /// a slot that is used again.
+    /// Polls a future like that of [`RawEcho::future`], within the guard. The future is created by the first call, and
+    /// stored in a slot that is reused. Until it is ready, each call must have the same payloads.
     fn poll(
         &mut self,
         context: &mut FfiContext<'_>,
@@ -130,10 +135,10 @@ pub trait RawEcho: Send + 'static {
         turns: u32,
     ) -> FfiPoll<CallResult<u64>>;
 
-    /// The payload in a vector of its own, under guard: an answer that the caller owns.
+    /// Returns a copy of the payload, which the caller then owns, within the guard.
     fn reply(&mut self, payload: RSlice<'_, u8>) -> CallResult<RVec<u8>>;
 
-    /// Panics, under guard.
+    /// Panics within the guard.
     #[sabi(last_prefix_field)]
     fn panics(&mut self) -> CallResult<u64>;
 }

@@ -1,10 +1,10 @@
-//! What the benchmarks of the boundary call, in a library of its own: the same work behind every kind
-//! of call there is, and a plugin in the manner of all plugins.
+//! A plugin for the benchmarks of the plugin boundary. It exports ordinary components, and functions and trait objects
+//! that all do the same work ([`Echo::work`]), so that benchmarks can compare kinds of calls.
 
 pub mod asks;
 pub mod components;
 pub mod echo;
-// The product's own guard and slot, so that what is measured is what is shipped.
+// These files of the kit are included, so that the shipped code is measured.
 #[path = "../../../tremor-pdk/src/ffi/guard.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod guard;
@@ -25,9 +25,9 @@ use abi_stable::{
 use async_ffi::{BorrowingFfiFuture, FfiContext, FfiPoll};
 use tremor_abi::connector::{CallFuture, CallResult};
 
-// Where `guard` and its tests look for them.
+// `guard` imports these items from the crate root.
 #[allow(unused_imports)]
-use tremor_pdk::{Error, ErrorKind, Result};
+use tremor_pdk::{Error, ErrorKind, Result, lock};
 
 use self::{
     asks::Ask,
@@ -37,46 +37,51 @@ use self::{
     slot::Slot,
 };
 
-/// What the functions below work on. It lives as long as the process.
+/// Returns a new [`Echo`] for the functions below. It lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_state() -> &'static mut Echo {
     Box::leak(Box::new(Echo::new(LARGEST)))
 }
 
-/// A C function.
+/// Calls [`Echo::work`] in a C function.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_call(echo: &mut Echo, payloads: &Payloads<'_>) -> u64 {
     echo.work(payloads)
 }
 
-/// A C function that a panic may leave.
+/// Calls [`Echo::work`] in a C function that may unwind.
 ///
 /// # Panics
-/// Where there is nothing to do: without something that may panic the compiler knows that nothing can.
+/// If `payloads` has no events. Without a panic, the compiler would know that the function cannot unwind.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn boundary_call_unwind(echo: &mut Echo, payloads: &Payloads<'_>) -> u64 {
-    assert!(payloads.events > 0, "a batch of nothing");
+    assert!(payloads.events > 0, "the batch is empty");
     echo.work(payloads)
 }
 
-/// A trait object of Rust's: host and plugin are built by the same compiler, or this means nothing.
+/// Stores a Rust trait object in `slot`. This is only valid if the same compiler builds the benchmark and the plugin.
 #[unsafe(no_mangle)]
-pub extern "C" fn boundary_dyn(place: &mut Option<Box<dyn DynEcho>>) {
-    *place = Some(Box::new(Echo::new(LARGEST)));
+pub extern "C" fn boundary_dyn(slot: &mut Option<Box<dyn DynEcho>>) {
+    *slot = Some(Box::new(Echo::new(LARGEST)));
 }
 
-/// A trait object of `abi_stable`'s, with room for so many bytes.
+/// Returns an object of `abi_stable` with a buffer of `capacity` bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn boundary_raw(room: usize) -> RawEchoBox {
-    // A panic is measured without the lines that tell of it.
+pub extern "C" fn boundary_raw(capacity: usize) -> RawEchoBox {
+    // The report of panics is suppressed, because it is not part of the measurement.
     static QUIET: Once = Once::new();
     QUIET.call_once(|| panic::set_hook(Box::new(|_| {})));
     install_hook();
-    RawEcho_TO::from_ptr(RBox::new(Adapter { slot: Slot::new(), echo: Echo::new(room) }), TD_Opaque)
+    RawEcho_TO::from_ptr(
+        RBox::new(Adapter { slot: Slot::new(), echo: Echo::new(capacity) }),
+        TD_Opaque,
+    )
 }
 
+/// The implementation of [`RawEcho`].
 struct Adapter {
-    /// In front of what its futures borrow, so that it is dropped first.
+    /// Slot of the future that [`RawEcho::poll`] polls. It is declared before `echo`, which the future borrows, so that
+    /// it is dropped first.
     slot: Slot<'static, Result<u64>>,
     echo: Echo,
 }
@@ -120,10 +125,11 @@ impl RawEcho for Adapter {
     }
 
     fn panics(&mut self) -> CallResult<u64> {
-        guard("panics", || -> u64 { panic!("as it was told to") }).into()
+        guard("panics", || -> u64 { panic!("the benchmark requested a panic") }).into()
     }
 }
 
+/// Polls the future in the slot, or a new one if the slot is empty.
 fn poll_in_slot(
     slot: &mut Slot<'static, Result<u64>>,
     echo: &mut Echo,
@@ -132,8 +138,9 @@ fn poll_in_slot(
     turns: u32,
 ) -> Poll<Result<u64>> {
     if slot.is_empty() {
-        // SAFETY: the future is dropped in `slot.poll` when it is ready. The benchmarks poll until
-        // then with payloads that stay where they are, as does `echo`, in the adapter's box.
+        // SAFETY: `slot.poll` drops the future when it is ready. The benchmarks poll until then, and keep `payloads`
+        // alive at the same address. `echo` is in the adapter's box, which is not moved, and the slot is dropped before
+        // it.
         let (echo, payloads) = unsafe {
             (
                 &mut *std::ptr::from_mut(echo),

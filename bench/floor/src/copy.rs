@@ -1,4 +1,4 @@
-//! Copying: what any source has to do at least.
+//! The work `copy`: copying bytes, which is the minimum work of a source.
 
 use std::{hint::black_box, time::Instant};
 
@@ -7,9 +7,9 @@ use crate::{
     report::{Clock, Counted},
 };
 
-/// As many as a batch of a flow has.
+/// Number of events that are copied together, as in a batch of a flow.
 const BATCH: usize = 256;
-/// Buffers that are in use at the same time, as in a flow with a short queue.
+/// Number of buffers that are in use at the same time, as in a flow with a short queue.
 const BUFFERS: usize = 4;
 
 pub(crate) fn run(data: &Data, clock: Clock) -> Counted {

@@ -1,10 +1,10 @@
-//! The events, in one buffer.
+//! The events in one buffer.
 
 use std::{ops::Range, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// The events of a file, an event a line.
+/// The events of a file, one per line.
 pub(crate) struct Data {
     bytes: Vec<u8>,
     events: Vec<Range<usize>>,
@@ -35,7 +35,7 @@ impl Data {
         Ok(data)
     }
 
-    /// The events, again and again.
+    /// Returns an endless iterator that repeats the events.
     pub(crate) fn cycle(&self) -> impl Iterator<Item = &[u8]> {
         self.events.iter().cycle().map(|range| &self.bytes[range.clone()])
     }

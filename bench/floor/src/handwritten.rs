@@ -1,4 +1,4 @@
-//! This project's codecs and operators, called by hand.
+//! The command `loop`: calls codecs and operators of this project directly, without the runtime.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -17,13 +17,13 @@ use crate::{
     report::{Clock, Counted},
 };
 
-/// About what a flow takes at a time.
+/// Number of events per iteration, which is about the size of a flow's batches.
 const BATCH: usize = 32;
 
-/// What is done to each event.
+/// Codec and operators that process each event.
 pub(crate) struct Loop {
     codec: Codec,
-    /// Used by one thread at a time.
+    /// The operators. All threads share them, so a thread locks them for each batch.
     operators: Mutex<Vec<Box<dyn Operator>>>,
 }
 
@@ -39,8 +39,8 @@ impl Loop {
         Ok(Self { codec, operators: Mutex::new(operators) })
     }
 
-    /// Every thread takes batches of the same events through, from copying to encoding: what is
-    /// faster than to decode in one and to encode in another.
+    /// Processes events on `threads` threads, each of which copies, decodes and encodes complete
+    /// batches. That is faster than decoding in one thread and encoding in another.
     pub(crate) fn run(&self, data: &Data, clock: Clock, threads: u8) -> Result<Counted, String> {
         let events = Mutex::new(data.cycle());
         thread::scope(|scope| {
@@ -74,21 +74,21 @@ impl Loop {
             batch.events_mut().iter_mut().for_each(|event| event.ingest_ns = now);
             for operator in &mut *lock(&self.operators) {
                 operator.process(&mut batch, &mut output).map_err(|error| error.to_string())?;
-                // What leaves by their ports goes on too.
+                // Events that leave by ports are encoded as well.
                 out.extend(output.take_ports().map(|port| port.batch));
                 if let [first, ..] = &*output.take_rejected() {
                     return Err(format!("an event is rejected: {}", first.error));
                 }
             }
             out.push(batch);
-            let mut goes_on = true;
+            let mut continues = true;
             for mut batch in out.drain(..) {
                 let (encoded, _) = encoder.encode_batch(&mut batch, &encoded, b"");
                 let sizes = encoded.iter().filter_map(tremor_pdk::EventRef::raw);
                 let bytes = sizes.map(<[u8]>::len).sum();
-                goes_on &= counted.batch(begun, encoded.len(), bytes);
+                continues &= counted.batch(begun, encoded.len(), bytes);
             }
-            if !goes_on {
+            if !continues {
                 return Ok(counted);
             }
         }

@@ -1,8 +1,8 @@
-//! What flows are measured against: loops that do the same work without plugins and without a
-//! runtime, on the same events, with a report of the same form as that of `tremor bench`.
+//! Loops to which flows are compared: they do the work of a flow on the same events, without plugins
+//! and without a runtime. Their report has the format of `tremor bench --json`.
 //!
 //! ```text
-//! floor tape --data bench/data/logs.json              simd-json parses to its tape, and writes that
+//! floor tape --data bench/data/logs.json              simd-json parses to its tape, and writes the tape
 //! floor copy --data bench/data/logs.json              the bytes are copied, nothing else
 //! floor loop --data bench/data/logs.json              this project's codecs in a loop
 //! floor loop --threads 2 --logging --codec msgpack …  the same on two threads, with the logic of
@@ -26,28 +26,28 @@ use self::data::Data;
 #[derive(Parser)]
 #[command(name = "floor", about = "Loops that flows are measured against", version)]
 struct Arguments {
-    /// What is done to each event
+    /// Work to do for each event
     #[arg(value_enum)]
     work: Work,
-    /// The file to replay, an event a line
+    /// File to replay, one event per line
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Whether a line is the base64 of an event
+    /// The lines are base64-encoded events
     #[arg(long)]
     base64: bool,
-    /// How long to work before it counts, in seconds
+    /// Time to work before counting starts, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     warmup: f64,
-    /// How long it counts, in seconds
+    /// Time to count, in seconds
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
     duration: f64,
-    /// Where to write the report as JSON
+    /// File for the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// `loop`: how many threads take batches through
+    /// `loop`: number of threads
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..), default_value_t = 1)]
     threads: u8,
-    /// `loop`: the codec
+    /// `loop`: codec
     #[arg(long, default_value = "json")]
     codec: String,
     /// `loop`: classify and limit events
@@ -57,7 +57,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Work {
-    /// simd-json parses an event to its tape and writes that; one thread
+    /// simd-json parses an event to its tape and writes the tape; one thread
     Tape,
     /// The bytes of an event are copied; one thread
     Copy,

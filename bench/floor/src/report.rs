@@ -1,4 +1,4 @@
-//! What is counted, and how it is reported: as `tremor bench` does.
+//! Counters and their report, in the format of `tremor bench`.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// When it counts. Looked at once a batch.
+/// Start and end of the time in which events are counted. The time is checked once per batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     counts_from: Instant,
@@ -24,13 +24,14 @@ impl Clock {
     }
 }
 
-/// What was done.
+/// Counters of the work that was done.
 pub(crate) struct Counted {
     clock: Clock,
-    /// Warm-up included.
+    /// Number of events, including the warm-up.
     all: u64,
     events: u64,
     bytes: u64,
+    /// End of the last batch that was counted.
     last: Instant,
 }
 
@@ -39,7 +40,7 @@ impl Counted {
         Self { clock, all: 0, events: 0, bytes: 0, last: clock.counts_from }
     }
 
-    /// Counts a batch that was begun at `begun`; `false` once it is time to end.
+    /// Counts a batch that was started at `begun`. Returns `false` if the time for counting is over.
     pub(crate) fn batch(&mut self, begun: Instant, events: usize, bytes: usize) -> bool {
         self.all += events as u64;
         if begun < self.clock.counts_from {
@@ -51,7 +52,7 @@ impl Counted {
         self.last < self.clock.end
     }
 
-    /// Adds what another thread has done.
+    /// Adds the counters of another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.all += other.all;
         self.events += other.events;
@@ -77,7 +78,7 @@ impl Counted {
     }
 }
 
-/// The report. Latencies are those of a pipeline: there is none.
+/// The report. It has no latencies, because there is no pipeline.
 #[derive(Serialize)]
 pub(crate) struct Report {
     events: u64,
@@ -96,7 +97,7 @@ impl fmt::Display for Report {
         let megabytes = self.bytes_per_second / 1e6;
         writeln!(f, "events      {events} in {elapsed_s:.3} s")?;
         writeln!(f, "throughput  {events_per_second:.0} events/s, {megabytes:.1} MB/s")?;
-        write!(f, "CPU         {cpu_ns_per_event:.0} ns an event, warm-up included")
+        write!(f, "CPU         {cpu_ns_per_event:.0} ns per event, warm-up included")
     }
 }
 

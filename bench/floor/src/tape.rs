@@ -1,4 +1,4 @@
-//! simd-json alone: an event is parsed to its tape, and the tape is written.
+//! The work `tape`: simd-json parses an event to its tape and writes the tape.
 
 use std::{hint::black_box, time::Instant};
 
@@ -9,7 +9,7 @@ use crate::{
     report::{Clock, Counted},
 };
 
-/// Events between two looks at the clock.
+/// Number of events between two reads of the clock.
 const BATCH: usize = 32;
 
 pub(crate) fn run(data: &Data, clock: Clock) -> Result<Counted, String> {
@@ -21,11 +21,11 @@ pub(crate) fn run(data: &Data, clock: Clock) -> Result<Counted, String> {
         let begun = Instant::now();
         out.clear();
         for event in events.by_ref().take(BATCH) {
-            // It parses in place, so it needs a copy of its own, as everybody does.
+            // simd-json parses in place, so it needs a copy.
             line.clear();
             line.extend_from_slice(event);
             let tape = to_tape_with_buffers(&mut line, &mut buffers)
-                .map_err(|error| format!("an event is no JSON: {error}"))?;
+                .map_err(|error| format!("an event is not JSON: {error}"))?;
             tape.as_value().write(&mut out).map_err(|error| error.to_string())?;
         }
         if !counted.batch(begun, BATCH, black_box(out.as_slice()).len()) {

@@ -1,4 +1,4 @@
-//! The shape of one event: its keys, and what each is drawn from.
+//! Structure of an event: its keys and the values that they can have.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::random::Random;
 use crate::words::WORDS;
 
-// Two spellings of a level, as logs that come from several systems have.
+// Two spellings of some levels, as in logs of several systems.
 const LEVELS: [&str; 5] = ["ERROR", "error", "INFO", "info", "warn"];
 const INDEX_TYPES: [&str; 11] = [
     "applog_app3",
@@ -85,7 +85,7 @@ fn append_guid(random: &mut Random, out: &mut Vec<u8>) {
     );
 }
 
-fn append_formatted(out: &mut Vec<u8>, text: Arguments<'_>) {
+pub(crate) fn append_formatted(out: &mut Vec<u8>, text: Arguments<'_>) {
     // Writing to a `Vec` cannot fail: it grows or aborts.
     let _ = out.write_fmt(text);
 }

@@ -1,9 +1,9 @@
-//! The source of randomness: `SplitMix64`.
+//! Random numbers: `SplitMix64`.
 //!
-//! A generator of our own, since what a published crate draws from a seed may change from one of
-//! its versions to the next, and committed data would change with it.
+//! This crate has its own generator, because a new version of a published crate may return other numbers
+//! for a seed, and the committed data would change.
 
-/// `SplitMix64` as Sebastiano Vigna published it: <https://prng.di.unimi.it/splitmix64.c>.
+/// The generator `SplitMix64` by Sebastiano Vigna: <https://prng.di.unimi.it/splitmix64.c>.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
     state: u64,
@@ -22,16 +22,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `bound` exclusive. Its bias, `bound` in 2^32, shows in no log line.
+    /// Returns a number from 0 to `bound`, exclusive. The bias, `bound` in 2^32, does not matter
+    /// for log lines.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let product = (self.next() >> 32) * u64::from(bound);
-        // The upper half of the product is below `bound`, which a `u32` holds.
+        // The upper half of the product is below `bound`, so it fits a `u32`.
         #[allow(clippy::cast_possible_truncation)]
         let number = (product >> 32) as u32;
         number
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below(high - low + 1)
     }
@@ -47,9 +48,9 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// What the reference implementation prints for the seed 1234567.
+    /// The reference implementation prints these numbers for the seed 1234567.
     #[test]
-    fn draws_what_the_reference_implementation_draws() {
+    fn numbers_equal_those_of_the_reference_implementation() {
         let mut random = Random::new(1_234_567);
         let drawn: Vec<u64> = (0..3).map(|_| random.next()).collect();
         assert_eq!(
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_includes_both_ends_and_nothing_else() {
+    fn range_includes_exactly_both_ends() {
         let mut random = Random::new(1);
         let mut seen: Vec<u32> = (0..1_000).map(|_| random.between(3, 7)).collect();
         seen.sort_unstable();

@@ -1,6 +1,6 @@
 //! The vocabulary of the `about` field.
 
-/// As many words as a Latin filler text has, five to six letters on average.
+/// Words of five to six letters on average, as in Latin filler text.
 pub(crate) const WORDS: [&str; 64] = [
     "after", "again", "alert", "and", "at", "backend", "backoff", "batch", "before", "behind",
     "buffer", "cache", "channel", "client", "closed", "cluster", "commit", "deadline", "disk",

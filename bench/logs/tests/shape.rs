@@ -1,8 +1,8 @@
-//! What may be relied on: the shape of an event, and that a seed fixes every byte.
+//! Tests of the guarantees: the structure of an event, and that a seed determines every byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sample_logs::write_lines;
+use sample_logs::{write_container_lines, write_lines};
 use serde_json::Value;
 
 const KEYS: [&str; 13] = [
@@ -35,18 +35,18 @@ fn events(count: u64, seed: u64) -> Vec<BTreeMap<String, Value>> {
 }
 
 #[test]
-fn a_seed_fixes_every_byte() {
+fn seed_determines_every_byte() {
     assert_eq!(lines(100, 7), lines(100, 7));
     assert_ne!(lines(100, 7), lines(100, 8));
 }
 
 #[test]
-fn more_lines_of_a_seed_begin_with_the_fewer() {
+fn shorter_output_of_a_seed_is_a_prefix() {
     assert!(lines(100, 7).starts_with(&lines(10, 7)));
 }
 
 #[test]
-fn an_event_has_the_thirteen_keys_in_order() {
+fn event_has_thirteen_keys_in_order() {
     let text = lines(100, 1);
     for line in text.lines() {
         let positions: Vec<_> = KEYS.iter().map(|key| line.find(&format!("\"{key}\":"))).collect();
@@ -57,7 +57,7 @@ fn an_event_has_the_thirteen_keys_in_order() {
 }
 
 #[test]
-fn an_event_has_about_635_bytes() {
+fn event_has_about_635_bytes() {
     let text = lines(10_000, 1);
     let mean = text.len() / 10_000;
     assert!((615..=655).contains(&mean), "{mean} bytes");
@@ -66,7 +66,7 @@ fn an_event_has_about_635_bytes() {
 }
 
 #[test]
-fn every_field_takes_all_its_values() {
+fn every_field_has_all_its_values() {
     let events = events(10_000, 1);
     let distinct = |key: &str| {
         events.iter().map(|event| event[key].to_string()).collect::<BTreeSet<_>>().len()
@@ -91,11 +91,26 @@ fn every_field_takes_all_its_values() {
 }
 
 #[test]
-fn an_event_has_five_tags_out_of_five() {
+fn event_has_five_tags_out_of_five() {
     let events = events(1_000, 1);
     let tags: Vec<_> = events.iter().filter_map(|event| event["tags"].as_array()).collect();
     assert!(tags.len() == 1_000 && tags.iter().all(|tags| tags.len() == 5));
     let distinct: BTreeSet<_> =
         tags.iter().flat_map(|tags| tags.iter().map(Value::to_string)).collect();
     assert_eq!(distinct.len(), 5, "{distinct:?}");
+}
+
+#[test]
+fn half_of_the_container_lines_belong_to_stack_traces() {
+    let mut bytes = Vec::new();
+    write_container_lines(10_000, 3, &mut bytes).expect("a Vec takes every byte");
+    let text = String::from_utf8(bytes).expect("lines are ASCII");
+    assert_eq!(text.lines().count(), 10_000);
+    assert!(text.lines().all(|line| line.starts_with("2026-01-02T03:")));
+    let is_frame = |line: &&str| {
+        let text = line.split(" F ").nth(1).expect("a flag");
+        text.starts_with('\t') || text.starts_with("Caused by:")
+    };
+    let frames = text.lines().filter(is_frame).count();
+    assert!((4_000..6_000).contains(&frames), "{frames}");
 }

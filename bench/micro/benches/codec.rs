@@ -1,9 +1,9 @@
-//! The codecs on a batch of 100 log events beside the parsers that they are measured against:
-//! simd-json's tape, parsed by itself and written again, and rmpv's borrowed value.
+//! The codecs on a batch of 100 log events, compared with other parsers: simd-json's tape, parsed
+//! and written again, and rmpv's borrowed value.
 //!
-//! The events come from the project's generator; the environment variable `CODEC_DATA` names a
-//! file with one JSON value a line that replaces them. Times are for the whole batch; the
-//! throughput is in events.
+//! The events come from the project's generator, or from the file in the environment variable
+//! `CODEC_DATA`, which has one JSON value per line. Times are for the whole batch; the throughput
+//! is in events.
 
 use std::{env, fs, hint::black_box};
 
@@ -15,7 +15,7 @@ use tremor_runtime::codec::{Bytes, Nodes, Span, json, msgpack};
 
 type Group<'c> = BenchmarkGroup<'c, measurement::WallTime>;
 
-/// Messages back to back, as a batch has them.
+/// Messages one after the other, as in a batch.
 struct Messages {
     bytes: Vec<u8>,
     spans: Vec<Span>,
@@ -33,7 +33,7 @@ impl Messages {
         self.bytes.extend_from_slice(message);
     }
 
-    /// Log events as JSON.
+    /// Returns log events as JSON.
     fn json() -> Self {
         let text = env::var_os("CODEC_DATA").map_or_else(
             || {
@@ -50,7 +50,7 @@ impl Messages {
         messages
     }
 
-    /// The same as MessagePack.
+    /// Converts the events to MessagePack.
     fn msgpack(&self) -> Self {
         let mut messages = Self::new();
         let mut batch = Batch::default();
@@ -80,7 +80,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Fills the batch anew, as a source does.
+    /// Refills the batch, as a source does.
     fn fill(&mut self, messages: &Messages) {
         self.bytes.clear();
         self.bytes.extend_from_copy_slice(&messages.bytes);

@@ -1,10 +1,10 @@
-//! The built-in operators, and the classification of the plugin `logging`, on a batch of 256 log
-//! events, decoding excluded.
+//! The built-in operators, and the classification of the plugin `logging`, on a batch of 256
+//! decoded log events.
 //!
-//! Every iteration has a batch that was decoded just before it, as in a pipeline; what is measured
-//! is the operator's call alone. Times are for the whole batch; the throughput is in events. The
-//! events come from the project's generator; the environment variable `OPERATOR_DATA` names a file
-//! with one JSON value a line that replaces them.
+//! Each iteration uses a freshly decoded batch, as in a pipeline, and only the operator's call is
+//! measured. Times are for the whole batch; the throughput is in events. The events come from the
+//! project's generator, or from the file in the environment variable `OPERATOR_DATA`, which has one
+//! JSON value per line.
 
 use std::{env, fs};
 
@@ -24,7 +24,7 @@ use tremor_runtime::{codec, components};
 type Group<'c> = BenchmarkGroup<'c, WallTime>;
 
 const EVENTS: u64 = 256;
-/// A time between two events, in ns: the windows of a second end in every hundredth batch or so.
+/// Time between two events, in ns, so that windows of a second end in about every hundredth batch.
 const STEP: u64 = 40_000;
 
 struct Input {
@@ -39,7 +39,8 @@ impl Input {
         let text = env::var_os("OPERATOR_DATA").map_or_else(
             || {
                 let mut lines = Vec::new();
-                sample_logs::write_lines(EVENTS, 42, &mut lines).expect("memory takes any lines");
+                sample_logs::write_lines(EVENTS, 42, &mut lines)
+                    .expect("writing to memory succeeds");
                 lines
             },
             |path| fs::read(path).expect("the file in OPERATOR_DATA"),
@@ -53,7 +54,7 @@ impl Input {
         }
     }
 
-    /// A batch of events, decoded.
+    /// Returns a batch of decoded events.
     fn batch(&mut self) -> Batch {
         let mut batch = Batch::from_pool(&self.pool);
         for (_, line) in (0..EVENTS).zip(self.lines.iter().cycle()) {
@@ -72,7 +73,7 @@ impl Input {
     }
 }
 
-/// Measures calls with a fresh batch.
+/// Measures calls of the operator, each with a freshly decoded batch.
 fn measure(
     group: &mut Group<'_>,
     name: &str,
@@ -91,7 +92,7 @@ fn measure(
             |batch| {
                 output.begin(1);
                 call(batch, &mut output);
-                // What leaves goes to a queue; it is dropped by another.
+                // Events that leave the operator go to a queue, whose consumer drops them.
                 output.take_ports().for_each(drop);
                 output.take_rejected();
                 output.take_discarded()
@@ -184,8 +185,8 @@ fn operators(criterion: &mut Criterion) {
         },
     });
     built_in(&mut group, "66 groups, three aggregates", "window", &config);
-    built_in(&mut group, "put four together", "batch", &json!({ "max_events": 4 * EVENTS }));
-    built_in(&mut group, "take into four", "batch", &json!({ "max_events": EVENTS / 4 }));
+    built_in(&mut group, "join four batches", "batch", &json!({ "max_events": 4 * EVENTS }));
+    built_in(&mut group, "split into four batches", "batch", &json!({ "max_events": EVENTS / 4 }));
     group.finish();
 }
 

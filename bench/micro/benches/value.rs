@@ -1,5 +1,5 @@
-//! Values and documents on one log event of 13 keys: how long reading and building takes, beside the
-//! same done with std alone.
+//! Values and documents for a log event of 13 keys: time of reads and of construction, compared
+//! with the standard library.
 
 use std::{collections::HashMap, hint::black_box};
 
@@ -11,7 +11,7 @@ use tremor_abi::{
     value::{Object, Path, Str, Value},
 };
 
-/// The keys of a log event, in its order.
+/// The keys of a log event, in order.
 const KEYS: [&str; 13] = [
     "about",
     "guid",
@@ -60,7 +60,7 @@ fn many(keys: usize) -> Vec<String> {
     (0..keys).map(|n| format!("key_number_{n}")).collect()
 }
 
-/// Twelve of an event's thirteen fields.
+/// Measures lookups of twelve of the thirteen fields of an event.
 fn lookups(c: &mut Criterion) {
     let (bytes, nodes, root) = document();
     let view = Document::validated(&bytes, &nodes, root).expect("what was written is valid");
@@ -98,7 +98,8 @@ fn lookups(c: &mut Criterion) {
     group.finish();
 }
 
-/// An object of 13 small values, made and dropped; the peer is boxed once as well.
+/// Measures creating and dropping an object of 13 small values; the compared vector is boxed once
+/// as well.
 fn build(c: &mut Criterion) {
     let mut group = c.benchmark_group("build 13 keys");
     group.bench_function("boxed Vec of pairs", |b| {
@@ -164,7 +165,7 @@ fn find(c: &mut Criterion) {
     group.finish();
 }
 
-/// From one form to the other.
+/// Measures conversions between values and documents.
 fn convert(c: &mut Criterion) {
     let tree = event();
     let (bytes, nodes, root) = document();

@@ -1,7 +1,7 @@
-// A bare consumer on nats.go, to compare with, and what fills a stream for it.
+// A consumer with nats.go that only acknowledges messages, for comparison with nats_consumer. It can also fill a stream.
 //
-//	bare fill ADDRESS STREAM FILE      makes a stream, each line of the file a message of it
-//	bare consume ADDRESS STREAM NAME N takes N messages as a durable consumer, and acknowledges each
+//	bare fill ADDRESS STREAM FILE      creates a stream with a message for each line of the file
+//	bare consume ADDRESS STREAM NAME N consumes N messages with a durable consumer, and acknowledges each
 package main
 
 import (
@@ -63,7 +63,7 @@ func fill(connection *nats.Conn, stream, path string) error {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := append([]byte(nil), lines.Bytes()...)
-		// However long the server may take for those before it.
+		// The server may need long for the messages that were published before.
 		if _, err := streams.PublishAsync(stream+".a", line, jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func consume(connection *nats.Conn, stream, name string, count uint64) error {
 	}
 	ended := make(chan error, 1)
 	taken := uint64(0)
-	// Its own number of messages ahead: 500, as that of nats_consumer.
+	// By default Consume fetches up to 500 messages ahead, as nats_consumer does.
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
 		if err := message.Ack(); err != nil {
 			ended <- err

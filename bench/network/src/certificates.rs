@@ -1,4 +1,4 @@
-//! A CA and a certificate, and what both sides of TLS make of them.
+//! Creation of a CA and a certificate, and the TLS configuration of clients and servers.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Certificates {
-    /// Where to write ca.pem, cert.pem and key.pem
+    /// Folder for ca.pem, cert.pem and key.pem
     folder: PathBuf,
 }
 
@@ -28,16 +28,16 @@ impl Certificates {
     }
 }
 
-/// The server's side, with cert.pem and key.pem of a folder.
+/// TLS options of a server.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerTls {
-    /// Speak TLS 1.3, with cert.pem and key.pem of this folder
+    /// Use TLS 1.3, with cert.pem and key.pem of this folder
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
 }
 
 impl ServerTls {
-    /// What makes sessions, where there are any.
+    /// Creates a session, if TLS is used.
     pub(crate) fn session(&self) -> Result<Option<ServerConnection>> {
         let Some(folder) = &self.tls else { return Ok(None) };
         let chain = vec![CertificateDer::from_pem_file(folder.join("cert.pem"))?];
@@ -51,16 +51,16 @@ impl ServerTls {
     }
 }
 
-/// The client's side, which trusts ca.pem of a folder.
+/// TLS options of a client.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ClientTls {
-    /// Speak TLS 1.3, and trust ca.pem of this folder
+    /// Use TLS 1.3, and trust ca.pem of this folder
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
 }
 
 impl ClientTls {
-    /// What makes sessions, where there are any.
+    /// Creates the factory of sessions, if TLS is used.
     pub(crate) fn sessions(&self) -> Result<Option<Sessions>> {
         let Some(folder) = &self.tls else { return Ok(None) };
         let mut roots = RootCertStore::empty();
@@ -73,7 +73,7 @@ impl ClientTls {
     }
 }
 
-/// Makes sessions of clients.
+/// Creates client sessions.
 pub(crate) struct Sessions(Arc<ClientConfig>);
 
 impl Sessions {

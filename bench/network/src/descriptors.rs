@@ -1,4 +1,4 @@
-//! Many sockets in one process, and many to one address.
+//! Sockets in numbers above the default limits: of descriptors in one process, and of connections to one address.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
@@ -9,13 +9,13 @@ use rustix::{
 
 use crate::Result;
 
-/// How many connections have one address of ours: the system has some 28,000 ports for each.
+/// Maximum number of connections from one local address, because the system has about 28,000 ports for an address.
 const TO_AN_ADDRESS: usize = 20_000;
 
-/// Allows so many sockets.
+/// Raises the limit of descriptors for `sockets` sockets.
 ///
 /// # Errors
-/// The system allows fewer.
+/// The system does not allow that many descriptors.
 pub(crate) fn allow(sockets: usize) -> Result {
     let needed = u64::try_from(sockets)? + 64;
     let limit = getrlimit(Resource::Nofile);
@@ -28,11 +28,12 @@ pub(crate) fn allow(sockets: usize) -> Result {
     Ok(())
 }
 
-/// Connects to a server on this machine, as the connection of this number.
+/// Connects to a server on this machine. The local address depends on `number`, the number of the connection.
 pub(crate) fn connect_as(number: usize, port: u16) -> Result<TcpStream> {
     let own = u8::try_from(1 + number / TO_AN_ADDRESS)?;
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    // Without it, the system takes ports again that an earlier connection to another server had.
+    // The socket is only bound if a further local address is needed, because a bound socket cannot use a
+    // port that a recent connection to another server used.
     if own > 1 {
         bind(&stream, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, own), 0)))?;
     }

@@ -1,15 +1,15 @@
-//! Lines, all of one length. Each begins with a number of twenty digits.
+//! Lines of equal length, each of which starts with a number of twenty digits.
 
 use std::io::Write;
 
 use crate::Result;
 
-/// Bytes of a line, with its end.
+/// Number of bytes of a line, including the line feed.
 pub(crate) const LINE: usize = 630;
-/// Digits of its number.
+/// Number of digits of a line's number.
 const DIGITS: usize = 20;
 
-/// A line with this number.
+/// Returns a line with this number.
 pub(crate) fn line(number: u64) -> Vec<u8> {
     let mut line = vec![b'x'; LINE];
     line[LINE - 1] = b'\n';
@@ -18,33 +18,33 @@ pub(crate) fn line(number: u64) -> Vec<u8> {
     line
 }
 
-/// Gives a line another number.
+/// Changes the number of a line.
 pub(crate) fn renumber(mut line: &mut [u8], number: u64) {
-    // There is room for all digits.
+    // Writing cannot fail, because the line has space for all digits.
     let _ = write!(line, "{number:020}");
 }
 
-/// So many lines with the same number.
+/// Returns `count` lines with the same number.
 pub(crate) fn lines(number: u64, count: usize) -> Vec<u8> {
     line(number).repeat(count)
 }
 
-/// The number of a line.
+/// Returns the number of a line.
 ///
 /// # Errors
-/// It is none of these.
+/// The text is not such a line.
 pub(crate) fn number(line: &[u8]) -> Result<u64> {
     let digits = line.get(..DIGITS).filter(|_| line.len() == LINE);
     let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-    number.ok_or_else(|| format!("no line: {:?}", String::from_utf8_lossy(line)).into())
+    number.ok_or_else(|| format!("invalid line: {:?}", String::from_utf8_lossy(line)).into())
 }
 
-/// Cuts what comes into lines.
+/// Splits received bytes into lines.
 #[derive(Default)]
 pub(crate) struct Cutter(Vec<u8>);
 
 impl Cutter {
-    /// Has `take` look at each line that is whole by now.
+    /// Calls `take` with each complete line.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_wherever_they_are_cut() {
+    fn lines_are_found_in_chunks_of_any_length() {
         let bytes: Vec<u8> = (0..7).flat_map(line).collect();
         for length in [1, 7, LINE - 1, LINE, LINE + 1, 3 * LINE, bytes.len()] {
             let (mut cutter, mut found) = (Cutter::default(), Vec::new());

@@ -1,8 +1,9 @@
-//! What connectors of the network are measured with: clients that load them, and servers that do the same work
-//! without this project. `cargo xtask network` starts them by turns.
+//! Programs for the measurement of network connectors: clients that send load to a server, and
+//! servers for the comparison that do the same work without this project. `cargo xtask network`
+//! starts them.
 //!
-//! A client says `ready` once it is connected, and begins when it is told to, by a line of its input. What it has
-//! found is a line of JSON. It ends when its input does, or when it is done.
+//! A client prints `ready` once it is connected, and starts when it reads a line from its input.
+//! The program prints its result as a line of JSON. It ends after that, or when its standard input ends.
 
 #![allow(clippy::print_stderr)] // people read it
 
@@ -24,13 +25,13 @@ use crate::{
     servers::{bytes, forward, hello, to_file},
 };
 
-/// Whatever goes wrong ends a measurement, and is told.
+/// Result of a role. Every error ends the measurement and is printed.
 type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 #[derive(Debug, Parser)]
 #[command(
     name = "network-bench",
-    about = "What connectors of the network are measured with",
+    about = "Clients and servers for measurements of network connectors",
     version
 )]
 struct Arguments {
@@ -40,29 +41,29 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Makes a CA, and a certificate for this machine
+    /// Create a CA and a certificate for this machine
     Certificates(Certificates),
-    /// A server: lines of many connections to a file, in plain tokio
+    /// Run a server that writes the lines of many connections to a file, with plain tokio
     ToFile(to_file::ToFile),
-    /// A server: the bytes of one connection to a file, and nothing else
+    /// Run a server that writes the bytes of one connection to a file
     Bytes(bytes::Bytes),
-    /// A server: hyper's hello-world, which takes the body of each request
+    /// Run hyper's hello-world server, extended to read the body of each request
     Hello(hello::Hello),
-    /// A server: the bytes of one connection to another, and nothing else
+    /// Run a server that forwards the bytes of one connection to another
     Forward(forward::Forward),
-    /// A client: connections that send a line from time to time
+    /// Open connections that send a line from time to time
     Trickle(trickle::Trickle),
-    /// A client: connections that say nothing
+    /// Open idle connections
     Idle(idle::Idle),
-    /// A client: connections that send as much as they can
+    /// Open connections that send as much as they can
     Busy(busy::Busy),
-    /// What the lines of its input say of the connections that they come from
+    /// Count the lines of each connection in the input
     Shares(shares::Shares),
-    /// A client: requests of HTTP, the next when the last one is answered
+    /// Send HTTP requests, each after the response to the previous request
     Requests(requests::Requests),
-    /// A client: one connection that sends as much as it can, with TLS or without
+    /// Open one connection that sends as much as it can, with or without TLS
     Send(send::Send),
-    /// A client and the server after the one that is measured: how long lines take between them
+    /// Measure the latency of lines, as client and as destination of the measured server
     Latency(latency::Latency),
 }
 
@@ -95,7 +96,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         super::Arguments::command().debug_assert();
     }
 }

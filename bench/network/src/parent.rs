@@ -1,37 +1,40 @@
-//! Who has started this, and what it is told.
+//! Communication with the process that started this one.
 
 use std::io::{self, Read, Write};
 
 use crate::Result;
 
-/// Says that all is ready, and waits until it is told to begin.
+/// Prints `ready`, and waits for a line on standard input.
 pub(crate) fn begin() -> Result {
-    say("ready")?;
+    print("ready")?;
     wait()
 }
 
 /// Waits for a line.
 ///
 /// # Errors
-/// There is none: the process that has started this one has ended.
+/// Standard input has ended, because the process that started this one has ended.
 pub(crate) fn wait() -> Result {
     let mut byte = [0];
     loop {
         match io::stdin().read(&mut byte)? {
-            0 => return Err("its input has ended".into()),
+            0 => return Err("standard input has ended".into()),
             _ if byte == *b"\n" => return Ok(()),
             _ => {}
         }
     }
 }
 
-/// Says what was found.
-#[expect(clippy::needless_pass_by_value, reason = "made for it")]
-pub(crate) fn found(found: serde_json::Value) -> Result {
-    say(&found.to_string())
+/// Prints the results.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers pass a `json!` that they do not need any more"
+)]
+pub(crate) fn report(results: serde_json::Value) -> Result {
+    print(&results.to_string())
 }
 
-fn say(line: &str) -> Result {
+fn print(line: &str) -> Result {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)

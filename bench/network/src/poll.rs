@@ -1,4 +1,4 @@
-//! Which of many sockets are ready.
+//! Readiness of many sockets.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::Result;
 
-/// How many are told at once.
+/// Maximum number of sockets that are reported at once.
 const AT_ONCE: usize = 256;
 
 pub(crate) struct Poll {
@@ -29,19 +29,19 @@ impl Poll {
         Ok(Self { epoll, events: Vec::with_capacity(AT_ONCE) })
     }
 
-    /// Tells of this socket, by this number, for as long as it is ready.
+    /// Adds a socket. It is reported as `number` whenever it is ready.
     pub(crate) fn add(&self, socket: impl AsFd, number: usize, flags: EventFlags) -> Result {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number as u64), flags)?)
     }
 
-    /// The numbers of sockets that are ready, as soon as there is one, or after this time.
-    pub(crate) fn wait(&mut self, most: Duration) -> Result<impl Iterator<Item = usize>> {
-        let most = Timespec::try_from(most)?;
+    /// Waits until a socket is ready, for `timeout` at most, and returns the numbers of all ready sockets.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
+        let timeout = Timespec::try_from(timeout)?;
         self.events.clear();
         match epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut self.events),
-            Some(&most),
+            Some(&timeout),
         ) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -1,7 +1,7 @@
-//! The boundary and the buffers of others beside ours, where the work is the same. The page
-//! `docs/benchmarks/peers.md` says where it is not.
+//! Plugin boundaries and buffers of other crates, compared with those of this project for the same
+//! work. The page `docs/benchmarks/peers.md` describes the differences.
 //!
-//! Both plugins are built here where they are not, in the profile of this benchmark.
+//! Both plugins are built here if necessary, with the profile of this benchmark.
 
 #[path = "../../micro/benches/boundary/calls.rs"]
 #[allow(dead_code)]
@@ -26,7 +26,7 @@ use tremor_abi::batch::{Batch, HostBatch, Pool};
 
 use self::{calls::Calls, echo::Payloads};
 
-/// The result of a future that never waits.
+/// Returns the result of a future that never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -39,7 +39,7 @@ fn nylon_plugin() -> PathBuf {
     library::build(&folder, "nylon-echo", "unwind", &["build"])
 }
 
-/// A payload there, and a copy of it back that the caller owns.
+/// Measures a call that passes a payload and returns a copy, which the caller owns.
 fn echo(criterion: &mut Criterion) {
     let path = nylon_plugin();
     let path = path.to_str().expect("a path in UTF-8");
@@ -85,7 +85,7 @@ fn echo(criterion: &mut Criterion) {
 
 const BUFFER: usize = 4096;
 
-/// A buffer from a pool and back into it, and the same with a payload put into it.
+/// Measures taking a buffer from a pool and returning it, with and without writing a payload.
 fn buffers(criterion: &mut Criterion) {
     let payload = [7; 64];
     let bab = bab::HeapBufferPool::new(BUFFER, 64, 64);
@@ -98,7 +98,7 @@ fn buffers(criterion: &mut Criterion) {
     group.bench_function("bab, acquired and released", |bencher| {
         bencher.iter(|| {
             let buffer = black_box(bab.try_acquire().expect("there are many"));
-            // SAFETY: it was acquired from this pool just now, and is not used again.
+            // SAFETY: the buffer was acquired from this pool just now, and is not used again.
             unsafe { bab.release(buffer) }
         });
     });
@@ -111,8 +111,8 @@ fn buffers(criterion: &mut Criterion) {
     group.bench_function("bab, with 64 bytes written", |bencher| {
         bencher.iter(|| {
             let buffer = bab.try_acquire().expect("there are many");
-            // SAFETY: it was acquired from this pool just now, has room for more, is read by
-            // nobody, and not used again.
+            // SAFETY: the buffer was acquired from this pool just now, is longer than the payload,
+            // has no readers, and is not used again.
             unsafe {
                 buffer.slice_mut(0..payload.len()).copy_from_slice(black_box(&payload));
                 bab.release(black_box(buffer));

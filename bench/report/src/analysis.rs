@@ -6,45 +6,47 @@ use crate::experiment::Experiment;
 use crate::format::percent;
 use crate::statistics::{Interval, geometric_mean, mean, ratio};
 
-/// With fewer pairs, resampling them says little about how they vary, and no difference is called.
+/// Minimum number of rounds for a verdict, because resamples of fewer rounds estimate the variance poorly.
 pub(crate) const PAIRS_NEEDED: usize = 5;
 
-/// What a flow came to.
+/// The figures of a flow.
 pub(crate) struct Flow<'a> {
     pub(crate) name: &'a str,
-    /// How far the second run of the baseline is, or may well be, from the first, as a share of 1.
-    /// `None` where they have no two rounds in common.
+    /// Noise floor: the largest distance from 1 within the confidence interval of the ratio between both runs of the
+    /// baseline. For example, 0.02 means 2 %. `None` if the runs have fewer than two rounds in common.
     pub(crate) floor: Option<f64>,
-    /// The baseline, the others, the baseline's second run.
+    /// The baseline, the other subjects, and the second run of the baseline.
     pub(crate) subjects: Vec<Subject<'a>>,
 }
 
-/// What a subject came to on a flow.
+/// The figures of a subject on a flow.
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
-    /// Events a second of each round that gave a figure.
+    /// Events per second, by the number of the round. Failed rounds are left out.
     pub(crate) throughputs: Vec<(u32, f64)>,
-    /// Their geometric mean.
+    /// Geometric mean of the throughputs.
     pub(crate) throughput: Option<Interval>,
-    /// To the baseline, paired by round.
+    /// Ratio of the throughput to that of the baseline, paired by round.
     pub(crate) ratio: Option<Interval>,
     pub(crate) verdict: Verdict,
 }
 
-/// What can be said of a subject beside the baseline.
+/// The comparison of a subject with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
+    /// The subject is the baseline.
     Baseline,
-    /// The baseline's second run: its ratio is the noise.
+    /// The subject is the second run of the baseline, whose ratio is the noise.
     Noise,
-    /// The difference is beyond the noise floor and beyond chance.
+    /// The subject is faster by more than the noise floor, and the interval of the ratio does not contain 1.
     Faster(Interval),
+    /// The subject is slower by more than the noise floor, and the interval of the ratio does not contain 1.
     Slower(Interval),
-    /// No difference beyond a noise floor of this share of 1.
+    /// The difference does not exceed this noise floor, in which 0.02 means 2 %.
     WithinNoise(f64),
-    /// The ratio is beyond the noise floor, but by chance it may be none at all.
+    /// The difference exceeds the noise floor, but the interval of the ratio contains 1.
     Uncertain(Interval),
-    /// So many rounds in which both subjects and the baseline's second run gave a figure.
+    /// Only this number of rounds are complete, that is, have figures of the subject and of both runs of the baseline.
     TooFewRounds(usize),
 }
 
@@ -72,10 +74,10 @@ impl fmt::Display for Verdict {
             }
             Self::Uncertain(Interval { low, high, .. }) => {
                 let [low, high] = [low, high].map(|ratio| percent(ratio - 1.0));
-                write!(f, "no difference that chance excludes: {low} % to {high} %")
+                write!(f, "uncertain: {low} % to {high} %")
             }
             Self::TooFewRounds(pairs) => {
-                write!(f, "nothing is called: {pairs} complete rounds of {PAIRS_NEEDED} needed")
+                write!(f, "no verdict: {pairs} of at least {PAIRS_NEEDED} rounds are complete")
             }
         }
     }
@@ -110,8 +112,9 @@ fn flow<'a>(experiment: &'a Experiment, name: &'a str) -> Flow<'a> {
     Flow { name, floor, subjects: subjects.collect() }
 }
 
-/// A difference is called where the ratio is further from 1 than the baseline's second run may be,
-/// and where its own interval does not contain 1.
+/// Compares a subject with the baseline.
+///
+/// A difference is reported if the ratio is further from 1 than the noise floor, and its interval does not contain 1.
 fn judge(ratio: Option<Interval>, floor: Option<f64>, pairs: usize) -> Verdict {
     let (Some(ratio), Some(floor)) = (ratio, floor.filter(|_| pairs >= PAIRS_NEEDED)) else {
         return Verdict::TooFewRounds(pairs);
@@ -127,7 +130,7 @@ fn judge(ratio: Option<Interval>, floor: Option<f64>, pairs: usize) -> Verdict {
     }
 }
 
-/// The values of both in the rounds that both have.
+/// Returns the throughputs of the baseline and a subject in the rounds that both have.
 fn pairs(baseline: &[(u32, f64)], subject: &[(u32, f64)]) -> Vec<(f64, f64)> {
     let of_round = |round: u32| {
         baseline.iter().find(|(other, _)| *other == round).map(|(_, throughput)| *throughput)
@@ -138,7 +141,7 @@ fn pairs(baseline: &[(u32, f64)], subject: &[(u32, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The arithmetic mean of a subject's ratios over the flows; `None` unless every flow has one.
+/// Returns the arithmetic mean of a subject's ratios over the flows; `None` if a flow has no ratio.
 pub(crate) fn average(flows: &[Flow<'_>], subject: usize) -> Option<f64> {
     let ratios = flows.iter().map(|flow| Some(flow.subjects.get(subject)?.ratio?.estimate));
     mean(&ratios.collect::<Option<Vec<_>>>()?)
@@ -154,8 +157,8 @@ mod tests {
         flows(&experiment)[0].subjects[1].verdict
     }
 
-    /// Rounds that drift by a tenth, with a subject so many per mille of the baseline, and both of
-    /// them and the baseline's second run off by some per mille.
+    /// Returns rounds whose speed drifts by a tenth. The subject has `per_mille` of the speed of the baseline, and all
+    /// figures have noise of some per mille.
     fn rounds(per_mille: i32) -> Vec<[u32; 3]> {
         let noise = [1, -2, 3, 0, -1, 2, -3, 1, 0, -1];
         let round = |index: usize| {
@@ -170,49 +173,48 @@ mod tests {
     }
 
     #[test]
-    fn three_per_cent_are_caught_in_half_a_per_cent_of_noise() {
+    fn difference_of_3_percent_exceeds_noise_of_half_a_percent() {
         let Verdict::Slower(ratio) = verdict(&rounds(970)) else { panic!("it is slower") };
         assert!(ratio.low < 0.97 && 0.97 < ratio.high && ratio.high < 0.98, "{ratio:?}");
         assert!(matches!(verdict(&rounds(1_030)), Verdict::Faster(_)));
     }
 
     #[test]
-    fn what_is_the_same_is_within_the_noise() {
+    fn equal_subject_is_within_the_noise() {
         let Verdict::WithinNoise(floor) = verdict(&rounds(1_000)) else { panic!("it is the same") };
         assert!((0.000_1..0.005).contains(&floor), "{floor}");
     }
 
     #[test]
-    fn a_clear_difference_below_the_floor_is_not_called() {
-        // The baseline's second run is a steady tenth slower: whatever does that may do it to
-        // the other subject.
+    fn difference_below_the_floor_is_not_reported() {
+        // The second run of the baseline is always a tenth slower, so the cause may affect the other subject as well.
         let rounds = [[1_000, 950, 900]; 10];
         assert_eq!(verdict(&rounds).to_string(), "no difference beyond the noise floor of ±10.0 %");
     }
 
     #[test]
-    fn a_difference_that_may_be_chance_is_not_called() {
+    fn uncertain_difference_is_not_reported() {
         let rounds: Vec<_> = (0..10).map(|i| [1_000, [2_000, 700][i % 2], 1_000]).collect();
         assert!(matches!(verdict(&rounds), Verdict::Uncertain(_)));
     }
 
     #[test]
-    fn too_few_rounds_call_nothing() {
+    fn too_few_rounds_have_no_verdict() {
         assert_eq!(verdict(&[[1_000, 500, 1_000]; 4]), Verdict::TooFewRounds(4));
-        // Rounds of which a part failed are not complete.
+        // Rounds in which a subject failed are not complete.
         let rounds = [[1_000, 500, 1_000], [1_000, 0, 1_000], [0, 500, 1_000]];
         assert_eq!(verdict(&rounds), Verdict::TooFewRounds(1));
         assert_eq!(verdict(&[[1_000, 0, 1_000]; 10]), Verdict::TooFewRounds(0));
     }
 
     #[test]
-    fn without_the_second_run_there_is_no_floor_and_nothing_is_called() {
+    fn failed_second_run_of_baseline_means_no_verdict() {
         assert_eq!(verdict(&[[1_000, 500, 0]; 10]), Verdict::TooFewRounds(0));
     }
 
-    /// How many of a hundred benchmarks of ten rounds call a difference, with normally distributed
-    /// noise of a per cent.
-    fn called(true_ratio: f64, random: &mut fastrand::Rng) -> usize {
+    /// Returns how many of a hundred benchmarks of ten rounds report a difference, with normally distributed noise of
+    /// one per cent.
+    fn reported(true_ratio: f64, random: &mut fastrand::Rng) -> usize {
         let mut benchmark = || {
             let mut round = |mean: f64| {
                 let (radius, angle) = (1.0 - random.f64(), random.f64());
@@ -229,29 +231,26 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_rarely_called_different_and_three_per_cent_rarely_missed() {
+    fn verdicts_on_random_noise_are_rarely_wrong() {
         let mut random = fastrand::Rng::with_seed(1);
-        let (equal, slower) = (called(1.0, &mut random), called(0.97, &mut random));
+        let (equal, slower) = (reported(1.0, &mut random), reported(0.97, &mut random));
         assert!(equal <= 3 && slower >= 95, "{equal} and {slower} of 100");
     }
 
     #[test]
-    fn verdicts_say_how_much_and_between_what() {
+    fn verdicts_contain_difference_and_interval() {
         let ratio = |estimate, low, high| Interval { estimate, low, high };
         let table = [
             (Verdict::Slower(ratio(0.969, 0.962, 0.976)), "slower by 3.1 % [2.4, 3.8]"),
             (Verdict::Faster(ratio(1.02, 1.01, 1.03)), "faster by 2.0 % [1.0, 3.0]"),
-            (
-                Verdict::Uncertain(ratio(1.2, 0.9, 1.6)),
-                "no difference that chance excludes: -10.0 % to 60.0 %",
-            ),
-            (Verdict::TooFewRounds(3), "nothing is called: 3 complete rounds of 5 needed"),
+            (Verdict::Uncertain(ratio(1.2, 0.9, 1.6)), "uncertain: -10.0 % to 60.0 %"),
+            (Verdict::TooFewRounds(3), "no verdict: 3 of at least 5 rounds are complete"),
         ];
         table.iter().for_each(|(verdict, text)| assert_eq!(verdict.to_string(), *text));
     }
 
     #[test]
-    fn the_average_is_over_the_flows_and_wants_all_of_them() {
+    fn average_needs_a_ratio_of_each_flow() {
         let (_folder, both) = experiment(&[
             ("json", &[[1_000, 900, 1_000]; 2]),
             ("msgpack", &[[1_000, 700, 1_000]; 2]),

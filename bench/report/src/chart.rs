@@ -1,4 +1,4 @@
-//! The chart of a run that is kept in `bench/runs`: the flows of one subject, in `samples.csv`.
+//! The chart of a run in `bench/runs`, which shows the flows of one subject from `samples.csv`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::statistics::{geometric_mean, median};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder of the run
+    /// Folder of the run
     run: PathBuf,
-    /// Which of its subjects is drawn
+    /// Name of the subject to draw
     #[arg(long)]
     subject: String,
-    /// Where to write the picture, as SVG
+    /// SVG file to write
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_has_the_figures_of_its_subject_and_says_where_they_are_from() {
+    fn chart_has_the_figures_and_the_source_of_its_subject() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         put(

@@ -1,12 +1,12 @@
-//! The folder of a benchmark, as `scripts/bench.sh` leaves it.
+//! The folder of a benchmark, as `scripts/bench.sh` writes it.
 //!
-//! | file | a line, separated by tabs |
+//! | file | a line, with columns separated by tabs |
 //! |---|---|
-//! | `facts.tsv` | kind, name, value: what was to be run, on which machine, how |
-//! | `runs.tsv` | a run that ended, with a heading; see [`Run`] |
-//! | `profile.tsv` | flow, subject, what was found, value, file; missing without `--profile` |
+//! | `facts.tsv` | kind, name, value: settings, subjects, machine and method |
+//! | `runs.tsv` | a finished run, below a heading; see [`Run`] |
+//! | `profile.tsv` | flow, subject, name of the finding, value, file; missing without `--profile` |
 //!
-//! `samples/<run>.json` and `samples/<run>.hgrm` are what the subjects wrote.
+//! `samples/<run>.json` and `samples/<run>.hgrm` are the files that the subjects wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use serde::de::DeserializeOwned;
 
 use crate::sample::Sample;
 
-/// All that a benchmark left.
+/// The files of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     pub(crate) folder: PathBuf,
     pub(crate) facts: Vec<Fact>,
     pub(crate) runs: Vec<Run>,
     pub(crate) findings: Vec<Finding>,
-    /// What everything is compared with.
+    /// Name of the subject with which the others are compared.
     pub(crate) baseline: String,
-    /// The name under which the baseline ran a second time.
+    /// Name of the second run of the baseline.
     pub(crate) again: String,
 }
 
@@ -37,43 +37,43 @@ pub(crate) struct Fact {
     pub(crate) value: String,
 }
 
-/// A run that ended, well or not.
+/// A finished run.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Run {
-    /// Its place in the order of all runs, from 1.
+    /// Position in the order of all runs, from 1.
     pub(crate) number: u32,
     pub(crate) round: u32,
     pub(crate) flow: String,
     pub(crate) subject: String,
     /// `ok` or `failed`.
     pub(crate) status: String,
-    /// The name of its files in `samples`.
+    /// Name of the run's files in `samples`, without extension.
     pub(crate) name: String,
-    /// When it started: ISO 8601.
+    /// Time of the start, in ISO 8601.
     pub(crate) started: String,
-    /// How long the process took, in seconds.
+    /// Duration of the process, in seconds.
     pub(crate) seconds: f64,
-    /// The machine's load average of one minute before the run.
+    /// Load average of the machine over the minute before the run.
     pub(crate) load: f64,
-    /// The clock of the first processor before the run; empty where it cannot be read.
+    /// Clock of the first processor before the run, in MHz; empty if it cannot be read.
     pub(crate) mhz: String,
-    /// The hottest thermal zone before the run; empty where none can be read.
+    /// Temperature of the hottest thermal zone before the run, in °C; empty if none can be read.
     pub(crate) celsius: String,
-    /// Why it failed; empty where it did not.
+    /// Reason of the failure; empty if the run did not fail.
     pub(crate) reason: String,
     #[serde(skip)]
     pub(crate) sample: Option<Sample>,
 }
 
-/// What a profiler found.
+/// A finding of a profiler.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Finding {
     pub(crate) flow: String,
     pub(crate) subject: String,
     pub(crate) what: String,
-    /// Empty where the file says it all.
+    /// Figure of the finding; empty if the finding is only the file.
     pub(crate) value: String,
-    /// Relative to the folder.
+    /// Path of the profile, relative to the folder.
     pub(crate) file: String,
 }
 
@@ -105,7 +105,7 @@ impl Experiment {
         self.facts("flow").map(|fact| fact.name.as_str()).collect()
     }
 
-    /// The baseline, the other subjects in their order, the baseline's second run.
+    /// Returns the baseline, the other subjects in their order, and the second run of the baseline.
     pub(crate) fn subjects(&self) -> Vec<&str> {
         let others = self.facts("subject").map(|fact| fact.name.as_str());
         let others = others.filter(|name| *name != self.baseline);
@@ -113,14 +113,14 @@ impl Experiment {
         first.chain(others).chain(std::iter::once(self.again.as_str())).collect()
     }
 
-    /// The last line that a run wrote to stderr, where it is kept.
-    pub(crate) fn last_words(&self, run: &Run) -> Option<String> {
+    /// Returns the last line that a run wrote to stderr, if the file was kept.
+    pub(crate) fn last_line(&self, run: &Run) -> Option<String> {
         let path = self.folder.join(format!("samples/{}.err", run.name));
         let text = String::from_utf8_lossy(&fs::read(path).ok()?).into_owned();
         text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
     }
 
-    /// The runs of a subject that gave a figure, in the order of their rounds.
+    /// Returns the runs of a subject that did not fail, in the order of their rounds.
     pub(crate) fn samples(&self, flow: &str, subject: &str) -> Vec<(&Run, &Sample)> {
         let runs = self.runs.iter().filter(|run| run.flow == flow && run.subject == subject);
         let mut samples: Vec<_> =
@@ -130,7 +130,7 @@ impl Experiment {
     }
 }
 
-/// The rows of a table with tabs between its fields; without a heading, fields count by position.
+/// Reads the rows of a table with tabs between columns. Without headings, columns are assigned to fields by position.
 pub(crate) fn rows<T: DeserializeOwned>(path: &Path, has_headings: bool) -> Result<Vec<T>> {
     let name = path.display();
     let text = fs::read_to_string(path)
@@ -142,7 +142,7 @@ pub(crate) fn rows<T: DeserializeOwned>(path: &Path, has_headings: bool) -> Resu
         .has_headers(has_headings)
         .from_reader(text.as_bytes());
     let rows = reader.deserialize().collect::<Result<_, _>>();
-    rows.with_context(|| format!("{name} is no table of a benchmark"))
+    rows.with_context(|| format!("{name} is not a table of a benchmark"))
 }
 
 #[cfg(test)]
@@ -151,8 +151,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A benchmark of `static`, `plugin` and `static-again`, whose throughputs in each round are
-    /// given; 0 is a run that failed.
+    /// Creates a benchmark of `static`, `plugin` and `static-again` with these throughputs in each round. 0 stands for
+    /// a failed run.
     pub(crate) fn experiment(flows: &[(&str, &[[u32; 3]])]) -> (tempfile::TempDir, Experiment) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -201,14 +201,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_baseline_comes_first_and_its_second_run_last() {
+    fn baseline_is_first_and_its_second_run_last() {
         let (_folder, experiment) = experiment(&[("json", &[[100, 97, 101]])]);
         assert_eq!(experiment.subjects(), ["static", "plugin", "static-again"]);
         assert_eq!(experiment.flows(), ["json"]);
     }
 
     #[test]
-    fn a_run_that_failed_has_no_sample() {
+    fn failed_run_has_no_sample() {
         let (_folder, experiment) = experiment(&[("json", &[[100, 0, 101], [100, 97, 99]])]);
         let rounds: Vec<_> =
             experiment.samples("json", "plugin").iter().map(|(run, _)| run.round).collect();
@@ -216,7 +216,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_folder_of_something_else_is_refused() {
+    fn folder_without_a_benchmark_is_refused() {
         let error = Experiment::read(Path::new("src")).unwrap_err().to_string();
         assert!(error.contains("expected the folder of a benchmark"), "{error}");
     }

@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formats of numbers for readers.
 
 use crate::statistics::Interval;
 
-/// With a comma between thousands, rounded to a whole number.
+/// Formats a number as a whole number with commas between thousands.
 pub(crate) fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut grouped = String::new();
@@ -15,7 +15,7 @@ pub(crate) fn whole(value: f64) -> String {
     if value < 0.0 && digits != "0" { format!("-{grouped}") } else { grouped }
 }
 
-/// To three digits: 1,234 or 123 or 12.3 or 1.23.
+/// Formats a number with three digits, or as a whole number from 100 on: 1,234 or 123 or 12.3 or 1.23.
 pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         large if large >= 99.95 => whole(value),
@@ -24,12 +24,13 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
-/// A share of 1 in per cent, with one decimal; the sign, too, is the caller's.
+/// Formats a share of 1 in per cent, with one decimal and without the sign `%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// `97.1 [96.5, 97.8]`; without the interval where one value alone tells nothing about it.
+/// Formats an estimate with its interval, such as `97.1 [96.5, 97.8]`. An infinite interval, which one value alone has,
+/// is left out.
 pub(crate) fn with_interval(interval: Interval, format: impl Fn(f64) -> String) -> String {
     let Interval { estimate, low, high } = interval;
     if high.is_finite() {
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_says_nothing_is_left_out() {
+    fn infinite_interval_is_left_out() {
         let interval = Interval { estimate: 0.5, low: 0.0, high: f64::INFINITY };
         assert_eq!(with_interval(interval, percent), "50.0");
         let interval = Interval { estimate: 0.97, low: 0.96, high: 0.98 };

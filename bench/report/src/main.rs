@@ -1,5 +1,5 @@
-//! What `scripts/bench.sh` leaves to a program: the order of its runs, a look at what a subject
-//! wrote, and the report with its statistics. `docs/benchmarks/harness.md` says how to use it.
+//! A tool of `scripts/bench.sh`: computes the order of runs, checks the results that subjects wrote, and writes the
+//! report with its statistics. `docs/benchmarks/harness.md` describes its use.
 //!
 //! ```sh
 //! bench-report schedule --seed 1 --rounds 10 --flows a b --subjects static plugin static-again
@@ -7,10 +7,10 @@
 //! bench-report report bench/out/2026-05-01
 //! ```
 //!
-//! [`experiment`] reads the folder of a benchmark, [`analysis`] makes figures and verdicts of it with
-//! [`statistics`], and [`page`] writes them as Markdown. [`chart`] draws a run that is kept.
+//! [`experiment`] reads the folder of a benchmark, [`analysis`] computes figures and verdicts with [`statistics`], and
+//! [`page`] writes them as Markdown. [`chart`] draws a run in `bench/runs`.
 
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::print_stderr)] // because people read the output
 
 mod analysis;
 mod chart;
@@ -30,7 +30,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "bench-report", about = "The figures of scripts/bench.sh", version)]
+#[command(
+    name = "bench-report",
+    about = "Computes schedules and reports for scripts/bench.sh",
+    version
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -40,17 +44,17 @@ struct Arguments {
 enum Command {
     /// Prints the runs of a benchmark in random order: number, round, flow, subject, separated by tabs
     Schedule(schedule::Arguments),
-    /// Says whether the JSON that a subject wrote is a result
+    /// Checks whether the JSON that a subject wrote is a result
     Check {
-        /// What the subject wrote
+        /// File that the subject wrote
         file: PathBuf,
     },
     /// Writes report.md and samples.csv into the folder of a benchmark
     Report {
-        /// The folder
+        /// Folder of the benchmark
         folder: PathBuf,
     },
-    /// Draws throughput and latency of a run that is kept in bench/runs
+    /// Draws throughput and latency of a run in bench/runs
     Chart(chart::Arguments),
 }
 
@@ -75,7 +79,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         super::Arguments::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! A run in one picture, for readers who have a minute: throughput and latency of each flow.
+//! A chart of a run with the throughput and latency of each flow.
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -8,7 +8,7 @@ use crate::format::{three_digits, with_interval};
 use crate::statistics::Interval;
 use crate::theme::{Area, SMALL, WIDTH, failed, grid, ink, muted, page, picture, series, text};
 
-/// The flows in `bench/flows`, in words.
+/// The flows in `bench/flows`, with their descriptions in the chart.
 const NAMES: [(&str, &str); 6] = [
     ("passthrough", "bytes in, bytes out"),
     ("passthrough-json", "JSON in, JSON out"),
@@ -21,19 +21,19 @@ const PERCENTILES: [&str; 3] = ["p50", "p99", "p99.9"];
 
 const TOP: i32 = 72;
 const ROW: i32 = 40;
-/// Below the rows: the numbers of the axes, and the source of the figures.
+/// Height of the area below the rows, with the numbers of the axes and the source of the figures.
 const BOTTOM: i32 = 68;
 
 /// A flow of the chart.
 pub(crate) struct FlowFigures {
     pub(crate) name: String,
-    /// Events a second: the geometric mean of all rounds.
+    /// Geometric mean of events per second over all rounds.
     pub(crate) throughput: Interval,
-    /// The 50th, 99th and 99.9th percentile of latency in µs, each the median of all rounds.
+    /// The 50th, 99th and 99.9th percentile of latency in µs, each as median over all rounds.
     pub(crate) latencies: [f64; 3],
 }
 
-/// A horizontal axis from 0.
+/// A horizontal axis that begins at 0.
 struct Axis {
     left: i32,
     right: i32,
@@ -74,11 +74,11 @@ pub(crate) fn overview(flows: &[FlowFigures], source: &str) -> Result<String> {
     })
 }
 
-/// A bar, its confidence interval, and both in figures.
+/// Draws the throughput of a flow as a bar with its confidence interval and figures.
 fn draw_throughput(area: &Area<'_>, axis: &Axis, flow: &FlowFigures, middle: i32) -> Result<()> {
     let interval = flow.throughput.scaled(1e-6);
     let [estimate, low, high] =
-        [interval.estimate, interval.low, interval.high].map(|value| axis.place(value));
+        [interval.estimate, interval.low, interval.high].map(|value| axis.x(value));
     let bar = Rectangle::new([(axis.left, middle - 9), (estimate, middle + 9)], series(0).filled());
     area.draw(&bar).map_err(failed)?;
     let ends = [low, high].map(|end| [(end, middle - 5), (end, middle + 5)]);
@@ -89,31 +89,31 @@ fn draw_throughput(area: &Area<'_>, axis: &Axis, flow: &FlowFigures, middle: i32
     write(area, &figures, (axis.right + 12, middle), HPos::Left, muted())
 }
 
-/// A dot for each percentile, with its figure above it.
+/// Draws a dot for each percentile with the figure above.
 fn draw_latencies(area: &Area<'_>, axis: &Axis, flow: &FlowFigures, middle: i32) -> Result<()> {
-    let places = flow.latencies.map(|value| (axis.place(value), middle + 5));
-    area.draw(&PathElement::new(places, muted().stroke_width(2))).map_err(failed)?;
-    for (index, (place, value)) in places.into_iter().zip(flow.latencies).enumerate() {
-        area.draw(&Circle::new(place, 5, series(index).filled())).map_err(failed)?;
-        // The first two may lie next to each other.
+    let points = flow.latencies.map(|value| (axis.x(value), middle + 5));
+    area.draw(&PathElement::new(points, muted().stroke_width(2))).map_err(failed)?;
+    for (index, (point, value)) in points.into_iter().zip(flow.latencies).enumerate() {
+        area.draw(&Circle::new(point, 5, series(index).filled())).map_err(failed)?;
+        // The first figure is to the left of its dot, because the first two dots may be close to each other.
         let (left, side) =
-            if index == 0 { (place.0 + 5, HPos::Right) } else { (place.0, HPos::Center) };
+            if index == 0 { (point.0 + 5, HPos::Right) } else { (point.0, HPos::Center) };
         write(area, &format!("{value:.0}"), (left, middle - 10), side, ink())?;
     }
     Ok(())
 }
 
 impl Axis {
-    /// Steps of 1, 2 or 5 times a power of ten, seven of them at most.
+    /// Creates an axis with at most seven steps of 1, 2 or 5 times a power of ten.
     fn new(left: i32, right: i32, most: f64) -> Self {
         let power = 10_f64.powf((most / 7.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
         let step = step.into_iter().find(|step| most <= 7.0 * step).unwrap_or(most);
-        #[allow(clippy::cast_possible_truncation)] // seven at most
+        #[allow(clippy::cast_possible_truncation)] // at most seven
         Self { left, right, step, steps: (most / step).ceil() as i32 }
     }
 
-    fn place(&self, value: f64) -> i32 {
+    fn x(&self, value: f64) -> i32 {
         let share = value / (self.step * f64::from(self.steps));
         #[allow(clippy::cast_possible_truncation)] // within the picture
         let offset = (share * f64::from(self.right - self.left)).round() as i32;
@@ -123,10 +123,10 @@ impl Axis {
     fn draw(&self, area: &Area<'_>, bottom: i32) -> Result<()> {
         for step in 0..=self.steps {
             let value = self.step * f64::from(step);
-            let place = self.place(value);
-            let line = PathElement::new([(place, TOP), (place, bottom)], grid());
+            let x = self.x(value);
+            let line = PathElement::new([(x, TOP), (x, bottom)], grid());
             area.draw(&line).map_err(failed)?;
-            write(area, &value.to_string(), (place, bottom + 14), HPos::Center, muted())?;
+            write(area, &value.to_string(), (x, bottom + 14), HPos::Center, muted())?;
         }
         Ok(())
     }
@@ -135,10 +135,10 @@ impl Axis {
 fn write(
     area: &Area<'_>,
     words: &str,
-    place: (i32, i32),
+    position: (i32, i32),
     side: HPos,
     color: RGBColor,
 ) -> Result<()> {
     let style = text(SMALL, color).pos(Pos::new(side, VPos::Center));
-    area.draw(&Text::new(words.to_owned(), place, style)).map_err(failed)
+    area.draw(&Text::new(words.to_owned(), position, style)).map_err(failed)
 }

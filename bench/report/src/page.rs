@@ -1,4 +1,4 @@
-//! The report of a benchmark: one page of Markdown.
+//! The report of a benchmark as a page of Markdown.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn notice(text: &str) -> String {
     format!("> **{text}**")
 }
 
-/// Columns behind the first are aligned as `align` says: `---` or `---:`.
+/// Returns a table. `align` is the alignment of all columns but the first: `---` or `---:`.
 fn table<'a>(
     headings: impl IntoIterator<Item = &'a str>,
     align: &str,
@@ -47,7 +47,7 @@ fn table<'a>(
         format!("| {} |", headings.join(" | ")),
         format!("|---|{}", format!("{align}|").repeat(headings.len() - 1)),
     ];
-    // Also inside of code a bar would end the cell.
+    // A bar ends the cell even within code.
     let escaped = |cell: &String| cell.replace('|', "\\|");
     lines.extend(rows.into_iter().map(|row| {
         let cells: Vec<_> = row.iter().map(escaped).collect();
@@ -77,7 +77,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Lists the failed runs, a line for each reason of a subject on a flow.
+/// Lists the failed runs, with one line for each flow, subject and reason.
 fn failures(experiment: &Experiment) -> Vec<String> {
     let failed: Vec<_> = experiment.runs.iter().filter(|run| run.sample.is_none()).collect();
     if failed.is_empty() {
@@ -94,18 +94,18 @@ fn failures(experiment: &Experiment) -> Vec<String> {
     let items = kinds.iter().filter_map(|runs| {
         let first = runs.first()?;
         let numbers: Vec<_> = runs.iter().map(|run| run.number.to_string()).collect();
-        let said = experiment.last_words(first).map_or_else(String::new, |words| {
-            format!("; run {} last said: `{}`", first.number, words.replace('`', "'"))
+        let last = experiment.last_line(first).map_or_else(String::new, |line| {
+            format!("; last line of run {}: `{}`", first.number, line.replace('`', "'"))
         });
         let Run { subject, flow, reason, .. } = first;
-        Some(format!("- `{subject}` on `{flow}`, run {}: {reason}{said}", numbers.join(", ")))
+        Some(format!("- `{subject}` on `{flow}`, run {}: {reason}{last}", numbers.join(", ")))
     });
     let (count, runs) = (failed.len(), experiment.runs.len());
-    let text = format!("{count} of {runs} runs failed; they are in no figure below.");
+    let text = format!("{count} of {runs} runs failed; they are not included in any figure.");
     vec![notice(&text), items.collect::<Vec<_>>().join("\n")]
 }
 
-/// A subject whose plugin was rebuilt meanwhile has figures of two builds.
+/// Returns a notice for each plugin that was rebuilt during the benchmark, because its figures are those of two builds.
 fn changed_libraries(experiment: &Experiment) -> Vec<String> {
     let libraries: Vec<_> = libraries(experiment).into_iter().collect();
     let pairs = libraries.windows(2).filter(|pair| {
@@ -114,7 +114,7 @@ fn changed_libraries(experiment: &Experiment) -> Vec<String> {
     });
     let text = |(subject, Library { name, .. }): (&str, &Library)| {
         format!(
-            "The library {name} of {subject} changed while the benchmark ran: its figures are of two."
+            "The library {name} of {subject} changed during the benchmark: its figures mix two builds."
         )
     };
     pairs.map(|pair| notice(&text(pair[0]))).collect()
@@ -129,14 +129,14 @@ fn verdicts(experiment: &Experiment, flows: &[Flow<'_>]) -> Vec<String> {
             if matches!(subject.verdict, Verdict::Baseline | Verdict::Noise) {
                 continue;
             }
-            let verdict = stressed(subject.verdict, subject.verdict.to_string());
+            let verdict = emphasised(subject.verdict, subject.verdict.to_string());
             rows.push(vec![flow.name.into(), subject.name.into(), verdict, floor.clone()]);
         }
     }
     let heading = "## Verdict".to_owned();
     if rows.is_empty() {
         let text =
-            format!("`{baseline}` is the only subject: this benchmark shows the noise alone.");
+            format!("`{baseline}` is the only subject: this benchmark only shows the noise.");
         return vec![heading, text];
     }
     vec![
@@ -144,17 +144,17 @@ fn verdicts(experiment: &Experiment, flows: &[Flow<'_>]) -> Vec<String> {
         format!("Compared with `{baseline}`, in throughput."),
         table(["flow", "subject", "throughput", "noise floor"], "---", rows),
         format!(
-            "`{baseline}` ran twice in each round, the second time as `{}`. The noise floor is how far \
-             the ratio of the two is from 1, or may be (the further end of its 95 % confidence \
-             interval). A difference is called if it is beyond the floor, its own interval does not \
-             contain 1, and at least {PAIRS_NEEDED} rounds are complete. Brackets are 95 % confidence \
-             intervals.",
+            "`{baseline}` ran twice in each round, the second time as `{}`. The noise floor is the \
+             distance from 1 of the ratio of both runs, or of the further end of its 95 % confidence \
+             interval. A difference is reported if it exceeds the floor, its own interval does not \
+             contain 1, and at least {PAIRS_NEEDED} rounds are complete. Brackets contain 95 % \
+             confidence intervals.",
             experiment.again
         ),
     ]
 }
 
-fn stressed(verdict: Verdict, text: String) -> String {
+fn emphasised(verdict: Verdict, text: String) -> String {
     if verdict.is_difference() { format!("**{text}**") } else { text }
 }
 
@@ -182,19 +182,19 @@ fn relative(experiment: &Experiment, flows: &[Flow<'_>]) -> Vec<String> {
 fn relative_row(flow: &Flow<'_>) -> Vec<String> {
     let cells = flow.subjects.iter().map(|subject| match (subject.verdict, subject.ratio) {
         (Verdict::Baseline, Some(_)) => "100".to_owned(),
-        (verdict, Some(ratio)) => stressed(verdict, with_interval(ratio, percent)),
+        (verdict, Some(ratio)) => emphasised(verdict, with_interval(ratio, percent)),
         (_, None) => MISSING.to_owned(),
     });
     std::iter::once(flow.name.to_owned()).chain(cells).collect()
 }
 
-/// Absolute figures of a flow.
+/// Returns a table with the absolute figures of a flow.
 fn figures(experiment: &Experiment, flow: &Flow<'_>) -> String {
     let headings = ["subject", "rounds", "events/s", "MB/s", "CPU, ns/event"];
     let percentiles = ["p50", "p90", "p99", "p99.9", "max"];
     let rows = flow.subjects.iter().map(|subject| {
         let samples = experiment.samples(flow.name, subject.name);
-        // The mean of the processors is made like that of the events, so that the figures of a row fit together.
+        // Every mean is geometric, so that the figures of a row are consistent.
         let mean = |of: fn(&Sample) -> Option<f64>| {
             let values: Vec<_> = samples.iter().filter_map(|(_, sample)| of(sample)).collect();
             geometric_mean(&values).map(|interval| interval.estimate)
@@ -229,11 +229,11 @@ fn profiles(experiment: &Experiment) -> Vec<String> {
         let name = file.rsplit('/').next().unwrap_or(file);
         [flow, subject, what, value, &format!("[{name}]({file})")].map(String::clone).into()
     });
-    let headings = ["flow", "subject", "what", "found", "file"];
+    let headings = ["flow", "subject", "finding", "value", "file"];
     vec!["## Profiles".to_owned(), table(headings, "---", rows)]
 }
 
-/// Describes subjects, machine and method.
+/// Returns the sections about subjects, machine and method.
 fn method(experiment: &Experiment) -> Vec<String> {
     let subjects = experiment.facts("subject").map(|subject| {
         let mut programs = experiment.facts("binary").filter(|fact| fact.name == subject.name);
@@ -258,22 +258,22 @@ fn method(experiment: &Experiment) -> Vec<String> {
     blocks.extend(["## Machine".to_owned(), facts("machine"), "## Method".to_owned()]);
     blocks.push(
         "Every run is a process of its own. A round runs every subject on every flow once, in random \
-         order, the subjects of a flow one after the other. Ratios are made within a round, so that \
-         what slows the machine down slows both sides. Confidence intervals are percentile bootstraps \
-         of logarithms with 10,000 resamples, widened by √(n / (n - 1)) for n rounds. Profiles come \
-         from runs of their own, in no figure."
+         order, the subjects of a flow one after the other. Ratios are computed within a round, so \
+         that a slower machine affects both sides. Confidence intervals are percentile bootstraps of \
+         logarithms with 10,000 resamples, widened by √(n / (n - 1)) for n rounds. Profiles are from \
+         separate runs, which are not included in any figure."
             .to_owned(),
     );
     blocks.push(facts("method"));
     blocks.push(
-        "All runs are in [samples.csv](samples.csv); what each subject wrote, and what failed ones \
-         printed, is in `samples/`."
+        "All runs are in [samples.csv](samples.csv). The folder `samples/` has the results of subjects, and \
+         the output of failed runs."
             .to_owned(),
     );
     blocks
 }
 
-/// Returns the plugins that subjects report. Two hashes of a name are two builds.
+/// Returns the plugins that subjects report. If a plugin was rebuilt, its name has two hashes.
 fn libraries(experiment: &Experiment) -> BTreeSet<(&str, &Library)> {
     let samples = experiment.runs.iter().filter_map(|run| Some((run, run.sample.as_ref()?)));
     let libraries = samples.flat_map(|(run, sample)| {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_relative_table_has_flows_as_rows_and_subjects_as_columns() {
+    fn relative_table_has_flows_as_rows() {
         let text =
             text(&[("json", &[[1_000, 900, 1_000]; 6]), ("msgpack", &[[1_000, 700, 1_000]; 6])]);
         let expected = "| flow | static | plugin | static-again |\n|---|---:|---:|---:|\n\
@@ -305,14 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_said_once_for_each_reason() {
+    fn failures_are_listed_once_for_each_reason() {
         let text = text(&[("json", &[[1_000, 0, 1_000]; 6])]);
-        assert!(text.contains("> **6 of 18 runs failed; they are in no figure below.**"), "{text}");
+        assert!(
+            text.contains("> **6 of 18 runs failed; they are not included in any figure.**"),
+            "{text}"
+        );
         let line = "- `plugin` on `json`, run 2, 5, 8, 11, 14, 17: exit status 139; \
-            run 2 last said: `assertion 'a' failed`\n";
+            last line of run 2: `assertion 'a' failed`\n";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| json | 100 | – | 100.0"), "{text}");
-        assert!(text.contains("nothing is called: 0 complete rounds"), "{text}");
+        assert!(text.contains("no verdict: 0 of at least 5 rounds"), "{text}");
     }
 
     #[test]

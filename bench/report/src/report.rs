@@ -1,4 +1,4 @@
-//! Writes the report into the folder of a benchmark.
+//! The files report.md and samples.csv in the folder of a benchmark.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ const HEADINGS: &str = "number,round,flow,subject,status,started,seconds,load,mh
     events_per_second,bytes_per_second,latency_mean_ns,latency_stdev_ns,latency_p50_ns,latency_p90_ns,\
     latency_p99_ns,latency_p999_ns,latency_max_ns,cpu_s,cpu_ns_per_event,reason";
 
-/// All runs with their figures, a line each; what a subject did not say is empty.
+/// Returns a table with a line for each run. Figures that a subject did not write are empty.
 fn table(runs: &[Run]) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(HEADINGS.split(','))?;
@@ -66,7 +66,7 @@ mod tests {
     use crate::experiment::tests::experiment;
 
     #[test]
-    fn the_folder_gets_report_and_raw_samples() {
+    fn report_and_samples_are_written() {
         let (folder, _) = experiment(&[("json", &[[1_000, 970, 1_001]; 10])]);
         write(folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_benchmark_of_which_nothing_worked_has_a_report_all_the_same() {
+    fn report_is_written_if_all_runs_failed() {
         let (folder, _) = experiment(&[("json", &[[0, 0, 0]; 2])]);
         write(folder.path()).unwrap();
         let report = fs::read_to_string(folder.path().join("report.md")).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_samples_give_the_same_report() {
+    fn same_samples_give_the_same_report() {
         let (folder, _) = experiment(&[("json", &[[1_000, 970, 1_001], [990, 980, 985]])]);
         let report = || {
             write(folder.path()).unwrap();

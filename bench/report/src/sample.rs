@@ -1,4 +1,4 @@
-//! What a subject measured in one run, as it wrote it.
+//! Results of one run, which the measured program (the subject) writes.
 
 use std::fs;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The JSON of a subject. What `tremor bench --json` writes has all of it; of another program only
-/// `events_per_second` is asked.
+/// The JSON that a subject wrote. `tremor bench --json` writes all fields. Other programs need only write
+/// `events_per_second`.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Sample {
-    /// Throughput, the figure that subjects are compared by.
+    /// Throughput, by which subjects are compared.
     pub(crate) events_per_second: f64,
     pub(crate) events: Option<f64>,
     pub(crate) bytes_per_second: Option<f64>,
@@ -22,7 +22,7 @@ pub(crate) struct Sample {
     pub(crate) libraries: Vec<Library>,
 }
 
-/// All in ns.
+/// The distribution of latency, in ns.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Latency {
@@ -46,12 +46,15 @@ pub(crate) struct Library {
 }
 
 impl Sample {
-    /// Fails where the file is missing or no result; the error says what is wrong with it.
+    /// Reads the result of a run.
+    ///
+    /// # Errors
+    /// The file is missing, or is not a result.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let name = path.display();
         let text = fs::read_to_string(path)
             .with_context(|| format!("the subject wrote no result to {name}"))?;
-        Self::parse(&text).with_context(|| format!("{name} is no result"))
+        Self::parse(&text).with_context(|| format!("{name} is not a result"))
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -60,7 +63,7 @@ impl Sample {
         let throughput = sample.events_per_second;
         ensure!(
             throughput.is_finite() && throughput > 0.0,
-            "`events_per_second` is {throughput}; expected more than 0"
+            "`events_per_second` is {throughput}: expected more than 0"
         );
         Ok(sample)
     }
@@ -71,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_processor_needs_to_know_its_throughput_alone() {
+    fn throughput_is_the_only_required_field() {
         let sample = Sample::parse(r#"{"events_per_second": 1000, "whatever": [1]}"#).unwrap();
         assert!((sample.events_per_second - 1000.0).abs() < 1e-9);
         assert!(sample.latency_ns.is_none() && sample.libraries.is_empty());
     }
 
     #[test]
-    fn what_is_no_result_is_refused_with_the_reason() {
+    fn invalid_result_is_refused_with_the_reason() {
         let table = [
             ("", "EOF"),
             ("1,234 events/s", "invalid type: integer `1`"),
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_was_never_written_is_named() {
+    fn missing_result_is_named() {
         let error = Sample::read(Path::new("samples/none.json")).unwrap_err();
         assert_eq!(error.to_string(), "the subject wrote no result to samples/none.json");
     }

@@ -1,20 +1,19 @@
-//! In which order subjects run.
+//! The order of runs.
 //!
-//! Flows follow each other in random order within a round, and subjects in random order within a
-//! flow, so that what is compared ran within minutes: a machine that slowly gets hotter, or that has
-//! a busy hour, does the same to all of them.
+//! The order of flows in a round and of subjects in a flow is random. The subjects of a flow run within minutes of each
+//! other, so that a machine that gets hotter or busier affects all of them equally.
 
 use std::io::{self, Write as _};
 
 use anyhow::Result;
 
-/// What a benchmark is made of.
+/// The runs of a benchmark, and the seed of their order.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The same seed gives the same order
+    /// Seed of the order: the same seed gives the same order
     #[arg(long)]
     seed: u64,
-    /// How often each subject runs each flow
+    /// Number of times that each subject runs each flow
     #[arg(long)]
     rounds: u32,
     /// Names of flows
@@ -25,7 +24,7 @@ pub(crate) struct Arguments {
     subjects: Vec<String>,
 }
 
-/// A run: the round, the flow, the subject.
+/// A run: its round, flow and subject.
 type Slot<'a> = (u32, &'a str, &'a str);
 
 pub(crate) fn print(arguments: &Arguments) -> Result<()> {
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subjects_of_a_flow_follow_each_other() {
+    fn subjects_of_a_flow_follow_each_other() {
         let arguments = arguments(2);
         assert!(
             order(&arguments).chunks(3).all(|three| three.iter().all(|run| run.1 == three[0].1))
@@ -88,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_fixes_the_order_and_another_one_changes_it() {
+    fn order_depends_only_on_the_seed() {
         assert_eq!(order(&arguments(7)), order(&arguments(7)));
         assert_ne!(order(&arguments(7)), order(&arguments(8)));
     }
 
     #[test]
-    fn no_subject_is_always_first() {
+    fn subject_is_first_in_about_a_third_of_the_rounds() {
         let arguments = arguments(3);
         let slots = order(&arguments);
         let first = slots.chunks(3).filter(|three| three[0].2 == "a").count();

@@ -1,15 +1,15 @@
-//! Means and how far they can be trusted.
+//! Means and medians with their intervals.
 //!
-//! Throughputs are compared as ratios, so all is done with their logarithms: a mean of logarithms is
-//! the logarithm of the geometric mean, and A/B is as far from 1 as B/A.
+//! Throughputs are compared as ratios, so means and ratios are calculated with logarithms: the mean of logarithms is
+//! the logarithm of the geometric mean, and the ratios A/B and B/A have the same distance from 1.
 
-/// A share of the distribution that lies outside of an interval, on each side.
+/// Share of the distribution that is outside of an interval, on each side.
 const OUTSIDE: f64 = 0.025;
 const RESAMPLES: usize = 10_000;
-/// Of the resampling. Fixed, so that the same samples give the same report.
+/// Seed of the resampling. It is fixed, so that the same samples give the same report.
 const SEED: u64 = 0x7472_656d_6f72;
 
-/// An estimate with its 95 % confidence interval.
+/// An estimate with an interval: the 95 % confidence interval of a mean, or the minimum and maximum of a median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     pub(crate) estimate: f64,
@@ -27,19 +27,19 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// How far it reaches from 1.
+    /// Returns the distance from 1 of the further end of the interval.
     pub(crate) fn reach(self) -> f64 {
         (self.low - 1.0).abs().max((self.high - 1.0).abs())
     }
 }
 
-/// The geometric mean of positive values; `None` if there are none.
+/// Returns the geometric mean of positive values; `None` if there are none.
 ///
-/// The interval comes from a percentile bootstrap (B. Efron, R. Tibshirani: An Introduction to the
+/// The interval is from a percentile bootstrap (B. Efron, R. Tibshirani: An Introduction to the
 /// Bootstrap, 1993, chapter 13) of the logarithms. Resamples of n values vary less than the mean of n
-/// values does, by the factor √((n - 1) / n), which is given back (T. Hesterberg: What Teachers
-/// Should Know About the Bootstrap, 2015, section 3.3); one value alone says nothing about its
-/// variance, and its interval is all positive numbers.
+/// values does, by the factor √((n - 1) / n), which is corrected (T. Hesterberg: What Teachers
+/// Should Know About the Bootstrap, 2015, section 3.3). The variance of one value
+/// alone is unknown, so its interval contains all positive numbers.
 pub(crate) fn geometric_mean(values: &[f64]) -> Option<Interval> {
     let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
     let center = mean(&logarithms)?;
@@ -59,13 +59,13 @@ pub(crate) fn geometric_mean(values: &[f64]) -> Option<Interval> {
     Some(Interval { estimate: center.exp(), low, high })
 }
 
-/// How much more `subject` does than `baseline`, from pairs (baseline, subject) of the same round.
+/// Returns the geometric mean of the ratios subject / baseline, from pairs (baseline, subject) of the same round.
 pub(crate) fn ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     let ratios: Vec<f64> = pairs.iter().map(|(baseline, subject)| subject / baseline).collect();
     geometric_mean(&ratios)
 }
 
-/// The middle of the values, and the smallest and largest of them; `None` if there are none.
+/// Returns the median with the minimum and the maximum as interval; `None` if `values` is empty.
 pub(crate) fn median(values: &[f64]) -> Option<Interval> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -73,23 +73,26 @@ pub(crate) fn median(values: &[f64]) -> Option<Interval> {
     Some(Interval { estimate: quantile(&sorted, 0.5), low, high })
 }
 
-/// The arithmetic mean; `None` if there are no values.
+/// Returns the arithmetic mean; `None` if `values` is empty.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values.len()))
 }
 
-/// Of sorted values, at least one: linear between the two that are next to the share (type 7 of
-/// R. Hyndman, Y. Fan: Sample Quantiles in Statistical Packages, 1996).
+/// Returns a quantile of sorted values, with linear interpolation between the two nearest values (type 7 of R. Hyndman,
+/// Y. Fan: Sample Quantiles in Statistical Packages, 1996).
+///
+/// # Panics
+/// Panics if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share * count(sorted.len() - 1);
-    // Not negative, and below the number of values.
+    // The position is not negative, and below the number of values.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let index = position as usize;
     let next = (index + 1).min(sorted.len() - 1);
     sorted[index] + (sorted[next] - sorted[index]) * position.fract()
 }
 
-/// Exact below 2^53.
+/// Converts a number, exactly if it is below 2^53.
 #[allow(clippy::cast_precision_loss)]
 fn count(n: usize) -> f64 {
     n as f64
@@ -103,46 +106,46 @@ mod tests {
         assert!((value - expected).abs() < 1e-9 * expected.abs().max(1.0), "{value}, {expected}");
     }
 
-    /// Normally distributed by the method of Box and Muller.
+    /// Returns a normally distributed number by the method of Box and Muller.
     fn normal(random: &mut fastrand::Rng) -> f64 {
         let (radius, angle) = (1.0 - random.f64(), random.f64());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
     #[test]
-    fn the_geometric_mean_of_1_10_and_100_is_10() {
+    fn geometric_mean_of_1_10_and_100_is_10() {
         close(geometric_mean(&[1.0, 10.0, 100.0]).unwrap().estimate, 10.0);
     }
 
     #[test]
-    fn a_quantile_lies_between_the_values_beside_it() {
+    fn quantile_is_between_the_nearest_values() {
         let values = [10.0, 20.0, 30.0, 40.0];
         let table = [(0.0, 10.0), (0.5, 25.0), (0.25, 17.5), (1.0, 40.0)];
         table.iter().for_each(|(share, expected)| close(quantile(&values, *share), *expected));
     }
 
     #[test]
-    fn the_median_comes_with_the_smallest_and_the_largest_value() {
+    fn median_has_minimum_and_maximum() {
         let Interval { estimate, low, high } = median(&[3.0, 1.0, 9.0]).unwrap();
         [(estimate, 3.0), (low, 1.0), (high, 9.0)].iter().for_each(|(a, b)| close(*a, *b));
         assert_eq!(median(&[]), None);
     }
 
     #[test]
-    fn equal_values_have_no_width() {
+    fn equal_values_have_an_interval_of_zero_width() {
         let Interval { estimate, low, high } = geometric_mean(&[5.0; 10]).unwrap();
         [estimate, low, high].iter().for_each(|value| close(*value, 5.0));
     }
 
     #[test]
-    fn one_value_says_nothing_about_its_variance() {
+    fn one_value_has_an_infinite_interval() {
         let interval = geometric_mean(&[5.0]).unwrap();
         assert!(interval.contains(1e-9) && interval.contains(1e9));
         assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]
-    fn pairs_cancel_what_a_round_does_to_both() {
+    fn common_effect_of_a_round_cancels_in_ratios() {
         let rounds: Vec<_> = (1..=10).map(|round| f64::from(round) * 1e5).collect();
         let pairs: Vec<_> = rounds.iter().map(|speed| (*speed, speed * 0.97)).collect();
         let Interval { estimate, low, high } = ratio(&pairs).unwrap();
@@ -150,17 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_and_its_inverse_have_inverse_intervals() {
+    fn ratio_and_its_inverse_have_inverse_intervals() {
         let pairs = [(1.0, 2.0), (3.0, 4.0), (5.0, 5.5), (2.0, 3.0), (4.0, 4.5), (1.0, 1.2)];
         let inverse = pairs.map(|(baseline, subject)| (subject, baseline));
         let (ratio, inverse) = (ratio(&pairs).unwrap(), super::ratio(&inverse).unwrap());
         close(ratio.estimate, 1.0 / inverse.estimate);
-        // As close as resampling is to be symmetric.
+        // The intervals are only approximately inverse, because resampling is random.
         assert!((ratio.low * inverse.high - 1.0).abs() < 0.02, "{ratio:?}, {inverse:?}");
     }
 
     #[test]
-    fn an_interval_of_known_values_is_that_of_their_standard_error() {
+    fn interval_agrees_with_the_standard_error() {
         let values: Vec<f64> = (0..200).map(|i| if i % 2 == 0 { 0.99 } else { 1.01 }).collect();
         // Logarithms are ±0.01, so the standard error of their mean is 0.01 / √199.
         let Interval { low, high, .. } = geometric_mean(&values).unwrap();
@@ -168,8 +171,10 @@ mod tests {
         assert!((high - low - 2.0 * half).abs() < 0.1 * half, "{low}, {high}, {half}");
     }
 
+    /// Counts the intervals that contain the true mean: about 190 of 200, because their confidence is 95 %. For samples
+    /// of ten values, the intervals are a little too narrow.
     #[test]
-    fn nine_of_ten_intervals_of_ten_rounds_contain_the_truth() {
+    fn at_least_90_percent_of_intervals_contain_the_true_mean() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut contains = || {
             let values: Vec<f64> = (0..10).map(|_| (0.02 * normal(&mut random)).exp()).collect();

@@ -1,7 +1,7 @@
-//! Sizes, fonts and colours, and how they follow the reader's choice of light or dark.
+//! Sizes, fonts and colours of pictures on light and dark pages.
 //!
-//! plotters writes a colour as an attribute, which a style sheet may overrule: each picture carries
-//! one that replaces the colours of light pages by those of dark ones.
+//! plotters writes colours as attributes, which a style sheet can override. Each picture contains a style sheet that
+//! replaces the colours of light pages by those of dark pages.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use plotters::prelude::*;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 pub(crate) const WIDTH: u32 = 960;
-/// Of fonts; plotters makes letters of four fifths of the size.
+/// Font size. plotters draws letters with four fifths of this size.
 pub(crate) const SMALL: u32 = 17;
 
-/// A colour on light pages, and what replaces it on dark ones.
+/// A colour on light pages and its replacement on dark pages.
 #[derive(Clone, Copy)]
 struct Pair(RGBColor, RGBColor);
 
@@ -23,14 +23,15 @@ const PAGE: Pair = Pair(RGBColor(255, 255, 255), RGBColor(13, 17, 23));
 const INK: Pair = Pair(RGBColor(31, 35, 40), RGBColor(230, 237, 243));
 const MUTED: Pair = Pair(RGBColor(89, 99, 110), RGBColor(154, 165, 177));
 const GRID: Pair = Pair(RGBColor(223, 228, 233), RGBColor(50, 58, 68));
-/// Told apart by those who see few colours, too: after M. Okabe and K. Ito, Color Universal Design.
+/// Colours that readers with colour blindness can distinguish, after M. Okabe and K. Ito, Color Universal Design.
 const SERIES: [Pair; 3] = [
     Pair(RGBColor(0, 96, 160), RGBColor(92, 176, 240)),
     Pair(RGBColor(200, 82, 0), RGBColor(255, 148, 77)),
     Pair(RGBColor(0, 128, 96), RGBColor(60, 200, 160)),
 ];
 
-/// Behind a picture that is shown on a page of another colour than the reader's choice.
+/// Returns the background. It is drawn, because the page around the picture may be light although the reader's system
+/// is set to dark, or the reverse.
 pub(crate) const fn page() -> RGBColor {
     PAGE.0
 }
@@ -56,7 +57,7 @@ pub(crate) fn text(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }
 
-/// The picture that `draw` draws, with its title for those who do not see it.
+/// Returns the picture that `draw` draws, with a title for screen readers.
 pub(crate) fn picture(
     title: &str,
     height: u32,
@@ -69,12 +70,12 @@ pub(crate) fn picture(
         area.present().map_err(failed)?;
     }
     let label = title.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
-    let (start, rest) =
+    let (start, end) =
         svg.split_once('>').ok_or_else(|| anyhow!("the picture has no first element"))?;
-    Ok(format!("{start} role=\"img\" aria-label=\"{label}\">\n<style>{}</style>{rest}", dark()))
+    Ok(format!("{start} role=\"img\" aria-label=\"{label}\">\n<style>{}</style>{end}", dark()))
 }
 
-/// What plotters says when it cannot draw.
+/// Converts an error of plotters, which has no common error type.
 pub(crate) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_colour_of_a_picture_has_one_for_dark_pages() {
+    fn each_colour_has_a_replacement_for_dark_pages() {
         let svg = picture("a & b", 100, |area| {
             area.draw(&Text::new("text", (5, 5), text(12, ink()))).map_err(failed)?;
             area.draw(&PathElement::new([(0, 0), (9, 9)], series(1))).map_err(failed)

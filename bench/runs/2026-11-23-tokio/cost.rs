@@ -1,4 +1,4 @@
-//! What `tremor_pdk::tokio` costs: threads, memory, and a round trip to its thread and back.
+//! Cost of `tremor_pdk::tokio`: threads, memory, and a round trip to its thread and back.
 
 use std::{
     fs,
@@ -58,6 +58,11 @@ fn main() {
             })
             .collect();
         samples.sort_unstable();
-        println!("{name}_ns p50 {} p90 {} p99 {}", samples[rounds / 2], samples[rounds * 9 / 10], samples[rounds * 99 / 100]);
+        println!(
+            "{name}_ns p50 {} p90 {} p99 {}",
+            samples[rounds / 2],
+            samples[rounds * 9 / 10],
+            samples[rounds * 99 / 100]
+        );
     }
 }

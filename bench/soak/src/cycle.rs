@@ -1,4 +1,4 @@
-//! One cycle: flows that are read, checked, run and dropped, as they were the cycle before.
+//! A cycle loads, checks, runs and drops flows, and keeps no state for the next cycle.
 
 use std::{
     fs,
@@ -15,24 +15,24 @@ use tremor_runtime::{
     run::{RunHandle, run},
 };
 
-/// How long a flow may drain.
+/// Maximum time for a flow to drain.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Events of a flow that ends by itself.
+/// Number of events of a flow that ends by itself.
 const EVENTS: usize = 100;
-/// Events, in batches of which each makes an operator panic.
+/// Number of events of the flow whose operator panics at every batch.
 const PANICS: usize = 20_000;
 
-/// What a cycle does.
+/// Kind of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
-    /// Looks for plugins, loads two flows and ends them: one ends by itself, one is stopped.
+    /// Finds plugins, loads two flows and ends them: one ends by itself, the other is stopped.
     Load,
-    /// Runs flows in which a source, a sink and an operator panic until they have used up their
-    /// restarts: nine restarts and twelve panics.
+    /// Runs flows in which a source, a sink and an operator panic until their restarts are used up:
+    /// nine restarts and twelve panics.
     Restart,
 }
 
-/// Flow files, and where their plugins are.
+/// The flow files and the folder of the plugins.
 pub struct Soak {
     folder: TempDir,
     search: [SearchPath; 1],
@@ -75,10 +75,10 @@ links: [bench -> p -> output]
 ";
 
 impl Soak {
-    /// Writes the flow files to a folder of their own.
+    /// Writes the flow files to a new folder.
     ///
     /// # Errors
-    /// Where that folder cannot be made.
+    /// The folder cannot be created.
     pub fn new(plugins: &Path, tremor: &Path) -> Result<Self, String> {
         let wrong = |error| format!("no folder for flow files: {error}");
         let folder = TempDir::new().map_err(wrong)?;
@@ -101,7 +101,7 @@ impl Soak {
     /// Runs one cycle.
     ///
     /// # Errors
-    /// A flow ends otherwise than it is to: then a soak would be one of something else.
+    /// A flow ended in an unexpected way, so that the measurement would not be that of the scenario.
     pub fn cycle(&self, scenario: Scenario) -> Result<(), String> {
         match scenario {
             Scenario::Load => {
@@ -128,7 +128,7 @@ impl Soak {
         }
     }
 
-    /// Runs a flow with nothing that was there before but what the process keeps.
+    /// Loads and runs a flow. Only loaded libraries are kept from earlier runs.
     fn flow(&self, name: &str, handle: &RunHandle) -> Result<Report, String> {
         let policy = Policy::default();
         let describer = Describer::new(policy).program(&self.tremor).cache(None);
@@ -145,5 +145,5 @@ impl Soak {
 }
 
 fn expect(is_so: bool, report: &Report) -> Result<(), String> {
-    if is_so { Ok(()) } else { Err(format!("a flow did not end as it is to: {report:?}")) }
+    if is_so { Ok(()) } else { Err(format!("a flow did not end as expected: {report:?}")) }
 }

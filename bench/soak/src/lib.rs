@@ -1,7 +1,7 @@
-//! Flows that are loaded and ended, and components that panic and are restarted, again and again in
-//! one process, and what the process holds meanwhile: memory, descriptors, threads, libraries.
+//! Repeatedly loads and ends flows and restarts panicking components in one process, and measures
+//! the memory, descriptors, threads and libraries of the process.
 //!
-//! The program `soak` writes it down after each cycle; a test of the runtime runs a few cycles.
+//! The program `soak` records a sample after each cycle. A test of the runtime also runs a few cycles.
 
 mod cycle;
 mod heap;

@@ -1,6 +1,6 @@
-//! Runs flows through plugins again and again in this one process, and writes down after each cycle
-//! what it holds of memory, descriptors and threads. `cargo xtask soak` builds it, runs it, judges
-//! its figures and draws them. Linux only: it asks `/proc`.
+//! Repeatedly runs flows with plugins in this process, and records its memory, descriptors and
+//! threads after each cycle. `cargo xtask soak` builds and runs this program, and judges its
+//! figures. Linux only, because it reads `/proc`.
 
 #![allow(clippy::print_stderr)] // people read it
 
@@ -18,21 +18,21 @@ use soak::{Sample, Scenario, Soak, settled};
 #[derive(Parser)]
 #[command(about = "Runs flows again and again in one process")]
 struct Arguments {
-    /// What a cycle does.
+    /// Kind of the cycles.
     scenario: Scenario,
-    /// The folder with the plugins.
+    /// Folder with the plugins.
     #[arg(long)]
     plugins: PathBuf,
-    /// The `tremor` binary, which is asked about configurations.
+    /// The `tremor` binary, which checks configurations.
     #[arg(long)]
     tremor: PathBuf,
-    /// Where to write the samples.
+    /// File for the samples.
     #[arg(long)]
     csv: PathBuf,
-    /// How many cycles to run.
+    /// Number of cycles.
     #[arg(long, default_value_t = u64::MAX)]
     cycles: u64,
-    /// How long to run, in seconds; whichever comes first.
+    /// Duration in seconds. The program ends when it reaches this duration or the number of cycles.
     #[arg(long, default_value_t = u64::MAX)]
     seconds: u64,
 }
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The first row is from after one cycle, which loads what stays loaded, and the last from when
-/// everything has settled.
+/// Runs the cycles. The first row is recorded after one cycle, which loads everything that stays
+/// loaded, and the last row after everything has settled.
 fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { scenario, plugins, tremor, csv, cycles, seconds } = arguments;
     let soak = Soak::new(plugins, tremor)?;

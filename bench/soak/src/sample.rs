@@ -1,4 +1,4 @@
-//! What this process holds, as Linux tells it in `/proc/self`:
+//! Resources of this process, as Linux reports them in `/proc/self`:
 //! <https://man7.org/linux/man-pages/man5/proc.5.html>.
 
 use std::{
@@ -11,35 +11,35 @@ use std::{
 
 use crate::heap::allocated;
 
-/// The threads for blocking work. The pool grows with the work that waits at one time, and keeps
-/// what it has, so that its size says nothing of what cycles leave behind.
+/// Prefix of the names of threads for blocking work. They are counted separately, because their pool
+/// keeps its threads, so that a larger number does not mean that a cycle leaks threads.
 const POOL: &str = "blocking-";
-/// How long it may take until descriptors and threads are given back.
+/// Maximum wait for descriptors and threads that are released after the last cycle.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the process holds at one moment.
+/// Resources of the process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What is allocated, in bytes.
+    /// Allocated bytes.
     pub allocated: u64,
     /// Resident memory, in bytes.
     pub rss: u64,
     /// Open file descriptors.
     pub descriptors: usize,
-    /// Threads, this one among them, but for those of the pool for blocking work.
+    /// Number of threads, including this one, without the pool for blocking work.
     pub threads: usize,
-    /// Different files of the plugin folder that are mapped.
+    /// Number of files of the plugin folder that are mapped.
     pub libraries: usize,
-    /// Threads of the pool for blocking work.
+    /// Number of threads in the pool for blocking work.
     pub pool_threads: usize,
 }
 
 impl Sample {
-    /// What [`Display`](fmt::Display) writes, as the head of a table.
+    /// Names of the columns that [`Display`](fmt::Display) writes.
     pub const COLUMNS: &str =
         "allocated_bytes,rss_bytes,descriptors,threads,libraries,pool_threads";
 
-    /// Looks at this process, whose plugins are in this folder.
+    /// Takes a sample of this process, whose plugins are in the folder `plugins`.
     pub fn take(plugins: &Path) -> io::Result<Self> {
         let plugins = plugins.canonicalize()?;
         let maps = fs::read_to_string("/proc/self/maps")?;
@@ -50,7 +50,7 @@ impl Sample {
         Ok(Self {
             allocated: allocated(),
             rss: resident()?,
-            // One of them is that of the folder that is being listed.
+            // One descriptor is that of the folder being listed.
             descriptors: fs::read_dir("/proc/self/fd")?.count() - 1,
             threads: names.len() - pool_threads,
             libraries: ours.collect::<BTreeSet<_>>().len(),
@@ -58,7 +58,7 @@ impl Sample {
         })
     }
 
-    /// Whether it holds no more than `before`, but for memory.
+    /// Returns whether descriptors and threads are not more than in `before`.
     pub fn is_back_at(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors && self.threads <= before.threads
     }
@@ -71,11 +71,11 @@ impl fmt::Display for Sample {
     }
 }
 
-/// Waits until descriptors and threads are back at what they were: what a cycle has ended may take
-/// a moment to be gone. What is found after 30 seconds stays.
+/// Takes samples until one has at most as many descriptors and threads as `before`, because a cycle
+/// may release resources with a delay. Returns that sample, or the last sample after 30 seconds.
 ///
 /// # Errors
-/// Where there is no `/proc`.
+/// `/proc` is not available.
 pub fn settled(plugins: &Path, before: &Sample) -> io::Result<Sample> {
     let start = Instant::now();
     loop {
@@ -87,7 +87,8 @@ pub fn settled(plugins: &Path, before: &Sample) -> io::Result<Sample> {
     }
 }
 
-/// Of the whole process: what `status` says of it is not exact.
+/// Returns the resident memory of the process in bytes, from `smaps_rollup`, because the value in `status` is
+/// not exact.
 fn resident() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup")?;
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -97,7 +98,7 @@ fn resident() -> io::Result<u64> {
 
 fn thread_names() -> io::Result<Vec<String>> {
     let tasks = fs::read_dir("/proc/self/task")?;
-    // A thread may end between the listing and the look at it: then it is not counted.
+    // A thread that ends between the listing and the read of its name is not counted.
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     tasks.filter_map(|task| task.map(name).transpose()).collect()
 }

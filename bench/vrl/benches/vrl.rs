@@ -1,14 +1,13 @@
-//! What the classification of a log event costs in VRL and in Rust, one thread, events decoded
-//! already and no bucket behind it.
+//! Cost of classifying a log event in VRL and in Rust, on one thread, with decoded events and
+//! without a bucket.
 //!
-//! - `alone`: the crate `vrl` on events that are values of its own already.
-//! - `converted`: the same with building that value, whole, from our document; nothing is written
-//!   back.
-//! - `ours`: the operator `vrl`, metadata written into the batch.
+//! - `alone`: the crate `vrl` on events that are VRL values already.
+//! - `converted`: includes the conversion of the whole document; nothing is written back.
+//! - `ours`: the operator `vrl`, which writes metadata into the batch.
 //! - `native`: the operator `logging`.
 //!
-//! The events come from the project's generator; the environment variable `VRL_DATA` names a file
-//! with one JSON object a line that replaces them. Times are for the whole batch of 256 events; the
+//! The events come from the project's generator, or from the file in the environment variable
+//! `VRL_DATA`, which has one JSON object per line. Times are for the whole batch of 256 events; the
 //! throughput is in events.
 
 use std::{env, fs, hint::black_box};
@@ -25,7 +24,7 @@ use vrl::{
     value::{ObjectMap, Secrets, Value},
 };
 
-/// The plugin in Rust: its sources, since two plugins cannot be linked into one program.
+/// The sources of the Rust plugin, because two plugins cannot be linked into one program.
 #[path = "../../../operators-plugins/logging/src"]
 #[allow(unreachable_pub, dead_code, unused_imports)] // all that is not measured
 mod native {
@@ -51,7 +50,7 @@ fn events() -> Vec<serde_json::Value> {
     events.iter().cycle().take(EVENTS).cloned().collect()
 }
 
-/// The events as a codec leaves them.
+/// Returns the events as a codec decodes them.
 fn batch(pool: &Pool, events: &[serde_json::Value]) -> Batch {
     let mut batch = Batch::from_pool(pool);
     for event in events {
@@ -60,7 +59,7 @@ fn batch(pool: &Pool, events: &[serde_json::Value]) -> Batch {
     batch
 }
 
-/// All of a value, without any trick.
+/// Converts a complete value.
 fn convert(value: ValueRef<'_>) -> Value {
     match value.shape() {
         Shape::Null => Value::Null,
@@ -122,7 +121,7 @@ fn classification(criterion: &mut Criterion) {
                 resolve(&mut runtime, &program, &mut target);
             }
         };
-        // Nothing to set up, but sampled as the others are.
+        // No setup is needed, but the samples are taken as for the others.
         bencher.iter_batched_ref(|| (), pass, BatchSize::PerIteration);
     });
     let mut output = Output::new();

@@ -1,1 +1,1 @@
-//! Nothing but a benchmark: see `benches/`.
+//! An empty library for the benchmark in `benches/`.

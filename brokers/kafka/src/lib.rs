@@ -1,8 +1,8 @@
-//! The connectors `kafka_consumer` and `kafka_producer`: they read and write the topics of Apache Kafka, with
-//! librdkafka as their client.
+//! The connectors `kafka_consumer` and `kafka_producer`, which read and write topics of Apache Kafka through
+//! the client library librdkafka.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("the connectors for Kafka are tried on Linux only");
+compile_error!("the Kafka connectors support Linux only");
 
 pub mod client;
 pub mod consumer;

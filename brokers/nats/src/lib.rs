@@ -1,5 +1,5 @@
-//! The connectors `nats_consumer` and `nats_producer`: they read and write NATS, JetStream included, with
-//! async-nats as their client.
+//! The connectors `nats_consumer` and `nats_producer`, which read messages from NATS and publish messages, with or
+//! without JetStream. They use the client library async-nats.
 
 pub mod client;
 pub mod consumer;

@@ -1,5 +1,6 @@
-//! As much of a server as unit tests need: it takes any client, and a stream that takes all subjects but `nobody`,
-//! and no payload that begins with `full`. To `service` something else answers.
+//! A NATS server with the minimum that unit tests need. It accepts any client. It has a stream that stores messages
+//! with every subject except `nobody`, and that rejects payloads that begin with `full`. Messages to `service` are
+//! answered as by a service instead of a stream.
 
 use std::{
     collections::HashMap,
@@ -15,31 +16,31 @@ use async_nats::rustls::{
 };
 use tremor_pdk::testing::certificates::Files;
 
-/// The payloads that a stream has, in its order.
+/// Payloads that a stream has stored, in order.
 pub(crate) type Stream = Arc<Mutex<Vec<String>>>;
 
-/// Starts one, which ends with the process, and gives its address.
+/// Starts a server, which runs until the process ends, and returns its address.
 pub(crate) fn server() -> String {
     server_of(&Stream::default())
 }
 
-/// The same with a stream that somebody looks at.
+/// Starts a server whose stream the test can read, and returns its address.
 pub(crate) fn server_of(stream: &Stream) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let has = stream.clone();
+    let stored = stream.clone();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let has = has.clone();
-            // A client that goes away ends its thread.
-            thread::spawn(move || serve(stream, &has));
+            let stored = stored.clone();
+            // The thread ends when its client disconnects.
+            thread::spawn(move || serve(stream, &stored));
         }
     });
     address
 }
 
-/// Starts a server that asks for TLS with this certificate, and answers what a client asks when it connects. Returns its
-/// port. The server ends with the process.
+/// Starts a TLS server with this certificate, which only performs the handshake of NATS with each client. Returns the
+/// port. The server runs until the process ends.
 pub(crate) fn tls_server(files: &Files) -> u16 {
     let certificate = CertificateDer::from_pem_file(files.certificate()).unwrap();
     let key = PrivateKeyDer::from_pem_file(files.key()).unwrap();
@@ -72,7 +73,7 @@ fn serve_tls(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
     }
 }
 
-fn serve(stream: TcpStream, has: &Stream) -> Option<()> {
+fn serve(stream: TcpStream, stored: &Stream) -> Option<()> {
     let mut input = BufReader::new(stream.try_clone().ok()?);
     let mut output = stream;
     let info = r#"{"server_id":"T","server_name":"t","version":"2.15.0","go":"","host":"127.0.0.1","port":1,
@@ -91,14 +92,15 @@ fn serve(stream: TcpStream, has: &Stream) -> Option<()> {
                 let prefix = subject.trim_end_matches(['*', '>']).to_owned();
                 subscriptions.insert(prefix, (*id).to_owned());
             }
-            ["PUB" | "HPUB", subject, rest @ .., length] => {
+            ["PUB" | "HPUB", subject, more @ .., length] => {
                 let mut payload = vec![0; length.parse::<usize>().ok()? + 2];
                 input.read_exact(&mut payload).ok()?;
-                // With a reply, and headers have a length of their own.
-                let is_asked = rest.len() == 1 + usize::from(words[0] == "HPUB");
-                let to = if is_asked { rest[0] } else { subject };
+                // A request has one more word before the length of the payload: the reply subject. HPUB also has the
+                // length of the headers there.
+                let is_asked = more.len() == 1 + usize::from(words[0] == "HPUB");
+                let to = if is_asked { more[0] } else { subject };
                 let id = subscriptions.iter().find(|(prefix, _)| to.starts_with(*prefix));
-                // Without an answer, and to nobody who listens.
+                // The message needs no answer, and nobody subscribes to its subject.
                 let Some((_, id)) = id else { continue };
                 let payload = String::from_utf8_lossy(&payload[..payload.len() - 2]).into_owned();
                 let answer = match *subject {
@@ -114,9 +116,9 @@ fn serve(stream: TcpStream, has: &Stream) -> Option<()> {
                         "description":"maximum messages exceeded"},"stream":"S","seq":0}"#
                         .to_owned(),
                     _ => {
-                        let mut has = has.lock().ok()?;
-                        has.push(payload);
-                        format!("{{\"stream\":\"S\",\"seq\":{}}}", has.len())
+                        let mut stored = stored.lock().ok()?;
+                        stored.push(payload);
+                        format!("{{\"stream\":\"S\",\"seq\":{}}}", stored.len())
                     }
                 };
                 write!(output, "MSG {to} {id} {}\r\n{answer}\r\n", answer.len()).ok()?;

@@ -1,4 +1,4 @@
-//! Brokers that `cargo xtask broker` starts.
+//! Brokers started with `cargo xtask broker`.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::built::built;
 
-/// A broker, until it is dropped or the test ends.
+/// A broker that runs until this value is dropped or the test ends.
 pub struct Broker {
     child: Child,
     input: ChildStdin,
@@ -21,16 +21,16 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts one: `kafka`, with further arguments for `cargo xtask broker`. None, and says so, where this machine
-    /// lacks what it needs.
+    /// Starts a broker, such as `kafka`, with further arguments for `cargo xtask broker`. If this machine lacks
+    /// something that the broker needs, prints what is missing and returns `None`.
     pub fn start(name: &str, arguments: &[&str]) -> Option<Self> {
         Self::start_in(tempfile::tempdir().unwrap(), name, arguments)
     }
 
-    /// As [`Self::start`], with its data in a folder.
+    /// Starts a broker like [`Self::start`], with its data in `folder`.
     pub fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(&built().xtask);
-        command.args(["broker", name, "--json", "--dir"]).arg(folder.path()).args(arguments);
+        command.args(["broker", name, "--dir"]).arg(folder.path()).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take().unwrap();
@@ -48,20 +48,21 @@ impl Broker {
         Some(Self { child, input, output, described, _folder: folder })
     }
 
-    /// What is known of it: an address, a file, a name.
+    /// Returns a value from the broker's description of itself, which it prints at the start: an address, a file or a
+    /// name.
     pub fn get(&self, key: &str) -> &str {
         self.described[key].as_str().unwrap_or_else(|| panic!("there is `{key}`"))
     }
 
-    /// Sends a node a signal of which there is no order.
+    /// Sends a signal to the process of a node, for which `cargo xtask broker` has no command.
     pub fn signal(&self, node: usize, name: &str) {
         let pid = self.pid(node).to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Whether a node has ended by itself.
+    /// Returns whether a node has ended by itself.
     pub fn has_ended(&self, node: usize) -> bool {
-        // Nobody has asked yet how it has ended.
+        // The node is a zombie then, because its parent has not reaped it.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid(node)));
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, it)| it.starts_with('Z')))
     }
@@ -70,7 +71,8 @@ impl Broker {
         self.described["nodes"][node - 1]["pid"].as_u64().unwrap()
     }
 
-    /// Gives an order: `kill 1`, `stop 1`, `start 1`, `pause 1`, `resume 1`.
+    /// Sends `cargo xtask broker` a command for a node, and waits for its result: `kill 1`, `stop 1`, `start 1`,
+    /// `pause 1` or `resume 1`.
     pub fn order(&mut self, order: &str) {
         writeln!(self.input, "{order}").unwrap();
         let mut line = String::new();
@@ -83,7 +85,7 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // It ends what it has started.
+        // The nodes end together with `cargo xtask broker`.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The program and the plugins, built as they are.
+//! Builds of the program and the plugins.
 
 use std::{
     env, fs,
@@ -7,44 +7,44 @@ use std::{
     sync::OnceLock,
 };
 
-/// The plugins of the project that flows of these tests use, beside those of this workspace.
+/// Plugins of the main workspace that the flows of these tests use.
 const PLUGINS: &[&str] =
-    &["connector-file", "connector-stdio", "connector-http-client", "connector-metronome"];
+    &["connector-file", "connector-stdio", "connector-http", "connector-metronome"];
 
-/// Those of this workspace.
+/// Plugins of this workspace.
 const OURS: &[&str] = &["connector-kafka", "connector-nats"];
 
-/// Where they are, built once.
+/// Paths of the program and the plugins, which are built once.
 pub struct Built {
-    /// The program.
+    /// Path of the program.
     pub tremor: PathBuf,
-    /// The tasks of the project.
+    /// Path of `xtask`.
     pub xtask: PathBuf,
-    /// A folder with the plugins.
+    /// Folder with the plugins.
     pub plugins: PathBuf,
 }
 
-/// The root of the project.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap())
 }
 
-/// What is to be built, where that is less than all, or in another profile.
+/// Profile and plugins to build; unset for the defaults.
 static WANTED: OnceLock<(bool, &[&str])> = OnceLock::new();
 
-/// From here on these plugins will do, and all is built in the profile `release` or not. To be said before anything
-/// is built.
+/// Sets the plugins to build, and whether to build everything in the profile `release`. Call this before
+/// anything is built.
 pub fn want(release: bool, plugins: &'static [&'static str]) {
     WANTED.get_or_init(|| (release, plugins));
 }
 
-/// Builds them if they are not.
+/// Builds the program and the plugins at the first call.
 pub fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let program = env::current_exe().unwrap();
-        // Of `target/debug/deps/main-…`, which is a test, or of `target/debug/scale_out`.
+        // The path of a test is `target/debug/deps/main-…`, and that of the program is `target/debug/scale_out`.
         let folder = program.parent().unwrap();
         let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
         let target = folder.parent().unwrap();
@@ -58,7 +58,8 @@ pub fn built() -> &'static Built {
             command.current_dir(root()).stdin(Stdio::null());
             assert!(command.status().unwrap().success(), "cannot build {arguments:?}");
         };
-        // One by one, as other tests do: cargo joins the features of what it builds together.
+        // Build the packages one at a time, as other tests do, because cargo unifies the features of packages that it
+        // builds together.
         build(&["--package=xtask"]);
         build(&[&["--package=tremor-runtime", "--bins"], flags].concat());
         for plugin in wanted {
@@ -70,7 +71,7 @@ pub fn built() -> &'static Built {
         fs::create_dir_all(&own).unwrap();
         for plugin in wanted {
             let name = format!("lib{}.so", plugin.replace('-', "_"));
-            // Renamed into place: another run may have the old one open.
+            // Copy to another name and rename atomically, because another run may have the old file open.
             let copy = own.join(format!("{plugin}.{}", std::process::id()));
             fs::copy(profile.join(&name), &copy).unwrap();
             fs::rename(&copy, own.join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! A run of the program, in a folder of its own.
+//! Runs the program, each time in a folder of its own.
 
 use std::{
     fs::{self, File},
@@ -12,24 +12,24 @@ use tempfile::TempDir;
 
 use crate::{built::built, eventually};
 
-/// A flow that runs, until it is dropped.
+/// A running flow, killed when this value is dropped.
 pub struct Flow {
     child: Child,
     folder: TempDir,
 }
 
 impl Flow {
-    /// Runs a flow. What it prints goes to files.
+    /// Runs a flow. Its output and its log go to files.
     pub fn run(flow: &str) -> Self {
         Self::run_in(tempfile::tempdir().unwrap(), flow, &[])
     }
 
-    /// Runs a flow in a folder that has what it reads, with further arguments.
+    /// Runs a flow with further arguments in `folder`, which contains the files that the flow reads.
     pub fn run_in(folder: TempDir, flow: &str, arguments: &[&str]) -> Self {
         Self::start(folder, flow, arguments, &[])
     }
 
-    /// Runs a flow with these variables.
+    /// Runs a flow with these environment variables.
     pub fn run_with(flow: &str, variables: &[(&str, &str)]) -> Self {
         Self::start(tempfile::tempdir().unwrap(), flow, &[], variables)
     }
@@ -46,50 +46,51 @@ impl Flow {
         Self { child, folder }
     }
 
-    /// The number of its process.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its folder.
+    /// Returns the folder of the run.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The lines of its standard output so far, without one that is not whole.
+    /// Returns the complete lines of the standard output so far.
     pub fn out(&self) -> Vec<String> {
         self.lines("out")
     }
 
-    /// Its log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         self.lines("err").join("\n")
     }
 
-    /// Waits for a line of the log that has this text, and gives the first.
+    /// Waits for a line of the log that contains `text`, and returns the first one.
     pub fn says(&self, text: &str) -> String {
         self.says_again(text, 0)
     }
 
-    /// The same after so many others.
+    /// Waits for a line that contains `text` after `after` other such lines, and returns it.
     pub fn says_again(&self, text: &str, after: usize) -> String {
         let look = || self.lines("err").into_iter().filter(|line| line.contains(text)).nth(after);
         eventually(&format!("`{text}` in the log:\n{}", self.log()), look)
     }
 
-    /// What its admin API answers to a `GET`. It was run with `--api 127.0.0.1:0`.
+    /// Sends a `GET` request to the admin API and returns the answer. The flow has to run with `--api
+    /// 127.0.0.1:0`.
     pub fn ask(&self, path: &str) -> String {
         self.request("GET", path)
     }
 
-    /// The value of a metric, by its name and all before its labels, as its admin API says it.
+    /// Returns the value of a metric from the admin API, by its name without labels.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let (metrics, start) = (self.ask("/metrics"), format!("{name}{{"));
         let line = metrics.lines().find(|line| line.starts_with(&start))?;
         line.rsplit_once(' ')?.1.parse().ok()
     }
 
-    /// Has its admin API do that to a connector: `pause`, `resume`, `restart`.
+    /// Changes a connector through the admin API: `pause`, `resume` or `restart`.
     pub fn change(&self, connector: &str, change: &str) {
         let answer =
             self.request("POST", &format!("/v1/flows/flow/connectors/{connector}/{change}"));
@@ -108,7 +109,7 @@ impl Flow {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// Waits until a connector of the flow is in that state.
+    /// Waits until a connector of the flow has `state`.
     pub fn is(&self, connector: &str, state: &str) {
         let path = format!("/v1/flows/flow/connectors/{connector}");
         eventually(&format!("`{connector}` is {state}"), || {
@@ -117,27 +118,27 @@ impl Flow {
         });
     }
 
-    /// Sends it a signal: `STOP`, `CONT`, `KILL`.
+    /// Sends the process a signal: `STOP`, `CONT` or `KILL`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Ends it as a person does, and waits until what is under way is done with.
+    /// Stops the flow as a user does, with SIGINT, and waits until it has drained. Returns its status and log.
     pub fn stop(mut self) -> (ExitStatus, String) {
         self.signal("INT");
         (self.wait(), self.log())
     }
 
-    /// Kills it.
+    /// Kills the process.
     pub fn kill(mut self) {
         self.signal("KILL");
         self.wait();
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("the end of the run", || self.child.try_wait().unwrap())
+        eventually("the process to end", || self.child.try_wait().unwrap())
     }
 
     fn lines(&self, name: &str) -> Vec<String> {

@@ -1,10 +1,10 @@
-//! Users that an operator vouches for, as `nsc` makes them.
+//! Operators, accounts and users of NATS with signed tokens, like those that `nsc` creates.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
 use serde_json::{Value, json};
 
-/// Who runs servers, an account of theirs, and a user of it.
+/// An operator of servers, with an account.
 pub struct Operator {
     own: KeyPair,
     account: KeyPair,
@@ -18,7 +18,7 @@ impl Default for Operator {
 }
 
 impl Operator {
-    /// New ones.
+    /// Creates an operator with new keys.
     pub fn new() -> Self {
         Self {
             own: KeyPair::new_operator(),
@@ -27,7 +27,7 @@ impl Operator {
         }
     }
 
-    /// Lines for the configuration of a server.
+    /// Returns lines for the configuration of a server.
     pub fn lines(&self) -> [String; 4] {
         let claims = json!({ "type": "operator", "version": 2 });
         let operator = signed(&self.own, &self.own.public_key(), &claims);
@@ -53,7 +53,7 @@ impl Operator {
         ]
     }
 
-    /// The file of a user: a token and a seed.
+    /// Returns the credentials file of a new user: a token and a seed.
     pub fn credentials(&self) -> String {
         let user = KeyPair::new_user();
         let claims = json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 });
@@ -66,7 +66,7 @@ impl Operator {
     }
 }
 
-/// What somebody vouches for, of the second version of these tokens.
+/// Returns a token of version 2 with these claims, signed by `by`.
 fn signed(by: &KeyPair, subject: &str, claims: &Value) -> String {
     let header = json!({ "typ": "JWT", "alg": "ed25519-nkey" });
     let body = json!({

@@ -1,4 +1,4 @@
-//! Kafka, as another client sees it.
+//! A Kafka client that tests use to prepare and inspect a cluster.
 
 use std::{
     future::Future,
@@ -22,25 +22,25 @@ use rdkafka::{
 
 use crate::{PATIENCE, eventually};
 
-/// A cluster, at an address without TLS and passwords.
+/// A client of a cluster, without TLS and authentication.
 pub struct Kafka {
     address: String,
     producer: BaseProducer<DefaultProducerContext>,
     admin: AdminClient<DefaultClientContext>,
 }
 
-/// A name that no other test has.
+/// Returns a name that begins with `name` and that no other test uses.
 pub fn unique(name: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Kafka {
-    /// The cluster at this address.
+    /// Creates a client of the cluster at this address.
     pub fn new(address: &str) -> Self {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", address).set("reconnect.backoff.max.ms", "500");
-        // A record is written once, and in order, also where the broker is away for a while.
+        // Write each record once and in order, even if the broker is unavailable for a while.
         config.set("message.timeout.ms", "120000").set("enable.idempotence", "true");
         Self {
             address: address.to_owned(),
@@ -49,31 +49,31 @@ impl Kafka {
         }
     }
 
-    /// Its address.
+    /// Returns the address of the cluster.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Makes a topic, with a name that begins so.
+    /// Creates a topic whose name begins with `name`, and returns the name.
     pub fn topic(&self, name: &str, partitions: i32) -> String {
         let name = unique(name);
         self.make_topic(&name, partitions);
         name
     }
 
-    /// Makes a topic of this name.
+    /// Creates a topic with this name.
     pub fn make_topic(&self, name: &str, partitions: i32) {
         self.make_topic_with(name, partitions, &[]);
     }
 
-    /// The same with settings of its own.
+    /// Creates a topic with this name and these settings.
     pub fn make_topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let mut new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
         for (key, value) in settings {
             new = new.set(key, value);
         }
         let options = AdminOptions::new();
-        // One that is being deleted is there for a while.
+        // Creation fails while a topic of this name is still being deleted.
         eventually("a topic", || {
             let made = block_on(self.admin.create_topics([&new], &options)).ok()?;
             made.into_iter().all(|it| it.is_ok()).then_some(())
@@ -92,8 +92,8 @@ impl Kafka {
         assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
     }
 
-    /// Writes these records to each of these partitions: `{"p":PARTITION,"n":NUMBER}`. They are there when that
-    /// returns.
+    /// Writes the records `{"p":PARTITION,"n":NUMBER}` with all `numbers` to each partition, and waits until all of
+    /// them are written.
     pub fn write(
         &self,
         topic: &str,
@@ -109,22 +109,22 @@ impl Kafka {
         self.flush();
     }
 
-    /// Writes a record, some time.
+    /// Queues a record for sending.
     pub fn send(&self, mut record: BaseRecord<'_, str, str>) {
         while let Err((_, again)) = self.producer.send(record) {
-            // It has as many as it keeps.
+            // The queue of the client is full.
             self.producer.poll(Duration::from_millis(10));
             record = again;
         }
         self.producer.poll(Duration::ZERO);
     }
 
-    /// Waits until all records are there.
+    /// Waits until all queued records are written.
     pub fn flush(&self) {
         self.producer.flush(PATIENCE).unwrap();
     }
 
-    /// What a group has committed of a partition.
+    /// Returns the offset that a group has committed for a partition.
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
         let mut list = TopicPartitionList::new();
         list.add_partition(topic, partition);
@@ -135,7 +135,7 @@ impl Kafka {
         }
     }
 
-    /// Waits until a group has committed that of a partition.
+    /// Waits until a group has committed this offset for a partition.
     pub fn commits(&self, group: &str, topic: &str, partition: i32, offset: i64) {
         let what = format!("{offset} committed of partition {partition}");
         eventually(&what, || {
@@ -143,7 +143,7 @@ impl Kafka {
         });
     }
 
-    /// Commits for a group without members.
+    /// Commits an offset for a group without members.
     pub fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
@@ -157,25 +157,25 @@ impl Kafka {
     }
 }
 
-/// The payload of a record of a test.
+/// Returns the payload of a test record.
 pub fn record(partition: i32, number: u64) -> String {
     format!(r#"{{"p":{partition},"n":{number}}}"#)
 }
 
-/// The partition and the number of such a payload.
+/// Parses partition and number from the payload of a test record.
 pub fn parse(payload: &str) -> (i32, u64) {
     let value: serde_json::Value = serde_json::from_str(payload).unwrap();
     let number = |key: &str| value[key].as_u64().unwrap();
     (number("p").try_into().unwrap(), number("n"))
 }
 
-/// The numbers of one partition, in their order.
+/// Returns the numbers of the records of one partition, in order.
 pub fn numbers(lines: &[String], partition: i32) -> Vec<u64> {
     let all = lines.iter().map(|line| parse(line));
     all.filter(|(of, _)| *of == partition).map(|(_, number)| number).collect()
 }
 
-/// Waits for what another thread makes.
+/// Blocks the thread until the future completes.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,9 +1,8 @@
-//! What tests need that run the real program with the real plugins against real brokers: the program, brokers,
-//! a peer that answers when it is told to, and the brokers'
-//! own view of what they have.
+//! Support for tests that run the real program with the real plugins against real brokers: the program,
+//! brokers, an HTTP peer that answers on demand, and clients that show the contents of the brokers.
 
-#![allow(clippy::print_stderr)] // people read it
-// All of it is for tests, in which there is no error to handle.
+#![allow(clippy::print_stderr)] // messages for whoever runs the tests
+// The whole crate is test code, which handles no errors.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod broker;
@@ -11,6 +10,7 @@ pub mod built;
 pub mod flow;
 pub mod jwt;
 pub mod kafka;
+pub mod lines;
 pub mod nats;
 pub mod peer;
 pub mod proxy;
@@ -23,10 +23,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take that a test waits for.
+/// Maximum time that a test waits for a condition.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits until something is there in another process, and gives it. `what` is it that is waited for.
+/// Polls `look` until it returns a value, and returns the value. Panics after [`PATIENCE`] with a message that contains
+/// `what`, a description of the value.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

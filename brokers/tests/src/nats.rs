@@ -1,4 +1,4 @@
-//! NATS's own view of what it has.
+//! A NATS client that tests use to prepare and inspect a server.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -17,22 +17,25 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::eventually;
 
-pub use crate::kafka::unique;
+pub use crate::{
+    kafka::unique,
+    lines::{line as record, numbers},
+};
 
-/// A client of a server. It lives while it is asked something.
+/// A client of one or several servers. It opens a new connection for each call.
 pub struct Nats {
     address: String,
     runtime: Runtime,
 }
 
 impl Nats {
-    /// One of the server at this address, or of several with commas between them.
+    /// Creates a client of the server at this address, or of several servers separated by commas.
     pub fn new(address: &str) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         Self { address: address.to_owned(), runtime }
     }
 
-    /// `HOST:PORT`; of several servers, as a list in a flow file has them: in quotes.
+    /// Returns the address `HOST:PORT`. Joins several addresses with `', '`, so that they form a list in a flow file.
     pub fn address(&self) -> String {
         self.address.replace(',', "', '")
     }
@@ -40,7 +43,7 @@ impl Nats {
     fn ask<T>(&self, what: impl AsyncFnOnce(&Client) -> T) -> T {
         self.runtime.block_on(async {
             let options = ConnectOptions::new().connection_timeout(Duration::from_secs(10));
-            // Of several servers, any that runs.
+            // If there are several servers, connect to any server that runs.
             let servers: Vec<&str> = self.address.split(',').collect();
             let client = options.connect(&servers[..]).await.unwrap();
             let answer = what(&client).await;
@@ -49,18 +52,18 @@ impl Nats {
         })
     }
 
-    /// Makes a stream of these subjects, `NAME.>`, and says what it is called.
+    /// Creates a stream with the subjects `NAME.>`, and returns its name.
     pub fn stream(&self, name: &str) -> String {
         self.stream_with(name, |_| {})
     }
 
-    /// The same with other settings.
+    /// Creates a stream like [`Self::stream`], with settings that `set` changes.
     pub fn stream_with(&self, name: &str, set: impl FnOnce(&mut stream::Config)) -> String {
         let name = unique(name);
         let subjects = vec![format!("{name}.>")];
         let mut config = stream::Config { name: name.clone(), subjects, ..Default::default() };
         set(&mut config);
-        // Nodes that have just started know too few of the others for a while.
+        // Retry, because nodes that have just started do not know all other nodes for a while.
         eventually("a stream", || {
             let config = config.clone();
             self.ask(async |client| {
@@ -70,7 +73,7 @@ impl Nats {
         name
     }
 
-    /// Publishes these messages, and waits until the stream has them.
+    /// Publishes messages, and waits until the stream has stored them.
     pub fn publish(&self, subject: &str, messages: impl IntoIterator<Item = String>) {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone());
@@ -81,8 +84,8 @@ impl Nats {
         });
     }
 
-    /// The same while the stream may have no leader for a while.
-    pub fn publish_again(&self, subject: &str, messages: impl IntoIterator<Item = String>) {
+    /// Publishes messages like [`Self::publish`], and retries while the stream has no leader.
+    pub fn publish_with_retry(&self, subject: &str, messages: impl IntoIterator<Item = String>) {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone());
             for message in messages {
@@ -96,7 +99,7 @@ impl Nats {
         });
     }
 
-    /// The same without a stream, with headers.
+    /// Publishes messages with headers, without JetStream.
     pub fn publish_core(&self, subject: &str, headers: &HeaderMap, messages: &[String]) {
         self.ask(async |client| {
             for message in messages {
@@ -106,7 +109,7 @@ impl Nats {
         });
     }
 
-    /// All that the stream has: subjects, headers and payloads, in its order.
+    /// Returns all messages of the stream, in order: subjects, headers and payloads.
     pub fn messages(&self, stream: &str) -> Vec<(String, HeaderMap, String)> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
@@ -120,7 +123,7 @@ impl Nats {
         })
     }
 
-    /// The payloads that the stream has, in its order; none while it has no leader.
+    /// Returns the payloads of the stream, in order; `None` while the stream has no leader.
     pub fn try_messages(&self, stream: &str) -> Option<Vec<String>> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
@@ -133,7 +136,7 @@ impl Nats {
         })
     }
 
-    /// The last message that it has: subject, headers and payload.
+    /// Returns the last message of the stream: subject, headers and payload.
     pub fn last(&self, stream: &str) -> Option<(String, HeaderMap, String)> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
@@ -144,7 +147,7 @@ impl Nats {
         })
     }
 
-    /// Something that answers each message of a subject with a text, until the test ends.
+    /// Starts a service that answers each message of a subject with `text`, until the test ends.
     pub fn service(&self, subject: &str, text: &'static str) {
         let (address, subject) = (self.address.clone(), subject.to_owned());
         let (is_ready, ready) = mpsc::channel();
@@ -164,15 +167,20 @@ impl Nats {
         ready.recv().unwrap();
     }
 
-    /// How many messages it has.
-    pub fn count(&self, stream: &str) -> u64 {
+    /// Returns the number of messages in the stream; `None` while the stream has no leader.
+    pub fn try_count(&self, stream: &str) -> Option<u64> {
         self.ask(async |client| {
-            let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
-            stream.cached_info().state.messages
+            let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
+            Some(stream.cached_info().state.messages)
         })
     }
 
-    /// What the server says of a consumer.
+    /// Returns the number of messages in the stream.
+    pub fn count(&self, stream: &str) -> u64 {
+        self.try_count(stream).expect("the stream has a leader")
+    }
+
+    /// Returns the server's information about a consumer.
     pub fn consumer(&self, stream: &str, consumer: &str) -> Option<consumer::Info> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
@@ -180,7 +188,7 @@ impl Nats {
         })
     }
 
-    /// Makes one.
+    /// Creates a consumer.
     pub fn make_consumer(&self, stream: &str, config: consumer::pull::Config) {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
@@ -188,7 +196,7 @@ impl Nats {
         });
     }
 
-    /// Deletes one.
+    /// Deletes a consumer, which has to exist.
     pub fn delete_consumer(&self, stream: &str, consumer: &str) {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
@@ -196,14 +204,14 @@ impl Nats {
         });
     }
 
-    /// Deletes a stream.
+    /// Deletes a stream and its consumers.
     pub fn delete_stream(&self, stream: &str) {
         self.ask(async |client| {
             jetstream::new(client.clone()).delete_stream(stream).await.unwrap();
         });
     }
 
-    /// Deletes what a stream has, and gives its payloads.
+    /// Deletes all messages of a stream, and returns their payloads.
     pub fn take(&self, stream: &str) -> Vec<String> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
@@ -218,7 +226,8 @@ impl Nats {
         })
     }
 
-    /// Which node leads a stream, by the number in its name; none while there is no leader.
+    /// Returns the number of the node that leads a stream, which is part of the node's name, or `None` while the stream
+    /// has no leader.
     pub fn leader(&self, stream: &str) -> Option<u32> {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
@@ -227,7 +236,7 @@ impl Nats {
         })
     }
 
-    /// Whether all replicas of a stream have what its leader has.
+    /// Returns whether all replicas of a stream have the messages of its leader.
     pub fn is_in_sync(&self, stream: &str) -> bool {
         self.ask(async |client| {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.ok();
@@ -236,7 +245,8 @@ impl Nats {
         })
     }
 
-    /// Publishes a message with such lines in the place of headers, as no client would.
+    /// Publishes a message whose header section is `headers`. Does not use a client library, so that the headers may be
+    /// malformed.
     pub fn publish_raw(&self, subject: &str, headers: &str, payload: &str) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let mut answers = BufReader::new(stream.try_clone().unwrap());
@@ -249,7 +259,10 @@ impl Nats {
         .unwrap();
         loop {
             let mut line = String::new();
-            assert!(answers.read_line(&mut line).unwrap() > 0, "the server has closed it");
+            assert!(
+                answers.read_line(&mut line).unwrap() > 0,
+                "the server has closed the connection"
+            );
             assert!(!line.starts_with("-ERR"), "{line}");
             if line.starts_with("PONG") {
                 return;
@@ -257,7 +270,7 @@ impl Nats {
         }
     }
 
-    /// Waits until a consumer has all messages up to this one acknowledged, and holds none.
+    /// Waits until a consumer has acknowledged all messages up to number `up_to` and has no pending messages.
     pub fn acknowledged(&self, stream: &str, consumer: &str, up_to: u64) {
         eventually(&format!("{consumer} has acknowledged {up_to}"), || {
             let info = self.consumer(stream, consumer)?;
@@ -265,15 +278,4 @@ impl Nats {
             is.then_some(())
         });
     }
-}
-
-/// A message: `{"n":1}`.
-pub fn record(number: usize) -> String {
-    format!("{{\"n\":{number}}}")
-}
-
-/// The numbers of such messages.
-pub fn numbers(lines: &[String]) -> Vec<usize> {
-    let number = |line: &String| line.strip_prefix("{\"n\":")?.strip_suffix('}')?.parse().ok();
-    lines.iter().filter_map(number).collect()
 }

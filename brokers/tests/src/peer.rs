@@ -1,5 +1,4 @@
-//! A peer over HTTP that takes lines, and answers when it is told to: what it has not answered is under way in
-//! the flow.
+//! An HTTP peer that receives lines and answers on demand. Events without an answer stay in flight in the flow.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,7 +12,7 @@ use crate::PATIENCE;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// It, until the test ends.
+/// A peer that runs until the test ends.
 #[derive(Clone)]
 pub struct Peer(Arc<Shared>);
 
@@ -24,11 +23,11 @@ struct Shared {
 }
 
 struct State {
-    /// Which lines wait for their answer.
-    holds: Box<dyn Fn(&str) -> bool + Send>,
-    /// The lines that have come, answered or not.
-    came: Vec<String>,
-    /// Those that are answered.
+    /// Returns whether the answer to a line is delayed.
+    is_delayed: Box<dyn Fn(&str) -> bool + Send>,
+    /// Lines that were received, answered or not.
+    received: Vec<String>,
+    /// Lines that were answered.
     answered: Vec<String>,
 }
 
@@ -39,11 +38,12 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// One that answers at once.
+    /// Starts a peer that answers at once.
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let state = State { holds: Box::new(|_| false), came: Vec::new(), answered: Vec::new() };
+        let state =
+            State { is_delayed: Box::new(|_| false), received: Vec::new(), answered: Vec::new() };
         let peer =
             Self(Arc::new(Shared { address, state: Mutex::new(state), changed: Condvar::new() }));
         let own = peer.clone();
@@ -56,7 +56,7 @@ impl Peer {
         peer
     }
 
-    /// The sink of a flow that sends there: each event is a request.
+    /// Returns a sink, in the notation of a flow file, that sends each event to the peer as a request.
     pub fn sink(&self) -> String {
         let address = &self.0.address;
         format!(
@@ -65,34 +65,36 @@ impl Peer {
         )
     }
 
-    /// From here on such lines wait for their answer, and others do not.
-    pub fn hold(&self, which: impl Fn(&str) -> bool + Send + 'static) {
-        self.0.state.lock().unwrap().holds = Box::new(which);
+    /// Delays the answers to the lines for which `which` returns `true`. All other lines are answered, including the
+    /// lines that were delayed before.
+    pub fn delay_answers(&self, which: impl Fn(&str) -> bool + Send + 'static) {
+        self.0.state.lock().unwrap().is_delayed = Box::new(which);
         self.0.changed.notify_all();
     }
 
-    /// From here on none does.
-    pub fn release(&self) {
-        self.hold(|_| false);
+    /// Answers all lines.
+    pub fn answer_all(&self) {
+        self.delay_answers(|_| false);
     }
 
-    /// The lines that have come so far, answered or not.
-    pub fn came(&self) -> Vec<String> {
-        self.0.state.lock().unwrap().came.clone()
+    /// Returns the lines received so far, answered or not.
+    pub fn received(&self) -> Vec<String> {
+        self.0.state.lock().unwrap().received.clone()
     }
 
-    /// The lines that were answered so far.
+    /// Returns the lines answered so far.
     pub fn answered(&self) -> Vec<String> {
         self.0.state.lock().unwrap().answered.clone()
     }
 
-    /// Waits until this holds for the lines that have come.
-    pub fn comes(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
+    /// Waits until `condition` returns `true` for the received lines. `what` describes this condition in the message of
+    /// a panic.
+    pub fn receives(&self, what: &str, condition: impl Fn(&[String]) -> bool) {
         let start = Instant::now();
         let mut state = self.0.state.lock().unwrap();
-        while !holds(&state.came) {
+        while !condition(&state.received) {
             let left = PATIENCE.checked_sub(start.elapsed());
-            let left = left.unwrap_or_else(|| panic!("{what}: only {:?} came", state.came));
+            let left = left.unwrap_or_else(|| panic!("{what}: received only {:?}", state.received));
             state = self.0.changed.wait_timeout(state, left).unwrap().0;
         }
     }
@@ -120,9 +122,9 @@ impl Peer {
             let body = String::from_utf8(body).ok()?;
             let lines: Vec<String> = body.lines().map(str::to_owned).collect();
             let mut state = self.0.state.lock().unwrap();
-            state.came.extend_from_slice(&lines);
+            state.received.extend_from_slice(&lines);
             self.0.changed.notify_all();
-            while lines.iter().any(|line| (state.holds)(line)) {
+            while lines.iter().any(|line| (state.is_delayed)(line)) {
                 state = self.0.changed.wait(state).unwrap();
             }
             state.answered.extend(lines);

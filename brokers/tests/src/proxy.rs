@@ -1,4 +1,4 @@
-//! A way to a broker that can be cut, delayed and made silent.
+//! A proxy to a broker whose connections can be cut, delayed and silenced.
 
 use std::{
     io::{Read, Write},
@@ -8,20 +8,20 @@ use std::{
     time::Duration,
 };
 
-/// What becomes of bytes.
+/// Treatment of the bytes between client and broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// They pass.
+    /// Bytes pass.
     Open,
-    /// They pass after so many milliseconds.
+    /// Bytes pass after a delay, in milliseconds.
     Slow(u64),
-    /// They wait, and connections stay: the peer seems to be there.
+    /// Bytes wait in the proxy and connections stay open, so that the broker seems to be alive.
     Silent,
-    /// Connections are closed, and so is each new one.
+    /// Open connections and new ones are closed.
     Cut,
 }
 
-/// It, until the test ends.
+/// A proxy that runs until the test ends.
 #[derive(Clone)]
 pub struct Proxy(Arc<Shared>);
 
@@ -44,7 +44,7 @@ impl Default for Proxy {
 }
 
 impl Proxy {
-    /// One that knows no broker yet.
+    /// Starts a proxy that does not have the address of a broker yet.
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -55,18 +55,18 @@ impl Proxy {
         proxy
     }
 
-    /// Its address.
+    /// Returns the address of the proxy.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.0.port)
     }
 
-    /// From here on connections lead there.
+    /// Sets the address of the broker for new connections.
     pub fn lead_to(&self, address: &str) {
         self.0.state.lock().unwrap().to = Some(address.parse().unwrap());
         self.set(Way::Open);
     }
 
-    /// From here on that becomes of bytes.
+    /// Sets the treatment of bytes.
     pub fn set(&self, way: Way) {
         let mut state = self.0.state.lock().unwrap();
         state.way = way;

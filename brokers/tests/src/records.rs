@@ -1,4 +1,4 @@
-//! Records of a topic, read by another client.
+//! Reads records and topics of a cluster with a client that is independent of the tested connectors.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rdkafka::{
 
 use crate::{PATIENCE, eventually, kafka::block_on};
 
-/// All payloads that a partition has now, in their order.
+/// Returns the payloads of all current records of a partition, in order.
 pub fn payloads(address: &str, topic: &str, partition: i32) -> Vec<String> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", address).set("group.id", "records");
@@ -32,7 +32,7 @@ pub fn payloads(address: &str, topic: &str, partition: i32) -> Vec<String> {
     payloads
 }
 
-/// How many records a partition has had, if the brokers answer.
+/// Returns the offset after the last record of a partition; `None` if the brokers do not answer.
 pub fn end(address: &str, topic: &str, partition: i32) -> Option<i64> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", address).set("group.id", "records");
@@ -41,7 +41,7 @@ pub fn end(address: &str, topic: &str, partition: i32) -> Option<i64> {
     end.ok().map(|(_, end)| end)
 }
 
-/// Makes a topic of one partition, with so many replicas and with settings of its own.
+/// Creates a topic with one partition, `replicas` replicas and these settings.
 pub fn make(address: &str, topic: &str, replicas: i32, settings: &[(&str, &str)]) {
     let admin = admin(address);
     let mut new = NewTopic::new(topic, 1, TopicReplication::Fixed(replicas));
@@ -55,7 +55,7 @@ pub fn make(address: &str, topic: &str, replicas: i32, settings: &[(&str, &str)]
     eventually("the leader of a topic", || leader(address, topic));
 }
 
-/// The node that leads the partition 0.
+/// Returns the node that leads partition 0.
 pub fn leader(address: &str, topic: &str) -> Option<i32> {
     let metadata = admin(address).inner().fetch_metadata(Some(topic), PATIENCE).ok()?;
     let leader = metadata.topics().first()?.partitions().first()?.leader();

@@ -1,14 +1,14 @@
-//! A disk that is soon full.
+//! A file system of limited size, for tests of a full disk.
 
 use std::{path::Path, process::Command};
 
 use tempfile::TempDir;
 
-/// A file system in memory of so many megabytes, at a folder. It is there until this is dropped.
+/// A file system in memory, mounted at a folder until this value is dropped.
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// None, and says so, where this user may not mount anything.
+    /// Mounts a file system of this size. If this user may not mount file systems, prints a message and returns `None`.
     pub fn new(megabytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let size = format!("size={megabytes}m");
@@ -19,12 +19,12 @@ impl SmallDisk {
         Some(Self(folder))
     }
 
-    /// Where it is.
+    /// Returns the path of the mounted folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// From here on it has so many megabytes.
+    /// Changes the size of the file system.
     pub fn resize(&self, megabytes: u32) {
         assert!(mount(&["-o", &format!("remount,size={megabytes}m")], self.path()));
     }

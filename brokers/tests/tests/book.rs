@@ -1,4 +1,4 @@
-//! The flows of the book and of the examples that need the plugins of this workspace are sound.
+//! Checks the flows in the documentation and the examples that need the plugins of this workspace.
 
 #![allow(clippy::unwrap_used)] // there is no error to handle in a test
 
@@ -26,7 +26,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The flows of a file: all of it, or what is fenced as YAML.
+/// Returns the flows of a file: the whole file, or the YAML blocks of a page.
 fn flows(path: &Path) -> Vec<String> {
     let extension = path.extension().and_then(|it| it.to_str());
     if !matches!(extension, Some("yaml" | "md")) {
@@ -44,7 +44,7 @@ fn flows(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_flow_with_a_connector_of_a_broker_is_sound() {
+fn flows_of_docs_and_examples_pass_check() {
     let mut paths = Vec::new();
     ["docs", "examples"].iter().for_each(|folder| files(&root().join(folder), &mut paths));
     let mut count = 0;
@@ -67,7 +67,7 @@ fn every_flow_with_a_connector_of_a_broker_is_sound() {
 /// Exit status of `tremor plugin verify` if no check failed and a connector did not connect.
 const NOT_CONNECTED: i32 = 5;
 
-/// Runs `tremor plugin verify` with further arguments. No broker needs to answer.
+/// Runs `tremor plugin verify` with further arguments. Accepts a result without a connection, so no broker is needed.
 fn verify(library: &str, arguments: &[String]) {
     let mut command = Command::new(&built().tremor);
     command.args(["plugin", "verify"]).arg(built().plugins.join(library)).args(arguments);
@@ -78,12 +78,12 @@ fn verify(library: &str, arguments: &[String]) {
 }
 
 #[test]
-fn the_plugin_for_kafka_keeps_the_contract() {
+fn kafka_plugin_passes_verify() {
     verify("libconnector_kafka.so", &[]);
 }
 
 #[test]
-fn the_plugin_for_nats_keeps_the_contract_with_a_server() {
+fn nats_plugin_passes_verify_with_a_server() {
     let Some(broker) = Broker::start("nats", &[]) else { return };
     let address = broker.get("plain");
     let stream = Nats::new(address).stream("verify");

@@ -1,7 +1,8 @@
-//! The real program with the real plugins against real brokers.
+//! Tests of the real program with the real plugins against real brokers.
 
-// There is no error to handle in a test.
+// Tests handle no errors.
 #![allow(clippy::unwrap_used)]
 
+mod faults;
 mod kafka;
 mod nats;

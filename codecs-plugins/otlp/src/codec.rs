@@ -10,25 +10,25 @@ use crate::{
     write::{Unknown, write},
 };
 
-/// What messages are.
+/// Options of the codec.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What requests have in them: `logs`, `metrics` or `traces`, as the path of an HTTP request says. With `any`
-    /// each message says it: one in JSON by its key, and one in protobuf by a field at its beginning, as
-    /// `http_server` and `http_client` have it with `preset: { otlp: any }`.
+    /// Contents of the requests: `logs`, `metrics` or `traces`, like the path of an HTTP request. With `any`, each
+    /// message names its signal: a message in JSON by its key, and a message in protobuf by a field at its beginning,
+    /// which `http_server` and `http_client` write and read with `preset: { otlp: any }`.
     signal: Signals,
-    /// How they are encoded, as the content type of an HTTP request says: `protobuf`
-    /// (application/x-protobuf) or `json` (application/json). `any` reads either, and writes protobuf.
+    /// Encoding of the requests, like the content type of an HTTP request: `protobuf` (application/x-protobuf) or
+    /// `json` (application/json). `any` reads both, and writes protobuf.
     #[serde(default)]
     encoding: Encoding,
-    /// What integers of 64 bits are in an event: `text`, as OTLP's JSON has them, or a `number`. Either
-    /// is written.
+    /// Representation of 64-bit integers in an event: `text`, as in the JSON encoding of OTLP, or a `number`. Both are
+    /// accepted for encoding.
     #[serde(default)]
     integers: IntegersAre,
 }
 
-/// What requests have in them.
+/// The contents of requests.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", crate = "tremor_pdk::serde")]
 #[schemars(crate = "tremor_pdk::schemars")]
@@ -39,27 +39,27 @@ enum Signals {
     Metrics,
     /// Spans.
     Traces,
-    /// Any of these.
+    /// Logs, metrics and traces.
     Any,
 }
 
-/// How requests are encoded.
+/// The encoding of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", crate = "tremor_pdk::serde")]
 #[schemars(crate = "tremor_pdk::schemars")]
 enum Encoding {
-    /// As protobuf.
+    /// Reads and writes protobuf.
     #[default]
     Protobuf,
-    /// As JSON.
+    /// Reads and writes JSON.
     Json,
-    /// As either; as protobuf where they are written.
+    /// Reads both, and writes protobuf.
     Any,
 }
 
 impl Encoding {
-    /// Whether a message is JSON. No request in protobuf begins as an object does: its only field is the first,
-    /// and has a length.
+    /// Returns whether a message is JSON. No request in protobuf begins with `{`, because its only field has the number
+    /// 1 and a length.
     fn is_json(self, message: &[u8]) -> bool {
         match self {
             Self::Protobuf => false,
@@ -69,7 +69,7 @@ impl Encoding {
     }
 }
 
-/// What integers of 64 bits are in an event.
+/// The representation of 64-bit integers in an event.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", crate = "tremor_pdk::serde")]
 #[schemars(crate = "tremor_pdk::schemars")]
@@ -83,15 +83,15 @@ enum IntegersAre {
 
 /// The codec `otlp`.
 pub struct Otlp {
-    /// Unless each message says it.
+    /// Signal of all messages; `None` if each message names its signal.
     signal: Option<Signal>,
     encoding: Encoding,
     integers: Integers,
-    /// A message in protobuf, on the way from JSON or to it.
+    /// The current message in protobuf, which is the intermediate form of JSON messages.
     normal: Vec<u8>,
 }
 
-/// How much room is kept from one message to the next, in bytes.
+/// Maximum capacity in bytes that is kept for the next message.
 const KEPT: usize = 1 << 20;
 
 impl Component for Otlp {
@@ -164,46 +164,47 @@ impl Codec for Otlp {
 }
 
 impl Otlp {
-    /// Returns a message without the UTF-8 signature that a text may have. No message in protobuf begins with one.
+    /// Returns a message without the UTF-8 signature that a text may have. No message in protobuf begins with a
+    /// signature.
     fn text<'m>(&self, message: &'m [u8]) -> &'m [u8] {
         let text = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
         if self.encoding == Encoding::Protobuf { message } else { text }
     }
 
-    /// Makes the normal form of a message.
+    /// Stores the protobuf form of a message in `normal`. `make` appends it.
     fn normalize(&mut self, make: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
         self.normal.clear();
         self.normal.shrink_to(KEPT);
         make(&mut self.normal)
     }
 
-    /// What a message in protobuf is, and the request in it.
+    /// Returns the schema of a message in protobuf, and the request in it.
     ///
     /// # Errors
-    /// Kind bad data: it has another signal, or does not say which one.
+    /// Returns an error of kind "bad data" if the message has another signal, or does not name its signal.
     fn signal_of<'m>(&self, message: &'m [u8]) -> Result<(&'static Message, &'m [u8])> {
         let (signal, request) = match (self.signal, Signal::split(message)) {
             (Some(signal), (Some(said), _)) if signal != said => {
                 return Err(Error::bad_data(format_args!(
-                    "the message has {}, and the codec has `signal: {}`",
+                    "the message contains {}, but the codec has `signal: {}`",
                     said.name(),
                     signal.name()
                 )));
             }
             (Some(signal), (_, request)) | (None, (Some(signal), request)) => (signal, request),
-            // It has nothing.
+            // An empty request may have any signal.
             (None, (None, b"")) => (Signal::Logs, message),
             (None, (None, _)) => {
                 return Err(Error::bad_data(
-                    "the message does not say which signal it has, as `signal: any` needs it: name the signal, or \
-                     have it come from an `http_server` with `preset: { otlp: any }`",
+                    "the message does not name its signal, which `signal: any` requires: set `signal`, or receive \
+                     the message from an `http_server` with `preset: { otlp: any }`",
                 ));
             }
         };
         Ok((signal.request(), request))
     }
 
-    /// What a value is. None of a request without content, of which nobody says it.
+    /// Returns the signal of a value, or `None` for a request without content if the options name no signal.
     fn signal_of_value(&self, value: ValueRef<'_>) -> Result<Option<Signal>> {
         self.signal.map_or_else(|| Signal::of_value(value), |signal| Ok(Some(signal)))
     }

@@ -1,9 +1,8 @@
-//! The codec `otlp`: export requests of the OpenTelemetry protocol, for logs, metrics and traces, in
-//! protobuf and in JSON.
+//! The codec `otlp`: export requests of the OpenTelemetry protocol for logs, metrics and traces, in protobuf and in
+//! JSON.
 //!
-//! An event is a whole request, as [OTLP's JSON
-//! mapping](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) has it, whatever its
-//! encoding was:
+//! An event is a whole request. Requests in both encodings become values in [OTLP's JSON
+//! mapping](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding):
 //!
 //! ```json
 //! {"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
@@ -11,21 +10,20 @@
 //!  "severityNumber":9,"body":{"stringValue":"paid"},"traceId":"5b8efff798038103d269b633813fc60c"}]}]}]}
 //! ```
 //!
-//! Names are in lowerCamelCase, ids are hexadecimal, integers of 64 bits are text, enumerations are
-//! numbers, what has its default is left out.
+//! Names are in lowerCamelCase, ids are hexadecimal, 64-bit integers are text, enumerations are numbers, and default
+//! values are omitted.
 //!
-//! # How it is made
+//! # Implementation
 //!
-//! The schema is a table (`schema.rs`), made of the descriptors of OpenTelemetry's own package. Two
-//! functions walk over a message with it: one reads protobuf into a document (`read.rs`), one writes
-//! protobuf of a value (`write.rs`). Protobuf is the normal form: JSON is read and written through it,
-//! so that a request becomes the same event in either encoding.
+//! The schema is a table (`schema.rs`), generated from the descriptors of OpenTelemetry's own package. Two functions
+//! traverse a message according to the table: one reads protobuf into a document (`read.rs`), the other writes protobuf
+//! from a value (`write.rs`). JSON is converted to protobuf before it is decoded, and protobuf to JSON after it was
+//! encoded, so that a request becomes the same event in both encodings.
 //!
-//! The crate `opentelemetry-proto` has the messages as Rust types. Its JSON (feature `with-serde`)
-//! loses data without an error: `asInt` as text, which the specification asks for, is read as nothing.
-//! Without that feature its types would have to be mapped to values by hand, in both directions, field
-//! by field, which is what the table is for. The functions of `prost` for single fields are hidden
-//! from its documentation.
+//! The crate `opentelemetry-proto` provides the messages as Rust types. Its JSON support (feature `with-serde`) loses
+//! data without an error: `asInt` as text, which the specification requires, is ignored. Without that feature, its
+//! types would have to be mapped to values field by field, in both directions, which the table replaces. The functions
+//! of `prost` for single fields are hidden from its documentation.
 
 mod codec;
 mod message;

@@ -1,22 +1,23 @@
-//! What a schema is made of.
+//! The types of a schema.
 
-/// A message.
+/// A message type.
 pub(crate) struct Message {
     pub(crate) name: &'static str,
-    /// In the order in which they are written.
+    /// Fields in the order in which they are written.
     pub(crate) fields: &'static [Field],
 }
 
-/// A field of a message.
+/// A field of a message type.
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// In JSON.
+    /// Name in JSON.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) is_repeated: bool,
-    /// One of several, of which a message has one. OTLP's messages have at most one such group.
+    /// `true` if the field belongs to a `oneof`: a message contains at most one of these fields. No message of OTLP has
+    /// more than one `oneof`.
     pub(crate) is_one_of: bool,
-    /// Whether a default is written: it says something else than no value.
+    /// `true` if a default value is written, because it differs in meaning from an absent value.
     pub(crate) keeps_default: bool,
 }
 
@@ -43,7 +44,7 @@ impl Field {
     }
 }
 
-/// The type of a field, by its names in protobuf where it has one there. An enumeration is an `Int32`.
+/// The type of a field, named after its protobuf type. An enumeration is an `Int32`.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Bool,
@@ -57,17 +58,17 @@ pub(crate) enum Kind {
     Sfixed64,
     Double,
     Text,
-    /// Bytes that are an id: hexadecimal in JSON.
+    /// Bytes of an id, which are hexadecimal in JSON.
     Hex,
-    /// Other bytes.
+    /// Other bytes, which are base64 in JSON.
     Base64,
     Message(&'static Message),
 }
 
-/// How deep messages may be nested: protobuf's own limit.
+/// Maximum nesting depth of messages: the default limit of protobuf libraries.
 pub(crate) const DEEPEST: usize = 100;
 
-/// Messages by their fields: the number of each, its name and its kind, and what is to be known besides.
+/// Declares message types by their fields: the number, name and kind of each field, and optional properties.
 macro_rules! messages {
     ($($visibility:vis $constant:ident $message:literal {
         $($number:literal $name:literal $kind:ident $(($inner:ident))? $(=> $is:ident)?;)*

@@ -1,4 +1,4 @@
-//! Protobuf to an event.
+//! Decoding of protobuf to an event.
 
 use tremor_pdk::{Batch, Result, Writer};
 
@@ -8,7 +8,7 @@ use crate::{
     wire::{Payload, Reader, Slice, wrong},
 };
 
-/// Writes a message. Fields that the schema does not have are left out, as OTLP asks for.
+/// Reads a message and writes its value. Fields that the schema does not contain are skipped, as OTLP requires.
 pub(crate) fn read(
     message: &Message,
     bytes: &[u8],
@@ -20,12 +20,13 @@ pub(crate) fn read(
     reading.message(message, Slice { bytes, at: 0 }, DEEPEST)
 }
 
-/// How much a message of so many bytes may become, in bytes.
+/// Returns the maximum size in bytes of the decoded form of a message of `message` bytes.
 pub(crate) fn most(message: usize) -> usize {
     Batch::decoded_at_most(message)
 }
 
-/// What each part of a value takes at least, in bytes.
+/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes; text is not counted
+/// here.
 const NODE: usize = 16;
 
 struct Reading<'a, 'b> {
@@ -34,7 +35,7 @@ struct Reading<'a, 'b> {
     writer: &'a mut Writer<'b>,
 }
 
-/// A field that was found: its place in the schema, what it has, and where that begins.
+/// A field of a message: its index in the schema, its contents, and their position.
 type Found<'m> = (usize, Payload<'m>, usize);
 
 impl Reading<'_, '_> {
@@ -43,13 +44,13 @@ impl Reading<'_, '_> {
             let what = format!("messages are nested deeper than {DEEPEST} levels");
             return Err(wrong(slice.at, &what));
         }
-        self.room()?;
+        self.admit()?;
         self.writer.begin_object();
-        // In the order of the schema, whatever their order in the message is.
+        // Fields are written in the order of the schema, which may differ from their order in the message.
         let found = find(message, slice)?;
         for same in found.chunk_by(|one, other| one.0 == other.0) {
-            let Some((place, ..)) = same.first() else { continue };
-            let field = &message.fields[*place];
+            let Some((index, ..)) = same.first() else { continue };
+            let field = &message.fields[*index];
             if field.is_repeated {
                 self.repeated(field, same, depth)?;
             } else {
@@ -60,7 +61,8 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// A field that a message has once. Of several the last one counts; messages are joined.
+    /// Reads a field that is not repeated. If the field occurs several times, the last value counts, but messages are
+    /// merged, as protobuf requires.
     fn single(&mut self, field: &Field, same: &[Found<'_>], depth: usize) -> Result<()> {
         let Some((_, payload, at)) = same.last() else { return Ok(()) };
         if let Kind::Message(inner) = field.kind {
@@ -104,18 +106,18 @@ impl Reading<'_, '_> {
     }
 
     fn element(&mut self, kind: Kind, payload: Payload<'_>, at: usize) -> Result<()> {
-        self.room()?;
+        self.admit()?;
         Scalar::of_wire(kind, payload, at)?.to_event(kind, self.integers, self.writer);
         Ok(())
     }
 
-    /// Refuses a message that becomes larger than a message may, before it is.
-    fn room(&self) -> Result<()> {
+    /// Returns an error if the number of nodes exceeds the limit on the decoded form.
+    fn admit(&self) -> Result<()> {
         if self.writer.nodes() <= self.most / NODE { Ok(()) } else { Err(too_much(self.most)) }
     }
 }
 
-/// The fields of a message that the schema has, in its order.
+/// Returns the fields of a message that the schema contains, in the order of the schema.
 fn find<'m>(message: &Message, slice: Slice<'m>) -> Result<Vec<Found<'m>>> {
     let mut found: Vec<Found<'m>> = Vec::new();
     let mut reader = Reader::new(slice);
@@ -123,27 +125,27 @@ fn find<'m>(message: &Message, slice: Slice<'m>) -> Result<Vec<Found<'m>>> {
     while !reader.is_empty() {
         let at = reader.at();
         let (number, payload) = reader.field()?;
-        let place = message.fields.iter().position(|field| field.number == number);
-        let Some(place) = place else { continue };
-        let is_one_of = message.fields[place].is_one_of;
+        let index = message.fields.iter().position(|field| field.number == number);
+        let Some(index) = index else { continue };
+        let is_one_of = message.fields[index].is_one_of;
         match one_of.and_then(|at| found.get_mut(at)).filter(|_| is_one_of) {
-            // Of several that exclude each other the last one counts.
-            Some(other) if other.0 != place => *other = (place, payload, at),
+            // If the message contains several fields of a `oneof`, the last field counts.
+            Some(other) if other.0 != index => *other = (index, payload, at),
             _ => {
                 if is_one_of {
                     one_of = Some(found.len());
                 }
-                found.push((place, payload, at));
+                found.push((index, payload, at));
             }
         }
     }
-    found.sort_by_key(|(place, ..)| *place);
+    found.sort_by_key(|(index, ..)| *index);
     Ok(found)
 }
 
 fn message_of<'m>((_, payload, at): &Found<'m>) -> Result<Slice<'m>> {
     match payload {
         Payload::Bytes(slice) => Ok(*slice),
-        _ => Err(wrong(*at, "expected a message here, which is bytes with a length")),
+        _ => Err(wrong(*at, "expected a message here, which is length-delimited bytes")),
     }
 }

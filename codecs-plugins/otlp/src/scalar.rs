@@ -1,6 +1,6 @@
-//! Values of fields that are no messages: out of protobuf and values, and to both.
+//! Scalar values of fields, converted from and to protobuf and values.
 
-// The types of protobuf are the lower bits of a number, whatever its sign.
+// Protobuf defines that a number is truncated to the lower bits of its type, regardless of the sign.
 #![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 use std::borrow::Cow;
@@ -16,14 +16,14 @@ use crate::{
     wire::{Payload, Reader, Slice, put_bytes, put_varint, wrong},
 };
 
-/// What integers of 64 bits are in an event.
+/// The representation of 64-bit integers in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Integers {
     Text,
     Number,
 }
 
-/// A value of one of the kinds.
+/// A value of a scalar kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar<'v> {
     Bool(bool),
@@ -34,9 +34,9 @@ pub(crate) enum Scalar<'v> {
     Bytes(Cow<'v, [u8]>),
 }
 
-/// Base64 as JSON has it: with the standard alphabet. Padding may be missing.
+/// Base64 with the standard alphabet, as JSON uses it. Padding is optional.
 const BASE64: GeneralPurpose = engine(&alphabet::STANDARD);
-/// What protobuf's JSON accepts as well.
+/// Base64 with the URL-safe alphabet, which the JSON mapping of protobuf also accepts.
 const BASE64_URL: GeneralPurpose = engine(&alphabet::URL_SAFE);
 
 const fn engine(alphabet: &alphabet::Alphabet) -> GeneralPurpose {
@@ -45,11 +45,11 @@ const fn engine(alphabet: &alphabet::Alphabet) -> GeneralPurpose {
 }
 
 impl<'m> Scalar<'m> {
-    /// Out of a field of a message.
+    /// Reads a scalar from a field of a message.
     pub(crate) fn of_wire(kind: Kind, payload: Payload<'m>, at: usize) -> Result<Self> {
         Ok(match (kind, payload) {
             (Kind::Bool, Payload::Varint(value)) => Self::Bool(value != 0),
-            // Of a number that is too large for its type, all parsers keep the lower bits.
+            // If a number exceeds its type, protobuf parsers keep the lower bits.
             (Kind::Int32, Payload::Varint(value)) => Self::Signed((value as i32).into()),
             (Kind::Sint32, Payload::Varint(value)) => {
                 let value = value as u32;
@@ -73,7 +73,7 @@ impl<'m> Scalar<'m> {
         })
     }
 
-    /// Out of a value, in any of the forms that JSON may have.
+    /// Reads a scalar from a value, in any form that the JSON mapping allows.
     pub(crate) fn of_value(kind: Kind, value: ValueRef<'m>) -> Option<Self> {
         match kind {
             Kind::Bool => value.as_bool().map(Self::Bool),
@@ -95,20 +95,20 @@ impl<'m> Scalar<'m> {
         }
     }
 
-    /// Whether it is what a message has that does not have the field.
+    /// Returns whether the value equals the default of an absent field.
     pub(crate) fn is_default(&self) -> bool {
         match self {
             Self::Bool(value) => !value,
             Self::Signed(value) => *value == 0,
             Self::Unsigned(value) => *value == 0,
-            // -0 is no default.
+            // The float -0 is not a default.
             Self::Double(value) => value.to_bits() == 0,
             Self::Text(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
         }
     }
 
-    /// Writes it as an event has it.
+    /// Writes the scalar in the representation of events.
     pub(crate) fn to_event(&self, kind: Kind, integers: Integers, writer: &mut Writer<'_>) {
         let is_long = matches!(kind, Kind::Int64 | Kind::Sfixed64 | Kind::Uint64 | Kind::Fixed64);
         let is_text = is_long && integers == Integers::Text;
@@ -129,7 +129,7 @@ impl<'m> Scalar<'m> {
         }
     }
 
-    /// Appends it to a message, without its tag.
+    /// Appends the scalar to a message, without its tag.
     pub(crate) fn to_wire(&self, kind: Kind, out: &mut Vec<u8>) {
         match (self, kind) {
             (Self::Bool(value), _) => out.push(u8::from(*value)),
@@ -158,7 +158,7 @@ fn put(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Kind {
-    /// The type of the fields that have it in a message.
+    /// Returns the wire type of fields of this kind.
     pub(crate) fn wire_type(self) -> u8 {
         match self {
             Self::Bool | Self::Int32 | Self::Sint32 | Self::Uint32 | Self::Int64 | Self::Uint64 => {
@@ -170,7 +170,7 @@ impl Kind {
         }
     }
 
-    /// The next value of a packed field.
+    /// Reads the next value of a packed field.
     pub(crate) fn unpack<'m>(self, reader: &mut Reader<'m>) -> Result<Payload<'m>> {
         Ok(match self.wire_type() {
             0 => Payload::Varint(reader.varint()?),
@@ -181,14 +181,14 @@ impl Kind {
 
     fn on_the_wire(self) -> &'static str {
         match self.wire_type() {
-            0 => "a variable-length number",
+            0 => "a varint",
             1 => "8 bytes",
-            2 => "bytes with a length",
+            2 => "length-delimited bytes",
             _ => "4 bytes",
         }
     }
 
-    /// What is wrong with a value of a field.
+    /// Returns the error text for a value that does not match the kind.
     #[cold]
     pub(crate) fn mismatch(self, value: ValueRef<'_>) -> String {
         format!("expected {}, found {}", self.in_an_event(), shown(value))
@@ -197,12 +197,10 @@ impl Kind {
     fn in_an_event(self) -> &'static str {
         match self {
             Self::Bool => "`true` or `false`",
-            Self::Int32 | Self::Sint32 => "an integer of 32 bits",
+            Self::Int32 | Self::Sint32 => "a 32-bit integer",
             Self::Uint32 | Self::Fixed32 => "an integer from 0 to 4294967295",
-            Self::Int64 | Self::Sfixed64 => "an integer of 64 bits, as text or as a number",
-            Self::Uint64 | Self::Fixed64 => {
-                "an integer of 64 bits without a sign, as text or as a number"
-            }
+            Self::Int64 | Self::Sfixed64 => "a 64-bit integer, as text or as a number",
+            Self::Uint64 | Self::Fixed64 => "an unsigned 64-bit integer, as text or as a number",
             Self::Double => "a number, `NaN`, `Infinity` or `-Infinity`",
             Self::Text => "text",
             Self::Hex => "an id in hexadecimal digits",
@@ -254,7 +252,7 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(digits).collect()
 }
 
-/// What an error repeats of the data.
+/// Returns the text with which an error quotes a value.
 pub(crate) fn shown(value: ValueRef<'_>) -> String {
     let text = match value.shape() {
         Shape::Array(_) => return "an array".to_owned(),
@@ -270,7 +268,7 @@ pub(crate) fn shown(value: ValueRef<'_>) -> String {
 #[cold]
 pub(crate) fn too_much(most: usize) -> Error {
     Error::bad_data(format_args!(
-        "the decoded message takes more than {most} bytes of memory, which are the most for a message \
+        "the decoded message takes more than {most} bytes of memory, the limit for a message \
          of its length"
     ))
 }

@@ -1,8 +1,9 @@
-//! Logs, metrics and traces, and how a message says which of them it has.
+//! Signals (logs, metrics and traces), and the mark by which a message names its signal.
 //!
-//! A request in JSON says it by its key. A request in protobuf does not say it: each of the three has its parts in
-//! field 1, and over HTTP the path tells. So a message of any signal in protobuf begins with one more field. No
-//! request has its number, and a reader that does not know it leaves it out.
+//! The key of a request in JSON names its signal. A request in protobuf does not name its signal: all three signals
+//! have only field 1, and over HTTP the path names the signal. Therefore, with `signal: any`, a message in protobuf
+//! begins with an additional field, the mark. No request uses the number of this field, and other readers skip an
+//! unknown field.
 
 use tremor_pdk::{Error, Result, ValueRef};
 
@@ -14,10 +15,10 @@ use crate::{
     },
 };
 
-/// The tag of field 1,000, a number. `http_server` writes it and `http_client` reads it, too.
+/// Tag of the mark: field 1,000, a number. `http_server` writes the mark, and `http_client` reads it.
 const TAG: [u8; 2] = [0xc0, 0x3e];
 
-/// What a request has in it. In a message it is a number, that of the variant.
+/// The contents of a request. A mark contains the number of one of these variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Logs = 1,
@@ -36,7 +37,7 @@ impl Signal {
         }
     }
 
-    /// The name in options.
+    /// Returns the name in options.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Logs => "logs",
@@ -45,7 +46,7 @@ impl Signal {
         }
     }
 
-    /// What a message in protobuf says, and the request that follows.
+    /// Splits a message in protobuf into the signal of its mark, if any, and the request.
     pub(crate) fn split(message: &[u8]) -> (Option<Self>, &[u8]) {
         let rest = message.strip_prefix(&TAG).and_then(<[u8]>::split_first);
         let said = rest.and_then(|(number, rest)| {
@@ -54,15 +55,15 @@ impl Signal {
         said.map_or((None, message), |(signal, rest)| (Some(signal), rest))
     }
 
-    /// What a message in protobuf begins with that says so.
+    /// Returns the mark that a message in protobuf begins with to name its signal.
     pub(crate) fn mark(self) -> [u8; 3] {
         [TAG[0], TAG[1], self as u8]
     }
 
-    /// What a value has in it, by its key. None of a request without content.
+    /// Returns the signal of a value, by its key, or `None` for a request without content.
     ///
     /// # Errors
-    /// Kind bad data: it is no request, or one of two signals.
+    /// Returns an error of kind "bad data" if the value is not a request, or has two signals.
     pub(crate) fn of_value(value: ValueRef<'_>) -> Result<Option<Self>> {
         let key = |signal: &Self| signal.request().fields[0].name;
         let Some(object) = value.as_object() else {

@@ -7,7 +7,7 @@ use tremor_pdk::{
 
 use crate::Otlp;
 
-/// A request in protobuf, and in JSON.
+/// Pairs of the same request in protobuf and in JSON, by signal.
 macro_rules! fixtures {
     ($($signal:literal: $name:literal),*) => {
         [$((
@@ -23,7 +23,7 @@ const REQUESTS: [(&str, &[u8], &str); 6] = fixtures!(
     "logs": "every-field-logs", "metrics": "every-field-metrics", "traces": "every-field-traces"
 );
 
-/// Bodies of an exporter that sends JSON.
+/// Bodies sent by an exporter that uses JSON.
 const JSON: [(&str, &str); 3] = [
     ("logs", include_str!("../fixtures/logs.exporter.json")),
     ("metrics", include_str!("../fixtures/metrics.exporter.json")),
@@ -53,7 +53,7 @@ fn encoded(codec: &mut Otlp, value: &Json) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn the_codec_keeps_the_contract() {
+fn codec_keeps_the_contract() {
     for config in [
         r#"{ "signal": "logs" }"#,
         r#"{ "signal": "metrics", "encoding": "json" }"#,
@@ -65,7 +65,7 @@ fn the_codec_keeps_the_contract() {
 }
 
 #[test]
-fn a_request_is_the_same_event_as_protobuf_s_own_library_makes_of_it_in_either_encoding() {
+fn request_decodes_as_with_the_protobuf_library() {
     for (signal, bytes, text) in REQUESTS {
         let expected = parsed(text);
         assert_eq!(decoded(&mut codec(signal, "protobuf"), bytes), Ok(expected.clone()));
@@ -74,7 +74,7 @@ fn a_request_is_the_same_event_as_protobuf_s_own_library_makes_of_it_in_either_e
 }
 
 #[test]
-fn with_any_signal_a_message_in_protobuf_says_its_own_and_one_in_json_does_by_its_key() {
+fn any_signal_is_read_from_mark_or_json_key() {
     let mut any = codec("any", "any");
     for (signal, bytes, text) in REQUESTS {
         let number = 1 + ["logs", "metrics", "traces"].iter().position(|it| *it == signal).unwrap();
@@ -85,25 +85,25 @@ fn with_any_signal_a_message_in_protobuf_says_its_own_and_one_in_json_does_by_it
         assert_eq!(encoded(&mut any, &expected), Ok(message.clone()));
         let json = encoded(&mut codec("any", "json"), &expected).unwrap();
         assert_eq!(serde_json::from_slice::<Json>(&json).unwrap(), expected);
-        // A codec of this signal takes it as well, and those of the others do not take it for theirs.
+        // A codec of the same signal accepts the message; codecs of other signals reject it.
         for other in ["logs", "metrics", "traces"] {
             let found = decoded(&mut codec(other, "protobuf"), &message);
             if other == signal {
                 assert_eq!(found, Ok(expected.clone()));
             } else {
                 let expected =
-                    format!("the message has {signal}, and the codec has `signal: {other}`");
+                    format!("the message contains {signal}, but the codec has `signal: {other}`");
                 assert!(found.unwrap_err().contains(&expected));
             }
         }
-        // Unmarked, it may be anything.
+        // Without a mark, the message may have any signal.
         let error = decoded(&mut any, bytes).unwrap_err();
-        assert!(error.contains("does not say which signal it has"), "{error}");
+        assert!(error.contains("does not name its signal"), "{error}");
     }
 }
 
 #[test]
-fn with_any_signal_a_value_has_the_parts_of_one() {
+fn any_signal_requires_a_value_of_one_signal() {
     for encoding in ["any", "json"] {
         let mut any = codec("any", encoding);
         for (value, expected) in [
@@ -130,7 +130,7 @@ fn with_any_signal_a_value_has_the_parts_of_one() {
 }
 
 #[test]
-fn an_event_is_written_byte_by_byte_as_the_exporter_sent_it() {
+fn event_is_encoded_to_the_bytes_of_the_exporter() {
     for (signal, bytes, text) in REQUESTS {
         let value = of_json(&parsed(text));
         let written = encode(&mut codec(signal, "protobuf"), &value).unwrap();
@@ -141,9 +141,9 @@ fn an_event_is_written_byte_by_byte_as_the_exporter_sent_it() {
 }
 
 #[test]
-fn what_an_exporter_of_json_sends_comes_out_as_it_went_in() {
+fn json_of_an_exporter_is_unchanged() {
     for (signal, text) in JSON {
-        // The one float that it writes as an integer.
+        // The exporter writes this float as an integer.
         let text = &text.replace("\"max\": 80000}", "\"max\": 80000.0}");
         let mut codec = codec(signal, "json");
         let value = decode(&mut codec, text.as_bytes()).unwrap();
@@ -153,13 +153,13 @@ fn what_an_exporter_of_json_sends_comes_out_as_it_went_in() {
     }
 }
 
-/// A request of logs with one attribute.
+/// Returns a request of logs with one attribute.
 fn attribute(value: &Json) -> Json {
     json!({ "resourceLogs": [{ "resource": { "attributes": [{ "key": "k", "value": value }] } }] })
 }
 
 #[test]
-fn every_form_that_json_may_have_is_read() {
+fn every_form_of_json_is_read() {
     for (value, expected) in [
         (json!({ "intValue": 42 }), json!({ "intValue": "42" })),
         (json!({ "intValue": "-42" }), json!({ "intValue": "-42" })),
@@ -185,7 +185,7 @@ fn every_form_that_json_may_have_is_read() {
 }
 
 #[test]
-fn integers_of_64_bits_are_numbers_where_they_are_asked_for() {
+fn integers_of_64_bits_are_numbers_if_configured() {
     let mut codec: Otlp =
         TestHost::new().component(r#"{ "signal": "logs", "integers": "number" }"#).unwrap();
     let message = encoded(&mut codec, &attribute(&json!({ "intValue": -7 }))).unwrap();
@@ -193,13 +193,13 @@ fn integers_of_64_bits_are_numbers_where_they_are_asked_for() {
 }
 
 #[test]
-fn what_is_no_request_in_json_is_an_error_with_the_path_to_the_place() {
+fn invalid_json_request_is_an_error_with_its_path() {
     let at = "`resourceLogs[0].resource.attributes[0].value";
     for (value, expected) in [
         (
             json!({ "intValue": "x" }),
             format!(
-                "expected an integer of 64 bits, as text or as a number, found \"x\" at {at}.intValue`"
+                "expected a 64-bit integer, as text or as a number, found \"x\" at {at}.intValue`"
             ),
         ),
         (json!({ "intValue": 1.5 }), format!("found 1.5 at {at}.intValue`")),
@@ -240,7 +240,7 @@ fn what_is_no_request_in_json_is_an_error_with_the_path_to_the_place() {
         ),
         (
             r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"ERROR"}]}]}]}"#,
-            "expected an integer of 32 bits, found \"ERROR\" at `resourceLogs[0].scopeLogs[0].logRecords[0].severityNumber`",
+            "expected a 32-bit integer, found \"ERROR\" at `resourceLogs[0].scopeLogs[0].logRecords[0].severityNumber`",
         ),
     ] {
         let error = decoded(&mut codec("logs", "json"), text.as_bytes()).unwrap_err();
@@ -249,7 +249,7 @@ fn what_is_no_request_in_json_is_an_error_with_the_path_to_the_place() {
 }
 
 #[test]
-fn what_otlp_cannot_hold_is_not_lost_without_an_error() {
+fn unrepresentable_data_is_an_error() {
     let unknown = attribute(&json!({ "stringValue": "a", "note": 1 }));
     for encoding in ["protobuf", "json"] {
         let error = encoded(&mut codec("logs", encoding), &unknown).unwrap_err();
@@ -264,11 +264,11 @@ fn what_otlp_cannot_hold_is_not_lost_without_an_error() {
 }
 
 #[test]
-fn what_is_no_message_is_an_error_that_says_where() {
+fn invalid_message_is_an_error_with_its_position() {
     for (message, expected) in [
         (&b"\x0a"[..], "the message ends within a number at byte 1"),
         (b"\x0a\x05abc", "expected 5 bytes, found 3 at byte 1"),
-        (b"\x08\x01", "expected a message here, which is bytes with a length at byte 0"),
+        (b"\x08\x01", "expected a message here, which is length-delimited bytes at byte 0"),
         (b"\x00\x01", "expected the number of a field at byte 0"),
         (b"\x0b", "expected a field of wire type 0, 1, 2 or 5, found 3 at byte 0"),
         (
@@ -276,7 +276,7 @@ fn what_is_no_message_is_an_error_that_says_where() {
             "expected a number of at most 64 bits at byte 0",
         ),
         (b"\x0a\x03\x1a\x01\xff", "expected UTF-8 at byte 4"),
-        (b"\x0a\x02\x18\x01", "expected bytes with a length here at byte 2"),
+        (b"\x0a\x02\x18\x01", "expected length-delimited bytes here at byte 2"),
         (b"\x0a\x06\x12\x04\x12\x02\x09\x01", "the message ends within a number at byte 7"),
     ] {
         let error = decoded(&mut codec("logs", "protobuf"), message).unwrap_err();
@@ -285,24 +285,24 @@ fn what_is_no_message_is_an_error_that_says_where() {
 }
 
 #[test]
-fn fields_in_any_order_more_than_once_or_unknown_are_read_as_protobuf_says() {
+fn reordered_repeated_and_unknown_fields_are_read() {
     let mut codec = codec("logs", "protobuf");
     for (message, expected) in [
-        // Number 100 is unknown, in each wire type.
+        // The schema has no field 100, which occurs here in each wire type.
         (
             &b"\xa0\x06\x01\xa1\x06\0\0\0\0\0\0\0\0\xa2\x06\x01a\xa5\x06\0\0\0\0\x0a\x00"[..],
             json!({ "resourceLogs": [{}] }),
         ),
-        // Of a text the last one counts.
+        // If a text field occurs several times, the last value counts.
         (b"\x0a\x06\x1a\x01a\x1a\x01b", json!({ "resourceLogs": [{ "schemaUrl": "b" }] })),
-        // Messages are joined, here an attribute and a count.
+        // Messages are merged, here an attribute and a count.
         (
             b"\x0a\x0b\x0a\x05\x0a\x03\x0a\x01k\x0a\x02\x10\x07",
             json!({ "resourceLogs": [
                 { "resource": { "attributes": [{ "key": "k" }], "droppedAttributesCount": 7 } },
             ] }),
         ),
-        // Of fields that exclude each other the last one counts: a text, then a number.
+        // If several fields of a `oneof` occur, here a text and then a number, the last field counts.
         (
             b"\x0a\x0d\x0a\x0b\x0a\x09\x12\x07\x0a\x01a\x18\x01\x18\x02",
             attribute_without_key(&json!({ "intValue": "2" })),
@@ -311,7 +311,7 @@ fn fields_in_any_order_more_than_once_or_unknown_are_read_as_protobuf_says() {
     ] {
         assert_eq!(decoded(&mut codec, message), Ok(expected));
     }
-    // Numbers that are not packed, though they should be.
+    // Repeated numbers that are not packed, which decoders must also accept.
     let mut metrics = self::codec("metrics", "protobuf");
     let counts =
         b"\x0a\x1a\x12\x18\x12\x16\x4a\x14\x0a\x12\x31\x01\0\0\0\0\0\0\0\x31\x02\0\0\0\0\0\0\0";
@@ -325,7 +325,7 @@ fn attribute_without_key(value: &Json) -> Json {
 }
 
 #[test]
-fn nesting_has_a_limit_in_either_direction() {
+fn nesting_is_limited_in_both_directions() {
     let nested = |levels| {
         let inner = (0..levels).fold(
             json!({ "stringValue": "x" }),
@@ -357,7 +357,7 @@ fn nesting_has_a_limit_in_either_direction() {
 }
 
 #[test]
-fn a_message_that_becomes_too_large_is_refused_before_it_is() {
+fn too_large_message_is_rejected_while_decoding() {
     // Empty messages, two bytes each.
     let message = b"\x0a\x00".repeat(2 << 20);
     let error = decoded(&mut codec("logs", "protobuf"), &message).unwrap_err();
@@ -366,14 +366,14 @@ fn a_message_that_becomes_too_large_is_refused_before_it_is() {
 
 proptest! {
     #[test]
-    fn no_message_makes_it_panic(message in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn decoding_of_any_message_never_panics(message in prop::collection::vec(any::<u8>(), 0..60)) {
         for signal in ["logs", "metrics", "traces"] {
             let _ = decoded(&mut codec(signal, "protobuf"), &message);
         }
     }
 
     #[test]
-    fn no_damage_to_a_request_makes_it_panic(
+    fn decoding_of_damaged_request_never_panics(
         request in 0..REQUESTS.len(), at in any::<prop::sample::Index>(), bits in 1..=255_u8,
     ) {
         let (signal, bytes, _) = REQUESTS[request];
@@ -381,7 +381,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= bits;
         let mut codec = codec(signal, "protobuf");
-        // What can be read can be written, and is the same then.
+        // A request that can be decoded can be encoded again, and then decodes to the same value.
         if let Ok(value) = decoded(&mut codec, &bytes) {
             let written = encoded(&mut codec, &value).unwrap();
             prop_assert_eq!(decoded(&mut codec, &written), Ok(value));

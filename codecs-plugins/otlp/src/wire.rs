@@ -1,10 +1,10 @@
 //! The [wire format](https://protobuf.dev/programming-guides/encoding/) of protobuf.
 
-#![allow(clippy::cast_possible_truncation)] // of numbers that are compared before
+#![allow(clippy::cast_possible_truncation)] // the numbers are checked before
 
 use tremor_pdk::Error;
 
-/// How a field lies in a message.
+/// The encoded contents of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload<'m> {
     Varint(u64),
@@ -13,14 +13,14 @@ pub(crate) enum Payload<'m> {
     Bytes(Slice<'m>),
 }
 
-/// A part of a message, and where it begins.
+/// A part of a message, and its position in the whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice<'m> {
     pub(crate) bytes: &'m [u8],
     pub(crate) at: usize,
 }
 
-/// A message as far as it has been read.
+/// A message, and the position up to which it has been read.
 pub(crate) struct Reader<'m> {
     rest: &'m [u8],
     at: usize,
@@ -31,7 +31,7 @@ impl<'m> Reader<'m> {
         Self { rest: slice.bytes, at: slice.at }
     }
 
-    /// Where the next byte is.
+    /// Returns the position of the next byte.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -40,10 +40,10 @@ impl<'m> Reader<'m> {
         self.rest.is_empty()
     }
 
-    /// The number of the next field, and what it has.
+    /// Reads the number of the next field, and its contents.
     ///
     /// # Errors
-    /// The bytes are no field.
+    /// Returns an error if the bytes are not a field.
     pub(crate) fn field(&mut self) -> Result<(u32, Payload<'m>), Error> {
         let at = self.at;
         let tag = self.varint()?;
@@ -62,27 +62,27 @@ impl<'m> Reader<'m> {
         Ok((number, payload))
     }
 
-    /// The next element of a packed field.
+    /// Reads a variable-length number.
     pub(crate) fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0_u64;
-        for place in 0..10 {
-            let Some(byte) = self.rest.get(place) else {
+        for position in 0..10 {
+            let Some(byte) = self.rest.get(position) else {
                 return Err(wrong(self.at, "the message ends within a number"));
             };
             let bits = u64::from(byte & 0x7f);
-            value |= bits << (7 * place);
+            value |= bits << (7 * position);
             if byte & 0x80 == 0 {
-                if place == 9 && bits > 1 {
+                if position == 9 && bits > 1 {
                     break;
                 }
-                self.skip(place + 1);
+                self.skip(position + 1);
                 return Ok(value);
             }
         }
         Err(wrong(self.at, "expected a number of at most 64 bits"))
     }
 
-    /// The next element of a packed field.
+    /// Reads `N` bytes of a number of fixed length.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let Some(array) = self.rest.first_chunk::<N>() else {
             return Err(wrong(self.at, "the message ends within a number"));
@@ -116,7 +116,7 @@ pub(crate) fn wrong(at: usize, what: &str) -> Error {
     Error::bad_data(format_args!("{what} at byte {at}"))
 }
 
-/// Appends a number.
+/// Appends a variable-length number.
 pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -125,29 +125,29 @@ pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Appends a field's number and its wire type.
+/// Appends the tag of a field: its number and its wire type.
 pub(crate) fn put_tag(number: u32, wire_type: u8, out: &mut Vec<u8>) {
     put_varint(u64::from(number) << 3 | u64::from(wire_type), out);
 }
 
-/// Appends what `write` appends, with its length before it.
+/// Appends the bytes that `write` appends, preceded by their length.
 pub(crate) fn put_bytes<E>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let place = out.len();
+    let start = out.len();
     out.push(0);
     write(out)?;
     let end = out.len();
-    let length = (end - place - 1) as u64;
-    if let Some(place) = out.get_mut(place).filter(|_| length < 0x80) {
-        *place = length as u8;
+    let length = (end - start - 1) as u64;
+    if let Some(byte) = out.get_mut(start).filter(|_| length < 0x80) {
+        *byte = length as u8;
         return Ok(());
     }
-    // A longer length is written after the message, and moved to its place.
+    // A length of more than one byte is written after the contents, and rotated to the front.
     put_varint(length, out);
     let width = out.len() - end;
-    out[place..].rotate_right(width);
-    out.remove(place + width);
+    out[start..].rotate_right(width);
+    out.remove(start + width);
     Ok(())
 }

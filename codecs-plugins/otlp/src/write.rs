@@ -1,4 +1,4 @@
-//! A value to protobuf.
+//! Encoding of a value to protobuf.
 
 use std::fmt::Write;
 
@@ -10,19 +10,19 @@ use crate::{
     wire::{put_bytes, put_tag},
 };
 
-/// What becomes of keys that the schema does not have.
+/// The treatment of keys that the schema does not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// They are left out: OTLP asks this of receivers.
+    /// Unknown keys are skipped, as OTLP requires of receivers.
     Ignored,
-    /// They are an error: they would be lost.
+    /// Unknown keys are an error, because their data would be lost.
     Refused,
 }
 
-/// Appends the message that a value is.
+/// Appends the message that `value` represents.
 ///
 /// # Errors
-/// The value is not what the schema says; with the path to the place.
+/// Returns an error with the path to the fault if the value does not match the schema.
 pub(crate) fn write(
     message: &Message,
     value: ValueRef<'_>,
@@ -32,7 +32,7 @@ pub(crate) fn write(
     Writing { unknown, out }.message(message, value, DEEPEST).map_err(|wrong| wrong.error(message))
 }
 
-/// What is wrong, and the path to it, from its end.
+/// A fault, and the path to the fault in reverse order.
 struct Wrong {
     path: Vec<Step>,
     what: String,
@@ -58,15 +58,15 @@ impl Wrong {
     fn error(&self, message: &Message) -> Error {
         let mut path = String::new();
         for step in self.path.iter().rev() {
-            // Writing to text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = match step {
                 Step::Key(key) if path.is_empty() => write!(path, "{key}"),
                 Step::Key(key) => write!(path, ".{key}"),
                 Step::Index(index) => write!(path, "[{index}]"),
             };
         }
-        let place = if path.is_empty() { message.name } else { &path };
-        Error::bad_data(format_args!("{} at `{place}`", self.what))
+        let path = if path.is_empty() { message.name } else { &path };
+        Error::bad_data(format_args!("{} at `{path}`", self.what))
     }
 }
 
@@ -109,7 +109,8 @@ impl Writing<'_> {
         }
         let is_known = |key: &str| message.fields.iter().any(|field| field.name == key);
         for (key, _) in object.iter().filter(|(key, _)| !is_known(key)) {
-            // The names of the `.proto` files are a mistake that would cost the whole request.
+            // Names in snake_case, as in `.proto` files, are always an error, because skipping them would lose the
+            // whole request.
             let other = message.fields.iter().find(|field| is_snake_case(key, field.name));
             match (other, self.unknown) {
                 (Some(field), _) => {
@@ -153,7 +154,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// A field, or an element of one, with its tag.
+    /// Appends a field, or an element of a repeated field, with its tag.
     fn single(&mut self, field: &Field, value: ValueRef<'_>, depth: usize) -> Result<(), Wrong> {
         if let Kind::Message(inner) = field.kind {
             put_tag(field.number, 2, self.out);
@@ -175,7 +176,7 @@ fn scalar(kind: Kind, value: ValueRef<'_>) -> Result<Scalar<'_>, Wrong> {
     Scalar::of_value(kind, value).ok_or_else(|| Wrong::new(kind.mismatch(value)))
 }
 
-/// Whether `key` is `name` with underscores in place of capital letters.
+/// Returns whether `key` is `name` in `snake_case`.
 fn is_snake_case(key: &str, name: &str) -> bool {
     let mut snake = String::with_capacity(name.len() + 4);
     for character in name.chars() {

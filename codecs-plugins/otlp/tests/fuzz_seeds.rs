@@ -1,4 +1,4 @@
-//! The check of the fuzz target over its seeds: what was found once is found again without a fuzzer.
+//! Runs the check of the fuzz target over its seeds, so that past findings are tested without a fuzzer.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 mod otlp;
 
 #[test]
-fn every_seed_and_every_beginning_of_it_is_read_and_written_alike() {
+fn seeds_and_their_prefixes_are_unchanged_by_a_round_trip() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/otlp");
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("the target has seeds") {

@@ -30,7 +30,7 @@ impl Codec for Prometheus {
     }
 
     fn holds_no_event(&self, message: &[u8]) -> bool {
-        // Lines about a family are not an event without samples.
+        // A message that contains only `HELP`, `TYPE` and `UNIT` lines contains no event.
         let is_event = |line: &[u8]| !matches!(line.trim_ascii_start().first(), None | Some(b'#'));
         let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
         self.config.event == EventIs::Sample && !message.split(|byte| *byte == b'\n').any(is_event)

@@ -1,32 +1,32 @@
 //! The options of the codec.
 
-/// What an event is, and how it is written.
+/// The contents and format of events.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// What an event is: a `sample`, for which the preprocessor `prometheus` comes before the codec, or
-    /// an `exposition`, an array of samples.
+    /// Contents of an event: a `sample`, which requires the preprocessor `prometheus` before the codec, or an
+    /// `exposition`, an array of samples.
     #[serde(default)]
     pub(crate) event: EventIs,
-    /// The version of the format: `text` is version 0.0.4 of Prometheus' text format, `openmetrics` is
-    /// version 1.0 of `OpenMetrics`.
+    /// Version of the format: `text` is version 0.0.4 of the Prometheus text format, `openmetrics` is version 1.0 of
+    /// `OpenMetrics`.
     #[serde(default)]
     pub(crate) format: Format,
-    /// What a value that is not finite is in an event: a `float`, or `text`: `NaN`, `+Inf`, `-Inf`. JSON
-    /// cannot hold such a float.
+    /// Representation of values that are not finite in an event: a `float`, which JSON cannot represent, or `text`:
+    /// `NaN`, `+Inf`, `-Inf`.
     #[serde(default)]
     pub(crate) non_finite: NonFinite,
 }
 
-/// What an event is.
+/// The contents of an event.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EventIs {
-    /// One sample.
+    /// A single sample.
     #[default]
     Sample,
-    /// All samples of a message.
+    /// The samples of a message, as an array.
     Exposition,
 }
 
@@ -35,21 +35,21 @@ pub(crate) enum EventIs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// 0.0.4.
+    /// Prometheus text format 0.0.4.
     #[default]
     Text,
     /// `OpenMetrics` 1.0.
     OpenMetrics,
 }
 
-/// What values that are not finite become.
+/// The representation of values that are not finite.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum NonFinite {
-    /// A float, as all values.
+    /// A float, like other values.
     #[default]
     Float,
-    /// As the format writes them.
+    /// The text of the value in the format.
     Text,
 }

@@ -1,4 +1,4 @@
-//! An exposition, or a piece of one, to samples.
+//! Decoding of an exposition, or a part of one, to samples.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,15 +12,15 @@ use crate::{
     parser::{Line, Parsed, Parser, Wrong},
 };
 
-/// What is kept from one message to the next, so that it is not allocated again.
+/// Decodes messages. One decoder is used for all messages, so that its buffers are reused.
 #[derive(Default)]
 pub(crate) struct Decoder {
     unescaped: String,
-    /// Where the names of the labels of a sample are.
+    /// Start and end of each label name of the current sample, in the text.
     names: Vec<(usize, usize)>,
 }
 
-/// A family as far as its lines have been read.
+/// The contents of the lines of a family that were read so far.
 #[derive(Default)]
 struct Family<'t> {
     name: &'t str,
@@ -30,7 +30,7 @@ struct Family<'t> {
     has_samples: bool,
 }
 
-/// The families of an exposition: the one whose lines are being read, and those before it.
+/// The families of an exposition: the family of the current line, and the families whose lines have ended.
 #[derive(Default)]
 struct Families<'t> {
     current: Family<'t>,
@@ -38,12 +38,13 @@ struct Families<'t> {
 }
 
 impl<'t> Families<'t> {
-    /// The family that a line of this name is of.
+    /// Returns the family `name`, which becomes the current family.
     fn enter(&mut self, name: &'t str, at: usize) -> Parsed<&mut Family<'t>> {
         if self.current.name != name {
             if self.ended.contains(name) {
-                let what =
-                    format!("`{name}` has other lines before this place: they stand together");
+                let what = format!(
+                    "expected the lines of `{name}` together, found other lines between them"
+                );
                 return Err(Wrong::new(at, what));
             }
             self.ended.insert(self.current.name);
@@ -52,7 +53,7 @@ impl<'t> Families<'t> {
         Ok(&mut self.current)
     }
 
-    /// The same for a line that stands before samples, at most once.
+    /// Returns the family of a `HELP`, `TYPE` or `UNIT` line, which must precede the samples of the family.
     fn describe(&mut self, name: &'t str, at: usize) -> Parsed<&mut Family<'t>> {
         let family = self.enter(name, at)?;
         if family.has_samples {
@@ -62,7 +63,7 @@ impl<'t> Families<'t> {
         Ok(family)
     }
 
-    /// The family of a sample.
+    /// Returns the family of a sample.
     fn of_sample(&mut self, name: &'t str, at: usize, format: Format) -> Parsed<&mut Family<'t>> {
         let Family { name: family, kind, .. } = self.current;
         let kind = kind.unwrap_or(Kind::Untyped);
@@ -80,16 +81,16 @@ impl<'t> Families<'t> {
     }
 }
 
-/// Once means once.
-fn set<T>(place: &mut Option<T>, value: T, at: usize, what: &str) -> Parsed<()> {
-    match place.replace(value) {
+/// Sets a value that a family may have only once.
+fn set<T>(slot: &mut Option<T>, value: T, at: usize, what: &str) -> Parsed<()> {
+    match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(Wrong::new(at, format!("expected one {what} line of a family"))),
     }
 }
 
 impl Decoder {
-    /// Writes the value of a message.
+    /// Decodes a message and writes its value.
     pub(crate) fn decode(
         &mut self,
         config: Config,
@@ -114,7 +115,8 @@ impl Decoder {
                 return Err(Wrong::new(at, "expected nothing after `# EOF`"));
             }
             match line {
-                // The first description before the samples counts. A second one does not cost samples.
+                // Only the first `HELP` line before the samples counts. Other `HELP` lines are ignored instead of being
+                // an error, so that no sample is lost.
                 Line::Help { name, help } => {
                     if let Ok(family) = families.describe(name, at) {
                         family.help.get_or_insert(help);
@@ -153,7 +155,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The rest of a sample's line, after its name.
+    /// Reads a sample after its name, and writes its value.
     fn sample<'t>(
         &mut self,
         config: Config,
@@ -165,7 +167,7 @@ impl Decoder {
     ) -> Parsed<()> {
         let kind = family.kind.unwrap_or(Kind::Untyped);
         let start = parser.at;
-        room(text, start, writer)?;
+        admit(text, start, writer)?;
         writer.begin_object();
         writer.key("name");
         writer.str(name);
@@ -208,7 +210,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Labels; whether the one that is needed is among them.
+    /// Reads and writes labels. Returns whether the `needed` label is present.
     fn labels<'t>(
         &mut self,
         text: &'t str,
@@ -229,7 +231,7 @@ impl Decoder {
                     return Err(Wrong::new(at, what));
                 }
             }
-            room(text, at, writer)?;
+            admit(text, at, writer)?;
             names.push((at, at + name.len()));
             writer.key(name);
             writer.str(value);
@@ -240,25 +242,23 @@ impl Decoder {
             |pair: &&[(usize, usize)]| text[pair[0].0..pair[0].1] == text[pair[1].0..pair[1].1];
         if let Some(pair) = names.windows(2).find(is_twice) {
             let (start, end) = pair[0].max(pair[1]);
-            return Err(Wrong::new(
-                start,
-                format!("the label `{}` is there twice", &text[start..end]),
-            ));
+            return Err(Wrong::new(start, format!("duplicate label `{}`", &text[start..end])));
         }
         writer.end_object();
         Ok(found)
     }
 }
 
-/// What each part of a value takes at least, in bytes.
+/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes; text is not counted
+/// here.
 const NODE: usize = 16;
 
-/// Refuses a message that becomes larger than a message may, before it is.
-fn room(text: &str, at: usize, writer: &Writer<'_>) -> Parsed<()> {
+/// Returns an error if the number of nodes exceeds the limit on the decoded form of `text`.
+fn admit(text: &str, at: usize, writer: &Writer<'_>) -> Parsed<()> {
     if writer.nodes() <= Batch::decoded_at_most(text.len()) / NODE {
         return Ok(());
     }
-    Err(Wrong::new(at, "up to here, the decoded message takes more memory than it may"))
+    Err(Wrong::new(at, "the decoded message exceeds its memory limit"))
 }
 
 fn time(parser: &mut Parser<'_>, writer: &mut Writer<'_>) -> Parsed<()> {

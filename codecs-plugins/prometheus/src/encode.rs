@@ -1,4 +1,4 @@
-//! Samples to text.
+//! Encoding of samples to text.
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write};
@@ -11,7 +11,7 @@ use crate::{
     numbers,
 };
 
-/// The message of a value.
+/// Returns the message of a value.
 pub(crate) fn encode(config: Config, value: ValueRef<'_>) -> Result<String> {
     let mut text = String::new();
     match config.event {
@@ -37,10 +37,10 @@ pub(crate) fn encode(config: Config, value: ValueRef<'_>) -> Result<String> {
     Ok(text)
 }
 
-/// Samples by family, in the order of the families' first ones.
+/// Samples by family, in the order of the first sample of each family.
 #[derive(Default)]
 struct Groups<'v> {
-    places: HashMap<String, usize>,
+    indices: HashMap<String, usize>,
     groups: Vec<Group<'v>>,
 }
 
@@ -54,12 +54,12 @@ struct Group<'v> {
 impl<'v> Groups<'v> {
     fn add(&mut self, sample: &Sample<'v>, format: Format) -> Result<()> {
         let Sample { written, help, unit, .. } = sample;
-        let place = *self.places.entry(written.family.clone()).or_insert(self.groups.len());
-        if place == self.groups.len() {
+        let index = *self.indices.entry(written.family.clone()).or_insert(self.groups.len());
+        if index == self.groups.len() {
             let (written, lines) = (written.clone(), String::new());
             self.groups.push(Group { written, help: *help, unit: *unit, lines });
         }
-        let group = &mut self.groups[place];
+        let group = &mut self.groups[index];
         if group.written.kind != written.kind {
             let (one, other) = (group.written.kind.name(), written.kind.name());
             let family = &written.family;
@@ -80,7 +80,7 @@ impl<'v> Groups<'v> {
     }
 }
 
-/// The lines that stand before the samples of a family.
+/// Writes the `HELP`, `TYPE` and `UNIT` lines of a family.
 fn head(
     Written { family, kind }: &Written,
     help: Option<&str>,
@@ -99,7 +99,7 @@ fn head(
     }
 }
 
-/// A sample as an event has it.
+/// A sample in the representation of events.
 struct Sample<'v> {
     name: &'v str,
     written: Written,
@@ -147,14 +147,14 @@ impl<'v> Sample<'v> {
         let written = kind.written(family, name, format);
         if !is_of_it || !written.kind.has(&written.family, name, format) {
             return Err(Error::bad_data(format_args!(
-                "`{name}` is no name of a sample of the {} `{family}`",
+                "`{name}` is not the name of a sample of the {} `{family}`",
                 kind.name()
             )));
         }
         Ok(Self { name, written, help, unit, labels, value, timestamp, exemplar })
     }
 
-    /// Its line.
+    /// Writes the line of the sample.
     fn write(&self, format: Format, text: &mut String) -> Result<()> {
         text.push_str(self.name);
         let needed = self.written.kind.needs(&self.written.family, self.name);
@@ -197,8 +197,8 @@ fn write_exemplar(exemplar: ValueRef<'_>, format: Format, text: &mut String) -> 
     Ok(())
 }
 
-/// Labels; whether the one that is needed is among them. Without any there are no braces, unless they
-/// are `wanted`.
+/// Writes labels. Returns whether the `needed` label is present. Without labels, braces are written only if they are
+/// `wanted`.
 fn labels(
     value: ValueRef<'_>,
     needed: Option<&str>,
@@ -237,7 +237,7 @@ fn labels(
     Ok(found)
 }
 
-/// A value, and its time.
+/// Writes a value and its time.
 fn point(value: f64, timestamp: Option<i64>, format: Format, text: &mut String) {
     put(text, format_args!(" {}", numbers::value_text(value)));
     if let Some(time) = timestamp {
@@ -256,7 +256,7 @@ fn text<'v>(key: &str, value: ValueRef<'v>) -> Result<&'v str> {
     value.as_str().ok_or_else(|| wrong(&format!("text as `{key}`"), value, ""))
 }
 
-/// A unit is a part of names.
+/// Returns a unit, which must be valid as a part of a name.
 fn unit_text(value: ValueRef<'_>) -> Result<&str> {
     let is_good = |unit: &&str| unit.is_empty() || is_metric_name(&format!("_{unit}"));
     let unit = value.as_str().filter(is_good);
@@ -283,7 +283,7 @@ fn escape(raw: &str, has_quotes: bool, text: &mut String) {
     }
 }
 
-/// Appends to text, which does not fail.
+/// Appends to a `String`, which cannot fail.
 fn put(text: &mut String, what: impl Display) {
     let _ = write!(text, "{what}");
 }
@@ -299,7 +299,7 @@ fn wrong(expected: &str, found: ValueRef<'_>, help: &str) -> Error {
     Error::bad_data(format_args!("expected {expected}, found {found}{help}"))
 }
 
-/// What an error repeats of the data.
+/// Returns the text with which an error quotes a value.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(100) {
         Some((end, _)) => format!("{}…", &text[..end]),

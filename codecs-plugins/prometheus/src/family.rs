@@ -1,4 +1,4 @@
-//! Families: their types, and which samples are theirs.
+//! Families: their types, and the names of their samples.
 
 use crate::config::Format;
 
@@ -9,7 +9,7 @@ pub(crate) enum Kind {
     Gauge,
     Histogram,
     Summary,
-    /// `untyped` in the text format and in events, `unknown` in `OpenMetrics`.
+    /// Named `untyped` in the text format and in events, and `unknown` in `OpenMetrics`.
     Untyped,
     GaugeHistogram,
     StateSet,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 
 use Kind::{Counter, Gauge, GaugeHistogram, Histogram, Info, StateSet, Summary, Untyped};
 
-/// The types, by their names in events; those after the fifth are of `OpenMetrics` alone.
+/// Types by their names in events. The types after the fifth exist only in `OpenMetrics`.
 const KINDS: [(&str, Kind); 8] = [
     ("counter", Counter),
     ("gauge", Gauge),
@@ -31,13 +31,13 @@ const KINDS: [(&str, Kind); 8] = [
 ];
 
 impl Kind {
-    /// A type by its name in an event.
+    /// Returns the type with this name in an event.
     pub(crate) fn of_event(name: &str) -> Option<Self> {
         let name = if name == "unknown" { "untyped" } else { name };
         KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// A type by its name in a `TYPE` line.
+    /// Returns the type with this name in a `TYPE` line.
     pub(crate) fn of_line(name: &str, format: Format) -> Option<Self> {
         let known = match format {
             Format::Text => &KINDS[..5],
@@ -51,12 +51,12 @@ impl Kind {
         known.iter().any(|(_, one)| *one == kind).then_some(kind)
     }
 
-    /// Its name in events.
+    /// Returns the name in events.
     pub(crate) fn name(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("untyped", |(name, _)| name)
     }
 
-    /// Its name in a `TYPE` line.
+    /// Returns the name in a `TYPE` line.
     pub(crate) fn line_name(self, format: Format) -> &'static str {
         match (self, format) {
             (Untyped, Format::OpenMetrics) => "unknown",
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// What stands after the name of a family in the names of its samples.
+    /// Returns the suffixes by which the names of samples extend the name of their family.
     pub(crate) fn suffixes(self, format: Format) -> &'static [&'static str] {
         match (self, format) {
             (Histogram, Format::Text) => &["_bucket", "_sum", "_count"],
@@ -78,12 +78,12 @@ impl Kind {
         }
     }
 
-    /// Whether a sample of this name is one of the family's.
+    /// Returns whether a sample named `name` belongs to the family.
     pub(crate) fn has(self, family: &str, name: &str, format: Format) -> bool {
         name.strip_prefix(family).is_some_and(|suffix| self.suffixes(format).contains(&suffix))
     }
 
-    /// The label without which a sample of this name means nothing, whose value is a number.
+    /// Returns the label that a sample named `name` must have, whose value is a number.
     pub(crate) fn needs(self, family: &str, name: &str) -> Option<&'static str> {
         match (self, name.strip_prefix(family)?) {
             (Histogram | GaugeHistogram, "_bucket") => Some("le"),
@@ -92,15 +92,15 @@ impl Kind {
         }
     }
 
-    /// The family that stands before a sample, with the type that it has there: a type that the format
-    /// does not have is written as a gauge, as client libraries do.
+    /// Returns the family in which a sample is written, and the type of that family. A type that the format lacks is
+    /// written as a gauge, as client libraries do.
     pub(crate) fn written(self, family: &str, name: &str, format: Format) -> Written {
         let is_created = name.strip_prefix(family) == Some("_created");
         let (family, kind) = match (self, format) {
             (Counter, Format::Text) if !is_created => (name, Counter),
             (GaugeHistogram | StateSet | Info, Format::Text) => (name, Gauge),
             (_, Format::Text) if is_created => (name, Gauge),
-            // The other way around: the text format has the suffix in the family's name.
+            // In the text format, the name of the family includes the suffix, so it is removed for `OpenMetrics`.
             (Counter, Format::OpenMetrics) if family == name => {
                 (name.strip_suffix("_total").unwrap_or(name), Counter)
             }
@@ -110,19 +110,19 @@ impl Kind {
     }
 }
 
-/// The family that a sample is written in.
+/// The family in which a sample is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) family: String,
     pub(crate) kind: Kind,
 }
 
-/// Whether text can name a metric.
+/// Returns whether `text` is a valid name of a metric.
 pub(crate) fn is_metric_name(text: &str) -> bool {
     is_name(text, b":")
 }
 
-/// Whether text can name a label.
+/// Returns whether `text` is a valid name of a label.
 pub(crate) fn is_label_name(text: &str) -> bool {
     is_name(text, b"")
 }

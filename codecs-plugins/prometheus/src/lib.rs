@@ -1,5 +1,5 @@
-//! Prometheus' text format as events: the codec `prometheus`, and the preprocessor `prometheus`, which
-//! makes a message of every sample.
+//! The Prometheus text format: the codec `prometheus`, and the preprocessor `prometheus`, which splits an exposition
+//! into a message for each sample.
 //!
 //! ```text
 //! # HELP http_requests_total The requests that were answered.
@@ -11,28 +11,26 @@
 //!  "labels":{"method":"post","code":"200"},"value":1027.0,"timestamp":1395066363000000000}
 //! ```
 //!
-//! Both versions of the format are read and written: [text
+//! Both versions of the format are supported: [text
 //! 0.0.4](https://prometheus.io/docs/instrumenting/exposition_formats/), and [OpenMetrics
 //! 1.0](https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md).
 //!
 //! # An event is a sample
 //!
-//! People scrape to filter samples and to send them on, and a sample is what they name in a condition.
-//! A codec makes one value of a message, so a preprocessor cuts a scrape into messages, one for each
-//! sample, with the `HELP`, `TYPE` and `UNIT` lines of its family before it. It keeps those lines and
-//! the line that has begun, and nothing else of a scrape, so a scrape may be of any size. A line that
-//! is wrong costs that sample, and no other.
+//! Flows filter and forward single samples. A codec decodes a message to one value, so the preprocessor splits an
+//! exposition into messages, one for each sample. Each message begins with the `HELP`, `TYPE` and `UNIT` lines of the
+//! sample's family. The preprocessor buffers only these lines and the incomplete line, so an exposition may have any
+//! size. An invalid line affects only its own sample.
 //!
-//! Written, such an event has the lines of its family before it, which may not stand there twice in one
-//! exposition. So `event: exposition` has an array of samples as an event instead, and writes the
-//! samples of a family together.
+//! By default, the codec writes the lines of the family before each sample. A valid exposition contains these lines
+//! only once for each family. To write a valid exposition, set `event: exposition`: an event is then an array of
+//! samples, and the samples of a family are written together.
 //!
-//! # Why there is a parser here
+//! # Reasons for a separate parser
 //!
-//! Of the crates for the format, `prometheus-parse` drops what it does not understand, and
-//! `openmetrics-parser` builds a tree of all families, with positions that are those of its grammar
-//! engine. Neither reads a piece of an exposition, and neither writes into a document. A line of the
-//! format is a name, labels and two numbers.
+//! The crate `prometheus-parse` drops input that it does not understand. The crate `openmetrics-parser` builds a tree
+//! of all families, which contains positions in the source text. Neither crate can read a part of an exposition or
+//! write directly into a document. A line of the format consists only of a name, labels and two numbers.
 
 mod codec;
 mod config;

@@ -1,14 +1,14 @@
-//! Numbers and times as the format writes them.
+//! Numbers and times in the syntax of the format.
 
 use crate::config::Format;
 
-/// A value: a float, `NaN`, `+Inf` or `-Inf`.
+/// Parses a value: a float, `NaN`, `+Inf` or `-Inf`.
 pub(crate) fn value(text: &str) -> Option<f64> {
-    // Rust reads what Go's `ParseFloat` reads, but for hexadecimal floats, which nobody writes.
+    // Rust parses the syntax of Go's `ParseFloat`, except hexadecimal floats, which are not used in practice.
     text.parse().ok()
 }
 
-/// A value as text.
+/// Returns the text of a value.
 pub(crate) fn value_text(value: f64) -> String {
     if value.is_nan() {
         "NaN".to_owned()
@@ -21,7 +21,7 @@ pub(crate) fn value_text(value: f64) -> String {
     }
 }
 
-/// A time in ns since the Unix epoch, out of ms (text), or seconds with a fraction (`OpenMetrics`).
+/// Parses a time to ns since the Unix epoch: ms in the text format, seconds with a fraction in `OpenMetrics`.
 pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
     match format {
         Format::Text => text.parse::<i64>().ok()?.checked_mul(1_000_000),
@@ -29,7 +29,7 @@ pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
     }
 }
 
-/// Seconds, exactly where they are written without an exponent. Digits after the ninth are cut off.
+/// Parses seconds; the result is exact if there is no exponent. Digits after the ninth are truncated.
 fn seconds(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -44,8 +44,8 @@ fn seconds(text: &str) -> Option<i64> {
         return with_exponent(text);
     }
     let mut ns = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
-    for place in 0..9 {
-        let digit = fraction.as_bytes().get(place).map_or(0, |digit| digit - b'0');
+    for position in 0..9 {
+        let digit = fraction.as_bytes().get(position).map_or(0, |digit| digit - b'0');
         ns = ns.checked_mul(10)?.checked_add(digit.into())?;
     }
     i64::try_from(if negative { -ns } else { ns }).ok()
@@ -54,11 +54,11 @@ fn seconds(text: &str) -> Option<i64> {
 #[allow(clippy::cast_possible_truncation)] // it is compared with the limits
 fn with_exponent(text: &str) -> Option<i64> {
     let ns = (text.parse::<f64>().ok()? * 1e9).round();
-    // 2^63 is a float; the largest i64 is not.
+    // The number 2^63 can be represented as a float; the largest `i64` cannot.
     (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&ns).then_some(ns as i64)
 }
 
-/// A time as text. The text format has ms: what is less is cut off.
+/// Returns the text of a time. In the text format, fractions of a ms are truncated.
 pub(crate) fn timestamp_text(ns: i64, format: Format) -> String {
     match format {
         Format::Text => ns.div_euclid(1_000_000).to_string(),
@@ -77,7 +77,7 @@ mod tests {
     use crate::config::Format::{OpenMetrics, Text};
 
     #[test]
-    fn values_are_read_as_written() {
+    fn values_are_unchanged_by_a_round_trip() {
         for (text, expected) in [
             ("0", 0.0),
             ("-0", -0.0),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_exact_and_those_that_do_not_fit_are_refused() {
+    fn times_are_exact_or_rejected() {
         assert_eq!(timestamp("1395066363000", Text), Some(1_395_066_363_000_000_000));
         assert_eq!(timestamp("-3982045", Text), Some(-3_982_045_000_000));
         assert_eq!(timestamp("1520879607.789", OpenMetrics), Some(1_520_879_607_789_000_000));

@@ -1,4 +1,4 @@
-//! The lines of an exposition, from text.
+//! Parsing of the lines of an exposition.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use tremor_pdk::Error;
 
 use crate::{config::Format, family::Kind, numbers};
 
-/// What is wrong with a text, and where: the offset of the byte.
+/// A fault of a text, and its position in bytes.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) at: usize,
@@ -19,7 +19,7 @@ impl Wrong {
         Self { at, what: what.into() }
     }
 
-    /// The error, with the line and the column, both counted from 1; a column is a byte.
+    /// Returns the error, with the line and the column (a byte), both counted from 1.
     #[cold]
     pub(crate) fn in_text(&self, text: &[u8]) -> Error {
         let before = &text[..self.at.min(text.len())];
@@ -32,7 +32,7 @@ impl Wrong {
 
 pub(crate) type Parsed<T> = Result<T, Wrong>;
 
-/// A line that says something. Of a sample, the parser has read the name and nothing more.
+/// A line with content. If the line is a sample, only its name has been read.
 #[derive(Debug)]
 pub(crate) enum Line<'t> {
     Help { name: &'t str, help: Cow<'t, str> },
@@ -42,7 +42,7 @@ pub(crate) enum Line<'t> {
     Eof,
 }
 
-/// A text as far as it has been read.
+/// A text, and the position up to which it has been read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parser<'t> {
     text: &'t str,
@@ -52,12 +52,12 @@ pub(crate) struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(text: &'t str, format: Format) -> Self {
-        // A UTF-8 signature does not belong to the text.
+        // A UTF-8 signature is not a part of the text.
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Self { text, at, format }
     }
 
-    /// The next line that says something, and where it begins.
+    /// Reads the next line with content, and returns it with its position.
     pub(crate) fn line(&mut self) -> Parsed<Option<(usize, Line<'t>)>> {
         loop {
             self.blanks();
@@ -75,7 +75,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A line that starts with `#`; none where it is for people.
+    /// Reads a line that starts with `#`. Returns `None` for a comment.
     fn comment(&mut self) -> Parsed<Option<Line<'t>>> {
         self.at += 1;
         let is_open_metrics = self.format == Format::OpenMetrics;
@@ -87,7 +87,7 @@ impl<'t> Parser<'t> {
         let line = match self.word() {
             "HELP" => {
                 let Ok(line) = self.help() else {
-                    // A text for people costs no sample, whatever is in it.
+                    // An invalid `HELP` line is ignored, so that no sample is lost.
                     self.rest_of_line();
                     self.end_line()?;
                     return Ok(None);
@@ -127,7 +127,7 @@ impl<'t> Parser<'t> {
         Ok(Some(line))
     }
 
-    /// The name and the text of a `HELP` line.
+    /// Reads the name and the text of a `HELP` line.
     fn help(&mut self) -> Parsed<Line<'t>> {
         self.gap()?;
         let name = self.metric_name()?;
@@ -143,7 +143,7 @@ impl<'t> Parser<'t> {
         Ok(Line::Help { name, help: Cow::Owned(help) })
     }
 
-    /// The name of a metric.
+    /// Reads the name of a metric.
     fn metric_name(&mut self) -> Parsed<&'t str> {
         self.name(
             b":",
@@ -164,8 +164,8 @@ impl<'t> Parser<'t> {
         Ok(&rest[..length])
     }
 
-    /// The labels of a sample or an exemplar, if there are some: gives each to `label`, its name, the place
-    /// of that, and its value.
+    /// Reads the labels of a sample or an exemplar, if any. Calls `label` with the name of each label, its position,
+    /// and its value.
     pub(crate) fn labels(
         &mut self,
         unescaped: &mut String,
@@ -184,7 +184,7 @@ impl<'t> Parser<'t> {
                 return Ok(());
             }
             is_first = false;
-            let place = self.at;
+            let position = self.at;
             let name = self.name(
                 b"",
                 "expected the name of a label: letters, digits and `_`, and no digit first",
@@ -196,9 +196,9 @@ impl<'t> Parser<'t> {
             if raw.contains('\\') {
                 unescaped.clear();
                 unescape(raw, true, unescaped);
-                label(name, place, unescaped)?;
+                label(name, position, unescaped)?;
             } else {
-                label(name, place, raw)?;
+                label(name, position, raw)?;
             }
             self.blanks();
             if self.take(b'}') {
@@ -208,7 +208,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands between quotes, with its escapes.
+    /// Reads a quoted text, and returns it with its escapes.
     fn quoted(&mut self) -> Parsed<&'t str> {
         let start = self.at;
         self.expect(b'"', "expected the value of a label in quotes")?;
@@ -232,7 +232,7 @@ impl<'t> Parser<'t> {
         Ok(&rest[..length])
     }
 
-    /// The value of a sample or an exemplar, which a blank separates from what is before it.
+    /// Reads the value of a sample or an exemplar, and the blank before it.
     pub(crate) fn value(&mut self) -> Parsed<f64> {
         let has_labels = self.text[..self.at].ends_with('}');
         if self.format == Format::Text && has_labels {
@@ -245,7 +245,7 @@ impl<'t> Parser<'t> {
             .ok_or_else(|| Wrong::new(start, "expected a number, `NaN`, `+Inf` or `-Inf`"))
     }
 
-    /// The time of a sample or an exemplar, in ns, if there is one.
+    /// Reads the time of a sample or an exemplar in ns, if there is one.
     pub(crate) fn timestamp(&mut self) -> Parsed<Option<i64>> {
         if self.is_line_end() || self.rest().starts_with(" #") {
             return Ok(None);
@@ -263,14 +263,14 @@ impl<'t> Parser<'t> {
         time.map(Some).ok_or_else(|| Wrong::new(start, expected))
     }
 
-    /// Whether an exemplar follows, which only `OpenMetrics` has.
+    /// Consumes the start of an exemplar. Returns whether an exemplar follows; only `OpenMetrics` has exemplars.
     pub(crate) fn takes_exemplar(&mut self) -> bool {
         let found = self.format == Format::OpenMetrics && self.rest().starts_with(" # {");
         self.at += if found { 3 } else { 0 };
         found
     }
 
-    /// The end of a line, or of the text.
+    /// Consumes the end of a line, or reaches the end of the text.
     pub(crate) fn end_line(&mut self) -> Parsed<()> {
         self.blanks();
         match self.peek() {
@@ -305,14 +305,14 @@ impl<'t> Parser<'t> {
         if self.take(byte) { Ok(()) } else { Err(Wrong::new(self.at, expected)) }
     }
 
-    /// Blanks that mean nothing: `OpenMetrics` has none.
+    /// Skips optional blanks, which `OpenMetrics` does not allow.
     fn blanks(&mut self) {
         if self.format == Format::Text {
             self.at += self.rest().bytes().take_while(|byte| b" \t".contains(byte)).count();
         }
     }
 
-    /// What separates two words: blanks, in `OpenMetrics` one space.
+    /// Consumes the separator of two words: blanks, or one space in `OpenMetrics`.
     fn gap(&mut self) -> Parsed<()> {
         let start = self.at;
         match self.format {
@@ -345,8 +345,8 @@ fn unknown_type(at: usize) -> Wrong {
     Wrong::new(at, what)
 }
 
-/// Replaces the escapes of a text. A backslash before any other character stays, as in Prometheus' own parser, since
-/// exporters are tested with that.
+/// Replaces the escapes of a text. A backslash before any other character is kept, as in Prometheus' own parser,
+/// because exporters are tested with that parser.
 fn unescape(raw: &str, has_quotes: bool, out: &mut String) {
     let mut characters = raw.chars();
     while let Some(character) = characters.next() {

@@ -1,22 +1,22 @@
-//! The preprocessor: a message for every sample.
+//! The preprocessor, which splits an exposition into a message for each sample.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tremor_pdk::{Cutter, Memory, Preprocessor, Rest, prelude::*};
+use tremor_pdk::{Cutter, Memory, Preprocessor, RemainingInput, prelude::*};
 
 use crate::config::Format;
 
-/// Cuts a scrape into messages, one for each sample, with the `HELP`, `TYPE` and `UNIT` lines of its
-/// family before it.
+/// Splits a scrape into messages, one for each sample, each preceded by the `HELP`, `TYPE` and `UNIT` lines of its
+/// family.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub struct Config {
-    /// The longest line that is taken, in bytes. Longer ones go to `err`.
+    /// Maximum length of a line in bytes. Longer lines go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
-    /// The version of the format. With `openmetrics`, what follows `# EOF` goes to `err`. In `text`, such a line is a
+    /// Version of the format. With `openmetrics`, data after `# EOF` goes to `err`. With `text`, such a line is a
     /// comment.
     #[serde(default)]
     format: Format,
@@ -26,38 +26,38 @@ const fn max_length() -> usize {
     1 << 20
 }
 
-/// What the lines about a family may take, in bytes: they are copied to each of its samples.
-const ABOUT: usize = 8 << 10;
-/// What lines that have begun in all streams may take, in bytes, where one alone may not take more.
-const HELD: usize = 32 << 20;
-/// How much of a line that is too long its dead letter shows, in bytes.
-const SHOWN: usize = 4 << 10;
-/// Bytes that are kept of a line whose beginning was discarded for lack of memory.
-const KEPT: usize = 64;
+/// Maximum bytes of the `HELP`, `TYPE` and `UNIT` lines of a family, which are copied to each of its samples.
+const MAX_ABOUT_BYTES: usize = 8 << 10;
+/// Maximum bytes of the incomplete lines of all streams together. A larger `max_length` replaces this limit.
+const MAX_INCOMPLETE_BYTES: usize = 32 << 20;
+/// Maximum number of bytes of a line in its dead letter, if the line is too long.
+const MAX_SHOWN_BYTES: usize = 4 << 10;
+/// Number of bytes that are kept of the beginning of a line that was discarded for lack of memory.
+const DISCARDED_PREFIX_BYTES: usize = 64;
 
 /// The preprocessor `prometheus`.
 pub struct Split {
     config: Config,
     streams: HashMap<u64, State>,
-    /// What the lines take that have begun in all streams, in bytes.
-    held: usize,
-    /// Counts them in the memory of the flow.
+    /// Bytes of incomplete lines in all streams.
+    incomplete_bytes: usize,
+    /// Counts `incomplete_bytes` against the memory limit.
     memory: Memory,
-    /// What has come and is not cut yet.
-    rest: Rest,
-    /// Room to put a message together.
+    /// Input that has arrived and is not processed yet.
+    remaining: RemainingInput,
+    /// Buffer for assembling a message, reused for every message.
     head: Vec<u8>,
 }
 
-/// What is kept of a stream.
+/// State of a stream.
 #[derive(Default)]
 struct State {
-    /// The line that has begun; of one that is too long, what will be shown.
+    /// The incomplete line; if it is too long, only the part for the dead letter.
     begun: Vec<u8>,
-    /// How long a line is that is too long, so far.
+    /// For a line that is too long, the number of bytes that were received.
     too_long: Option<usize>,
     family: Vec<u8>,
-    /// The lines about the family, with their line feeds.
+    /// The `HELP`, `TYPE` and `UNIT` lines of the family, with their line feeds.
     about: Vec<u8>,
     has_ended: bool,
 }
@@ -70,29 +70,37 @@ impl Component for Split {
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let (streams, head) = Default::default();
         let memory = context.memory();
-        Ok(Self { config, streams, held: 0, memory, rest: Rest::default(), head })
+        Ok(Self {
+            config,
+            streams,
+            incomplete_bytes: 0,
+            memory,
+            remaining: RemainingInput::default(),
+            head,
+        })
     }
 }
 
 impl Preprocessor for Split {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
+        let mut remaining = std::mem::take(&mut self.remaining);
+        output.reject_all(remaining.cut(batch, |cutter| self.cut(cutter)));
+        self.remaining = remaining;
         Ok(())
     }
 
     fn has_more(&self) -> bool {
-        !self.rest.is_empty()
+        !self.remaining.is_empty()
     }
 
-    fn holds(&self, stream: u64) -> bool {
+    fn buffers(&self, stream: u64) -> bool {
         let has_begun = |state: &State| !state.begun.is_empty();
-        self.streams.get(&stream).is_some_and(has_begun) || self.rest.holds(stream)
+        self.streams.get(&stream).is_some_and(has_begun) || self.remaining.contains(stream)
     }
 
     fn streams(&self) -> Vec<u64> {
-        let mut all: Vec<_> = self.streams.keys().copied().chain(self.rest.streams()).collect();
+        let mut all: Vec<_> =
+            self.streams.keys().copied().chain(self.remaining.streams()).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -103,7 +111,7 @@ impl Split {
     fn cut(&mut self, cutter: &mut Cutter<'_>) {
         let stream = cutter.event().stream;
         let mut state = self.streams.remove(&stream).unwrap_or_default();
-        self.held -= state.begun.len();
+        self.incomplete_bytes -= state.begun.len();
         let mut start = 0;
         while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
             self.line(&mut state, cutter, start..start + length);
@@ -116,11 +124,11 @@ impl Split {
         let end = cutter.payload().len();
         let ends = cutter.event().is_stream_end();
         if cutter.event().is_stream_aborted() && !state.begun.is_empty() {
-            let shown = &state.begun[..state.begun.len().min(SHOWN)];
+            let shown = &state.begun[..state.begun.len().min(MAX_SHOWN_BYTES)];
             cutter.reject(shown, Error::connection_lost("the stream was cut off within a line"));
         } else if !ends && cutter.event().is_fragment() {
             self.begin(&mut state, &cutter.payload()[start..]);
-            self.hold(&mut state);
+            self.reserve(&mut state);
             self.streams.insert(stream, state);
         } else if start < end || !state.begun.is_empty() {
             self.line(&mut state, cutter, start..end);
@@ -130,39 +138,39 @@ impl Split {
         }
     }
 
-    /// Adds to a line whose end has not come yet.
+    /// Adds a fragment to an incomplete line.
     fn begin(&self, state: &mut State, piece: &[u8]) {
         let length = state.too_long.unwrap_or(state.begun.len()) + piece.len();
-        let together = self.held + length;
+        let together = self.incomplete_bytes + length;
         if state.too_long.is_some() || length > self.config.max_length || together > self.most() {
-            let missing = SHOWN.saturating_sub(state.begun.len()).min(piece.len());
+            let missing = MAX_SHOWN_BYTES.saturating_sub(state.begun.len()).min(piece.len());
             state.begun.extend_from_slice(&piece[..missing]);
-            state.begun.truncate(SHOWN);
-            state.begun.shrink_to(SHOWN);
+            state.begun.truncate(MAX_SHOWN_BYTES);
+            state.begun.shrink_to(MAX_SHOWN_BYTES);
             state.too_long = Some(length);
         } else {
             state.begun.extend_from_slice(piece);
         }
     }
 
-    /// Counts the beginning of a line. If the flow may not take the memory, and other streams hold some, the beginning
-    /// is discarded.
-    fn hold(&mut self, state: &mut State) {
-        let others = self.held;
-        self.held += state.begun.len();
-        if !self.memory.try_resize(self.held) && others > 0 {
+    /// Counts the memory of an incomplete line. If the flow refuses the memory, and other streams have incomplete
+    /// lines, the beginning of the line is discarded.
+    fn reserve(&mut self, state: &mut State) {
+        let others = self.incomplete_bytes;
+        self.incomplete_bytes += state.begun.len();
+        if !self.memory.try_resize(self.incomplete_bytes) && others > 0 {
             state.too_long.get_or_insert(state.begun.len());
-            state.begun.truncate(KEPT);
-            state.begun.shrink_to(KEPT);
-            self.held = others + state.begun.len();
+            state.begun.truncate(DISCARDED_PREFIX_BYTES);
+            state.begun.shrink_to(DISCARDED_PREFIX_BYTES);
+            self.incomplete_bytes = others + state.begun.len();
         }
     }
 
     fn most(&self) -> usize {
-        self.config.max_length.max(HELD)
+        self.config.max_length.max(MAX_INCOMPLETE_BYTES)
     }
 
-    /// A line that has come whole, of which a range of the payload is the end.
+    /// Processes a complete line. Its last part is the given range of the payload; an earlier part may be in `state`.
     fn line(&mut self, state: &mut State, cutter: &mut Cutter<'_>, range: Range<usize>) {
         let length = state.too_long.unwrap_or(state.begun.len()) + range.len();
         if state.too_long.is_some() || length > self.config.max_length {
@@ -177,7 +185,7 @@ impl Split {
             state.begun.extend_from_slice(&cutter.payload()[range.clone()]);
         }
         let line = if is_joined { &state.begun[..] } else { &cutter.payload()[range.clone()] };
-        // No line begins with a UTF-8 signature but the first of a file.
+        // Only the first line of a file can begin with a UTF-8 signature.
         let signature = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let line = &line[signature..];
         match Line::of(line) {
@@ -192,14 +200,14 @@ impl Split {
                     state.family = name.to_owned();
                     state.about.clear();
                 }
-                if state.about.len() + line.len() < ABOUT {
+                if state.about.len() + line.len() < MAX_ABOUT_BYTES {
                     state.about.extend_from_slice(line);
                     state.about.push(b'\n');
                 } else {
                     let line = line.to_owned();
                     let what = format_args!(
-                        "the lines about a family take more than {ABOUT} bytes: its samples go without \
-                         this one"
+                        "the lines about a family take more than {MAX_ABOUT_BYTES} bytes: its samples omit \
+                         this line"
                     );
                     cutter.reject(&line, Error::bad_data(what));
                 }
@@ -229,25 +237,25 @@ impl Split {
         let most = self.config.max_length;
         if length > most {
             return Error::bad_data(format_args!(
-                "a line of {length} bytes is longer than `max_length`, {most} bytes; shown are its first \
-                 {SHOWN}"
+                "a line of {length} bytes is longer than `max_length`, {most} bytes; the dead letter contains its first \
+                 {MAX_SHOWN_BYTES}"
             ));
         }
         Error::bad_data(format_args!(
-            "cannot complete a line of {length} bytes: the lines that had begun in all streams took the most \
-             that they may, {} bytes, or the flow had reached its memory limit",
+            "cannot complete a line of {length} bytes: the incomplete lines of all streams reached their limit of \
+             {} bytes, or the flow had reached its memory limit",
             self.most()
         ))
     }
 }
 
-/// What a line is, as far as that matters here: the codec reads it.
+/// The kind of a line, as far as the preprocessor distinguishes it.
 enum Line<'l> {
-    /// Empty, or for people.
+    /// An empty line, or a comment.
     Nothing,
-    /// About the family of this name.
+    /// A `HELP`, `TYPE` or `UNIT` line of the family with this name.
     About(&'l [u8]),
-    /// A sample of this name.
+    /// A sample with this name.
     Sample(&'l [u8]),
     Eof,
 }

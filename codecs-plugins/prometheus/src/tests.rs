@@ -38,7 +38,7 @@ fn encoded(config: &str, value: &Json) -> Result<String, String> {
 }
 
 #[test]
-fn the_components_keep_the_contract() {
+fn components_keep_the_contract() {
     conformance::codec::<Prometheus>("{}").expect_no_faults();
     conformance::codec::<Prometheus>(EXPOSITION).expect_no_faults();
     conformance::codec::<Prometheus>(OPEN).expect_no_faults();
@@ -46,7 +46,7 @@ fn the_components_keep_the_contract() {
 }
 
 #[test]
-fn the_example_of_the_specification_is_read() {
+fn example_of_the_specification_is_read() {
     let samples = decoded(EXPOSITION, SPECIFICATION).unwrap();
     assert_eq!(samples.as_array().unwrap().len(), 20);
     let about = "The total number of HTTP requests.";
@@ -84,7 +84,7 @@ fn the_example_of_the_specification_is_read() {
 }
 
 #[test]
-fn the_example_of_openmetrics_is_read_and_comes_back_as_it_was() {
+fn openmetrics_example_is_unchanged_by_a_round_trip() {
     let samples = decoded(OPEN, OPEN_METRICS).unwrap();
     assert_eq!(
         samples[7],
@@ -103,7 +103,8 @@ fn the_example_of_openmetrics_is_read_and_comes_back_as_it_was() {
     let value = decode(&mut codec(OPEN), OPEN_METRICS.as_bytes()).unwrap();
     let again = String::from_utf8(encode(&mut codec(OPEN), &value).unwrap()).unwrap();
     assert_eq!(decoded(OPEN, &again), Ok(samples.clone()));
-    // The order of the lines about a family is ours, and numbers are written in one way.
+    // The order of the `HELP`, `TYPE` and `UNIT` lines and the form of numbers are not preserved, so they are
+    // normalised before the comparison.
     let lines = |text: &str| {
         let text = text.replace("807283.0", "807283").replace("1605281325.0", "1605281325");
         let text = text.replace("4.20072246e+06", "4200722.46").replace(r"a\z", r"a\\z");
@@ -112,7 +113,7 @@ fn the_example_of_openmetrics_is_read_and_comes_back_as_it_was() {
         lines
     };
     assert_eq!(lines(&again), lines(OPEN_METRICS));
-    // The text format has no units and exemplars, and other types.
+    // The text format has no units and exemplars, and fewer types.
     let text = encoded(EXPOSITION, &samples).unwrap();
     for line in [
         "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 4200722.46\n",
@@ -133,7 +134,7 @@ fn the_example_of_openmetrics_is_read_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn samples_are_written_with_their_family_once_and_together() {
+fn samples_of_a_family_are_written_together() {
     let sample = |name: &str, family: &str, labels: Json| {
         json!({
             "name": name, "family": family, "type": "histogram", "help": "a \\ b\n\"c\"",
@@ -162,7 +163,7 @@ up{ok="true"} NaN
 }
 
 #[test]
-fn a_value_that_is_not_finite_is_a_float_unless_text_is_asked_for() {
+fn non_finite_value_is_a_float_unless_configured_as_text() {
     let value = decode(&mut codec("{}"), b"a NaN").unwrap();
     let number = value.get("value").and_then(Value::as_f64);
     assert!(number.is_some_and(f64::is_nan));
@@ -174,7 +175,7 @@ fn a_value_that_is_not_finite_is_a_float_unless_text_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line_and_column() {
+fn invalid_text_is_reported_with_line_and_column() {
     for (text, expected) in [
         ("", "line 1, column 1: expected a sample"),
         ("# a comment\n", "line 2, column 1: expected a sample"),
@@ -189,7 +190,7 @@ fn what_is_wrong_is_said_with_its_line_and_column() {
         ("a{b:c=\"\"} 1", "line 1, column 4: expected `=` after the name of a label"),
         ("a{b=1} 1", "line 1, column 5: expected the value of a label in quotes"),
         ("a{b=\"\" c=\"\"} 1", "line 1, column 8: expected `,` or `}` after a label"),
-        ("a{b=\"\",b=\"\"} 1", "line 1, column 8: the label `b` is there twice"),
+        ("a{b=\"\",b=\"\"} 1", "line 1, column 8: duplicate label `b`"),
         ("a 1\nb 2", "line 2, column 1: expected one sample, found another: put the preprocessor"),
         ("# TYPE a gauge\n# TYPE a gauge\na 1", "line 2, column 1: expected one `TYPE` line"),
         (
@@ -214,7 +215,7 @@ fn what_is_wrong_is_said_with_its_line_and_column() {
 }
 
 #[test]
-fn help_line_that_is_wrong_costs_no_sample() {
+fn invalid_help_line_loses_no_sample() {
     for (text, help) in [
         ("# HELP a D:\\docs \\'x\\' \\n \\\\ \\\na 1\n", Some("D:\\docs \\'x\\' \n \\ \\")),
         ("# HELP a one\n# HELP a two\na 1\n", Some("one")),
@@ -232,7 +233,7 @@ fn help_line_that_is_wrong_costs_no_sample() {
 }
 
 #[test]
-fn unknown_type_and_escape_of_the_text_format_cost_no_sample() {
+fn unknown_type_and_escape_lose_no_sample() {
     for kind in ["count", "unknown", "info", "Gauge"] {
         let sample = decoded("{}", format!("# TYPE a {kind}\na 1")).unwrap();
         assert_eq!((&sample["type"], &sample["value"]), (&json!("untyped"), &json!(1.0)), "{kind}");
@@ -242,7 +243,7 @@ fn unknown_type_and_escape_of_the_text_format_cost_no_sample() {
 }
 
 #[test]
-fn message_without_a_sample_holds_no_event() {
+fn message_without_a_sample_contains_no_event() {
     let blank = |config: &str, text: &str| {
         tremor_pdk::Codec::holds_no_event(&codec(config), text.as_bytes())
     };
@@ -260,9 +261,9 @@ fn message_without_a_sample_holds_no_event() {
 }
 
 #[test]
-fn an_exposition_has_each_family_once_with_its_lines_first() {
+fn family_occurs_once_with_its_lines_first() {
     for (config, text, expected) in [
-        (EXPOSITION, "a 1\nb 1\na 1", "line 3, column 1: `a` has other lines before this place"),
+        (EXPOSITION, "a 1\nb 1\na 1", "line 3, column 1: expected the lines of `a` together"),
         (
             EXPOSITION,
             "a 1\n# TYPE a gauge\n",
@@ -286,7 +287,7 @@ fn an_exposition_has_each_family_once_with_its_lines_first() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_an_error() {
+fn unrepresentable_value_is_an_error() {
     for (value, expected) in [
         (json!("text"), "expected a sample, which is an object, found \"text\""),
         (json!([]), "expected a sample, which is an object, found []"),
@@ -311,7 +312,7 @@ fn what_the_format_cannot_hold_is_an_error() {
         (json!({ "name": "a", "value": 1, "unit": "a b" }), "expected a unit"),
         (
             json!({ "name": "a_b", "family": "a", "type": "gauge", "value": 1 }),
-            "`a_b` is no name of a sample of the gauge `a`",
+            "`a_b` is not the name of a sample of the gauge `a`",
         ),
         (
             json!({ "name": "a_bucket", "family": "a", "type": "histogram", "value": 1 }),
@@ -328,34 +329,34 @@ fn what_the_format_cannot_hold_is_an_error() {
     assert!(error.contains("`a` is a gauge in one sample and a counter in another one"), "{error}");
     let error =
         encoded(OPEN, &json!([{ "name": "a", "type": "counter", "value": 1 }])).unwrap_err();
-    assert!(error.contains("`a` is no name of a sample of the counter `a`"), "{error}");
+    assert!(error.contains("`a` is not the name of a sample of the counter `a`"), "{error}");
 }
 
 #[test]
-fn a_message_that_becomes_too_large_is_refused_before_it_is() {
-    // Each line becomes more than ten times as much.
+fn too_large_message_is_rejected_while_decoding() {
+    // The decoded form of each line is more than ten times as large.
     let text = "a 1\n".repeat(300_000).replace("a 1\na 1\n", "a 1\na{} 1\n");
     let error = decoded(EXPOSITION, &text).unwrap_err();
-    assert!(error.contains("the decoded message takes more memory than it may"), "{error}");
+    assert!(error.contains("the decoded message exceeds its memory limit"), "{error}");
 }
 
-/// What the admin API of a running process has answered.
+/// Response of the admin API of a running process.
 const ADMIN_API: &str = include_str!("../fixtures/admin-api.prom");
 
 #[test]
-fn what_the_admin_api_answers_is_read_and_written_as_it_was() {
+fn admin_api_response_is_unchanged_by_a_round_trip() {
     let value = decode(&mut codec(EXPOSITION), ADMIN_API.as_bytes()).unwrap();
     assert_eq!(value.as_array().unwrap().len(), 69);
     let written = String::from_utf8(encode(&mut codec(EXPOSITION), &value).unwrap()).unwrap();
-    // Of a family without samples there is nothing to be an event.
+    // A family without samples yields no event.
     let empty = "# HELP tremor_errors_total Errors of a connector after which it tried again or failed, by \
                  their kind.\n# TYPE tremor_errors_total counter\n";
     assert_eq!(written, ADMIN_API.replace(empty, ""));
 }
 
-/// Prometheus' own tool, if it is there: `TREMOR_PROMTOOL` says where.
+/// Uses Prometheus' own tool, if it is installed; `TREMOR_PROMTOOL` sets its path.
 #[test]
-fn promtool_reads_what_is_written() {
+fn promtool_accepts_encoded_expositions() {
     let tool = env::var_os("TREMOR_PROMTOOL").unwrap_or_else(|| "promtool".into());
     let others = decoded(OPEN, OPEN_METRICS).unwrap();
     let escapes = json!([{
@@ -369,21 +370,21 @@ fn promtool_reads_what_is_written() {
         command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(mut checking) = command.stderr(Stdio::piped()).spawn() else {
             eprintln!(
-                "SKIPPED: promtool is not here (Debian's package prometheus; TREMOR_PROMTOOL=PATH)"
+                "SKIPPED: promtool is not installed (Debian's package prometheus; TREMOR_PROMTOOL=PATH)"
             );
             return;
         };
         let text = encoded(EXPOSITION, &value).unwrap();
         checking.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = checking.wait_with_output().unwrap();
-        // It ends with 3 where it can read all, and has advice on names, and with 1 where it cannot.
+        // The exit code is 0 or 3 if the tool can read the text (3 with advice on names), and 1 otherwise.
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{said}: {text}");
         assert!(!said.contains("error"), "{said}: {text}");
     }
 }
 
-/// Events of a random exposition.
+/// Generates events of an exposition.
 fn samples() -> impl Strategy<Value = Json> {
     let labels = prop::collection::btree_map("[a-z_][a-z0-9_]{0,3}", ".{0,5}", 0..4);
     let kind = prop::sample::select(vec!["gauge", "untyped"]);
@@ -399,7 +400,7 @@ fn samples() -> impl Strategy<Value = Json> {
                     sample["help"] = json!(help);
                 }
                 sample["labels"] = json!(labels);
-                // JSON has no others.
+                // JSON has only finite numbers.
                 sample["value"] = json!(if value.is_finite() { value } else { 0.0 });
                 if let Some(time) = time {
                     sample["timestamp"] = json!(i64::from(time) * 1_000_000);
@@ -413,7 +414,7 @@ fn samples() -> impl Strategy<Value = Json> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(samples in samples()) {
+    fn written_value_is_read_unchanged(samples in samples()) {
         for config in [EXPOSITION, OPEN] {
             let text = encoded(config, &samples).unwrap();
             prop_assert_eq!(decoded(config, &text), Ok(samples.clone()), "{}", text);
@@ -421,7 +422,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(
+    fn parsing_of_any_text_never_panics(
         text in "(# (HELP|TYPE|UNIT|EOF) |a|_total|_bucket|\\{|\\}|le|=|\"|\\\\|,| |\n|1|é|NaN|gauge){0,30}",
     ) {
         for config in ["{}", EXPOSITION, OPEN] {

@@ -1,4 +1,4 @@
-//! What is replayed: events as bytes, one after the other in one buffer.
+//! Replayed data: events as bytes in one buffer.
 
 use std::{fs::File, io::Read, ops::Range, path::Path};
 
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use liblzma::read::XzDecoder;
 use tremor_pdk::prelude::*;
 
-/// What a line of the file is.
+/// Encoding of the lines of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     Plain,
@@ -19,7 +19,7 @@ impl Form {
     }
 }
 
-/// The events of a file. At least one.
+/// The events of a file, at least one.
 #[derive(Debug)]
 pub(crate) struct Data {
     bytes: Vec<u8>,
@@ -30,15 +30,17 @@ impl Data {
     /// Reads a file.
     ///
     /// # Errors
-    /// Kind configuration: another attempt would read the same file.
+    /// Kind configuration, because another attempt would read the same file.
     pub(crate) fn read(path: &Path, form: Form) -> Result<Self> {
         let of_file = |error: Error| error.context(format_args!("`file`: {}", path.display()));
         let bytes = read(path).map_err(|error| {
-            of_file(Error::configuration(format_args!("cannot be read: {error}")))
+            of_file(Error::configuration(format_args!("cannot read the file: {error}")))
         })?;
         let data = Self::cut(bytes, form).map_err(of_file)?;
         if data.events.is_empty() {
-            return Err(of_file(Error::configuration("has no event: write one a line")));
+            return Err(of_file(Error::configuration(
+                "the file has no events; write one event per line",
+            )));
         }
         Ok(data)
     }
@@ -59,8 +61,8 @@ impl Data {
                     let from = decoded.len();
                     STANDARD.decode_vec(line.trim_ascii(), &mut decoded).map_err(|error| {
                         Error::configuration(format_args!(
-                            "line {}: expected the base64 of an event: {error}; leave `base64` out \
-                             where lines are events as they are",
+                            "line {}: expected a base64 event: {error}; remove `base64` if the lines are not \
+                             encoded",
                             number + 1
                         ))
                     })?;
@@ -79,7 +81,7 @@ impl Data {
         self.events.len()
     }
 
-    /// The bytes of the event at this position.
+    /// Returns the bytes of the event at `position`.
     pub(crate) fn event(&self, position: usize) -> &[u8] {
         &self.bytes[self.events[position].clone()]
     }

@@ -1,5 +1,5 @@
-//! The `bench` connector: a source that replays a file from memory, as fast as it can or at a rate,
-//! and a sink that counts what arrives and measures how long it took.
+//! The `bench` connector: a source that replays a file from memory, at full speed or at a rate, and
+//! a sink that counts events and measures their latency.
 //!
 //! ```yaml
 //! connectors:
@@ -10,12 +10,13 @@
 //! links: [bench -> bench]
 //! ```
 //!
-//! The source copies the bytes of every event into the batch for every event that it emits, as one
-//! that reads from a socket would. Nothing is decoded ahead, nothing is kept between repetitions.
-//! The sink gets every event encoded before it counts it.
+//! The source copies the bytes of every event into the batch, like a source that reads from a
+//! socket. Events are not decoded in advance, and no state is kept between repetitions. The sink
+//! receives every event encoded before it counts the event.
 //!
-//! What the source takes in before the warm-up is over is not counted, however late it arrives, and
-//! time counts from there. Both sides of one connector share that moment.
+//! Events that the source emitted during the warm-up are not counted, even if they arrive later.
+//! Time is measured from the end of the warm-up. The source and the sink of a connector share that
+//! time.
 
 mod data;
 mod measurement;
@@ -35,48 +36,49 @@ use self::{
 };
 pub use self::{sink::Meter, source::Replay};
 
-/// What to replay, for how long, and where to write what came of it.
+/// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What a source replays: a file with an event a line, decompressed on the way if its name ends
-    /// in `.xz`. Lines without anything are skipped. A relative path starts at the folder of the
-    /// flow file.
+    /// File that a source replays, one event per line. Decompressed while it is read if its name
+    /// ends in `.xz`. Empty lines are skipped. A relative path is resolved against the folder of
+    /// the flow file.
     #[schemars(extend("x-file" = "read"))]
     pub file: Option<PathBuf>,
-    /// Whether a line is the base64 of an event, as events that are not text need.
+    /// `true` if each line is the base64 encoding of an event, which events that are not text
+    /// require.
     #[serde(default)]
     pub base64: bool,
-    /// How often to replay the file. A source ends with that or with `duration_s`, whichever comes
-    /// first; one of the two is needed.
+    /// Number of times to replay the file. The source ends after that number or after `duration_s`,
+    /// whichever comes first; at least one of the two is required.
     pub iterations: Option<u64>,
-    /// How long to replay the file once the warm-up is over, in seconds.
+    /// Time to replay the file after the warm-up, in seconds.
     #[schemars(range(min = 0.0))]
     pub duration_s: Option<f64>,
-    /// How long events flow before they count, in seconds.
+    /// Time for which events flow before they are counted, in seconds.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub warmup_s: f64,
-    /// How many events a source offers a second, whether the flow keeps up or not; as many as the
-    /// flow takes, if it is not set.
+    /// Number of events that a source emits per second, even if the flow cannot keep up. Default:
+    /// as many as the flow accepts.
     #[schemars(range(min = 0.0))]
     pub rate: Option<f64>,
-    /// Of how many streams the events are, by turns.
+    /// Number of streams to which the events are assigned in turn.
     #[serde(default = "one")]
     pub streams: NonZeroU64,
-    /// Whether the source keeps up to where its events are acknowledged, as one does that goes on there after
-    /// a crash.
+    /// `true` if the source tracks the position up to which its events are acknowledged, like a
+    /// source that continues there after a crash.
     #[serde(default)]
     pub acknowledged: bool,
-    /// How long each delivery to the sink takes, in ms: a peer that answers late. It may have any number
-    /// under way.
+    /// Duration of each delivery to the sink in ms, which simulates a slow peer. The number of
+    /// deliveries in flight is then unlimited.
     #[serde(default)]
     pub delivery_ms: u64,
-    /// Where the sink writes its report, as JSON. A relative path starts at the folder of the flow
-    /// file.
+    /// File for the report of the sink, as JSON. A relative path is resolved against the folder of
+    /// the flow file.
     pub report: Option<PathBuf>,
-    /// Where the sink writes the distribution of latencies, in microseconds, in the text form that
-    /// the plotter of `HdrHistogram` reads. A relative path starts at the folder of the flow file.
+    /// File for the distribution of latencies in µs, in the text format that the plotter of
+    /// `HdrHistogram` reads. A relative path is resolved against the folder of the flow file.
     pub hgrm: Option<PathBuf>,
 }
 
@@ -84,7 +86,7 @@ const fn one() -> NonZeroU64 {
     NonZeroU64::MIN
 }
 
-/// The connector.
+/// Replays a file and measures latencies.
 #[derive(Debug)]
 pub struct Bench {
     config: Config,
@@ -92,9 +94,9 @@ pub struct Bench {
     duration_ns: Option<u64>,
     host: Host,
     clock: Arc<Clock>,
-    /// The events of `file`, read once.
+    /// The events of `file`; `None` until the file was read.
     data: Option<Arc<Data>>,
-    /// Of its sink, if it has one.
+    /// Measurement of the sink, if there is one.
     measurement: Option<Arc<Measurement>>,
 }
 
@@ -106,8 +108,7 @@ impl Component for Bench {
     fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         if config.file.is_some() && config.iterations.is_none() && config.duration_s.is_none() {
             return Err(Error::configuration(
-                "nothing says when `file` has been replayed often enough: set `iterations`, \
-                 `duration_s`, or both",
+                "`file` would be replayed without end: set `iterations`, `duration_s`, or both",
             ));
         }
         for path in [&mut config.file, &mut config.report, &mut config.hgrm].into_iter().flatten() {
@@ -148,7 +149,7 @@ impl Connector for Bench {
             next: 0,
             streams: self.config.streams.get(),
             marks: self.config.acknowledged.then(Watermarks::new),
-            brought: 0,
+            emitted: 0,
             rate: self.rate,
             schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),
@@ -182,17 +183,17 @@ impl Connector for Bench {
 
 fn write((path, text): &(PathBuf, String)) -> Result<()> {
     std::fs::write(path, text).map_err(|error| {
-        // Final: a second run would measure something else.
-        Error::unsupported(format!("cannot write {}: {error}", path.display()))
+        // The error is final, because a restart would measure again.
+        Error::unsupported(format!("cannot write `{}`: {error}", path.display()))
     })
 }
 
-/// Seconds of a configuration in ns.
+/// Converts the seconds of a key to ns.
 fn nanoseconds(key: &str, seconds: f64) -> Result<u64> {
     let duration = std::time::Duration::try_from_secs_f64(seconds).ok();
     let nanoseconds = duration.and_then(|duration| u64::try_from(duration.as_nanos()).ok());
     nanoseconds.ok_or_else(|| {
-        Error::configuration(format!("`{key}` is {seconds}: write seconds, 0 or more"))
+        Error::configuration(format!("invalid `{key}` {seconds}: expected seconds, 0 or more"))
     })
 }
 

@@ -1,26 +1,26 @@
-//! What a measurement came to, in JSON, in a line, and as a distribution.
+//! Reports of a measurement: as JSON, as a line, and as a distribution.
 
 use std::fmt::{self, Write as _};
 
 use hdrhistogram::Histogram;
 use tremor_pdk::{prelude::*, serde::Serialize};
 
-/// The report of one sink.
+/// The report of a sink.
 #[derive(Debug, Serialize)]
 #[serde(crate = "tremor_pdk::serde")]
 pub(crate) struct Report {
-    /// Events that were taken in after the warm-up and have arrived.
+    /// Number of events that were emitted after the warm-up and have arrived.
     events: u64,
-    /// Their bytes, encoded.
+    /// Number of bytes of these events, encoded.
     bytes: u64,
-    /// From the end of the warm-up to the last arrival, in seconds.
+    /// Time from the end of the warm-up to the last arrival, in seconds.
     elapsed_s: f64,
     events_per_second: f64,
     bytes_per_second: f64,
     latency_ns: Latency,
 }
 
-/// How long events took from being taken in to being encoded and delivered, in ns.
+/// Time from the emission of events to their delivery, in ns.
 #[derive(Debug, Serialize)]
 #[serde(crate = "tremor_pdk::serde")]
 pub(crate) struct Latency {
@@ -50,7 +50,7 @@ impl Latency {
 impl Report {
     pub(crate) fn new(events: u64, bytes: u64, elapsed_ns: u64, latency_ns: Latency) -> Self {
         let elapsed_s = float(elapsed_ns) / 1e9;
-        // No time is no rate, and JSON has no infinity.
+        // If no time has elapsed, report a rate of zero, because JSON has no infinity.
         let rate = |amount| if elapsed_ns == 0 { 0.0 } else { float(amount) / elapsed_s };
         Self {
             events,
@@ -86,9 +86,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// The distribution by percentiles, values in µs, in the text form of `HdrHistogram`'s
-/// `outputPercentileDistribution` with five steps to each halving of the distance to 100 %:
-/// <https://hdrhistogram.github.io/HdrHistogram/plotFiles.html>.
+/// Returns the distribution by percentiles, with values in µs, in the text format of
+/// `HdrHistogram`'s `outputPercentileDistribution` with five steps to each halving of the distance
+/// to 100 %: <https://hdrhistogram.github.io/HdrHistogram/plotFiles.html>.
 pub(crate) fn distribution(latencies: &Histogram<u64>) -> String {
     let mut text = format!(
         "{:>12} {:>14} {:>10} {:>14}\n\n",
@@ -119,10 +119,11 @@ pub(crate) fn distribution(latencies: &Histogram<u64>) -> String {
     text
 }
 
-/// What three significant figures take: the power of two after 2 × 10^3.
+/// Number of sub-buckets for three significant figures: the power of two above 2 × 10^3.
 const SUB_BUCKETS: u32 = 2048;
 
-/// Exact below 2^53: nanoseconds of a hundred days, bytes of eight petabytes.
+/// Converts a count to a float. The result is exact below 2^53, which is 104 days in ns or nine
+/// petabytes.
 #[allow(clippy::cast_precision_loss)]
 fn float(number: u64) -> f64 {
     number as f64

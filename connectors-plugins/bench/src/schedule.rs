@@ -1,44 +1,47 @@
-//! When events are to be sent, where a rate says so: open loop, without regard to what becomes of them.
+//! Schedule of an open-loop load: the times at which events are due do not depend on the progress
+//! of earlier events.
 
 use tremor_pdk::prelude::*;
 
-/// Events a second.
+/// Events per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate(f64);
 
 impl Rate {
+    /// Creates the rate.
+    ///
     /// # Errors
-    /// Kind configuration: not a number of events that one could send.
+    /// Kind configuration unless the rate is finite and positive.
     pub(crate) fn new(events_per_second: f64) -> Result<Self> {
         if events_per_second.is_finite() && events_per_second > 0.0 {
             return Ok(Self(events_per_second));
         }
         Err(Error::configuration(format!(
-            "`rate` is {events_per_second}: write events a second, more than 0"
+            "invalid `rate` {events_per_second}: expected events per second, more than 0"
         )))
     }
 }
 
-/// The times at which events are due. Each is counted from the start, so that a late event makes
-/// none after it late, and no error adds up.
+/// The times at which events are due. Each time is computed from the start, so that a late event
+/// does not delay later events, and rounding errors do not accumulate.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     start_ns: u64,
     interval_ns: f64,
-    /// How many events have been taken.
+    /// Number of events before the next one.
     taken: u64,
 }
 
 impl Schedule {
-    /// The first event is due at once.
+    /// Creates a schedule whose first event is due at once.
     pub(crate) fn new(start_ns: u64, Rate(events_per_second): Rate) -> Self {
         Self { start_ns, interval_ns: 1e9 / events_per_second, taken: 0 }
     }
 
-    /// When the next event is due, in ns since the Unix epoch.
+    /// Returns the time at which the next event is due, in ns since the Unix epoch.
     pub(crate) fn due_ns(&self) -> u64 {
-        // Exact below 2^53, in events and in ns from the start: 104 days. A float that is too large
-        // becomes the largest integer.
+        // Exact below 2^53 events, and below 2^53 ns (104 days) from the start. The conversion
+        // saturates if the float is too large.
         #[allow(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
@@ -48,7 +51,7 @@ impl Schedule {
         self.start_ns.saturating_add(after_ns)
     }
 
-    /// The next event is under way.
+    /// Advances to the next event.
     pub(crate) fn take(&mut self) {
         self.taken += 1;
     }
@@ -59,7 +62,7 @@ mod tests {
     use super::{Rate, Schedule};
 
     #[test]
-    fn no_error_adds_up() {
+    fn rounding_errors_do_not_accumulate() {
         for (rate, second) in [(1.0, 1), (3.0, 3), (48_000.0, 48_000), (7_000_000.0, 7_000_000)] {
             let mut schedule = Schedule::new(5, Rate::new(rate).unwrap());
             let due = |schedule: &mut Schedule, taken| {
@@ -73,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_a_distant_future_is_never_due() {
+    fn event_in_distant_future_is_never_due() {
         let mut schedule = Schedule::new(5, Rate::new(f64::MIN_POSITIVE).unwrap());
         schedule.take();
         assert_eq!(schedule.due_ns(), u64::MAX);

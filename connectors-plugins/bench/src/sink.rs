@@ -1,4 +1,4 @@
-//! The sink: counts and measures.
+//! The sink: counts events and measures their latency.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,13 +6,13 @@ use tremor_pdk::{Demand, ParallelSink, RawEvent, prelude::*};
 
 use crate::measurement::{Clock, Measurement};
 
-/// Counts encoded events and measures how long they took.
+/// Counts encoded events and measures their latency.
 #[derive(Debug)]
 pub struct Meter {
     pub(crate) host: Host,
     pub(crate) clock: Arc<Clock>,
     pub(crate) measurement: Arc<Measurement>,
-    /// How long a delivery takes.
+    /// Duration of a delivery, which simulates a slow peer.
     pub(crate) takes: Duration,
 }
 
@@ -25,13 +25,14 @@ impl ParallelSink for Meter {
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
         if !self.takes.is_zero() {
-            // In a box, so that a delivery that takes no time is a small future.
+            // Boxed, so that the future of a delivery without a duration is small.
             Box::pin(self.host.sleep(self.takes)).await;
         }
-        // One clock read a batch: it arrives as a whole.
+        // Read the clock once for each batch, because its events arrive together.
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();
-        // Neighbours that were sent at one time are one record; at a rate each has a time of its own.
+        // Adjacent events with the same emission time are recorded together; at a rate, each event
+        // has its own time.
         let length = |event: RawEvent<'_>| event.raw().len() as u64;
         let mut events = batch.iter().peekable();
         while let Some(first) = events.next() {

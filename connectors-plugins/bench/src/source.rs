@@ -1,4 +1,4 @@
-//! The source: the same events, again and again.
+//! The source: emits the same events repeatedly.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,21 +16,21 @@ pub struct Replay {
     pub(crate) host: Host,
     pub(crate) clock: Arc<Clock>,
     pub(crate) data: Arc<Data>,
-    /// The event that is next.
+    /// Index of the next event.
     pub(crate) next: usize,
-    /// Of how many streams the events are, by turns.
+    /// Number of streams to which the events are assigned in turn.
     pub(crate) streams: u64,
-    /// Up to where its events are acknowledged, where that is kept,
+    /// Tracks acknowledged positions; `None` unless `acknowledged` is set.
     pub(crate) marks: Option<Watermarks<u64>>,
-    /// and how many it has brought.
-    pub(crate) brought: u64,
-    /// How often the file is still to be replayed from its start or, in the middle of it, to its end.
+    /// Number of emitted events.
+    pub(crate) emitted: u64,
+    /// Number of repetitions left, including the current one.
     pub(crate) iterations: u64,
-    /// How long to go on after the warm-up.
+    /// Duration after the warm-up in ns; `None` if unlimited.
     pub(crate) duration_ns: Option<u64>,
-    /// How many events to offer, if not as many as are taken.
+    /// Number of events per second; `None` for as many as the flow accepts.
     pub(crate) rate: Option<Rate>,
-    /// When; begins with the first pull.
+    /// Schedule of events at a rate; starts with the first pull.
     pub(crate) schedule: Option<Schedule>,
 }
 
@@ -42,7 +42,7 @@ impl Source for Replay {
     }
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
-        // One clock read a batch: all its events are taken in at once.
+        // Read the clock once for each batch, because its events are emitted together.
         let now_ns = self.host.now_ns();
         let counts_from_ns = self.clock.start(now_ns);
         let end_ns = self.duration_ns.map(|duration_ns| counts_from_ns.saturating_add(duration_ns));
@@ -58,13 +58,13 @@ impl Source for Replay {
             }
         };
         if let Some(marks) = &self.marks {
-            self.brought += batch.len() as u64;
-            // Events that have failed are not replayed.
+            self.emitted += batch.len() as u64;
+            // Failed events are not replayed.
             while let Begin::Rewind(_) = marks.begin(batch) {}
             if let Begin::Write(mut writer) = marks.begin(batch) {
-                writer.skip(0, self.brought);
+                writer.skip(0, self.emitted);
             }
-            // Positions that a source would commit.
+            // Take the acknowledged positions, as a real source does to commit them.
             drop(marks.take());
         }
         Ok(pull)
@@ -72,7 +72,7 @@ impl Source for Replay {
 }
 
 impl Replay {
-    /// As many events as the batch takes, all of them sent now.
+    /// Fills the batch with events that are emitted now.
     fn fill(&mut self, batch: &mut RawBatch, now_ns: u64, end_ns: u64) -> Pull {
         if now_ns >= end_ns {
             return Pull::Finished;
@@ -84,8 +84,8 @@ impl Replay {
         if self.iterations == 0 { Pull::Finished } else { Pull::Events }
     }
 
-    /// The events that are due, each sent when it should have been: one that a stall held up has
-    /// waited since then. What was due before the end is sent, however late.
+    /// Adds the events that are due, each with the time at which it was due, so that delays count
+    /// as latency. Events that were due before the end are emitted, even if the end has passed.
     fn fill_with_due(
         &mut self,
         batch: &mut RawBatch,
@@ -99,8 +99,8 @@ impl Replay {
                 return Pull::Finished;
             }
             if due_ns > now_ns {
-                // With events in the batch the wait would begin only once they are handed over:
-                // too late. The next pull says how long it is by then.
+                // Return a wait only with an empty batch: with events, the wait would start after
+                // they were processed, and the next event would be late.
                 let is_idle = batch.is_empty();
                 let wait = Duration::from_nanos(due_ns - now_ns);
                 return if is_idle { Pull::Idle(wait) } else { Pull::Events };

@@ -38,7 +38,7 @@ fn report(folder: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn it_replays_every_line_as_often_as_it_is_told() {
+fn every_line_is_replayed_for_each_iteration() {
     let (_folder, host) = folder("in", b"one\n\ntwo\nthree");
     let config = r#"{ "file": "in", "iterations": 2 }"#;
     let batches = bench(&host, config).unwrap().pull_all().unwrap();
@@ -48,7 +48,7 @@ fn it_replays_every_line_as_often_as_it_is_told() {
 }
 
 #[test]
-fn it_takes_acknowledgements_where_it_is_told_to() {
+fn acknowledgements_are_received_if_configured() {
     let (_folder, host) = folder("in", b"one\n");
     for (key, takes) in [("", false), (r#", "acknowledged": true"#, true)] {
         let config = format!(r#"{{ "file": "in", "iterations": 2{key} }}"#);
@@ -60,7 +60,7 @@ fn it_takes_acknowledgements_where_it_is_told_to() {
 }
 
 #[test]
-fn a_repetition_may_end_in_the_middle_of_a_batch() {
+fn repetition_may_end_within_a_batch() {
     let (_folder, host) = folder("in", b"1\n2\n3\n");
     let mut source = bench(&host, r#"{ "file": "in", "iterations": 3 }"#).unwrap();
     let limit = Limit { events: 4, ..Limit::default() };
@@ -80,7 +80,7 @@ fn a_repetition_may_end_in_the_middle_of_a_batch() {
 }
 
 #[test]
-fn lines_may_be_base64_and_files_compressed() {
+fn base64_lines_and_compressed_files_are_decoded() {
     let (_folder, host) = folder("in", b"AP8=\r\n/w==\n");
     let config = r#"{ "file": "in", "iterations": 1, "base64": true }"#;
     let batches = bench(&host, config).unwrap().pull_all().unwrap();
@@ -97,7 +97,7 @@ fn lines_may_be_base64_and_files_compressed() {
 }
 
 #[test]
-fn a_duration_counts_from_the_end_of_the_warm_up() {
+fn duration_counts_from_end_of_warm_up() {
     let (_folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "duration_s": 2, "warmup_s": 0.5 }"#;
     let mut source = bench(&host, config).unwrap();
@@ -110,13 +110,13 @@ fn a_duration_counts_from_the_end_of_the_warm_up() {
     }
 }
 
-/// The times of a batch's events, in ms after `start`.
+/// Returns the emission times of a batch's events, in ms after `start`.
 fn sent_ms(batch: &Batch, start: u64) -> Vec<u64> {
     batch.iter().map(|event| (event.ingest_ns() - start) / 1_000_000).collect()
 }
 
 #[test]
-fn at_a_rate_events_are_sent_when_they_are_due_however_late_they_are_pulled() {
+fn late_pull_keeps_due_times_of_events() {
     let (_folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "duration_s": 0.06, "warmup_s": 0.02, "rate": 100 }"#;
     let mut source = bench(&host, config).unwrap();
@@ -126,9 +126,9 @@ fn at_a_rate_events_are_sent_when_they_are_due_however_late_they_are_pulled() {
         (0, idle(10), &[]),
         (4, idle(6), &[]),
         (6, Pull::Events, &[10]),
-        (33, Pull::Events, &[20, 30, 40]), // pulled 3 ms after the last: a stall is not hidden
+        (33, Pull::Events, &[20, 30, 40]), // pulled late: the times do not hide the stall
         (0, idle(7), &[]),
-        (60, Pull::Finished, &[50, 60, 70]), // past the end, but not before all that was due
+        (60, Pull::Finished, &[50, 60, 70]), // pulled after the end: the events that were due before it
         (0, Pull::Finished, &[]),
     ] {
         host.advance(Duration::from_millis(advance_ms));
@@ -138,7 +138,7 @@ fn at_a_rate_events_are_sent_when_they_are_due_however_late_they_are_pulled() {
 }
 
 #[test]
-fn at_a_rate_a_full_batch_leaves_what_else_is_due_to_the_next_pull() {
+fn full_batch_leaves_due_events_to_next_pull() {
     let (_folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 5, "rate": 1000 }"#;
     let mut source = bench(&host, config).unwrap();
@@ -157,7 +157,7 @@ fn at_a_rate_a_full_batch_leaves_what_else_is_due_to_the_next_pull() {
 }
 
 #[test]
-fn each_event_of_a_batch_is_recorded_with_a_time_of_its_own() {
+fn each_event_of_a_batch_has_its_own_latency() {
     let (folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 10, "rate": 1000, "report": "r.json" }"#;
     let mut bench = bench(&host, config).unwrap();
@@ -168,7 +168,7 @@ fn each_event_of_a_batch_is_recorded_with_a_time_of_its_own() {
     bench.stop().unwrap();
     let report = report(folder.path());
     assert_eq!((&report["events"], &report["elapsed_s"]), (&9.into(), &0.009.into()));
-    // 0, 1, … 8 ms: the first event was pulled in time and is not in this batch.
+    // 0, 1, … 8 ms: the first event was pulled on time and is not in this batch.
     for (name, expected_ns) in [("mean", 4e6), ("p50", 4e6), ("p90", 8e6), ("max", 8e6)] {
         let found = report["latency_ns"][name].as_f64().unwrap();
         assert!((found / expected_ns - 1.0).abs() < 0.001, "{name}: {found}");
@@ -176,7 +176,7 @@ fn each_event_of_a_batch_is_recorded_with_a_time_of_its_own() {
 }
 
 #[test]
-fn what_was_taken_in_before_the_end_of_the_warm_up_does_not_count() {
+fn event_emitted_during_warm_up_does_not_count() {
     let (folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 1, "warmup_s": 1, "report": "r.json" }"#;
     let mut bench = bench(&host, config).unwrap();
@@ -193,7 +193,7 @@ fn what_was_taken_in_before_the_end_of_the_warm_up_does_not_count() {
 }
 
 #[test]
-fn without_a_warm_up_everything_counts_from_whatever_source() {
+fn without_warm_up_events_of_any_source_count() {
     let (folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 1, "report": "r.json" }"#;
     let mut bench = bench(&host, config).unwrap();
@@ -208,7 +208,7 @@ fn without_a_warm_up_everything_counts_from_whatever_source() {
 }
 
 #[test]
-fn latencies_are_exact_to_three_figures() {
+fn latencies_are_exact_to_three_digits() {
     let (folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 1, "report": "r.json", "hgrm": "l.hgrm" }"#;
     let mut sink = bench(&host, config).unwrap();
@@ -238,7 +238,7 @@ fn latencies_are_exact_to_three_figures() {
     let rows: Vec<Vec<_>> = rows.map(|row| row.split_whitespace().collect()).collect();
     let (last, rows) = rows.split_last().unwrap();
     assert_eq!(last[1..], ["1.000000000000", "100"]);
-    // The plotter takes rows of four numbers, the first and the last of which it draws.
+    // The plotter accepts rows of four numbers, and draws the first and the last.
     let four = |row: &Vec<&str>| row.len() == 4 && row.iter().all(|it| it.parse::<f64>().is_ok());
     assert!(!rows.is_empty() && rows.iter().all(four), "{text}");
     assert!(text.contains("Total count    =          100]"), "{text}");
@@ -247,7 +247,7 @@ fn latencies_are_exact_to_three_figures() {
 }
 
 #[test]
-fn nothing_at_all_is_a_report_as_well() {
+fn report_without_events_is_valid() {
     let (folder, host) = folder("in", b"x\n");
     bench(&host, r#"{ "file": "in", "iterations": 0, "report": "r.json" }"#)
         .unwrap()
@@ -258,14 +258,20 @@ fn nothing_at_all_is_a_report_as_well() {
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
+fn invalid_configuration_is_rejected_with_its_reason() {
     let (folder, host) = folder("in", b"AP8=\nno base64\n");
     for (config, expected) in [
-        (r#"{ "file": "missing", "iterations": 1 }"#, "missing: cannot be read: No such file"),
-        (r#"{ "file": "in", "iterations": 1, "base64": true }"#, "line 2: expected the base64"),
+        (
+            r#"{ "file": "missing", "iterations": 1 }"#,
+            "missing: cannot read the file: No such file",
+        ),
+        (r#"{ "file": "in", "iterations": 1, "base64": true }"#, "line 2: expected a base64 event"),
         (r#"{ "file": "in" }"#, "set `iterations`, `duration_s`, or both"),
-        (r#"{ "file": "in", "duration_s": -1 }"#, "`duration_s` is -1"),
-        (r#"{ "file": "in", "iterations": 1, "rate": 0 }"#, "`rate` is 0: write events a second"),
+        (r#"{ "file": "in", "duration_s": -1 }"#, "invalid `duration_s` -1"),
+        (
+            r#"{ "file": "in", "iterations": 1, "rate": 0 }"#,
+            "invalid `rate` 0: expected events per second",
+        ),
     ] {
         let error = bench(&host, config).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
@@ -273,5 +279,5 @@ fn what_cannot_be_replayed_says_why() {
     }
     fs::write(folder.path().join("in"), "\n \n").unwrap();
     let error = bench(&host, r#"{ "file": "in", "iterations": 1 }"#).err().unwrap();
-    assert!(error.to_string().contains("has no event"), "{error}");
+    assert!(error.to_string().contains("has no events"), "{error}");
 }

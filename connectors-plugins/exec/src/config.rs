@@ -1,4 +1,4 @@
-//! What to start, and when to start it again.
+//! The `config` section of the connector in a flow file.
 
 use std::{
     collections::BTreeMap,
@@ -11,43 +11,43 @@ use tremor_pdk::{ErrorKind, prelude::*, units::Interval};
 
 use crate::limit;
 
-/// What to start, and when to start it again.
+/// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The program: a name, which is looked for in `PATH`, or a path, which starts at the folder of the flow
-    /// file. It is started as it is, by no shell.
+    /// The program: a name that is searched for in `PATH`, or a path relative to the folder of the
+    /// flow file. No shell is involved.
     #[schemars(extend("examples" = ["cat"]))]
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Variables of its environment, beside those of this process.
+    /// Environment variables of the process, in addition to those of the runtime.
     #[serde(default)]
     #[schemars(extend("x-secret" = "variables"))]
     pub env: BTreeMap<String, String>,
-    /// The folder that it runs in. Unless set, that of this process.
+    /// Working directory of the process. Default: that of the runtime.
     pub working_directory: Option<PathBuf>,
-    /// When it is started again after it has ended.
+    /// Condition under which the process is restarted after it has ended.
     #[serde(default)]
     pub restart: Restart,
-    /// How long it may take to end once its standard input is closed, after the last event: `1m`. Only where
-    /// its output is not a source.
+    /// Maximum time for the process to end after the last event, once its standard input is closed,
+    /// such as `1m`. Has no effect if the output of the process is a source.
     #[serde(default = "default_stop_timeout")]
     pub stop_timeout: Interval,
 }
 
-/// When a process is started again after it has ended.
+/// Condition under which the process is restarted after it has ended.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
-    /// Whenever it has ended.
+    /// After every end.
     Always,
-    /// If it has failed: its exit status is not 0, or a signal has ended it.
+    /// After a failure: a non-zero exit status, or the end by a signal.
     #[default]
     OnFailure,
-    /// Never. If it fails, its connector does.
+    /// Never. If the process fails, the connector fails.
     Never,
 }
 
@@ -56,36 +56,35 @@ fn default_stop_timeout() -> Interval {
 }
 
 impl Config {
-    /// Whether a process can be started with this at all.
+    /// Validates the configuration.
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |key: &str, what: &str| Err(Error::configuration(format!("`{key}` {what}")));
+        let wrong =
+            |key: &str, what: &str| Err(Error::configuration(format!("invalid `{key}`: {what}")));
         if self.command.is_empty() {
-            return wrong("command", "is empty: write the name or the path of a program");
+            return wrong("command", "expected the name or the path of a program; it is empty");
         }
         if self.command.contains('\0') {
-            return wrong("command", "has a NUL byte, which no program has in its name");
+            return wrong("command", "a program name must not contain a NUL byte");
         }
         if let Some(position) = self.args.iter().position(|it| it.contains('\0')) {
-            return wrong(
-                &format!("args[{position}]"),
-                "has a NUL byte, which no argument can have",
-            );
+            return wrong(&format!("args[{position}]"), "an argument must not contain a NUL byte");
         }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) {
                 return wrong(
                     "env",
-                    &format!("has the name `{name}`: it may not be empty or have `=`"),
+                    &format!("the name `{name}` must not be empty or contain `=` or a NUL byte"),
                 );
             }
             if value.contains('\0') {
-                return wrong(&format!("env.{name}"), "has a NUL byte, which no variable can have");
+                return wrong(&format!("env.{name}"), "a variable must not contain a NUL byte");
             }
         }
         Ok(())
     }
 
-    /// The program as it is started: a name as it is, a path from the folder of the flow file on.
+    /// Returns the program to start: a name unchanged, and a path resolved against the folder of
+    /// the flow file.
     fn program(&self, host: &Host) -> PathBuf {
         if self.command.contains('/') {
             host.resolve(&self.command)
@@ -94,7 +93,7 @@ impl Config {
         }
     }
 
-    /// What starts it.
+    /// Returns the command that starts the process.
     pub(crate) fn command(&self, host: &Host) -> Command {
         use std::os::unix::process::CommandExt;
 
@@ -104,7 +103,8 @@ impl Config {
             command.current_dir(host.resolve(folder));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // What it starts ends with it.
+        // A process group of its own, so that the child processes can be ended together with the
+        // process.
         command.process_group(0);
         if let Some(limit) = host.inherited_descriptor_limit() {
             limit::set(&mut command, limit);
@@ -112,7 +112,7 @@ impl Config {
         command
     }
 
-    /// Why it could not be started, and what to do.
+    /// Converts the error of a start that failed, and adds a remedy.
     pub(crate) fn cannot_start(&self, host: &Host, error: &io::Error) -> Error {
         let command = &self.command;
         if let Some(folder) = self.working_directory.as_ref().map(|folder| host.resolve(folder))
@@ -120,21 +120,22 @@ impl Config {
         {
             let folder = folder.display();
             return Error::configuration(format!(
-                "cannot start `{command}`: `working_directory` is `{folder}`, and there is no such folder"
+                "cannot start `{command}`: `working_directory` `{folder}` does not exist; create it, or correct \
+                 `working_directory`"
             ));
         }
         let program = self.program(host);
         match error.kind() {
             io::ErrorKind::NotFound if command.contains('/') => Error::configuration(format!(
-                "cannot start `{command}`: there is no `{}`, or what it is to be run by is missing",
+                "cannot start `{command}`: `{}` does not exist, or its interpreter is missing",
                 program.display()
             )),
             io::ErrorKind::NotFound => Error::configuration(format!(
-                "cannot start `{command}`: no folder of `PATH` has a program of this name; install it, or \
-                 write its path"
+                "cannot start `{command}`: no folder of `PATH` contains this program; install it, or set its \
+                 path",
             )),
             io::ErrorKind::PermissionDenied => Error::configuration(format!(
-                "cannot start `{command}`: `{}` may not be executed; allow it, as with `chmod +x`",
+                "cannot start `{command}`: `{}` is not executable; allow that with `chmod +x`",
                 program.display()
             )),
             _ => {

@@ -1,4 +1,4 @@
-//! The standard input of a process, as a sink.
+//! The sink: the standard input of a process.
 
 use std::{
     future::poll_fn,
@@ -12,25 +12,27 @@ use std::{
 use tremor_pdk::{Registered, prelude::*, raw_runs};
 
 use crate::{
-    latch::Who,
+    latch::Waiter,
     process::{Exit, Lease, Process},
 };
 
-/// How many slices the system takes at once.
+/// Maximum number of slices per write, which the system limits (`IOV_MAX`).
 const SLICES: usize = 1_024;
 
-/// How long a process that reads nothing more may take to end, before it is taken for one that goes on.
+/// Maximum time to wait for the end of a process that has closed its standard input. After that,
+/// the error says that the process still runs.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The sink: messages, one after the other, written to the standard input of the process without a copy.
+/// Writes messages to the standard input of the process, one after the other, without copying them.
 ///
-/// `Ok(())` says that the pipe has them. What a process has not read when it ends is lost.
+/// A delivery succeeds once the pipe has all its bytes. If the process ends before it has read
+/// them, they are lost.
 #[derive(Debug)]
 pub struct Input {
     process: Arc<Process>,
-    /// None after the last event.
+    /// The pipe; `None` after the last event.
     pipe: Option<Registered<OwnedFd>>,
-    /// Whether what the process writes is brought by a source.
+    /// `true` if a source reads the output of the process.
     has_output: bool,
     // Dropped after the pipe.
     _lease: Arc<Lease>,
@@ -46,18 +48,18 @@ impl Input {
         Self { process, pipe: Some(pipe), has_output, _lease: lease }
     }
 
-    /// What comes of a delivery to a process that has ended. What it has written is brought first: the
-    /// connection ends with this.
+    /// Returns the error of a delivery to a process that has ended. First waits until the source
+    /// has returned all output, because the error ends the connection.
     async fn lost(&self, exit: Exit) -> Error {
         if self.has_output {
-            self.process.output_ended.wait(Who::Input).await;
+            self.process.output_ended.wait(Waiter::Input).await;
         }
-        self.process.takes_no_more(exit)
+        self.process.undeliverable(exit)
     }
 
-    /// What comes of a delivery to a process that has closed its standard input.
+    /// Returns the error of a delivery to a process that has closed its standard input.
     async fn closed(&self, error: &io::Error) -> Error {
-        match self.process.exits_within(ENDS_WITHIN, Who::Input).await {
+        match self.process.exits_within(ENDS_WITHIN, Waiter::Input).await {
             Some(exit) => self.lost(exit).await,
             None => Error::connection_lost(format!(
                 "cannot write to {}, which still runs: {error}",
@@ -77,11 +79,12 @@ impl Sink for Input {
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             let Some(pipe) = &self.pipe else {
-                return Err(Error::internal("events came after the last one").into());
+                return Err(Error::internal("received events after `close`").into());
             };
             let written = poll_fn(|context| {
-                // What it has started may still have the pipe, and nobody may read it.
-                if let Poll::Ready(exit) = self.process.exited.poll(Who::Input, context) {
+                // Check the end of the process too, because child processes that do not read the
+                // pipe may still have it open.
+                if let Poll::Ready(exit) = self.process.exited.poll(Waiter::Input, context) {
                     return Poll::Ready(Err(exit));
                 }
                 let slices = &rest[..rest.len().min(SLICES)];
@@ -100,8 +103,9 @@ impl Sink for Input {
         if self.has_output {
             return Ok(());
         }
-        // Nobody else notices that the process has exited, and the next event may come late.
-        let lost = self.process.exited.get().map(|exit| self.process.takes_no_more(exit));
+        // Report the end of the process here: without a source, only the next delivery would notice
+        // it, and the next event may arrive much later.
+        let lost = self.process.exited.get().map(|exit| self.process.undeliverable(exit));
         lost.filter(|error| !error.is_final()).map_or(Ok(()), Err)
     }
 
@@ -111,7 +115,7 @@ impl Sink for Input {
             return Ok(());
         }
         let time = self.process.config.stop_timeout.get();
-        match self.process.exits_within(time, Who::Input).await {
+        match self.process.exits_within(time, Waiter::Input).await {
             Some(exit) if !exit.is_success() => Err(self.process.failed_at_the_end(exit)),
             _ => Ok(()),
         }

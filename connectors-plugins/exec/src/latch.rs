@@ -1,14 +1,17 @@
-//! Something that happens once, and that several tasks wait for.
+//! A value that is set once, and for which several tasks can wait.
 
 use std::{
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     task::{Context, Poll, Waker},
 };
 
-/// Who waits. Each has a place for its waker, so that pulls that are given up leave nothing.
+use tremor_pdk::lock;
+
+/// A task that waits. Each task has one slot for its waker, so that a cancelled pull leaves no
+/// waker behind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Who {
+pub(crate) enum Waiter {
     Output,
     Input,
     Connector,
@@ -31,14 +34,10 @@ impl<T> Default for Latch<T> {
 }
 
 impl<T: Copy> Latch<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets it, unless it is set.
+    /// Sets the value, unless it is set already.
     pub(crate) fn set(&self, value: T) {
         let waiting = {
-            let mut state = self.lock();
+            let mut state = lock(&self.0);
             state.value.get_or_insert(value);
             std::mem::take(&mut state.waiting)
         };
@@ -46,19 +45,19 @@ impl<T: Copy> Latch<T> {
     }
 
     pub(crate) fn get(&self) -> Option<T> {
-        self.lock().value
+        lock(&self.0).value
     }
 
-    pub(crate) fn poll(&self, who: Who, context: &Context<'_>) -> Poll<T> {
-        let mut state = self.lock();
+    pub(crate) fn poll(&self, waiter: Waiter, context: &Context<'_>) -> Poll<T> {
+        let mut state = lock(&self.0);
         if let Some(value) = state.value {
             return Poll::Ready(value);
         }
-        state.waiting[who as usize] = Some(context.waker().clone());
+        state.waiting[waiter as usize] = Some(context.waker().clone());
         Poll::Pending
     }
 
-    pub(crate) async fn wait(&self, who: Who) -> T {
-        poll_fn(|context| self.poll(who, context)).await
+    pub(crate) async fn wait(&self, waiter: Waiter) -> T {
+        poll_fn(|context| self.poll(waiter, context)).await
     }
 }

@@ -10,11 +10,13 @@
 //!     config: { command: tr, args: [a-z, A-Z] }
 //! ```
 //!
-//! A flow may link either side of it, or both. There is no thread: the pipes do not block, and the host waits
-//! for them and for the end of the process.
+//! A flow may link the source, the sink or both. The connector needs no thread of its own: the
+//! pipes are non-blocking, and the host waits for them and for the end of the process.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("the exec connector waits for pipes and processes as Linux does, with epoll");
+compile_error!(
+    "the exec connector needs Linux, because it waits for pipes and processes with epoll"
+);
 
 mod config;
 mod input;
@@ -40,11 +42,11 @@ use self::{
     process::{Ending, Lease, Process, Started},
 };
 
-/// How long a process may take to end after its standard input was closed, where that is the first that it
-/// hears of its end.
+/// Maximum time for a process with a sink to end by itself after the halves were dropped, which
+/// closes its standard input. After that the process gets SIGTERM.
 const AFTER_CLOSE: Duration = Duration::from_secs(1);
 
-/// The connector.
+/// Starts a process, reads its output, and writes to its standard input.
 #[derive(Debug)]
 pub struct Exec {
     config: Arc<Config>,
@@ -54,11 +56,12 @@ pub struct Exec {
     processes: u64,
 }
 
-/// The process of a connection, which the halves own, and the resources of the sides that the flow does not use.
+/// State of the current connection that the connector keeps. The process itself is owned by the
+/// halves.
 #[derive(Debug)]
 struct Running {
     ending: Arc<Ending>,
-    /// Logs the standard output if it is not a source.
+    /// Logs the standard output of the process if no source reads it.
     _logger: Option<Logger>,
 }
 
@@ -104,10 +107,12 @@ impl Connector for Exec {
 }
 
 impl Exec {
-    /// Waits for the end of the process of the last connection, whose halves were dropped.
+    /// Waits until the process of the previous connection has ended. The halves of that connection
+    /// have to be dropped before.
     async fn wait_for_end(&mut self) {
         let Some(running) = &self.running else { return };
-        // `running` stays in `self` meanwhile: if the future is dropped, the process ends with the connector.
+        // Keep `running` in `self` during the wait, so that the process still ends with the
+        // connector if this future is dropped.
         running.ending.wait().await;
         self.running = None;
     }

@@ -1,11 +1,12 @@
-//! The limit of open descriptors of a process that is started.
+//! Limit of open descriptors for the started process.
 
 use std::{os::unix::process::CommandExt, process::Command};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Starts `command` with the soft limit `descriptors`: programs that use `select` fail with descriptors above 1023,
-/// and others close every number up to the limit when they start.
+/// Makes `command` start with the soft limit `descriptors`. Under a high limit, programs that use
+/// `select` fail with descriptors above 1023, and some programs take long to start because they
+/// close every possible descriptor.
 pub(crate) fn set(command: &mut Command, descriptors: u64) {
     let set = move || {
         let limit = getrlimit(Resource::Nofile);

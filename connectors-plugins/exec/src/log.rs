@@ -1,4 +1,4 @@
-//! Lines that a process writes to be read by people.
+//! Logs output of a process that is not read as events.
 
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use tremor_pdk::{Counter, Host, LimitedLog, Registered, Task, yield_now};
 
 use crate::latch::Latch;
 
-/// How much of a line is logged, in bytes.
+/// Maximum number of bytes of a line that are logged.
 const LINE: usize = 1_024;
 
 /// Maximum number of lines that are logged within [`WINDOW`].
@@ -14,16 +14,16 @@ const LINES: u32 = 100;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How much is read at once, in bytes.
+/// Number of bytes to read at once.
 const READ: usize = 4_096;
 
-/// After how many reads in a row others may run.
+/// Number of reads in a row before the task yields to other tasks.
 const READS: usize = 16;
 
-/// Reads a pipe to its end, as long as it is kept, and logs its lines.
+/// Reads a pipe and logs its lines, until the pipe ends or the logger is dropped.
 #[derive(Debug)]
 pub(crate) struct Logger {
-    /// Set at the end of the pipe.
+    /// Set when the pipe has ended.
     pub(crate) has_ended: Arc<Latch<()>>,
     _task: Task,
 }
@@ -60,9 +60,9 @@ async fn read(pipe: &Registered<OwnedFd>, mut lines: Lines) {
 struct Lines {
     host: Host,
     name: &'static str,
-    /// What there is of a line, [`LINE`] bytes at most.
+    /// The incomplete line, at most [`LINE`] bytes.
     line: Vec<u8>,
-    /// How much more of it there was.
+    /// Number of bytes of the line beyond the limit, which are not logged.
     cut: usize,
     limit: LimitedLog,
     suppressed: Counter,
@@ -71,8 +71,10 @@ struct Lines {
 impl Lines {
     fn new(host: Host, name: &'static str) -> Self {
         let limit = host.limited_log(LINES, WINDOW);
-        let suppressed =
-            host.counter("log_lines_left_out", "Lines of the process that were not logged.");
+        let suppressed = host.counter(
+            "log_lines_left_out",
+            "Lines of the process that were not logged because of the rate limit.",
+        );
         Self { host, name, line: Vec::new(), cut: 0, limit, suppressed }
     }
 
@@ -91,7 +93,7 @@ impl Lines {
         }
     }
 
-    /// Logs the line unless it is empty or beyond the limit.
+    /// Logs the line, unless it is empty or exceeds the rate limit.
     fn log(&mut self) {
         let cut = std::mem::take(&mut self.cut);
         if !self.line.is_empty() {
@@ -118,11 +120,7 @@ impl Lines {
 
     fn report(&self, suppressed: u64) {
         if suppressed > 0 {
-            tremor_pdk::info!(
-                self.host,
-                "{}: {suppressed} more lines, which are not logged",
-                self.name
-            );
+            tremor_pdk::info!(self.host, "{}: {suppressed} more lines were not logged", self.name);
         }
     }
 
@@ -132,7 +130,7 @@ impl Lines {
     }
 }
 
-/// Text for a terminal: what would move its cursor or change its colours is written out.
+/// Returns the line as text that is safe to show on a terminal, with control characters escaped.
 fn readable(line: &[u8]) -> String {
     let mut text = String::with_capacity(line.len());
     for character in String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).chars() {
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_together_and_a_long_one_is_cut() {
+    fn lines_are_assembled_and_long_ones_truncated() {
         let test = TestHost::new();
         let mut lines = Lines::new(test.host(), "stderr");
         for piece in ["one\ntw", "o\r\n\n\tthr\u{1b}[31mee", "\n"] {
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_writes_without_end_does_not_fill_the_log() {
+    fn log_lines_are_rate_limited() {
         let test = TestHost::new();
         let mut lines = Lines::new(test.host(), "stderr");
         let all = LINES as usize + 7;
@@ -189,7 +187,7 @@ mod tests {
         let logged = logged(&test);
         assert_eq!(
             logged[LINES as usize..],
-            ["stderr: 7 more lines, which are not logged", "stderr: later"]
+            ["stderr: 7 more lines were not logged", "stderr: later"]
         );
         assert_eq!(test.metric("log_lines_left_out"), Some(7.0));
     }

@@ -1,4 +1,4 @@
-//! The standard output of a process, as a source.
+//! The source: the standard output of a process.
 
 use std::{
     fmt,
@@ -14,31 +14,32 @@ use std::{
 use tremor_pdk::{Registered, prelude::*};
 
 use crate::{
-    latch::Who,
+    latch::Waiter,
     process::{Exit, Lease, Process},
 };
 
-/// How much room a read gets, in bytes: as much as a pipe holds for a process that fills it.
-const LEAST: usize = 16 << 10;
-const MOST: usize = 64 << 10;
+/// Numbers of bytes to read at once. The large one is the capacity of a pipe, and is used while the
+/// process fills the pipe.
+const SMALL_READ: usize = 16 << 10;
+const LARGE_READ: usize = 64 << 10;
 
-/// How long what a process has started may go on writing after the process has ended.
-const LINGERS: Duration = Duration::from_secs(2);
+/// Maximum time for which the output of child processes is read after the process has ended.
+const LINGER: Duration = Duration::from_secs(2);
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The source: what the process writes to its standard output, as one stream.
+/// Reads the standard output of the process as one stream.
 pub struct Output {
     process: Arc<Process>,
     pipe: Option<Registered<OwnedFd>>,
-    /// Number of the stream that is read into.
+    /// Number of the stream.
     stream: u64,
     space: usize,
-    has_brought: bool,
-    /// Set once the process has ended, and its output has not.
-    lingers: Option<Timer>,
-    /// What comes of it, once everything is brought.
-    over: Option<Result<Pull>>,
+    has_data: bool,
+    /// Timer for [`LINGER`]. It starts when the process has ended although its output has not.
+    linger: Option<Timer>,
+    /// Result of further pulls, once all output is returned.
+    result: Option<Result<Pull>>,
     // Dropped after the pipe.
     _lease: Arc<Lease>,
 }
@@ -54,45 +55,46 @@ impl Output {
             process,
             pipe: Some(pipe),
             stream,
-            space: LEAST,
-            has_brought: false,
-            lingers: None,
-            over: None,
+            space: SMALL_READ,
+            has_data: false,
+            linger: None,
+            result: None,
             _lease: lease,
         }
     }
 
-    /// Reads something into the batch. Zero is the end.
+    /// Reads into the batch. Returns 0 at the end of the output.
     async fn read(&mut self, batch: &mut RawBatch) -> io::Result<usize> {
-        let Self { process, pipe, lingers, stream, .. } = self;
+        let Self { process, pipe, linger, stream, .. } = self;
         let Some(pipe) = pipe else { return Ok(0) };
         let space = self.space.min(batch.limit().bytes as usize).max(1);
         let read = poll_fn(|context| {
             let read = pipe.poll_read_with(context, |pipe| {
                 batch.stream(*stream).fill_fragment(space, |space| receive(pipe, space))
             });
-            if read.is_ready() || process.exited.poll(Who::Output, context).is_pending() {
+            if read.is_ready() || process.exited.poll(Waiter::Output, context).is_pending() {
                 return read;
             }
-            // It has ended. Others may still write to the pipe, but not for ever.
-            let timer = lingers.get_or_insert_with(|| {
+            // The process has ended. Child processes may still write to the pipe, so read it for a
+            // limited time.
+            let timer = linger.get_or_insert_with(|| {
                 let host = process.host.clone();
-                Box::pin(async move { host.sleep(LINGERS).await })
+                Box::pin(async move { host.sleep(LINGER).await })
             });
             timer.as_mut().poll(context).map(|()| {
                 tremor_pdk::warn!(
                     process.host,
-                    "{process} has ended, and something that it has started still has its output open, which \
-                     is not read any more"
+                    "stopped reading the output of {process}: the process has ended, but a child process still \
+                     keeps the output open"
                 );
                 Ok(0)
             })
         });
         let count = read.await?;
         if count == space {
-            self.space = MOST;
+            self.space = LARGE_READ;
         } else if count < self.space / 4 {
-            self.space = LEAST;
+            self.space = SMALL_READ;
         }
         Ok(count)
     }
@@ -106,13 +108,13 @@ impl Source for Output {
     type Batch = RawBatch;
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
-        if let Some(over) = &self.over {
-            return over.clone();
+        if let Some(result) = &self.result {
+            return result.clone();
         }
         match self.read(batch).await {
             Ok(0) => {}
             Ok(_) => {
-                self.has_brought = true;
+                self.has_data = true;
                 batch.set_origin(&self.process.name);
                 return Ok(Pull::Events);
             }
@@ -125,20 +127,20 @@ impl Source for Output {
             }
         }
         self.pipe = None;
-        // Whether the last line is whole is known once it is known how the process has ended.
-        let exit = self.process.exited.wait(Who::Output).await;
-        if self.has_brought {
+        // Wait for the exit status: only after a success the last line counts as complete.
+        let exit = self.process.exited.wait(Waiter::Output).await;
+        if self.has_data {
             match exit {
                 Exit::Status(_) => batch.stream(self.stream).end(),
                 Exit::Signal(_) | Exit::Unknown => batch.stream(self.stream).abort(),
             }
             batch.set_origin(&self.process.name);
         }
-        let over = self.process.verdict(exit).map_or(Ok(Pull::Finished), Err);
-        let over = self.over.insert(over).clone();
+        let result = self.process.verdict(exit).map_or(Ok(Pull::Finished), Err);
+        let result = self.result.insert(result).clone();
         self.process.output_ended.set(());
-        // The end of the stream comes first, and what comes of it with the next pull.
-        if batch.is_empty() { over } else { Ok(Pull::Events) }
+        // If there is an end of the stream to return, the next pull returns the result.
+        if batch.is_empty() { result } else { Ok(Pull::Events) }
     }
 }
 

@@ -4,39 +4,39 @@ use std::{
     fmt, io,
     os::fd::OwnedFd,
     process::Child,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
-use tremor_pdk::{Descriptors, ErrorPolicy, Registered, Task, net::within, prelude::*};
+use tremor_pdk::{Descriptors, ErrorPolicy, Registered, Task, lock, net::within, prelude::*};
 
 use crate::{
     config::{Config, Restart},
-    latch::{Latch, Who},
+    latch::{Latch, Waiter},
     log::Logger,
 };
 
-/// How long a process may take to end after SIGTERM. All that comes before its end and after it fits into
-/// the five seconds that the runtime gives to `close`.
+/// Maximum time for a process to end after SIGTERM. The sum of all waits when a process is ended is
+/// less than the five seconds that the runtime allows for `close`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
-/// How long what a process has started may take to end after it, before it is killed.
+/// Maximum time for child processes to end after the process has ended. After that they are killed.
 const LEFT_OVER: Duration = Duration::from_millis(500);
 
-/// How often a process is looked at where the system has no descriptors of processes.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(50);
+/// Time between two polls of the process if the system has no process descriptors.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a process has ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// By itself, with this status.
+    /// The process ended with this exit status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended the process.
     Signal(i32),
-    /// Somebody else has asked the system first.
+    /// The result is unknown, because other code has reaped the process.
     Unknown,
 }
 
@@ -51,27 +51,27 @@ impl fmt::Display for Exit {
         match self {
             Self::Status(status) => write!(f, "ended with exit status {status}"),
             Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
-            Self::Unknown => f.write_str("has ended in a way that is not known"),
+            Self::Unknown => f.write_str("ended for an unknown reason"),
         }
     }
 }
 
-/// A process that was started. Shown as its command and its number.
+/// A started process. Its displayed form is the command and the process number.
 pub(crate) struct Process {
     pub(crate) host: Host,
     pub(crate) config: Arc<Config>,
-    /// What its events come from.
+    /// Origin of the events.
     pub(crate) name: String,
-    /// Set when it has ended.
+    /// Set when the process has ended.
     pub(crate) exited: Arc<Latch<Exit>>,
-    /// Set when its source brings nothing more.
+    /// Set when the source returns no more output.
     pub(crate) output_ended: Latch<()>,
     stderr: Logger,
     _waits: Task,
     group: Group,
 }
 
-/// A process with its pipes.
+/// A started process and its pipes.
 pub(crate) struct Started {
     pub(crate) process: Arc<Process>,
     pub(crate) stdin: Registered<OwnedFd>,
@@ -83,7 +83,9 @@ impl Process {
         let host: Host = context.clone().into();
         let mut command = config.command(&host);
         let starts = host.clone();
-        // A file system may not answer. If this is dropped meanwhile, the process is ended.
+        // Start the process on a thread that may block, because the file system of the program may
+        // not respond. If this future is dropped meanwhile, the result is dropped, which ends the
+        // process.
         let started = host.blocking(move || command.spawn().map(|it| Group::new(it, starts)));
         let mut group = started.await?.map_err(|error| config.cannot_start(&host, &error))?;
         let descriptors = Descriptors::new(&host)?;
@@ -105,21 +107,23 @@ impl Process {
         });
         let started = process.host.counter("processes_started", "Processes that were started.");
         started.add(1);
-        tremor_pdk::debug!(process.host, "has started {process}");
+        tremor_pdk::debug!(process.host, "started {process}");
         Ok(Started { process, stdin, stdout })
     }
 
-    /// How it has ended, if it has by then.
-    pub(crate) async fn exits_within(&self, time: Duration, who: Who) -> Option<Exit> {
-        within(&self.host, time, self.exited.wait(who)).await
+    /// Returns how the process ended, if it ends within `time`.
+    pub(crate) async fn exits_within(&self, time: Duration, waiter: Waiter) -> Option<Exit> {
+        within(&self.host, time, self.exited.wait(waiter)).await
     }
 
-    /// What comes of its end: an error where it is started again or has failed.
+    /// Returns the error for the end of the process, depending on `restart`: an error that restarts
+    /// the process, or a final one. Returns `None` if the end is a regular end of the connector.
     pub(crate) fn verdict(&self, exit: Exit) -> Option<Error> {
         match self.config.restart {
             Restart::Never | Restart::OnFailure if exit.is_success() => None,
             Restart::Never => {
-                let message = format!("{self} {exit}, and `restart: never` is set");
+                let message =
+                    format!("{self} {exit} and is not restarted, because `restart: never` is set");
                 Some(Error::connection_lost(message).with_policy(ErrorPolicy::GIVE_UP))
             }
             Restart::Always | Restart::OnFailure => {
@@ -128,48 +132,56 @@ impl Process {
         }
     }
 
-    /// What comes of its end while there are events for it.
-    pub(crate) fn takes_no_more(&self, exit: Exit) -> Error {
+    /// Returns the error of a delivery to the process after it has ended.
+    pub(crate) fn undeliverable(&self, exit: Exit) -> Error {
         self.verdict(exit).unwrap_or_else(|| {
             let message = format!(
-                "{self} {exit} and takes no more events; with `restart: always` it is started again"
+                "{self} {exit} and accepts no more events; set `restart: always` to restart it"
             );
             Error::connection_lost(message).with_policy(ErrorPolicy::GIVE_UP)
         })
     }
 
-    /// What comes of its end after the last event. It has had all of them: nothing can be delivered again.
+    /// Returns the error of a process that failed after the last event. All events were written to
+    /// the process before, so none can be redelivered.
     pub(crate) fn failed_at_the_end(&self, exit: Exit) -> Error {
-        let message =
-            format!("{self} {exit} after it had all events: what it did with them is not known");
+        let message = format!(
+            "{self} {exit} after it had received all events: it may not have processed them"
+        );
         Error::internal(message).with_policy(ErrorPolicy::GIVE_UP)
     }
 
-    /// Ends it: after some patience with SIGTERM, then with SIGKILL, and all that it has started with it.
+    /// Ends the process and its children: waits for `patience`, then sends SIGTERM, and finally
+    /// SIGKILL to the processes that are left.
     pub(crate) async fn end(&self, patience: Duration) {
         let mut exit = self.exited.get();
         if exit == Some(Exit::Unknown) {
-            // The number may be another's.
+            // Do not send signals: the process was reaped elsewhere, so its number may belong to
+            // another process now.
             return self.group.forget();
         }
         if exit.is_none() && !patience.is_zero() {
-            exit = self.exits_within(patience, Who::Connector).await;
+            exit = self.exits_within(patience, Waiter::Connector).await;
         }
-        // What it has started may need to be told, too.
+        // Child processes may need the signal even if the process has ended.
         self.group.signal(Signal::TERM);
-        if exit.is_none() && self.exits_within(AFTER_TERM, Who::Connector).await.is_none() {
-            tremor_pdk::warn!(self.host, "{self} has not ended after SIGTERM, and is killed");
+        if exit.is_none() && self.exits_within(AFTER_TERM, Waiter::Connector).await.is_none() {
+            tremor_pdk::warn!(
+                self.host,
+                "killing {self}, which did not end within {AFTER_TERM:?} after SIGTERM"
+            );
             self.group.signal(Signal::KILL);
-            self.exited.wait(Who::Connector).await;
+            self.exited.wait(Waiter::Connector).await;
         }
-        // Its last words. The pipe ends with the last process that has it.
-        let _ = within(&self.host, LEFT_OVER, self.stderr.has_ended.wait(Who::Connector)).await;
+        // Wait for the last log lines. The pipe ends when the last process that has it open ends.
+        let _ = within(&self.host, LEFT_OVER, self.stderr.has_ended.wait(Waiter::Connector)).await;
         self.group.signal(Signal::KILL);
         self.group.reap();
     }
 }
 
-/// The end of the process of a connection. The end begins when the last half of the connection is dropped.
+/// The task that ends the process of a connection. It starts when the last half of the connection
+/// is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// Set when the process has ended.
@@ -179,12 +191,13 @@ pub(crate) struct Ending {
 
 impl Ending {
     pub(crate) async fn wait(&self) {
-        self.has_ended.wait(Who::Connector).await;
+        self.has_ended.wait(Waiter::Connector).await;
     }
 }
 
-/// Ends the process of a connection when the last half of the connection is dropped. Without its connector, nobody waits
-/// for the process, and it is killed.
+/// Ends the process of a connection when the last half of the connection is dropped. If the
+/// connector no longer exists, nobody waits for the task that ends the process, and the process is
+/// killed.
 #[derive(Debug)]
 pub(crate) struct Lease {
     process: Arc<Process>,
@@ -211,11 +224,11 @@ impl Drop for Lease {
             process.end(patience).await;
             has_ended.set(());
         });
-        *ending.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *lock(&ending.task) = Some(task);
     }
 }
 
-/// Waits for the end of a process, which is not reaped by that.
+/// Starts a task that waits for the end of a process without reaping it.
 fn wait_for(host: &Host, descriptors: &Descriptors, pid: Pid, exited: Arc<Latch<Exit>>) -> Task {
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok();
     let handle = handle.and_then(|handle| descriptors.register(handle).ok());
@@ -231,14 +244,14 @@ fn wait_for(host: &Host, descriptors: &Descriptors, pid: Pid, exited: Arc<Latch<
             if let Some(exit) = exit_of(pid) {
                 break exit;
             }
-            sleeper.sleep(LOOKED_AT_EVERY).await;
+            sleeper.sleep(POLL_INTERVAL).await;
         };
         exited.set(exit);
     })
 }
 
-/// How a process has ended, if it has. It stays as it is: as long as nobody has reaped it, its number is that
-/// of its group.
+/// Returns how a process ended, or `None` if it runs. Does not reap the process, so that no other
+/// process or group can get its number.
 fn exit_of(pid: Pid) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(WaitId::Pid(pid), options) {
@@ -248,14 +261,16 @@ fn exit_of(pid: Pid) -> Option<Exit> {
             (None, Some(signal)) => Some(Exit::Signal(signal)),
             (None, None) => None,
         },
-        // It is reaped: by a process that asks for all of its children, or does not want to know of them.
+        // The process was reaped elsewhere: by code that waits for all children, or because SIGCHLD
+        // is ignored.
         Err(_) => Some(Exit::Unknown),
     }
 }
 
-/// A process and all that it has started. Killed and reaped if it is dropped before it has ended.
+/// A process and its children. Dropping the group before the process has ended kills and reaps the
+/// process.
 struct Group {
-    /// None once it is reaped.
+    /// The process; `None` once it is reaped.
     child: Mutex<Option<Child>>,
     pid: Pid,
     host: Host,
@@ -267,33 +282,32 @@ impl Group {
         Self { child: Mutex::new(Some(child)), pid, host }
     }
 
-    /// Its standard input, output and error output.
+    /// Returns standard input, output and error output.
     fn pipes(&mut self) -> Result<[OwnedFd; 3]> {
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
-        let pipes = child.and_then(|it| {
+        let pipes = lock(&self.child).as_mut().and_then(|it| {
             Some([it.stdin.take()?.into(), it.stdout.take()?.into(), it.stderr.take()?.into()])
         });
         pipes.ok_or_else(|| Error::internal("a process was started without pipes"))
     }
 
-    /// Sends a signal to all of them.
+    /// Sends a signal to all processes of the group.
     fn signal(&self, signal: Signal) {
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // Once it is reaped, the number may be another's.
+        let child = lock(&self.child);
+        // After the process was reaped, its number may belong to another process.
         if child.is_some() {
-            // None of them may be left.
+            // An error means that no process of the group is left.
             let _ = kill_process_group(self.pid, signal);
         }
     }
 
-    /// It was reaped by others.
+    /// Forgets the process, because it was reaped elsewhere.
     fn forget(&self) {
-        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.child) = None;
     }
 
-    /// Gives its number back to the system, once it has ended.
+    /// Reaps the process if it has ended.
     fn reap(&self) {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = lock(&self.child);
         if let Some(it) = &mut *child
             && !matches!(it.try_wait(), Ok(None))
         {
@@ -306,9 +320,10 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         self.reap();
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let child = lock(&self.child).take();
         if let Some(mut child) = child {
-            // It takes a moment to die, for which a thread of the runtime's does not wait.
+            // Reap the process on a thread that may block, because the process needs a moment to
+            // end.
             drop(self.host.blocking(move || drop(child.wait())));
         }
     }

@@ -7,27 +7,27 @@ use tremor_pdk::{
 
 use super::Exec;
 
-/// A shell with this script, and further keys.
+/// Returns the configuration of a shell with this script and additional keys.
 fn shell(script: &str, keys: &str) -> String {
     let script = serde_json_text(script);
     format!(r#"{{ "command": "sh", "args": ["-c", {script}] {keys} }}"#)
 }
 
-/// A text as JSON has it.
+/// Returns `text` as a JSON string.
 fn serde_json_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// How a source has ended.
+/// Output of a source, and its end.
 #[derive(Debug)]
-struct Brought {
+struct Pulled {
     bytes: Vec<u8>,
     is_aborted: bool,
     end: Result<Pull>,
 }
 
-/// Pulls until there is nothing more.
-fn bring(connection: &mut Connection) -> Brought {
+/// Pulls until the source ends.
+fn pull_to_end(connection: &mut Connection) -> Pulled {
     let (mut bytes, mut is_aborted) = (Vec::new(), false);
     loop {
         match connection.pull() {
@@ -37,17 +37,17 @@ fn bring(connection: &mut Connection) -> Brought {
                     is_aborted |= event.is_stream_aborted();
                 }
             }
-            Ok((end, _)) => return Brought { bytes, is_aborted, end: Ok(end) },
-            Err(error) => return Brought { bytes, is_aborted, end: Err(error) },
+            Ok((end, _)) => return Pulled { bytes, is_aborted, end: Ok(end) },
+            Err(error) => return Pulled { bytes, is_aborted, end: Err(error) },
         }
     }
 }
 
-fn run(config: &str) -> Brought {
+fn run(config: &str) -> Pulled {
     let mut connection = TestHost::new().connect::<Exec>(config).unwrap();
-    let brought = bring(&mut connection);
+    let pulled = pull_to_end(&mut connection);
     connection.stop().unwrap();
-    brought
+    pulled
 }
 
 fn message(text: &[u8]) -> Batch {
@@ -56,12 +56,12 @@ fn message(text: &[u8]) -> Batch {
     batch
 }
 
-/// Whether a process runs, or nobody has asked for its end.
+/// Returns whether a process runs, or has not been reaped.
 fn is_there(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
-/// Waits until a process is gone that is no child of this one.
+/// Waits until a process that is not a child of this one is gone.
 fn wait_until_gone(pid: &str) {
     while fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"))
         .is_ok_and(|stat| !stat.contains(") Z "))
@@ -71,26 +71,26 @@ fn wait_until_gone(pid: &str) {
 }
 
 #[test]
-fn what_a_process_writes_is_brought_to_its_end() {
-    let brought = run(&shell("printf 'one\\ntwo\\n'; printf half", ""));
-    assert_eq!(brought.bytes, b"one\ntwo\nhalf");
-    assert!(!brought.is_aborted, "the process has ended by itself: the last line is whole");
-    assert_eq!(brought.end, Ok(Pull::Finished));
+fn output_is_read_to_its_end() {
+    let pulled = run(&shell("printf 'one\\ntwo\\n'; printf half", ""));
+    assert_eq!(pulled.bytes, b"one\ntwo\nhalf");
+    assert!(!pulled.is_aborted, "the process ended regularly, so the last line is complete");
+    assert_eq!(pulled.end, Ok(Pull::Finished));
 }
 
 #[test]
-fn a_process_that_was_killed_leaves_no_half_line() {
-    let brought = run(&shell("printf 'one\\nhalf'; kill -9 $$", ""));
-    assert_eq!(brought.bytes, b"one\nhalf");
-    assert!(brought.is_aborted);
-    let error = brought.end.unwrap_err();
+fn last_line_of_killed_process_is_aborted() {
+    let pulled = run(&shell("printf 'one\\nhalf'; kill -9 $$", ""));
+    assert_eq!(pulled.bytes, b"one\nhalf");
+    assert!(pulled.is_aborted);
+    let error = pulled.end.unwrap_err();
     assert_eq!((error.kind(), error.is_final()), (ErrorKind::CONNECTION_LOST, false));
     assert!(error.to_string().contains("`sh` (process "), "{error}");
     assert!(error.to_string().ends_with("was ended by signal 9"), "{error}");
 }
 
 #[test]
-fn the_key_restart_says_what_an_end_means() {
+fn restart_key_decides_whether_ended_process_restarts() {
     let end = |status: u8, restart: &str| {
         let keys = format!(r#", "restart": "{restart}""#);
         run(&shell(&format!("echo x; exit {status}"), &keys)).end
@@ -105,11 +105,16 @@ fn the_key_restart_says_what_an_end_means() {
     assert!(is_started_again(end(3, "always")));
     let error = end(3, "never").unwrap_err();
     assert!(error.is_final());
-    assert!(error.to_string().contains("exit status 3, and `restart: never` is set"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("exit status 3 and is not restarted, because `restart: never` is set"),
+        "{error}"
+    );
 }
 
 #[test]
-fn both_sides_are_of_one_process() -> Result<()> {
+fn source_and_sink_share_a_process() -> Result<()> {
     let mut connection = TestHost::new().connect::<Exec>(&shell("cat; echo end", ""))?;
     for number in 0..3 {
         let text = format!("message {number}\n");
@@ -118,32 +123,35 @@ fn both_sides_are_of_one_process() -> Result<()> {
         assert_eq!(batch.first().and_then(EventRef::raw), Some(text.as_bytes()));
         assert_eq!(batch.first().and_then(EventRef::origin), Some("sh"));
     }
-    // After the last event its input ends, and what it has to say then is brought.
+    // After the last event the standard input is closed, and the output that follows is still
+    // returned.
     connection.close_sink()?;
-    let brought = bring(&mut connection);
-    assert_eq!(brought.bytes, b"end\n");
-    assert_eq!(brought.end, Ok(Pull::Finished));
+    let pulled = pull_to_end(&mut connection);
+    assert_eq!(pulled.bytes, b"end\n");
+    assert_eq!(pulled.end, Ok(Pull::Finished));
     connection.stop()
 }
 
 #[test]
-fn arguments_go_to_the_program_as_they_are_and_so_does_its_environment() {
+fn arguments_and_environment_are_passed_unchanged() {
     let script = r#"printf '%s|' "$0" "$@"; printf '%s' "$GREETING""#;
     let script = serde_json_text(script);
-    let brought = run(&format!(
+    let pulled = run(&format!(
         r#"{{ "command": "sh", "args": ["-c", {script}, "$HOME", "a b", "*", ""], "env": {{ "GREETING": "; ls" }} }}"#
     ));
-    assert_eq!(String::from_utf8(brought.bytes).unwrap(), "$HOME|a b|*||; ls");
+    assert_eq!(String::from_utf8(pulled.bytes).unwrap(), "$HOME|a b|*||; ls");
 }
 
 #[test]
-fn relative_paths_start_at_the_folder_of_the_flow() -> Result<()> {
+fn relative_paths_are_resolved_against_folder_of_flow() -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("tool");
     fs::create_dir(folder.path().join("inner"))?;
-    // The file is not written by this process while another test starts one: that would be "text busy".
+    // Let another process write the file. If this process wrote it, a process that another test
+    // starts meanwhile would inherit the descriptor, and executing the file would fail with "text
+    // file busy".
     let written = std::process::Command::new("sh")
         .args(["-c", "printf '#!/bin/sh\\nbasename \"$PWD\"\\n' > \"$0\""])
         .arg(&script)
@@ -153,38 +161,41 @@ fn relative_paths_start_at_the_folder_of_the_flow() -> Result<()> {
     host.set_folder(folder.path());
     let config = r#"{ "command": "./tool", "working_directory": "inner" }"#;
     let error = host.connect::<Exec>(config).err().unwrap();
-    assert!(error.to_string().contains("may not be executed"), "{error}");
+    assert!(error.to_string().contains("is not executable"), "{error}");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     let mut connection = host.connect::<Exec>(config)?;
-    assert_eq!(bring(&mut connection).bytes, b"inner\n");
+    assert_eq!(pull_to_end(&mut connection).bytes, b"inner\n");
     connection.stop()
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named_with_what_to_do() {
+fn missing_program_is_reported_with_a_remedy() {
     let cases = [
         (r#"{ "command": "no-such-program" }"#, "`no-such-program`: no folder of `PATH`"),
-        (r#"{ "command": "./no/such" }"#, "`./no/such`: there is no "),
+        (r#"{ "command": "./no/such" }"#, "`./no/such`: "),
         (
             r#"{ "command": "cat", "working_directory": "/no/such" }"#,
-            "`working_directory` is `/no/such`",
+            "`working_directory` `/no/such`",
         ),
     ];
     for (config, expected) in cases {
         let error = TestHost::new().connect::<Exec>(config).err().unwrap();
-        assert!(error.is_final(), "time does not mend it");
+        assert!(error.is_final(), "a retry cannot succeed");
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
 #[test]
-fn what_no_process_can_be_started_with_is_refused_before_that() {
+fn invalid_configuration_is_rejected_before_start() {
     let cases = [
-        (r#"{ "command": "" }"#, "`command` is empty"),
-        (r#"{ "command": "a\u0000b" }"#, "`command` has a NUL byte"),
-        (r#"{ "command": "a", "args": ["", "\u0000"] }"#, "`args[1]` has a NUL byte"),
-        (r#"{ "command": "a", "env": { "A=B": "" } }"#, "`env` has the name `A=B`"),
-        (r#"{ "command": "a", "env": { "A": "\u0000" } }"#, "`env.A` has a NUL byte"),
+        (r#"{ "command": "" }"#, "invalid `command`"),
+        (
+            r#"{ "command": "a\u0000b" }"#,
+            "invalid `command`: a program name must not contain a NUL byte",
+        ),
+        (r#"{ "command": "a", "args": ["", "\u0000"] }"#, "invalid `args[1]`"),
+        (r#"{ "command": "a", "env": { "A=B": "" } }"#, "invalid `env`: the name `A=B`"),
+        (r#"{ "command": "a", "env": { "A": "\u0000" } }"#, "invalid `env.A`"),
     ];
     for (config, expected) in cases {
         let error = TestHost::new().component::<Exec>(config).err().unwrap();
@@ -194,7 +205,7 @@ fn what_no_process_can_be_started_with_is_refused_before_that() {
 }
 
 #[test]
-fn all_of_a_large_output_is_brought_and_only_as_it_is_pulled() {
+fn large_output_is_read_completely_and_on_demand() {
     let mut connection = TestHost::new()
         .connect::<Exec>(r#"{ "command": "head", "args": ["-c", "100000000", "/dev/zero"] }"#)
         .unwrap();
@@ -215,7 +226,7 @@ fn all_of_a_large_output_is_brought_and_only_as_it_is_pulled() {
 }
 
 #[test]
-fn a_process_that_reads_nothing_holds_up_its_sink_and_is_not_waited_for_at_the_end() -> Result<()> {
+fn process_that_reads_nothing_delays_sink_but_not_its_end() -> Result<()> {
     let mut connection =
         TestHost::new().connect::<Exec>(r#"{ "command": "sleep", "args": ["1000"] }"#)?;
     let sink = connection.sink()?;
@@ -227,13 +238,14 @@ fn a_process_that_reads_nothing_holds_up_its_sink_and_is_not_waited_for_at_the_e
 }
 
 #[test]
-fn a_process_that_ends_while_it_is_written_to_is_told_of() -> Result<()> {
-    // With an exit status of 0 it is not started again, and the events have nowhere to go.
+fn process_that_ends_during_a_write_is_an_error() -> Result<()> {
+    // With an exit status of 0 the process is not restarted, so the events can never be delivered,
+    // and the error is final.
     for (script, is_final) in [("exec <&-; exit 3", false), ("exit 0", true)] {
         let mut connection = TestHost::new().connect::<Exec>(&shell(script, ""))?;
         let host_bytes = message(&vec![b'x'; 1 << 20]);
-        // Its output ends before its sink answers: nothing of it is lost.
-        let output = bring(&mut connection);
+        // The output ends before the delivery fails, so no output is lost.
+        let output = pull_to_end(&mut connection);
         assert!(output.bytes.is_empty());
         let error = connection.deliver(&host_bytes).unwrap_err().into_error();
         assert_eq!(
@@ -248,7 +260,7 @@ fn a_process_that_ends_while_it_is_written_to_is_told_of() -> Result<()> {
 }
 
 #[test]
-fn a_process_that_ignores_sigterm_is_killed() -> Result<()> {
+fn process_that_ignores_sigterm_is_killed() -> Result<()> {
     let script = "trap '' TERM; echo $$; while :; do sleep 1000; done";
     let mut connection = TestHost::new().connect::<Exec>(&shell(script, ""))?;
     let (_, batch) = connection.pull()?;
@@ -260,30 +272,30 @@ fn a_process_that_ignores_sigterm_is_killed() -> Result<()> {
 }
 
 #[test]
-fn what_a_process_has_started_holds_up_nothing_and_ends_with_it() -> Result<()> {
-    // It has the pipes still, and would have them for long.
+fn child_processes_end_with_their_parent() -> Result<()> {
+    // The child process keeps the pipes open for 1000 seconds.
     let script = "trap '' TERM; sleep 1000 & echo $!";
     let host = TestHost::new();
     let mut connection = host.connect::<Exec>(&shell(script, ""))?;
-    let brought = bring(&mut connection);
-    assert_eq!(brought.end, Ok(Pull::Finished));
-    assert!(!brought.is_aborted);
+    let pulled = pull_to_end(&mut connection);
+    assert_eq!(pulled.end, Ok(Pull::Finished));
+    assert!(!pulled.is_aborted);
     let log = host.log();
-    assert!(log.iter().any(|(_, line)| line.contains("still has its output open")), "{log:?}");
-    let pid = String::from_utf8(brought.bytes).unwrap();
+    assert!(log.iter().any(|(_, line)| line.contains("keeps the output open")), "{log:?}");
+    let pid = String::from_utf8(pulled.bytes).unwrap();
     connection.stop()?;
     wait_until_gone(&pid);
     Ok(())
 }
 
 #[test]
-fn a_connector_that_is_dropped_leaves_no_process() -> Result<()> {
+fn dropped_connector_leaves_no_process() -> Result<()> {
     let host = TestHost::new();
     let mut connection = host.connect::<Exec>(&shell("echo $$; exec cat", ""))?;
     let (_, batch) = connection.pull()?;
     let pid = String::from_utf8(batch.first().unwrap().raw().unwrap().to_vec()).unwrap();
     drop(connection);
-    // What is left to do is done on a thread for blocking work.
+    // The process is reaped on a thread for blocking work.
     while is_there(&pid) {
         host.block_on(host.host().blocking(|| ()))?;
     }
@@ -300,7 +312,7 @@ fn lost_connection_ends_its_process_before_the_next() -> Result<()> {
         test.block_on(source.as_mut().unwrap().pull(&mut batch))?;
         let pid = String::from_utf8(batch.iter().next().unwrap().raw().to_vec()).unwrap();
         drop(source);
-        assert!(is_there(&pid), "the sink has it");
+        assert!(is_there(&pid), "the sink keeps the process running");
         drop(sink);
         while is_there(&pid) {
             test.block_on(test.host().sleep(std::time::Duration::from_millis(1)));
@@ -312,10 +324,10 @@ fn lost_connection_ends_its_process_before_the_next() -> Result<()> {
 }
 
 #[test]
-fn what_it_says_of_errors_is_logged() -> Result<()> {
+fn error_output_is_logged() -> Result<()> {
     let host = TestHost::new();
     let mut connection = host.connect::<Exec>(&shell("echo 'cannot find it' >&2; echo x", ""))?;
-    bring(&mut connection);
+    pull_to_end(&mut connection);
     connection.stop()?;
     let log = host.log();
     assert!(log.iter().any(|(_, line)| line == "stderr: cannot find it"), "{log:?}");
@@ -323,11 +335,11 @@ fn what_it_says_of_errors_is_logged() -> Result<()> {
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins_with_a_process_that_waits() {
+fn connector_with_long_process_passes_conformance_checks() {
     conformance::connector::<Exec>(r#"{ "command": "cat" }"#).expect_no_faults();
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins_with_a_process_that_ends() {
+fn connector_with_short_process_passes_conformance_checks() {
     conformance::connector::<Exec>(r#"{ "command": "seq", "args": ["3000"] }"#).expect_no_faults();
 }

@@ -1,4 +1,5 @@
-//! What is left of processes, in a process that does nothing else: descriptors, threads, zombies.
+//! Test that no descriptors, threads or zombies leak. Runs in a process without other tests,
+//! because it counts those of the process.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
@@ -11,14 +12,14 @@ fn count(folder: &str) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// Descriptors, threads and children, zombies among them.
+/// Returns the number of descriptors and of threads, and the children including zombies.
 fn open() -> (usize, usize, String) {
     let children = fs::read_to_string("/proc/thread-self/children").unwrap();
     (count("/proc/self/fd"), count("/proc/self/task"), children)
 }
 
 #[test]
-fn a_hundred_processes_leave_nothing() -> Result<()> {
+fn hundred_processes_leak_nothing() -> Result<()> {
     let life = |script: &str| {
         let config =
             format!(r#"{{ "command": "sh", "args": ["-c", "{script}"], "restart": "always" }}"#);
@@ -26,7 +27,7 @@ fn a_hundred_processes_leave_nothing() -> Result<()> {
         let mut connection = host.connect::<Exec>(&config)?;
         while let Ok((Pull::Events, _)) = connection.pull() {}
         connection.stop()?;
-        // Tasks that have ended are dropped when others run.
+        // Tasks that have ended are dropped when other tasks run.
         host.block_on(host.host().sleep(Duration::from_secs(1)));
         Ok::<_, Error>(())
     };

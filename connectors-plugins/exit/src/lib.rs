@@ -1,4 +1,5 @@
-//! The `exit` connector: a sink that ends the run, after so many events or at one that matches.
+//! The `exit` connector: a sink that ends the run after a number of events, or at an event that
+//! matches a pattern.
 //!
 //! ```yaml
 //! connectors:
@@ -7,7 +8,7 @@
 //!     config: { after_events: 1000, when: { field: status.code, equals: 500 } }
 //! ```
 //!
-//! Everything under way by then still arrives where it is bound for.
+//! Events in flight at that time are still delivered.
 
 use tremor_pdk::{
     Path, Value,
@@ -15,23 +16,24 @@ use tremor_pdk::{
     schemars::{Schema, SchemaGenerator},
 };
 
-/// When to end the run: whichever comes first. One of the two is needed.
+/// Configuration of the connector: the run ends when the first of the conditions is met. At least
+/// one condition is required.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// After so many events.
+    /// Number of events after which the run ends.
     pub after_events: Option<u64>,
-    /// At the first event that matches.
+    /// Pattern of an event at which the run ends.
     pub when: Option<Pattern>,
 }
 
-/// Which event matches.
+/// Pattern of an event.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// The path to a field, as in `status.codes[0]`.
+    /// Path of a field, such as `status.codes[0]`.
     pub field: String,
-    /// The value that the field has then.
+    /// Value of the field.
     #[schemars(schema_with = "anything")]
     pub equals: Value<'static>,
 }
@@ -42,11 +44,13 @@ fn anything(_: &mut SchemaGenerator) -> Schema {
 
 fn path(field: &str) -> Result<Path> {
     field.parse().map_err(|error| {
-        Error::configuration(format!("`field` is `{field}`: {error}; write it as in `a.b[2].c`"))
+        Error::configuration(format!(
+            "invalid `field` `{field}`: {error}; expected a path such as `a.b[2].c`"
+        ))
     })
 }
 
-/// The sink.
+/// Ends the run.
 #[derive(Debug)]
 pub struct Exit {
     host: Host,
@@ -65,12 +69,12 @@ impl Component for Exit {
         match (config.after_events, &config.when) {
             (None, None) => {
                 return Err(Error::configuration(
-                    "nothing says when to end the run: set `after_events`, `when`, or both",
+                    "the connector would never end the run: set `after_events`, `when`, or both",
                 ));
             }
             (Some(0), _) => {
                 return Err(Error::configuration(
-                    "`after_events` is 0, but an event is needed to notice: choose 1 or more",
+                    "invalid `after_events` 0: expected 1 or more, because the run ends at an event",
                 ));
             }
             _ => {}
@@ -83,14 +87,14 @@ impl Component for Exit {
 }
 
 impl Exit {
-    /// Why the run is to end at this event, if it is.
+    /// Returns the reason to end the run at this event, if there is one.
     fn reason(&self, event: ValueRef<'_>) -> Option<String> {
         if let Some((path, expected)) = &self.pattern
             && event.get_path(path).is_some_and(|found| found == expected.view())
         {
-            return Some(format!("an event has {expected} at `{path}`"));
+            return Some(format!("received an event with {expected} at `{path}`"));
         }
-        (self.after_events == Some(self.seen)).then(|| format!("{} events have come", self.seen))
+        (self.after_events == Some(self.seen)).then(|| format!("received {} events", self.seen))
     }
 }
 
@@ -139,28 +143,28 @@ mod tests {
     }
 
     #[test]
-    fn the_run_ends_once_after_so_many_events_of_all_batches() {
+    fn run_ends_once_after_number_of_events() {
         let config = r#"{ "after_events": 3 }"#;
         assert!(stop_requests(config, &[&[1, 2]]).is_empty());
-        assert_eq!(stop_requests(config, &[&[1, 2], &[3, 4], &[5, 6]]), ["3 events have come"]);
+        assert_eq!(stop_requests(config, &[&[1, 2], &[3, 4], &[5, 6]]), ["received 3 events"]);
     }
 
     #[test]
-    fn the_run_ends_at_the_first_event_that_matches() {
+    fn run_ends_at_first_matching_event() {
         let config = r#"{ "when": { "field": "status.codes[0]", "equals": 500 } }"#;
         assert!(stop_requests(config, &[&[1], &[2, 3]]).is_empty());
         let reasons = stop_requests(config, &[&[1], &[2, 500, 500], &[500]]);
-        assert_eq!(reasons, ["an event has 500 at `status.codes[0]`"]);
+        assert_eq!(reasons, ["received an event with 500 at `status.codes[0]`"]);
     }
 
     #[test]
-    fn whichever_comes_first_ends_the_run() {
+    fn first_condition_ends_the_run() {
         let config = r#"{ "after_events": 2, "when": { "field": "status", "equals": null } }"#;
-        assert_eq!(stop_requests(config, &[&[1, 2, 3]]), ["2 events have come"]);
+        assert_eq!(stop_requests(config, &[&[1, 2, 3]]), ["received 2 events"]);
     }
 
     #[test]
-    fn the_end_of_a_stream_is_no_event() {
+    fn end_of_stream_is_not_counted() {
         let host = TestHost::new();
         let mut sink = host.sink::<Exit>(r#"{ "after_events": 1 }"#).unwrap();
         let mut batch = Batch::new();
@@ -170,15 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_end_anything_is_refused() {
-        for (config, place) in [
+    fn configuration_without_condition_is_rejected() {
+        for (config, part) in [
             ("{}", "`after_events`"),
             (r#"{ "after_events": 0 }"#, "`after_events`"),
             (r#"{ "when": { "field": "a..b", "equals": 1 } }"#, "`a..b`"),
         ] {
             let error = TestHost::new().component::<Exit>(config).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{config}");
-            assert!(error.to_string().contains(place), "{error}");
+            assert!(error.to_string().contains(part), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Compressed files: which they are, and what it takes to read and to write them.
+//! Compressed files: format detection, decompression and compression.
 
 use std::{
     fs::File,
@@ -18,22 +18,24 @@ use liblzma::{
     write::XzEncoder,
 };
 
-/// The largest window that a file may ask for, as an exponent of two: 64 MiB, which is what the
-/// highest preset of xz has.
+/// Largest window that a compressed file may require, as an exponent of two: 64 MiB, the window of
+/// the highest preset of xz.
 const WINDOW: u32 = 26;
 
-/// What xz data may make its reader use, in bytes: the window, and a little more.
+/// Memory limit of an xz decoder, in bytes: the window and 1 MiB for its other state.
 const XZ_MEMORY: u64 = (1 << WINDOW) + (1 << 20);
 
-/// How the file is compressed.
+/// Compression format of the file.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tremor_pdk::serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// As the ending of its name says: `.gz`, `.zst`, `.xz`, and any other for not at all.
+    /// Detected from the extension of the file name: `.gz`, `.zst`, `.xz`. A file with any other
+    /// extension is not compressed. A file that a pattern matches is also compressed if its contents
+    /// begin like gzip, zstd or xz.
     #[default]
     Auto,
-    /// Not at all.
+    /// Not compressed.
     None,
     /// gzip, `.gz`.
     Gzip,
@@ -43,7 +45,7 @@ pub enum Compression {
     Xz,
 }
 
-/// A format that a file may be compressed with.
+/// A compression format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Gzip,
@@ -52,7 +54,7 @@ pub(crate) enum Format {
 }
 
 impl Compression {
-    /// The format of the file at `path`, if it is compressed.
+    /// Returns the format of the file at `path`, or `None` if the file is not compressed.
     pub(crate) fn of(self, path: &Path) -> Option<Format> {
         match self {
             Self::None => None,
@@ -69,8 +71,65 @@ impl Compression {
     }
 }
 
+/// First bytes of each format. The name is that of a format that cannot be decompressed.
+const MAGIC: [(&[u8], Result<Format, &str>); 5] = [
+    // The magic number is followed by the method, of which there is only one.
+    (&[0x1f, 0x8b, 0x08], Ok(Format::Gzip)),
+    (&[0x28, 0xb5, 0x2f, 0xfd], Ok(Format::Zstd)),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], Ok(Format::Xz)),
+    (&[0x04, 0x22, 0x4d, 0x18], Err("lz4")),
+    (b"BZh91AY&SY", Err("bzip2")),
+];
+
+/// Number of first bytes that [`Compression::detect`] needs.
+pub(crate) const MAGIC_BYTES: usize = 10;
+
+/// Result of the detection of a format by the first bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detected {
+    Plain,
+    Compressed(Format),
+    /// Compressed with the named format, which is not supported.
+    Unsupported(&'static str),
+    /// More bytes are needed.
+    Unknown,
+}
+
+impl Compression {
+    /// Detects the format of the file at `path` from its first bytes `start`. The extension of the
+    /// name decides if `start` does not begin like a compressed file. `is_all` is set if `start` is
+    /// the whole file and the file does not grow.
+    pub(crate) fn detect(self, path: &Path, start: &[u8], is_all: bool) -> Detected {
+        let named = self.of(path).map_or(Detected::Plain, Detected::Compressed);
+        if self != Self::Auto {
+            return named;
+        }
+        let found = MAGIC.iter().find_map(|(magic, format)| {
+            // The digit of bzip2 is the size of its blocks.
+            let is_digit = |at: usize| magic[0] == b'B' && at == 3;
+            let is_same = |(at, (one, other)): (usize, (&u8, &u8))| {
+                one == other || (is_digit(at) && other.is_ascii_digit())
+            };
+            let begins = magic.iter().zip(start).enumerate().all(is_same);
+            match (begins, start.len() >= magic.len()) {
+                (false, _) => None,
+                (true, true) => Some(match format {
+                    Ok(format) => Detected::Compressed(*format),
+                    Err(name) => Detected::Unsupported(name),
+                }),
+                (true, false) => Some(Detected::Unknown),
+            }
+        });
+        match found {
+            Some(Detected::Unknown) if is_all => named,
+            Some(found) => found,
+            None => named,
+        }
+    }
+}
+
 impl Format {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
@@ -93,7 +152,8 @@ impl Format {
         })
     }
 
-    /// Some bytes as one whole member, which may come after others.
+    /// Compresses the `runs` of `bytes` into one complete member, which can be appended to other
+    /// members.
     pub(crate) fn member(self, bytes: &[u8], runs: &[Range<usize>]) -> io::Result<Vec<u8>> {
         let length: usize = runs.iter().map(Range::len).sum();
         let out = Vec::with_capacity(64 + length / 4);
@@ -112,7 +172,8 @@ impl Format {
                 encoder.finish()
             }
             Self::Xz => {
-                // The preset's own window of 8 MiB would take 94 MiB of memory.
+                // Use a window as short as the data: the default window of this preset, 8 MiB,
+                // needs 94 MiB of memory.
                 let window = length.next_power_of_two().clamp(4 << 10, 8 << 20);
                 let mut options = LzmaOptions::new_preset(6)?;
                 options.dict_size(u32::try_from(window).unwrap_or(8 << 20));
@@ -130,7 +191,7 @@ fn write_all<'b>(out: &mut impl Write, mut runs: impl Iterator<Item = &'b [u8]>)
     runs.try_for_each(|run| out.write_all(run))
 }
 
-/// Reads a file and keeps count.
+/// Reads a file and counts the bytes.
 struct Counted {
     file: Arc<File>,
     read: Arc<AtomicU64>,
@@ -144,17 +205,17 @@ impl Read for Counted {
     }
 }
 
-/// A file as its reader sees it: decompressed.
+/// Contents of a file, decompressed if the file has a format.
 pub(crate) struct Input {
     state: State,
     format: Option<Format>,
-    /// Shared with what counts, which is within the decompressor.
+    /// Number of bytes read from the file, shared with the `Counted` inside the decompressor.
     read: Arc<AtomicU64>,
 }
 
 enum State {
     Plain(Counted),
-    /// Nothing has been read yet. An empty file is that, with any name.
+    /// Not read yet. An empty file has no events, even if its format is a compressed one.
     Start(BufReader<Counted>),
     Compressed(Box<dyn Read + Send>),
     End,
@@ -176,7 +237,7 @@ impl Input {
         self.format.is_some()
     }
 
-    /// How much of the file has been read, in bytes.
+    /// Returns the number of bytes read from the file, before decompression.
     pub(crate) fn position(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -208,15 +269,14 @@ impl Read for Input {
             kind => {
                 let (name, position) = (format.name(), self.position());
                 let (what, why) = match kind {
-                    io::ErrorKind::UnexpectedEof => (
-                        "ends in the middle of its",
-                        "it was cut, or is still being written".into(),
-                    ),
-                    _ => ("has corrupt", error.to_string()),
+                    io::ErrorKind::UnexpectedEof => {
+                        ("truncated", "the file was cut, or is still being written".into())
+                    }
+                    _ => ("corrupt", error.to_string()),
                 };
                 io::Error::new(
                     kind,
-                    format!("it {what} {name} data, in its first {position} bytes: {why}"),
+                    format!("{what} {name} data in the first {position} bytes of the file: {why}"),
                 )
             }
         })

@@ -1,8 +1,8 @@
-//! The `config` of the flow file.
+//! The `config` section of the connector in a flow file.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
-    path::PathBuf,
+    path::{self, Path, PathBuf},
 };
 
 use tremor_pdk::{
@@ -11,63 +11,80 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::Compression;
+use crate::{Compression, tail::Pattern};
 
-/// Which file, and what to do with it.
+/// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file. A relative path starts at the folder of the flow file. Of a source it may be a
-    /// pattern: `logs/*.json`.
+    /// Path of the file. A relative path is resolved against the folder of the flow file. A source
+    /// also accepts a pattern, such as `logs/*.json`.
     pub path: PathBuf,
-    /// What to do with it.
+    /// Access to the file: read or write, and the treatment of existing contents.
     pub mode: Mode,
-    /// How the file is compressed.
+    /// Compression format of the file. Default: detected from the file name.
     #[serde(default)]
     pub compression: Compression,
-    /// How much to read at once, in bytes; of a compressed file, decompressed bytes.
+    /// Maximum number of bytes to read at once; decompressed bytes if the file is compressed.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
-    /// Whether to wait for more at the end, for a file that is not there yet, and for the next one once
-    /// it is renamed.
+    /// `true` to wait for more data at the end of the file, for a file that does not exist yet,
+    /// and for a successor after the file was renamed.
     #[serde(default)]
     pub follow: bool,
-    /// The file that keeps how far the files were acknowledged, for the next run to go on there. A
-    /// relative path starts at the folder of the flow file.
+    /// Patterns of files that are not read although `path` matches them, such as `*.gz`. A pattern
+    /// without `/` is compared with the name of a file, and any other with the whole path. A relative
+    /// pattern is resolved against the folder of the flow file.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// With `follow`, the position at which the first start begins to read the files that exist then.
+    /// Later files are read from their beginning, and the checkpoint decides about known files.
+    #[serde(default)]
+    pub start: Start,
+    /// Age, such as `24h`, from which a file is not read when it is found: the time since its last
+    /// modification. It is read once it is modified.
+    pub ignore_older: Option<Interval>,
+    /// Maximum number of files that are open at the same time; the files without new data for the
+    /// longest time are closed first. Default: 256, or a quarter of the file descriptors that the
+    /// process may have if that is less.
+    pub max_open_files: Option<NonZeroU32>,
+    /// File that stores the acknowledged positions, so that the next run continues after them. A
+    /// relative path is resolved against the folder of the flow file.
     pub checkpoint: Option<PathBuf>,
-    /// How often that is kept, at most.
+    /// Minimum time between two durable writes of the checkpoint.
     #[serde(default = "default_checkpoint_interval")]
     pub checkpoint_interval: Interval,
-    /// How many chunks may be read that the checkpoint does not have yet: they come again after a
-    /// crash. Half of them may wait for their acknowledgement.
+    /// Maximum number of chunks that were read but are not yet in the checkpoint; they are
+    /// redelivered after a crash. Half of them may wait for their acknowledgement.
     #[serde(default = "default_read_ahead")]
     pub read_ahead: NonZeroU64,
-    /// How often to look for more at the end of a file that is followed.
+    /// Time between two polls of a followed file for more data.
     #[serde(default = "default_poll_interval")]
     pub poll_interval: Interval,
-    /// What each message in the file ends with. Empty: messages have no end that can be found.
+    /// Terminator of each message in the file. Empty if the end of a message cannot be found.
     #[serde(default = "default_message_end")]
     pub message_end: String,
-    /// When what was written is put on the disk. Events are acknowledged after that.
+    /// Point at which written data is made durable on the disk. Events are acknowledged after that.
     #[serde(default)]
     pub sync: SyncMode,
-    /// With `sync: interval`, the time from one time that data is put on the disk to the next.
+    /// With `sync: interval`, the time between two syncs to the disk.
     #[serde(default = "default_sync_interval")]
     pub sync_interval: Interval,
-    /// When to set the file aside and begin a new one. A batch is never split.
+    /// Limits at which the file is set aside and a new one is started. A batch is never split between two files.
     pub rotate: Option<Rotate>,
 }
 
-/// When the file that is written is set aside, and how many of these are kept.
+/// Limits at which the written file is set aside, and number of these files to keep.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate {
-    /// Before the file is longer than this: `100MiB`, or a number of bytes.
+    /// Maximum length of a file, such as `100MiB` or a number of bytes. The file is set aside
+    /// before a batch would exceed it.
     pub max_bytes: Option<Size>,
-    /// Once it is this old, and something is to be written: `1h`.
+    /// Maximum age of a file, such as `1h`. An older file is set aside at the next write.
     pub every: Option<Interval>,
-    /// How many files to keep besides the one that is written; older ones are deleted. Unless set,
-    /// all are kept.
+    /// Number of files to keep besides the current one; older ones are deleted. Default: all files
+    /// are kept.
     pub keep: Option<NonZeroU32>,
 }
 
@@ -80,7 +97,7 @@ const fn default_checkpoint_interval() -> Interval {
 }
 
 const fn default_read_ahead() -> NonZeroU64 {
-    NonZeroU64::new(1_024).expect("it is more than none")
+    NonZeroU64::new(1_024).expect("the default is not zero")
 }
 
 const fn default_poll_interval() -> Interval {
@@ -95,41 +112,55 @@ const fn default_sync_interval() -> Interval {
     Interval::of_ms(100)
 }
 
-/// What to do with the file.
+/// Access to the file.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Read it from its start to its end.
+    /// Reads the file from its start to its end.
     Read,
-    /// Write a new file. One that exists and is not empty is left alone, with an error.
+    /// Creates the file. An existing file that is not empty is an error and stays unchanged.
     Write,
-    /// Write after what is in the file; make it where it does not exist.
+    /// Appends to the file, and creates it if it does not exist.
     Append,
-    /// Write from scratch: what is in the file is lost.
+    /// Truncates the file: its previous contents are lost.
     Truncate,
 }
 
-/// When what was written is put on the disk.
+/// Position at which the first start of a source begins to read a file.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// Reads the whole file.
+    #[default]
+    Beginning,
+    /// Reads only what is added to the file.
+    End,
+}
+
+/// Point at which written data is made durable on the disk.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tremor_pdk::serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncMode {
-    /// At the end of a run. Events are acknowledged once the system has them: a process that is
-    /// killed loses none of these, a machine without power may.
+    /// At the end of a run. Events are acknowledged once the operating system has them: they survive a
+    /// killed process, but not necessarily a power failure.
     #[default]
     Never,
-    /// Once in every interval, for all batches that were written in it.
+    /// Once per `sync_interval`, for all batches written since the previous sync.
     Interval,
-    /// After every batch, and after those that were written at the same time.
+    /// After every batch, together with other batches that were written at the same time.
     Batch,
 }
 
 impl Config {
-    /// The configuration with its paths as the process has to open them, if its keys go together.
+    /// Validates the combination of keys and resolves the paths.
     pub(crate) fn check(mut self, context: &ComponentContext) -> Result<Self> {
         if self.path.as_os_str().is_empty() {
-            return Err(Error::configuration("`path` is empty: name a file"));
+            return Err(Error::configuration(
+                "invalid `path`: expected the path of a file; it is empty",
+            ));
         }
         let is_compressed = self.compression.of(&self.path).is_some();
         let is_read = self.mode == Mode::Read;
@@ -138,35 +169,63 @@ impl Config {
             (is_read && self.rotate.is_some(), "rotate", "written"),
             (!is_read && self.follow, "follow", "read"),
             (!is_read && self.checkpoint.is_some(), "checkpoint", "read"),
+            (!is_read && !self.exclude.is_empty(), "exclude", "read"),
+            (!is_read && self.start != Start::Beginning, "start", "read"),
+            (!is_read && self.ignore_older.is_some(), "ignore_older", "read"),
+            (!is_read && self.max_open_files.is_some(), "max_open_files", "read"),
         ];
         if let Some((_, key, doing)) = for_other_mode.iter().find(|(is_wrong, ..)| *is_wrong) {
-            let message =
-                format!("`{key}` is for a file that is {doing}: leave it out, or change `mode`");
+            let message = format!(
+                "`{key}` applies only to a file that is {doing}: remove it, or change `mode`"
+            );
             return Err(Error::configuration(message));
         }
         if let Some(Rotate { max_bytes: None, every: None, .. }) = self.rotate {
             return Err(Error::configuration(
-                "`rotate` has neither `max_bytes` nor `every`: say when",
+                "`rotate` has neither `max_bytes` nor `every`: set at least one of them",
             ));
         }
-        if self.follow && is_compressed {
+        if self.start == Start::End && !self.follow {
             return Err(Error::configuration(
-                "`follow` cannot wait for more of a compressed file: leave one of them out",
+                "`start: end` needs `follow`: without it nothing would be read; set `follow: true`, or remove `start`",
             ));
+        }
+        let is_pattern = Pattern::is_pattern(&self.path);
+        let for_patterns = [
+            (!self.exclude.is_empty(), "exclude"),
+            (self.ignore_older.is_some(), "ignore_older"),
+            (self.max_open_files.is_some(), "max_open_files"),
+        ];
+        if let Some((_, key)) = for_patterns.iter().find(|(is_set, _)| *is_set && !is_pattern) {
+            let message = format!(
+                "`{key}` applies only to a pattern of files: remove it, or write a `path` such as `logs/*.log`"
+            );
+            return Err(Error::configuration(message));
         }
         if self.follow && self.message_end.is_empty() {
             return Err(Error::configuration(
-                "`follow` needs `message_end`: without it, the end of a message is that of the file",
+                "`follow` needs `message_end`: without a terminator a message ends only where the file ends",
             ));
         }
         if self.sync != SyncMode::Never && self.mode == Mode::Append && is_compressed {
             return Err(Error::configuration(
-                "`sync` cannot append to a compressed file: where its last whole message ends is \
-                 known only after all of it is decompressed. Choose `compression: none`, or the \
-                 `mode` `write`",
+                "`sync` cannot append to a compressed file, because its last whole message can be found only by \
+                 decompressing all of it: set `compression: none`, or `mode: write`",
             ));
         }
         self.path = context.resolve(&self.path);
+        for pattern in &mut self.exclude {
+            if let Err(error) = glob::Pattern::new(pattern) {
+                let message =
+                    format!("invalid `exclude` `{pattern}`: the pattern is invalid: {error}");
+                return Err(Error::configuration(message));
+            }
+            if pattern.contains('/') {
+                let path = context.resolve(Path::new(pattern));
+                let path = path::absolute(&path).unwrap_or(path);
+                *pattern = path.to_string_lossy().into_owned();
+            }
+        }
         self.checkpoint = self.checkpoint.map(|path| context.resolve(path));
         Ok(self)
     }

@@ -1,4 +1,4 @@
-//! The connector: opens the file, and makes the side that its mode asks for.
+//! The connector: opens the file and creates the source or the sink.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -11,21 +11,24 @@ use crate::{
     write::Output,
 };
 
-/// Time between two attempts to open a pipe that no process reads: short enough for people who start the reader.
+/// Time between two attempts to open a pipe that no process reads. A person who starts the reader
+/// does not notice so short a delay.
 const UNTIL_READ: Duration = Duration::from_millis(100);
 
-/// The connector.
+/// Reads or writes a file.
 pub struct FileConnector {
     config: Config,
     host: Host,
-    /// Opened once: a second time, `write` would refuse what it has written itself, and
-    /// `truncate` would lose it.
+    /// The open file, which is kept across connections. If a second connection opened it again, the
+    /// mode `write` would reject it because it is not empty, and `truncate` would discard its
+    /// contents.
     opened: Option<Opened>,
 }
 
 enum Opened {
     Input(Arc<File>),
-    /// Opened anew for each connection: it goes on where the checkpoint says.
+    /// Files of a source with a checkpoint, `follow` or a pattern. They are opened for each
+    /// connection, because reading continues from the checkpoint.
     Files(Box<Files>),
     Output(Arc<Output>),
 }
@@ -41,7 +44,8 @@ impl Component for FileConnector {
 }
 
 impl Opened {
-    /// Opens what the mode asks for. Waits for the reader of a pipe without a thread.
+    /// Opens the file for the configured mode. If the file is a named pipe that no process reads,
+    /// waits for a reader without blocking a thread.
     async fn open(config: &Config, host: &Host) -> Result<Self> {
         let mut waits = false;
         loop {
@@ -54,14 +58,15 @@ impl Opened {
                 let path = config.path.display();
                 tremor_pdk::info!(
                     host,
-                    "waits, because no process reads the pipe `{path}` yet; start its reader, or correct `path`"
+                    "waiting for a process to read the pipe `{path}`; start its reader, or correct `path`"
                 );
             }
             host.sleep(UNTIL_READ).await;
         }
     }
 
-    /// Opens what the mode asks for. Returns `None` for a pipe that no process reads. May block.
+    /// Opens the file for the configured mode. Returns `None` for a pipe that no process reads. May
+    /// block.
     fn try_open(config: &Config, host: Host) -> Result<Option<Self>> {
         Ok(Some(match config.mode {
             Mode::Read if is_for_tail(config) => Self::Files(Files::open(config, host)?.into()),
@@ -84,8 +89,9 @@ impl Connector for FileConnector {
 
     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<FileSource, Writer>> {
         let opened = match self.opened.take() {
-            // A pipe is opened again as soon as a process reads it. Until then, the descriptor at hand preserves the
-            // contents of the pipe.
+            // Open the pipe again as soon as a process reads it. The old descriptor stays open
+            // until then, because the system discards the contents of a pipe that no process has
+            // open.
             Some(Opened::Output(output)) if output.has_lost_reader() => {
                 self.opened = Some(Opened::Output(output));
                 Opened::open(&self.config, &self.host).await?
@@ -102,7 +108,7 @@ impl Connector for FileConnector {
             Opened::Input(file) => {
                 let reader = Reader::new(&self.config, file.clone(), host)?;
                 self.opened = Some(Opened::Input(file));
-                Halves::source(FileSource::Once(reader))
+                Halves::source(FileSource::Once(Box::new(reader)))
             }
             Opened::Output(output) => {
                 self.opened = Some(Opened::Output(output.clone()));

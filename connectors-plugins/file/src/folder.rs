@@ -1,4 +1,4 @@
-//! Folders: the entry of a file is on the disk only once its folder is.
+//! Folder operations. A new or renamed file is durable only once its folder is synced.
 
 use std::{
     fs::{self, File, Metadata},
@@ -7,18 +7,18 @@ use std::{
     path::Path,
 };
 
-/// Has the entries of the folder that `path` lies in put on the disk.
+/// Syncs the folder that contains `path`, so that the entry of the file is durable.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Returns the device and the inode of a file, which tell it from all others while it is open.
+/// Returns the device and the inode of a file, which identify the file while it is open.
 pub(crate) fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether `file` still lies at `path`.
+/// Returns whether `path` still names `file`.
 pub(crate) fn has(path: &Path, file: &File) -> bool {
     let identity = |metadata: Metadata| identity(&metadata);
     let (ours, named) = (file.metadata().map(identity).ok(), fs::metadata(path).map(identity).ok());

@@ -1,4 +1,4 @@
-//! The `file` connector: reads a file, or writes one.
+//! The `file` connector: reads or writes a file.
 //!
 //! ```yaml
 //! connectors:
@@ -9,20 +9,23 @@
 //!     config: { path: logs.json, mode: read }
 //! ```
 //!
-//! Without a preprocessor, a file is one message. Writing puts one message after the other, as
-//! the codec and the postprocessors made them, and nothing in between.
+//! Without a preprocessor the whole file is one message. The sink writes messages one after the
+//! other, as encoded by the codec and the postprocessors, without separators.
 //!
-//! With `checkpoint` the next run goes on after the last acknowledged message; with `follow` the source
-//! waits for more. With `sync` the sink acknowledges what is on the disk, and with `rotate` it begins a new
-//! file by size and by time. `docs/decisions/0013-files-positions-and-torn-messages.md` says why so.
+//! With `checkpoint` the next run continues after the last acknowledged message; with `follow` the
+//! source waits for more data. With `sync` the sink acknowledges events once they are on the disk,
+//! and with `rotate` it starts a new file by size and by time. The reasons for this design are in
+//! `docs/decisions/0013-files-positions-and-torn-messages.md`.
 //!
-//! Files that end in `.gz`, `.zst` or `.xz` are decompressed and compressed on the way.
+//! Files that end in `.gz`, `.zst` or `.xz` are decompressed when read and compressed when written.
+//! If the path is a pattern, files whose contents begin like a compressed file are also decompressed.
 
 mod compression;
 mod config;
 mod connector;
 mod folder;
 mod open;
+mod origin;
 mod read;
 mod source;
 mod tail;
@@ -30,7 +33,7 @@ mod write;
 
 pub use self::{
     compression::Compression,
-    config::{Config, Mode, Rotate, SyncMode},
+    config::{Config, Mode, Rotate, Start, SyncMode},
     connector::FileConnector,
     read::Reader,
     source::FileSource,

@@ -1,4 +1,4 @@
-//! Opening the file, and saying why it cannot be opened.
+//! Opens files, and adds a remedy to the error if that fails.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,13 +12,14 @@ use tremor_pdk::{Error, ErrorKind, Result};
 
 use crate::Mode;
 
-/// Opens the file for `mode`, and changes nothing in it. May block.
+/// Opens the file for `mode` without changing its contents. May block.
 pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     let mut options = OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
-        // A file is truncated once it is locked, because another process may be writing to it until then. With
-        // `append` each write begins at the file's end, also after others have truncated the file.
+        // Do not truncate here: with `sync` the file has to be locked first, because another
+        // process may still be writing to it. `append` makes each write start at the end of the
+        // file, even after another process has truncated the file.
         Mode::Write | Mode::Append | Mode::Truncate => options.append(true).create(true),
     };
     let opened = if is_pipe(path) { open_pipe(&mut options, path) } else { options.open(path) };
@@ -29,21 +30,23 @@ pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     }
     if mode == Mode::Write && metadata.is_file() && metadata.len() > 0 {
         return Err(Error::configuration(format!(
-            "`{}` exists and is not empty: choose another `path`, or a `mode`: `append` to keep \
-             what is in it, `truncate` to lose it",
+            "`{}` exists and is not empty: choose another `path`, `mode: append` to keep its contents, or \
+             `mode: truncate` to discard them",
             path.display()
         )));
     }
     Ok(file)
 }
 
-/// Returns whether opening `path` for writing failed with `error` because it is a named pipe that no process reads.
+/// Returns whether opening `path` for writing failed with `error` because it is a named pipe that
+/// no process reads.
 pub(crate) fn lacks_reader(path: &Path, error: &Error) -> bool {
     error.kind() == ErrorKind::CONNECTION_REFUSED && is_pipe(path)
 }
 
-/// Returns whether `path` is a named pipe that can be waited for. Elsewhere than on Linux a pipe that nobody has
-/// written to yet cannot be told from one whose writers are gone, so that opening it has to block.
+/// Returns whether `path` is a named pipe whose readiness can be awaited. On systems other than
+/// Linux the answer is `false`: they do not distinguish a pipe without a writer yet from a pipe
+/// whose writers are gone, so opening the pipe has to block.
 fn is_pipe(path: &Path) -> bool {
     cfg!(target_os = "linux") && fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())
 }
@@ -52,7 +55,8 @@ fn is_socket(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|it| it.file_type().is_socket())
 }
 
-/// Opens a named pipe without waiting for its other end: a thread that waits there would be lost to all flows.
+/// Opens a named pipe without waiting for a process at the other end, because a thread that waits
+/// would not be available to any flow.
 fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     rustix::io::ioctl_fionbio(&file, false)?;
@@ -62,33 +66,38 @@ fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
     let doing = if mode == Mode::Read { "read" } else { "write" };
     let remedy = match error.kind() {
-        io::ErrorKind::NotFound if mode == Mode::Read => "there is no such file: correct `path`",
-        io::ErrorKind::NotFound => "its folder does not exist: make it, or correct `path`",
-        io::ErrorKind::PermissionDenied => "permission denied: change who may, or choose another",
-        io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
-        io::ErrorKind::NotADirectory => "what stands for a folder in it is a file: correct `path`",
-        io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only: choose another",
-        // A pipe without a reader, a socket, or a device that is not there.
+        io::ErrorKind::NotFound if mode == Mode::Read => "there is no such file; correct `path`",
+        io::ErrorKind::NotFound => "its folder does not exist; create it, or correct `path`",
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; change the permissions, or correct `path`"
+        }
+        io::ErrorKind::IsADirectory => "it is a folder; choose a file in it",
+        io::ErrorKind::NotADirectory => {
+            "a parent in the path is a file and not a folder; correct `path`"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only; correct `path`",
+        // ENXIO is the error of a pipe without a reader, of a socket, and of a device that does not
+        // exist.
         _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
             if mode != Mode::Read && is_pipe(path) {
                 return Error::connection_refused(format!(
-                    "cannot {doing} {}: no process reads the pipe: start its reader, or correct `path`",
+                    "cannot {doing} {}: no process reads the pipe; start its reader, or correct `path`",
                     named(path)
                 ));
             }
             if is_socket(path) {
-                "it is a socket: use a connector of type `unix_client`, or correct `path`"
+                "it is a socket; use a connector of type `unix_client`, or correct `path`"
             } else {
-                "its device does not exist: correct `path`"
+                "its device does not exist; correct `path`"
             }
         }
-        // What remains may be over in a moment; its kind says so.
+        // Other errors may be temporary; `transient` chooses the kind.
         _ => return transient(error).context(format!("cannot {doing} {}", named(path))),
     };
     Error::configuration(format!("cannot {doing} {}: {remedy}", named(path)))
 }
 
-/// Returns an error of the kind that fits `error`, shortages included, which only its number tells.
+/// Converts an I/O error that may be temporary. A shortage is detected by its error number.
 pub(crate) fn transient(error: &io::Error) -> Error {
     match ErrorKind::of_shortage(error) {
         Some(kind) => Error::new(kind, error),
@@ -96,7 +105,7 @@ pub(crate) fn transient(error: &io::Error) -> Error {
     }
 }
 
-/// The path as configured and, where that is not the same, in full.
+/// Returns the path as configured, followed by the absolute path if they differ.
 fn named(path: &Path) -> String {
     match path::absolute(path) {
         Ok(full) if full != path => format!("`{}` ({})", path.display(), full.display()),
@@ -121,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_read_but_written() {
+    fn missing_file_is_created_but_cannot_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing");
         assert_configuration(&open(&path, Mode::Read).unwrap_err(), &path, "no such file");
@@ -134,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_not_a_file() {
+    fn folder_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         for mode in [Mode::Read, Mode::Write, Mode::Append, Mode::Truncate] {
             let error = open(folder.path(), mode).unwrap_err();
@@ -143,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn write_leaves_alone_what_is_there() {
+    fn write_keeps_existing_contents() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(&path, "").unwrap();
         open(&path, Mode::Write).unwrap();
         fs::write(&path, "precious").unwrap();
-        assert_configuration(&open(&path, Mode::Write).unwrap_err(), &path, "`append`");
+        assert_configuration(&open(&path, Mode::Write).unwrap_err(), &path, "`mode: append`");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 
     #[test]
-    fn what_the_user_can_mend_is_final_and_says_how() {
+    fn error_that_the_user_can_fix_is_final_and_has_a_remedy() {
         let path = Path::new("/some/where");
         for (kind, remedy) in [
             (io::ErrorKind::PermissionDenied, "permission"),
@@ -170,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_is_shown_in_full_as_well() {
+    fn relative_path_is_also_shown_in_full() {
         let error = open(Path::new("no/such/file"), Mode::Read).unwrap_err();
         let full = std::env::current_dir().unwrap().join("no/such/file");
         assert_configuration(&error, Path::new("`no/such/file`"), &full.display().to_string());

@@ -1,37 +1,40 @@
-//! The source: the file as one stream of fragments.
+//! The source for one file, read once from start to end as one stream of fragments.
 
 use std::{
     fs::File,
     io::{self, Read},
     mem,
     os::unix::fs::FileTypeExt,
+    path,
     sync::Arc,
 };
 
-use tremor_pdk::{Blocking, prelude::*};
+use tremor_pdk::{Blocking, Origin, prelude::*};
 
-use crate::{Config, compression::Input};
+use crate::{Config, compression::Input, origin};
 
-/// Reads a file a chunk at a time. While the flow works on one chunk, the next is being read.
+/// Reads a file in chunks. While the flow processes one chunk, a blocking task reads the next.
 pub struct Reader {
     host: Host,
     path: String,
+    origin: Origin,
     chunk_bytes: usize,
     file: Arc<File>,
-    /// How long the file was at first, in bytes. Zero for what has no length, such as a pipe.
+    /// Length of the file when it was opened, in bytes; 0 for a pipe or another file without a
+    /// length.
     expected: u64,
-    /// What is read from; none while a chunk is being read.
+    /// Reader of the file; `None` while a chunk is being read.
     input: Option<Input>,
-    /// The chunk that is being read, in the batch that it is to be delivered in. It stays here
-    /// when a pull is given up, so that nothing is lost.
+    /// The chunk that is being read. If a pull is cancelled, the chunk stays here, so that no data
+    /// is lost.
     reading: Option<Blocking<Chunk>>,
-    /// `true` if the next read has to wait until the pipe has bytes or has lost its last writer, so that no thread
-    /// waits for that.
+    /// `true` if the next read has to wait until the pipe has data or has lost its last writer, so
+    /// that no thread blocks on the pipe.
     waits: bool,
     finished: bool,
 }
 
-/// A chunk, and how many bytes it has.
+/// Result of one read: a batch, and the number of bytes that were read into the batch.
 struct Chunk {
     batch: RawBatch,
     input: Input,
@@ -44,12 +47,13 @@ impl Reader {
         let (expected, waits) = (metadata.len(), metadata.file_type().is_fifo());
         let format = config.compression.of(&config.path);
         if expected > 0 && format.is_none() {
-            // What `tremor run` shows its progress by.
+            // `tremor run` shows the progress relative to this gauge.
             host.gauge("input_bytes", "Size of the file when it was opened.").set_integer(expected);
         }
         Ok(Self {
             host,
             path: config.path.to_string_lossy().into_owned(),
+            origin: origin::of(&path::absolute(&config.path)?),
             chunk_bytes: config.chunk_bytes.get(),
             input: Some(Input::new(file.clone(), format)),
             file,
@@ -86,24 +90,24 @@ impl Source for Reader {
             (None, Some(input)) => self.read_into(mem::take(batch), input),
             (None, None) => {
                 return Err(Error::unsupported(format!(
-                    "cannot read `{}`: an earlier attempt failed",
+                    "cannot read `{}`: an earlier read failed",
                     self.path
                 )));
             }
         };
         let Chunk { batch: mut chunk, input, result } = self.reading.insert(reading).await?;
         self.reading = None;
-        // Trying again would read the file from its start once more, and double what has been
-        // delivered by now: so this kind, which is final.
+        // The error is final, because a retry would read the file from its start and duplicate the
+        // events that were delivered.
         let count = result
             .map_err(|error| Error::unsupported(format!("cannot read `{}`: {error}", self.path)))?;
         if count == 0 {
             self.finished = true;
             return Ok(Pull::Finished);
         }
-        chunk.set_origin(&self.path);
+        chunk.apply_origin(0, &self.origin);
         batch.exchange(&mut chunk);
-        // A decompressor may still have bytes that it has read from the pipe before.
+        // A decompressor may still buffer bytes that it read from the pipe earlier.
         self.waits &= !input.is_compressed();
         if self.waits {
             self.input = Some(input);
@@ -114,7 +118,7 @@ impl Source for Reader {
     }
 }
 
-/// Reads the next chunk into the batch's own buffer. Zero bytes are the end of the file.
+/// Reads the next chunk into the buffer of `batch`. Returns 0 at the end of the file.
 fn read_chunk(input: &mut Input, batch: &mut RawBatch, space: usize) -> io::Result<usize> {
     loop {
         match batch.stream(0).read_fragment(space, |buffer| input.read(buffer)) {
@@ -124,13 +128,14 @@ fn read_chunk(input: &mut Input, batch: &mut RawBatch, space: usize) -> io::Resu
     }
 }
 
-/// An end that comes too early is a file that was cut, not one that has been read.
+/// Returns an error if the end was reached before the expected length, because another process has
+/// truncated the file.
 fn check_end(file: &File, input: &Input, expected: u64) -> io::Result<usize> {
     let (length, read) = (file.metadata()?.len(), input.position());
     if expected > 0 && length < expected.max(read) {
         return Err(io::Error::other(format!(
-            "it was cut to {length} bytes while it was read; {read} of {expected} bytes had been \
-             read by then"
+            "the file was cut to {length} bytes while it was read, after {read} of {expected} bytes had been \
+             read"
         )));
     }
     Ok(0)
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_one_stream_of_fragments_that_know_where_they_come_from() {
+    fn file_is_one_stream_of_fragments_with_their_origin() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "one\ntwo\nthree\n").unwrap();
         let mut source = open(&TestHost::new(), file.path(), 5).unwrap();
@@ -175,11 +180,11 @@ mod tests {
         assert_eq!(content(&batches), b"one\ntwo\nthree\n");
         let first = &batches[0];
         assert_eq!(first.first().unwrap().origin(), file.path().to_str());
-        assert_eq!(source.pull().unwrap().0, Pull::Finished, "and stays so");
+        assert_eq!(source.pull().unwrap().0, Pull::Finished, "a later pull is finished as well");
     }
 
     #[test]
-    fn a_relative_path_starts_at_the_folder_of_the_flow() {
+    fn relative_path_is_resolved_against_folder_of_flow() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("in"), "bytes").unwrap();
         let host = TestHost::new();
@@ -189,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_events() {
+    fn empty_file_has_no_events() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut source = open(&TestHost::new(), file.path(), 5).unwrap();
         assert!(source.pull_all().unwrap().is_empty());
     }
 
     #[test]
-    fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
+    fn cancelled_pulls_lose_and_duplicate_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let bytes: Vec<u8> = (0..=255).collect();
         fs::write(file.path(), &bytes).unwrap();
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_removed_is_read_to_its_end() {
+    fn deleted_file_is_read_to_its_end() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "still here").unwrap();
         let mut source = open(&TestHost::new(), file.path(), 4).unwrap();
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_read_to_its_new_end() {
+    fn growing_file_is_read_to_its_new_end() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"some").unwrap();
         let mut source = open(&TestHost::new(), file.path(), 4).unwrap();
@@ -235,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+    fn file_truncated_while_it_is_read_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "some bytes").unwrap();
         let mut source = open(&TestHost::new(), file.path(), 4).unwrap();
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_length_is_read_as_well() {
+    fn file_without_a_length_is_read() {
         let mut source = open(&TestHost::new(), Path::new("/proc/self/status"), 64).unwrap();
         assert!(content(&source.pull_all().unwrap()).starts_with(b"Name:"));
     }

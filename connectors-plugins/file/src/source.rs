@@ -1,14 +1,14 @@
-//! The source: one of two ways to read.
+//! The source: reads one file once, or follows files.
 
 use tremor_pdk::{Acks, prelude::*};
 
 use crate::{read::Reader, tail::Tail};
 
-/// Reads files.
+/// A source of one of two kinds.
 pub enum FileSource {
-    /// One file, from its start to its end.
-    Once(Reader),
-    /// Files that are followed, or are gone on with after a crash.
+    /// Reads one file from its start to its end.
+    Once(Box<Reader>),
+    /// Reads files with `follow`, with a checkpoint or of a pattern.
     Tail(Box<Tail>),
 }
 

@@ -1,49 +1,59 @@
-//! The source of files that are followed, or that are gone on with after a crash.
+//! The source for files that are followed, that have a checkpoint, or that match a pattern.
 
 mod checkpoint;
 mod clock;
+mod copies;
+mod cut;
 mod files;
-mod finds;
+mod gauges;
 mod identity;
 mod input;
-mod kept;
+mod many;
+mod names;
+mod open;
+mod packed;
 mod pattern;
+mod positions;
+mod predecessors;
+mod results;
 mod search;
+mod settle;
 mod walk;
 
 use std::{collections::VecDeque, time::Duration};
 
 use tremor_pdk::{Acks, Begin, Blocking, Rewind, Task, prelude::*};
 
-pub(crate) use self::files::Files;
+pub(crate) use self::{files::Files, pattern::Pattern};
 use self::{
-    files::{Brought, Next},
-    kept::{Kept, Pulls},
-    pattern::Pattern,
+    files::{Next, PullInfo},
+    positions::{Positions, Pulls},
 };
 use crate::Config;
 
-/// Maximum number of pulls that are read together, each of another file if there are many.
+/// Maximum number of pulls that are read in one blocking task. If there are many files, each of
+/// these pulls reads another file.
 const PULLS: usize = 8;
 
-/// Reads several files in turn, a pull of one at a time, each a stream of its own. While the flow works on
-/// one chunk, the next is being read.
+/// Reads several files in turn; each pull has data of one file. Each file is a stream. While the
+/// flow processes one chunk, a blocking task reads the next.
 pub struct Tail {
     host: Host,
     poll: Duration,
-    /// The files; `None` while they are being read.
+    /// The files; `None` while a blocking task reads from them.
     files: Option<Files>,
-    /// The chunk that is being read. The chunk stays here when a pull is given up, so that nothing is lost.
+    /// The chunk that is being read. If a pull is cancelled, the chunk stays here, so that no data
+    /// is lost.
     reading: Option<Blocking<Chunk>>,
-    /// Pulls that were read and not handed out yet.
-    ready: VecDeque<(Brought, RawBatch)>,
-    /// Result of the read after these pulls, if it brought nothing.
+    /// Pulls that were read but not returned yet.
+    ready: VecDeque<(PullInfo, RawBatch)>,
+    /// Result of the read that followed the pulls in `ready`, if that read returned no events.
     last: Option<Result<Next>>,
-    /// Batches whose buffers are used again.
+    /// Batches whose buffers are reused.
     spare: Vec<RawBatch>,
-    /// Streams of which the last pull ended in a part of a message.
-    half: Vec<u64>,
-    /// Streams of which a pull has failed, until they are read again.
+    /// Streams whose last returned pull ended within a message.
+    partial: Vec<u64>,
+    /// Streams with a failed pull that have not been rewound yet.
     failed: Vec<Rewind<u64>>,
     /// Records the positions of pulls; `None` without a checkpoint.
     pulls: Option<Pulls>,
@@ -52,82 +62,86 @@ pub struct Tail {
     acks: Option<Box<dyn Acks>>,
 }
 
-/// Whether it takes more than to read one file to its end.
+/// Returns whether the configuration needs [`Tail`]: a checkpoint, `follow` or a pattern of files.
 pub(crate) fn is_for_tail(config: &Config) -> bool {
     let is_pattern = || Pattern::is_pattern(&config.path) && !config.path.exists();
     config.follow || config.checkpoint.is_some() || is_pattern()
 }
 
-/// Pulls that were read together.
+/// Pulls that were read in one blocking task.
 struct Chunk {
     files: Files,
-    ready: VecDeque<(Brought, RawBatch)>,
-    /// Result of the read after these pulls, if it brought nothing.
+    ready: VecDeque<(PullInfo, RawBatch)>,
+    /// Result of the read that followed these pulls, if that read returned no events.
     last: Option<Result<Next>>,
     spare: Vec<RawBatch>,
 }
 
 impl Chunk {
-    /// Reads pulls until they make a chunk, or there is nothing to read. May block.
+    /// Reads pulls until they fill a chunk, until their number is [`PULLS`], or until nothing is
+    /// left to read. May block.
     ///
-    /// `waiting` has the streams of pulls that were read before and are not handed out.
+    /// `waiting` contains the streams of earlier pulls that were not returned yet.
     fn read(mut files: Files, mut spare: Vec<RawBatch>, waiting: Vec<u64>) -> Self {
         files.waiting = waiting;
-        files.pace();
+        files.update_pull_bytes();
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
             let mut batch = spare.pop().unwrap_or_default();
             let next = files.next(&mut batch);
-            let Ok(Next::Brought(brought)) = next else {
+            let Ok(Next::Pull(info)) = next else {
                 spare.push(batch);
                 break Some(next);
             };
             bytes += batch.bytes().len();
-            // A truncated file has to end a message that was begun, so the part is taken in first.
-            let is_over = brought.is_half || bytes >= files.how.chunk_bytes;
-            files.waiting.push(brought.stream);
-            ready.push_back((brought, batch));
+            // A pull that ends within a message is the last of its chunk: if the file is truncated
+            // later, the source has to know that the flow has an incomplete message.
+            let is_over = info.is_partial || bytes >= files.options.chunk_bytes;
+            files.waiting.push(info.stream);
+            ready.push_back((info, batch));
             if is_over || ready.len() == PULLS {
                 break None;
             }
         };
-        // The next chunk looks again, because more may have come by then.
-        let last = last
-            .filter(|it| ready.is_empty() || !matches!(it, Ok(Next::Nothing | Next::Searching)));
+        // If there are pulls, discard a result without data, because more data may arrive before
+        // the next chunk is read.
+        let last =
+            last.filter(|it| ready.is_empty() || !matches!(it, Ok(Next::Nothing | Next::Working)));
         Self { files, ready, last, spare }
     }
 }
 
 impl Tail {
     pub(crate) fn new(config: &Config, files: Files, host: Host) -> Self {
-        let kept = files.kept.as_ref();
+        let positions = files.positions.as_ref();
         Self {
             host,
             poll: config.poll_interval.get(),
-            acks: kept.map(Kept::acks),
-            pulls: kept.map(Kept::pulls),
-            keeper: kept.map(Kept::start),
+            acks: positions.map(Positions::acks),
+            pulls: positions.map(Positions::pulls),
+            keeper: positions.map(Positions::start),
             files: Some(files),
             reading: None,
             ready: VecDeque::new(),
             last: None,
             spare: Vec::new(),
-            half: Vec::new(),
+            partial: Vec::new(),
             failed: Vec::new(),
         }
     }
 
-    /// Begins to read the next chunk, unless one is being read or the last read brought nothing.
+    /// Starts to read the next chunk, unless a chunk is being read or the result `last` has not
+    /// been returned yet.
     fn read_on(&mut self) {
         if let Some(files) = self.files.take_if(|_| self.last.is_none()) {
             let spare = std::mem::take(&mut self.spare);
-            let waiting = self.ready.iter().map(|(brought, _)| brought.stream).collect();
+            let waiting = self.ready.iter().map(|(info, _)| info.stream).collect();
             self.reading = Some(self.host.blocking(move || Chunk::read(files, spare, waiting)));
         }
     }
 
     /// Waits for the chunk that is being read, if any.
-    async fn take_in(&mut self) -> Result<()> {
+    async fn finish_read(&mut self) -> Result<()> {
         if let Some(reading) = &mut self.reading {
             let chunk = reading.await;
             self.reading = None;
@@ -139,19 +153,20 @@ impl Tail {
         Ok(())
     }
 
-    /// Goes back to where pulls have failed. A message of these streams that has begun is cut off.
+    /// Rewinds the streams with failed pulls, and aborts their incomplete messages.
     fn rewind(&mut self, batch: &mut RawBatch) {
         let Some(files) = &mut self.files else { return };
         self.last = None;
         for Rewind { stream, from } in self.failed.drain(..) {
-            self.ready.retain(|(brought, _)| brought.stream != stream);
+            self.ready.retain(|(info, _)| info.stream != stream);
             let is_at_start = files.rewind(stream, from);
-            let half = self.half.iter().position(|half| *half == stream);
-            if let Some(at) = half {
-                self.half.swap_remove(at);
+            let partial = self.partial.iter().position(|partial| *partial == stream);
+            if let Some(at) = partial {
+                self.partial.swap_remove(at);
             }
-            // Preprocessors treat the start of a stream in their own way, such as a UTF-8 signature.
-            if half.is_some() || is_at_start {
+            // Abort also at the start of the stream, because preprocessors treat the start
+            // specially: for example, they remove a UTF-8 byte order mark.
+            if partial.is_some() || is_at_start {
                 batch.stream(stream).abort();
             }
         }
@@ -170,45 +185,48 @@ impl Source for Tail {
             if self.ready.is_empty() && self.last.is_none() {
                 self.read_on();
                 if self.reading.is_none() && self.files.is_none() {
-                    return Err(Error::unsupported("cannot read on: an earlier attempt failed"));
+                    return Err(Error::unsupported("cannot read: an earlier read failed"));
                 }
-                self.take_in().await?;
+                self.finish_read().await?;
             }
             if self.failed.is_empty() {
                 let Some(pulls) = &self.pulls else { break };
                 match pulls.begin(batch) {
                     Begin::Rewind(streams) => self.failed = streams,
                     Begin::Write(mut writer) => {
-                        if let Some((brought, filled)) = self.ready.front_mut() {
-                            pulls.set_bytes(writer.pull(), filled.bytes().len() as u64);
-                            writer.exchange(brought.stream, brought.position, filled);
+                        if let Some((info, filled)) = self.ready.front_mut() {
+                            let bytes = filled.bytes().len() as u64;
+                            pulls.register(writer.pull(), bytes, info.stream, info.ending);
+                            writer.exchange(info.stream, info.position, filled);
                         }
                         break;
                     }
                 }
             }
-            // The files are rewound only once they are at hand: one could be closed before it is read again.
+            // Rewind only when no read is in progress: the files belong to the blocking task until
+            // then.
             if self.reading.is_none() {
                 self.rewind(batch);
                 return Ok(Pull::Idle(Duration::ZERO));
             }
-            self.take_in().await?;
+            self.finish_read().await?;
         }
-        // From here on nothing waits.
-        if let Some((brought, mut filled)) = self.ready.pop_front() {
-            self.half.retain(|half| *half != brought.stream && Some(*half) != brought.cut_off);
-            self.half.extend(brought.is_half.then_some(brought.stream));
+        // Nothing below awaits, so a cancelled pull cannot lose the chunk.
+        if let Some((info, mut filled)) = self.ready.pop_front() {
+            self.partial
+                .retain(|partial| *partial != info.stream && Some(*partial) != info.cut_off);
+            self.partial.extend(info.is_partial.then_some(info.stream));
             if self.pulls.is_none() {
                 batch.exchange(&mut filled);
             }
             self.spare.push(filled);
-            // While the flow works on this, the next is read.
+            // Read the next chunk while the flow processes this one.
             self.read_on();
             return Ok(Pull::Events);
         }
         match self.last.take() {
             Some(Ok(Next::Finished)) => Ok(Pull::Finished),
-            Some(Ok(Next::Searching)) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
+            Some(Ok(Next::Working)) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
             Some(Err(error)) => Err(error),
             _ => Ok(Pull::Idle(self.poll)),
         }
@@ -216,7 +234,7 @@ impl Source for Tail {
 
     async fn close(&mut self) -> Result<()> {
         self.keeper = None;
-        self.take_in().await?;
+        self.finish_read().await?;
         let Some(mut files) = self.files.take() else { return Ok(()) };
         self.host.blocking(move || files.close()).await?
     }

@@ -1,9 +1,10 @@
-//! The sink: one message after the other, each acknowledged once it is as safe as was asked for.
+//! The sink: writes messages to a file and acknowledges them once they are as durable as
+//! configured.
 
 mod begin;
+mod inline;
 mod name;
 mod output;
-mod quick;
 mod rotation;
 mod syncing;
 mod torn;
@@ -15,16 +16,18 @@ use tremor_pdk::{Demand, ParallelSink, prelude::*, raw_runs};
 pub(crate) use self::output::Output;
 use self::syncing::Due;
 
-/// Writes messages to a file: a batch, usually, with one write.
+/// Writes messages to a file, usually all messages of a batch with one system call.
 ///
-/// Where the disk is full, the batch is taken off again and asked for again: no message is ever in the
-/// file in part or twice.
+/// If a write fails, for example on a full disk, the part of the batch that was written is removed
+/// and the runtime delivers the batch again, so that the file contains no message partially or
+/// twice.
 ///
-/// A compressed file gets every batch as a member of its own. So what was delivered is in the file
-/// and can be read, and what could not be written in whole can be taken off again.
+/// In a compressed file each batch is a complete member (a stream of its own, which can be
+/// decompressed alone). Therefore other programs can read the delivered batches at any time, and an
+/// incomplete batch can be removed.
 ///
-/// Several deliveries may be under way. They are written one after the other, and wait for the disk
-/// together.
+/// Several deliveries may be in flight. They are written one after the other, and one sync makes
+/// several of them durable.
 pub struct Writer {
     host: Host,
     output: Arc<Output>,
@@ -35,8 +38,9 @@ impl Writer {
         Self { host, output }
     }
 
-    /// Waits until what was written up to this delivery is on the disk.
-    async fn synced(&self, delivery: u64) -> Result<()> {
+    /// Waits until `delivery` and all earlier deliveries are durable, and syncs the file itself
+    /// once a sync is due. Returns at once with `sync: never`.
+    async fn make_durable(&self, delivery: u64) -> Result<()> {
         loop {
             match self.output.due(delivery, self.host.monotonic_ns()) {
                 Due::Never => return Ok(()),
@@ -56,7 +60,7 @@ impl ParallelSink for Writer {
     type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
-        // Several deliveries at a time are faster only if they wait for the disk together.
+        // Deliveries in parallel are faster only if one sync serves several of them.
         if self.output.waits_for_disk() { Demand::new() } else { Demand::new().at_most(1) }
     }
 
@@ -64,18 +68,18 @@ impl ParallelSink for Writer {
         let runs = raw_runs(batch);
         self.output.check_end(batch)?;
         if let Some(pipe) = self.output.pipe() {
-            // A reader that reads nothing occupies no thread as long as the pipe is full.
+            // Await readiness first, so that a full pipe whose reader is idle blocks no thread.
             self.host.writable(pipe).await?;
         }
-        let delivery = if let Some(written) = self.output.write_quickly(batch.bytes(), &runs) {
+        let delivery = if let Some(written) = self.output.try_write_inline(batch.bytes(), &runs) {
             written?
         } else {
-            // Shares the bytes with the thread that writes, and copies no events.
+            // Shares the buffer with the writing thread instead of copying the events.
             let (output, buffers) = (self.output.clone(), batch.part(0..0));
             let write = move || output.write(buffers.bytes(), &runs);
             self.host.blocking(write).await??
         };
-        Ok(self.synced(delivery).await?)
+        Ok(self.make_durable(delivery).await?)
     }
 
     async fn close(&self) -> Result<()> {

@@ -13,23 +13,23 @@ use std::{num::NonZeroU64, time::Duration};
 
 use tremor_pdk::{prelude::*, serde::Serialize};
 
-/// How often, and how many.
+/// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Time between two events, in milliseconds. The first comes at once.
+    /// Time between two events in ms. The first event is emitted at once.
     pub interval_ms: NonZeroU64,
-    /// How many events to emit; without it, there is no end.
+    /// Number of events to emit. Default: unlimited.
     pub count: Option<u64>,
 }
 
-/// The source.
+/// Emits an event at a regular interval.
 #[derive(Debug)]
 pub struct Metronome {
     context: ComponentContext,
     interval_ns: u64,
-    /// When the next event is due, in ns since the epoch: the start and a multiple of the interval, so
-    /// that delays do not add up. None before the first pull.
+    /// Time at which the next event is due, by the monotonic clock, in ns: the start plus a
+    /// multiple of the interval, so that delays do not accumulate. `None` before the first pull.
     due_ns: Option<u64>,
     sequence: u64,
     left: Option<u64>,
@@ -69,7 +69,7 @@ impl Source for Metronome {
             batch.push(&tick)?;
             self.sequence += 1;
             self.left = self.left.map(|left| left - 1);
-            // What was missed, in a pause say, is not made up for.
+            // Missed events, for example during a pause, are skipped.
             let intervals = (now_ns - due_ns) / self.interval_ns + 1;
             due_ns = due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
         }
@@ -113,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_comes_at_once_and_the_others_at_the_interval() {
+    fn first_event_is_immediate_and_others_follow_interval() {
         let host = TestHost::new();
         let start = host.now_ns();
         let batches = metronome(&host, r#"{ "interval_ms": 20, "count": 3 }"#).pull_all().unwrap();
         assert_eq!(ticks(&batches), [(0, start), (1, start + 20 * MS), (2, start + 40 * MS)]);
-        assert_eq!(host.now_ns(), start + 40 * MS, "nobody waits behind the last");
+        assert_eq!(host.now_ns(), start + 40 * MS, "no wait after the last event");
     }
 
     #[test]
-    fn delays_do_not_add_up_and_what_was_missed_is_not_made_up_for() {
+    fn late_ticks_do_not_drift_and_missed_ticks_are_skipped() {
         let host = TestHost::new();
         let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
         assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(20)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_that_comes_too_early_has_no_event() {
+    fn early_pull_has_no_event() {
         let host = TestHost::new();
         let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
         source.pull().unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_clock_that_is_set_does_not_move_ticks() {
+    fn setting_the_wall_clock_does_not_move_ticks() {
         let host = TestHost::new();
         let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
         source.pull().unwrap();
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_zero_is_the_end() {
+    fn count_of_zero_finishes_at_once() {
         let host = TestHost::new();
         let mut source = metronome(&host, r#"{ "interval_ms": 20, "count": 0 }"#);
         assert!(source.pull_all().unwrap().is_empty());
     }
 
     #[test]
-    fn an_interval_of_zero_is_refused() {
+    fn interval_of_zero_is_rejected() {
         let error = TestHost::new().component::<Metronome>(r#"{ "interval_ms": 0 }"#).unwrap_err();
         assert_eq!(error.kind(), tremor_pdk::ErrorKind::CONFIGURATION);
     }

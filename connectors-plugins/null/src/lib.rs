@@ -1,10 +1,10 @@
-//! The `null` connector: a sink that takes every event and keeps none.
+//! The `null` connector: a sink that discards every event.
 //!
-//! For flows whose output is not needed, and to measure everything before a sink.
+//! Useful for flows whose output is not needed, and to measure the other parts of a flow.
 
 use tremor_pdk::{NoConfig, prelude::*};
 
-/// The sink.
+/// Discards every event.
 #[derive(Debug)]
 pub struct Null;
 
@@ -21,7 +21,7 @@ impl Component for Null {
 impl Sink for Null {
     type Batch = StructuredBatch;
 
-    /// The events are not read, so they need not be encoded.
+    /// Accepts the batch without reading it, so the runtime need not encode the events.
     async fn deliver(&mut self, _batch: &StructuredBatch) -> Delivery {
         Ok(())
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::Null;
 
     #[test]
-    fn it_takes_everything() {
+    fn any_batch_is_accepted() {
         let mut sink = TestHost::new().sink::<Null>("{}").unwrap();
         let mut batch = Batch::new();
         batch.push_message(b"bytes");

@@ -1,24 +1,24 @@
-//! How to read or write a file descriptor without blocking the thread.
+//! Access to a file descriptor without blocking the thread.
 
 use std::{fs::File, os::unix::fs::FileTypeExt};
 
-/// Which way.
+/// Way to access a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reads and writes say when they would block.
+    /// Reads and writes do not block, and report if they would.
     NonBlocking,
-    /// They would block, but can be waited for.
+    /// Reads would block, but readiness can be awaited.
     Polled,
-    /// They cannot be waited for and take their time on another thread. Of regular files and the
-    /// like, so no thread stays for long.
+    /// Readiness cannot be awaited, so reads and writes run on another thread. The descriptor
+    /// belongs to a regular file or the like, so they do not block that thread for long.
     Threaded,
 }
 
-/// What to read or write instead of `file`, and how.
+/// Returns the file to use instead of `file`, and the way to access it.
 ///
-/// Whether an open file blocks is a property of the open file itself and not of its descriptor:
-/// made non-blocking, the terminal would be so for the shell that started us as well. So what can
-/// be opened a second time is.
+/// The non-blocking mode is a property of the open file and not of the descriptor. If this process
+/// made its terminal non-blocking, the terminal would also be non-blocking for the shell that
+/// started the process. Therefore files are opened a second time if possible.
 pub(crate) fn for_reading(file: File) -> (File, Access) {
     match reopen(&file, false) {
         Some(again) => (again, Access::NonBlocking),
@@ -27,8 +27,9 @@ pub(crate) fn for_reading(file: File) -> (File, Access) {
     }
 }
 
-/// As [`for_reading`]. A write that blocks cannot be waited for: there is room when it begins, but
-/// maybe not for all of it.
+/// Returns the file to use instead of `file` for writing, like [`for_reading`]. A blocking
+/// descriptor is not polled for writing, because a write blocks if the space is too small for all
+/// its bytes.
 pub(crate) fn for_writing(file: File) -> (File, Access) {
     match reopen(&file, true) {
         Some(again) => (again, Access::NonBlocking),
@@ -43,8 +44,8 @@ fn can_be_polled(file: &File) -> bool {
     })
 }
 
-/// Opens a pipe or a terminal a second time, non-blocking. A regular file is left alone: opened a
-/// second time it would be read and written from its start.
+/// Opens a pipe or a terminal a second time, non-blocking. Returns `None` for a regular file, whose
+/// second open file would start at position 0.
 #[cfg(target_os = "linux")]
 fn reopen(file: &File, write: bool) -> Option<File> {
     use rustix::fs::{Mode, OFlags};
@@ -60,7 +61,7 @@ fn reopen(file: &File, write: bool) -> Option<File> {
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
 
-/// Where there is no way to open it a second time.
+/// Files cannot be opened a second time on other systems.
 #[cfg(not(target_os = "linux"))]
 fn reopen(_file: &File, _write: bool) -> Option<File> {
     None

@@ -11,13 +11,14 @@ use tremor_pdk::{Blocking, prelude::*};
 
 use crate::descriptor::{Access, for_reading};
 
-/// Reads standard input a chunk at a time.
+/// Reads standard input in chunks.
 pub struct Input {
     host: Host,
     file: Arc<File>,
     access: Access,
     chunk_bytes: usize,
-    /// What another thread reads just now. It stays here when a pull is given up.
+    /// The read on another thread. If a pull is cancelled, the read stays here, so that no data is
+    /// lost.
     reading: Option<Blocking<(RawBatch, io::Result<usize>)>>,
     finished: bool,
 }
@@ -28,8 +29,8 @@ impl Input {
         Self { host, file: Arc::new(file), access, chunk_bytes, reading: None, finished: false }
     }
 
-    /// Waits until there is something to read, and reads it on this thread. `None` where it turns
-    /// out that it cannot be waited for.
+    /// Waits until standard input is readable, and reads it on this thread. Returns `None` if its
+    /// readiness cannot be awaited.
     async fn read_here(&self, batch: &mut RawBatch) -> Result<Option<usize>> {
         let mut wait = self.access == Access::Polled;
         loop {
@@ -101,7 +102,7 @@ impl Input {
     }
 }
 
-/// Final: what has been read of it cannot be read again.
+/// Returns a final error, because data that was read cannot be read again.
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 pub(crate) fn error(cause: io::Error) -> Error {
     Error::unsupported(format!("cannot read standard input: {cause}"))
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_waited_for_and_its_other_users_do_not_notice() {
+    fn pipe_is_awaited_and_stays_blocking_for_others() {
         let (reader, mut writer) = io::pipe().unwrap();
         let shared = reader.try_clone().unwrap();
         let host = TestHost::new();
@@ -159,11 +160,15 @@ mod tests {
         give_up_a_pull(&host, &mut input);
         drop(writer);
         assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()));
-        assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()), "and stays so");
+        assert_eq!(
+            pull(&host, &mut input),
+            (Pull::Finished, String::new()),
+            "a later pull is finished as well"
+        );
     }
 
     #[test]
-    fn a_pull_that_waits_is_woken_by_what_arrives() {
+    fn waiting_pull_is_woken_by_data() {
         let (reader, mut writer) = io::pipe().unwrap();
         let host = TestHost::new();
         let mut input = Input::new(host.host(), file(reader), 8);
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_waited_for_as_well() {
+    fn socket_is_awaited() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let host = TestHost::new();
         let mut input = Input::new(host.host(), file(ours), 8);
@@ -186,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_on_where_the_shell_has_left_it_and_loses_nothing() {
+    fn file_is_read_from_position_of_the_shell() {
         let temporary = tempfile::NamedTempFile::new().unwrap();
         fs::write(temporary.path(), "head and tail").unwrap();
         let mut redirected = File::open(temporary.path()).unwrap();
@@ -207,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_from_dev_null() {
+    fn dev_null_is_empty() {
         let host = TestHost::new();
         let mut input = Input::new(host.host(), File::open("/dev/null").unwrap(), 8);
         assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()));
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_final_error() {
+    fn read_error_is_final() {
         let host = TestHost::new();
         let folder = File::open("/").unwrap();
         let mut input = Input::new(host.host(), folder, 8);

@@ -1,4 +1,4 @@
-//! The `stdio` connector: reads standard input, writes standard output.
+//! The `stdio` connector: reads standard input and writes standard output.
 //!
 //! ```yaml
 //! connectors:
@@ -9,10 +9,10 @@
 //!     postprocessors: [lines]
 //! ```
 //!
-//! Standard input is one stream; several connectors that read it get a part each.
+//! Standard input is one stream; if several connectors read it, each gets a part.
 
 #[cfg(not(unix))]
-compile_error!("the stdio connector waits for file descriptors, which only Unix has");
+compile_error!("the stdio connector needs Unix, because it waits for file descriptors");
 
 mod descriptor;
 mod input;
@@ -24,21 +24,21 @@ use tremor_pdk::{ChunkBytes, prelude::*};
 
 pub use self::{input::Input, output::Output};
 
-/// How to read.
+/// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How much to read at once, in bytes.
+    /// Maximum number of bytes to read at once.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
 }
 
-/// As much as a pipe holds on Linux.
+/// Default of `chunk_bytes`: the capacity of a pipe on Linux.
 const fn default_chunk_bytes() -> ChunkBytes {
     ChunkBytes::new(64 << 10)
 }
 
-/// The connector.
+/// Reads standard input and writes standard output.
 #[derive(Debug)]
 pub struct Stdio {
     config: Config,
@@ -70,7 +70,8 @@ impl Connector for Stdio {
     }
 }
 
-/// Returns another descriptor of an open file if it is wanted, because the standard library's has a buffer and a lock.
+/// Duplicates the descriptor of `stream` if `is_wanted` is set, because the standard library's
+/// stream has a buffer and a lock.
 fn open(is_wanted: bool, stream: &impl AsFd) -> io::Result<Option<File>> {
     let copy = || stream.as_fd().try_clone_to_owned().map(File::from);
     is_wanted.then(copy).transpose()

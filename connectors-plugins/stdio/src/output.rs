@@ -1,4 +1,4 @@
-//! The sink: one message after the other on standard output.
+//! The sink: messages on standard output, one after the other.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use tremor_pdk::{prelude::*, raw_runs};
 
 use crate::descriptor::{Access, for_writing};
 
-/// Writes messages to standard output: a batch, usually, with one write.
+/// Writes messages to standard output, usually all messages of a batch with one system call.
 pub struct Output {
     host: Host,
     file: Arc<File>,
@@ -24,7 +24,7 @@ impl Output {
         Self { host, file: Arc::new(file), access }
     }
 
-    /// Writes what there is room for, waits for more room, and so on.
+    /// Writes on this thread, and waits whenever the descriptor accepts no more bytes.
     async fn write_here(&self, bytes: &[u8], runs: &[Range<usize>]) -> Result<()> {
         let mut slices = slices(bytes, runs);
         let mut rest = &mut slices[..];
@@ -41,7 +41,7 @@ impl Output {
     }
 
     async fn write_on_a_thread(&self, batch: &RawBatch, runs: Vec<Range<usize>>) -> Result<()> {
-        // Shares the bytes with the thread, and copies no events.
+        // Shares the buffer with the writing thread instead of copying the events.
         let (file, buffers) = (self.file.clone(), batch.part(0..0));
         let write = move || {
             let mut slices = slices(buffers.bytes(), &runs);
@@ -74,7 +74,7 @@ fn slices<'b>(bytes: &'b [u8], runs: &[Range<usize>]) -> Vec<IoSlice<'b>> {
     runs.iter().map(|run| IoSlice::new(&bytes[run.clone()])).collect()
 }
 
-/// Writes once and says how much; nothing, where a signal came first.
+/// Writes once and returns the number of bytes; 0 if a signal interrupted the write.
 fn write_some(mut file: &File, rest: &[IoSlice<'_>]) -> io::Result<usize> {
     match file.write_vectored(rest) {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
@@ -83,11 +83,12 @@ fn write_some(mut file: &File, rest: &[IoSlice<'_>]) -> io::Result<usize> {
     }
 }
 
-/// Final: what has been written in part cannot be written once more.
+/// Returns the error of a failed write. The error is final, because a partially written batch
+/// cannot be written again.
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 pub(crate) fn error(cause: io::Error) -> Error {
     if cause.kind() == io::ErrorKind::BrokenPipe {
-        return Error::unsupported("standard output is closed: its reader is gone");
+        return Error::unsupported("cannot write standard output: its reader has closed it");
     }
     Error::unsupported(format!("cannot write standard output: {cause}"))
 }
@@ -111,7 +112,7 @@ mod tests {
         File::from(descriptor.into())
     }
 
-    /// Far more than a pipe holds, in messages of different lengths.
+    /// Returns far more data than fits into a pipe, in messages of different lengths.
     fn large_batch() -> (RawBatch, Vec<u8>) {
         let mut batch = Batch::new();
         let messages = (0..2_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700)));
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_everything_and_its_other_users_do_not_notice() {
+    fn pipe_gets_everything_and_stays_blocking_for_others() {
         let (reader, writer) = io::pipe().unwrap();
         let collected = collect(reader);
         let shared = writer.try_clone().unwrap();
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_gets_everything() {
+    fn socket_gets_everything() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let collected = collect(theirs);
         let (access, result) = deliver(file(ours));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_everything_behind_what_the_shell_has_written() {
+    fn file_gets_everything_after_output_of_the_shell() {
         let temporary = tempfile::NamedTempFile::new().unwrap();
         let mut redirected = OpenOptions::new().write(true).open(temporary.path()).unwrap();
         redirected.write_all(b"header\n").unwrap();
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_a_final_error() {
+    fn closed_pipe_is_a_final_error() {
         let host = TestHost::new();
         let (reader, writer) = io::pipe().unwrap();
         let again = file(writer.try_clone().unwrap());
@@ -183,12 +184,16 @@ mod tests {
         drop(reader);
         let error = host.block_on(output.deliver(&large_batch().0)).unwrap_err().into_error();
         assert_eq!(error.kind(), ErrorKind::UNSUPPORTED);
-        assert!(error.to_string().contains("standard output is closed"), "{error}");
-        assert_eq!(deliver(again).1.unwrap_err(), error, "also where it is closed from the start");
+        assert!(error.to_string().contains("its reader has closed it"), "{error}");
+        assert_eq!(
+            deliver(again).1.unwrap_err(),
+            error,
+            "the error is the same if the reader is closed from the start"
+        );
     }
 
     #[test]
-    fn a_full_device_is_a_final_error() {
+    fn full_device_is_a_final_error() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = deliver(full).1.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UNSUPPORTED);

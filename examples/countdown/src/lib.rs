@@ -1,15 +1,15 @@
-//! Counts down to one: the smallest source there is.
+//! A source that counts down to one: the smallest example of a source.
 
 use tremor_pdk::prelude::*;
 
-/// The `config` of the flow file.
+/// Configuration of the source in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The first number.
+    /// First number that the source emits.
     from: u64,
 }
 
-/// The source.
+/// Counts down to one.
 pub struct Countdown {
     left: u64,
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::Countdown;
 
     #[test]
-    fn it_counts_down_to_one() -> Result<()> {
+    fn source_counts_down_to_one() -> Result<()> {
         let host = TestHost::new();
         let batches = host.source::<Countdown>(r#"{ "from": 3 }"#)?.pull_all()?;
         let events = batches.iter().flatten().map(EventRef::value);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_contract_of_plugins() {
+    fn contract_of_plugins_is_kept() {
         conformance::source::<Countdown>(r#"{ "from": 3 }"#).expect_no_faults();
     }
 }

@@ -1,4 +1,4 @@
-//! A client that sends a request and waits for its answer.
+//! A client that sends a request and waits for the answer of its peer.
 
 use std::io::{Read, Write};
 
@@ -20,7 +20,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends `request` and returns the answer. If the future is dropped, the next call continues.
+    /// Sends the remainder of `request`, and returns the next line of the answer. If the future is dropped before it
+    /// completes, no data is lost, and the next call continues.
     pub async fn ask(&mut self) -> Result<Vec<u8>> {
         let socket = self.stream.registered();
         while !self.request.is_empty() {

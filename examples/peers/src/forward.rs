@@ -1,18 +1,19 @@
-//! A sink on tokio: for clients that cannot do without it.
+//! A sink that runs on tokio, for client libraries that need it.
 
 use std::net::SocketAddr;
 
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tremor_pdk::{NoSource, prelude::*, tokio::Tokio};
 
-/// The `config` of the flow file.
+/// Configuration of the sink in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The address to connect to: `127.0.0.1:9000`.
+    /// Address to connect to, such as `127.0.0.1:9000`.
     address: SocketAddr,
 }
 
-/// The connector. The runtime of tokio is that of the library, and ends with its last connector.
+/// Connects to the address. Each connector has its own tokio runtime, which ends when the last clone of `tokio` is
+/// dropped.
 pub struct Forward {
     config: Config,
     context: ComponentContext,
@@ -39,17 +40,17 @@ impl Connector for Forward {
         };
         let tokio = self.tokio.insert(tokio).clone();
         let address = self.config.address;
-        // On tokio's thread: there the future is made as well, and finds its runtime.
+        // The future is also created on tokio's thread, where it finds the runtime.
         let socket = tokio.run(async move { TcpStream::connect(address).await }).await??;
         Ok(Halves::sink(Lines { tokio, socket: Some(socket) }))
     }
 }
 
-/// The sink: a line for each message. The protocol has no acknowledgements: `Ok(())` says only that the
-/// operating system has the bytes. If a peer can confirm events, wait for that.
+/// Writes each message as a line. The protocol has no acknowledgements, so the result `Ok(())` of a delivery only means
+/// that the operating system has the bytes. A sink whose peer confirms events should wait for the confirmations.
 pub struct Lines {
     tokio: Tokio,
-    /// None while tokio writes to it.
+    /// `None` while tokio writes to the socket, and after a delivery that failed or was dropped.
     socket: Option<TcpStream>,
 }
 
@@ -68,13 +69,13 @@ impl Sink for Lines {
                 Error::connection_lost("the last delivery was not written to its end").into()
             );
         };
-        // If this delivery is given up, its answer is dropped: tokio writes no further then.
+        // If this delivery is dropped, tokio stops writing.
         let written = self.tokio.run(async move {
             let written = socket.write_all(&bytes).await;
             (socket, written)
         });
         let (socket, written) = written.await?;
-        // Half a line may be written: whatever the error is, this connection takes no more.
+        // Part of a line may have been written, so this connection cannot continue after any error.
         written.map_err(|error| Error::connection_lost("cannot write").caused_by(&error))?;
         self.socket = Some(socket);
         Ok(())

@@ -1,4 +1,4 @@
-//! Sources and sinks of real peers, as the pages of the book show them.
+//! Sources and sinks for files, folders and sockets, parts of which the pages of the documentation show.
 
 pub mod ask;
 pub mod forward;

@@ -1,4 +1,4 @@
-//! A source of sockets: each connection is a stream.
+//! A source that accepts TCP connections. Each connection is a stream.
 
 use std::net::TcpListener;
 
@@ -8,14 +8,14 @@ use tremor_pdk::{
     prelude::*,
 };
 
-/// The `config` of the flow file.
+/// Configuration of the source in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The address to listen on: `127.0.0.1:9000`.
+    /// Address to listen on, such as `127.0.0.1:9000`.
     listen: Address,
 }
 
-/// The connector.
+/// Listens on the address.
 pub struct Listen {
     config: Config,
     context: ComponentContext,
@@ -36,7 +36,8 @@ impl Connector for Listen {
     type Sink = NoSink;
 
     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
-        // The listener outlives connections, because the address is in use until an earlier one has ended.
+        // The listener is kept for the next connection, because another listener could not use the address until the
+        // previous `Connections` is dropped.
         let listener = match self.listener.take() {
             Some(listener) => listener,
             None => {
@@ -64,7 +65,7 @@ mod tests {
     use super::Listen;
 
     #[test]
-    fn each_connection_is_a_stream_that_ends_with_it() -> Result<()> {
+    fn connection_is_a_stream_that_ends_with_it() -> Result<()> {
         let host = TestHost::new();
         let mut listen = host.connect::<Listen>(r#"{ "listen": "127.0.0.1:0" }"#)?;
         let log = host.log();
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_dropped_closes_its_connections() -> Result<()> {
+    fn dropped_source_closes_its_connections() -> Result<()> {
         let host = TestHost::new();
         let mut listen = host.connect::<Listen>(r#"{ "listen": "127.0.0.1:0" }"#)?;
         let log = host.log();
@@ -96,7 +97,7 @@ mod tests {
         let (_, batch) = listen.pull()?;
         assert_eq!(batch.iter().next().and_then(EventRef::raw), Some(&b"one"[..]));
         listen.stop()?;
-        // What the host drops, it drops when it comes to it.
+        // The host drops the connections some time after `stop` returns.
         host.block_on(host.host().sleep(Duration::from_millis(1)));
         assert_eq!(client.read(&mut [0; 8])?, 0, "the other side is closed");
         Ok(())

@@ -1,4 +1,5 @@
-//! A source with an answer to each message: the files of a folder, each of which is deleted once it is delivered.
+//! A source that acknowledges each message separately: it reads the files of a folder, and deletes a file once its
+//! event is delivered.
 
 use std::{
     collections::HashSet,
@@ -9,12 +10,12 @@ use std::{
 
 use tremor_pdk::{Acks, Blocking, InFlight, Tickets, prelude::*};
 
-/// The `config` of the flow file.
+/// Configuration of the source in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The folder with the files.
+    /// Folder with the files.
     folder: PathBuf,
-    /// Files that may be in flight.
+    /// Maximum number of files in flight.
     #[serde(default = "default_max_in_flight")]
     max_in_flight: u64,
 }
@@ -23,13 +24,13 @@ const fn default_max_in_flight() -> u64 {
     100_000
 }
 
-/// The source.
+/// Reads the files of a folder.
 pub struct Mailbox {
     folder: PathBuf,
     host: Host,
     /// Files in flight. The ticket of an event is the path of its file.
     tickets: Tickets<PathBuf>,
-    /// Files that are being read. They stay here when a pull is dropped.
+    /// Read that is in flight. If a pull is dropped while it waits, the next pull continues to wait for this read.
     reading: Option<Blocking<io::Result<Files>>>,
 }
 
@@ -57,7 +58,7 @@ impl Source for Mailbox {
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if self.reading.is_none() {
-            // A file that has failed is in flight no more, and is read again.
+            // A file whose event has failed is no longer in flight, so it is read again.
             let done = self.tickets.take().acknowledged;
             let in_flight = self.tickets.in_flight().into_iter().collect();
             let (folder, most) = (self.folder.clone(), batch.limit().events as usize);
@@ -69,7 +70,7 @@ impl Source for Mailbox {
         let Some(reading) = &mut self.reading else { return Ok(Pull::Events) };
         let files = reading.await;
         self.reading = None;
-        // From here on nothing waits.
+        // There is no `await` from here on: files that were read are either pushed or read again.
         let mut writer = self.tickets.begin(batch);
         for (path, message) in files?? {
             writer.push_message(0, path, &message);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+    fn contract_of_plugins_is_kept() -> Result<()> {
         let (_, folder) = scene("mailbox-contract")?;
         let config = format!(r#"{{ "folder": "{}" }}"#, folder.display());
         conformance::source::<Mailbox>(&config).expect_no_faults();

@@ -6,29 +6,29 @@ use std::{
     mem,
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use tremor_pdk::{
-    Demand, ParallelSink, oneshot,
+    Demand, ParallelSink, lock, oneshot,
     prelude::*,
     units::{Interval, Size},
 };
 
-/// The `config` of the flow file.
+/// Configuration of the sink in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The folder for the objects; it is made if it does not exist.
+    /// Folder for the objects. It is created if it does not exist.
     folder: PathBuf,
-    /// An object is complete once it has this size.
+    /// Size in bytes at which an object is complete.
     max_bytes: Size,
-    /// An object is complete at this age.
+    /// Age at which an object is complete.
     max_age: Interval,
 }
 
-/// The sink.
+/// Gathers deliveries and stores them as objects.
 pub struct Objects {
     config: Config,
     host: Host,
@@ -37,13 +37,13 @@ pub struct Objects {
     open: Mutex<Object>,
 }
 
-/// An object that is being gathered.
+/// Object that is being gathered, and not stored yet.
 #[derive(Default)]
 struct Object {
     bytes: Vec<u8>,
     /// Time of the first delivery, in ns.
     began_ns: u64,
-    /// The deliveries that wait for the object.
+    /// Senders of the answers to the deliveries in the object.
     deliveries: Vec<oneshot::Sender<Result<()>>>,
 }
 
@@ -53,7 +53,8 @@ impl Component for Objects {
 
     fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         config.folder = context.resolve(&config.folder);
-        // From the clock, because each connection has a sink of its own, and no object may replace another one.
+        // The first number is the time, so that the object does not replace one that the sink of an earlier connection
+        // has stored.
         let next = AtomicU64::new(context.now_ns());
         Ok(Self { config, host: context.into(), next, open: Mutex::default() })
     }
@@ -88,10 +89,10 @@ impl ParallelSink for Objects {
 }
 
 impl Objects {
-    /// Adds a delivery to the open object. The receiver completes with the object.
+    /// Adds a delivery to the open object. The receiver gets the answer once the object is stored.
     fn append(&self, batch: &RawBatch) -> oneshot::Receiver<Result<()>> {
         let (sender, receiver) = oneshot::channel();
-        let mut object = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut object = lock(&self.open);
         if object.deliveries.is_empty() {
             object.began_ns = self.host.monotonic_ns();
         }
@@ -106,7 +107,7 @@ impl Objects {
     /// Stores the open object if it is complete, and answers its deliveries.
     async fn store_if(&self, is_complete: impl FnOnce(&Object) -> bool) {
         let object = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = lock(&self.open);
             if open.deliveries.is_empty() || !is_complete(&open) {
                 return;
             }
@@ -117,11 +118,11 @@ impl Objects {
         let folder = self.config.folder.clone();
         let stored = self.host.blocking(move || -> Result<()> {
             fs::create_dir_all(&folder)?;
-            // Complete, or not there.
+            // The rename makes the object visible only when it is complete.
             let new = folder.join(format!("{name}.new"));
             let mut file = File::create(&new)?;
             file.write_all(&bytes)?;
-            // `Ok(())` is to hold if the machine fails.
+            // The object has to survive a failure of the machine once `deliver` returns `Ok(())`.
             file.sync_all()?;
             Ok(fs::rename(new, folder.join(format!("{name}.ndjson")))?)
         });
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_at_the_same_time_are_one_object() -> Result<()> {
+    fn simultaneous_deliveries_become_one_object() -> Result<()> {
         let host = TestHost::new();
         let folder = std::env::temp_dir().join(format!("objects-{}", std::process::id()));
         host.set_folder(&folder);

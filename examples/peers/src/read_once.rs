@@ -1,4 +1,5 @@
-//! A transactional source: the lines of a file, each run from where the last one has left it.
+//! A transactional source that reads the lines of a file. Each run continues after the last line that an earlier run
+//! has delivered.
 
 use std::{
     fs::{self, File},
@@ -9,15 +10,15 @@ use std::{
 
 use tremor_pdk::{Acks, Begin, Blocking, InFlight, Watermarks, prelude::*};
 
-/// The `config` of the flow file.
+/// Configuration of the source in the flow file.
 #[tremor_pdk::config]
 #[derive(Clone)]
 pub struct Config {
-    /// The file to read.
+    /// File to read.
     path: PathBuf,
     /// File with the position up to which lines are acknowledged.
     checkpoint: PathBuf,
-    /// Bytes that may be in flight. Operators such as `window` need at least what they buffer.
+    /// Maximum number of bytes in flight. Operators such as `window` need at least the bytes that they buffer.
     #[serde(default = "default_max_in_flight")]
     max_in_flight: u64,
 }
@@ -26,21 +27,21 @@ const fn default_max_in_flight() -> u64 {
     64 << 20
 }
 
-/// The source.
+/// Reads the lines of a file.
 pub struct ReadOnce {
     config: Config,
     context: ComponentContext,
-    /// Where to read on; none before the checkpoint was read.
+    /// Position of the next line, in bytes; `None` before the checkpoint was read.
     position: Option<u64>,
-    /// Up to where the file is acknowledged.
+    /// Positions of the lines in flight, and the position up to which all lines are acknowledged.
     marks: Watermarks<u64>,
-    /// When that is kept next, by the clock of the host.
+    /// Time of the next commit, by the monotonic clock of the host.
     commit_at_ns: u64,
-    /// A write that is under way.
+    /// Write of the checkpoint that is in flight.
     committing: Option<Blocking<io::Result<()>>>,
 }
 
-/// The file is one stream.
+/// Number of the only stream: the file.
 const FILE: u64 = 0;
 
 impl Component for ReadOnce {
@@ -53,7 +54,7 @@ impl Component for ReadOnce {
             checkpoint: context.resolve(config.checkpoint),
             ..config
         };
-        // Lines are in memory until they are delivered.
+        // The limit is necessary because lines stay in memory until they are delivered.
         let most =
             InFlight { bytes: config.max_in_flight, key: "max_in_flight", ..InFlight::UNLIMITED };
         let marks = Watermarks::new().at_most(most);
@@ -80,7 +81,7 @@ impl Source for ReadOnce {
             lines(&config.path, position, most).map(|lines| (position, lines))
         });
         let (mut position, lines) = read.await??;
-        // From here on nothing waits: what was read is pushed, or is read again.
+        // There is no `await` from here on: lines that were read are either pushed or read again.
         match self.marks.begin(batch) {
             Begin::Rewind(streams) => {
                 // `None` stands for the position of the checkpoint.
@@ -107,9 +108,10 @@ impl Source for ReadOnce {
 }
 
 impl ReadOnce {
-    /// Keeps the position up to where the file is acknowledged.
+    /// Writes the position up to which the file is acknowledged to the checkpoint.
     async fn commit(&mut self) -> Result<()> {
-        // A write goes on if its pull is dropped. Two at a time would spoil the file.
+        // If a pull is dropped, the write that it waited for continues. A second write at the same time would damage
+        // the file.
         if let Some(earlier) = &mut self.committing {
             let written = earlier.await;
             self.committing = None;
@@ -129,11 +131,11 @@ impl ReadOnce {
     }
 }
 
-/// The position that the last run has left.
+/// Returns the position in the checkpoint, or 0 if there is no checkpoint.
 fn start(checkpoint: &Path) -> Result<u64> {
     match fs::read_to_string(checkpoint) {
         Ok(text) => text.trim().parse().map_err(|error| {
-            Error::configuration(format!("{} is no checkpoint", checkpoint.display()))
+            Error::configuration(format!("{} is not a checkpoint", checkpoint.display()))
                 .caused_by(&error)
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
@@ -141,8 +143,9 @@ fn start(checkpoint: &Path) -> Result<u64> {
     }
 }
 
-/// The next lines, so many at most, with their ends. For files that are complete: one that still grows needs
-/// a look whether the last line has its end, and one of strangers a limit for a line.
+/// Reads at most `most` lines, including their line feeds. The file has to be complete. For a file to which data is
+/// still added, also check that the last line ends in a line feed. For a file that is not trusted, also limit the
+/// length of a line.
 fn lines(path: &Path, position: u64, most: u32) -> Result<Vec<Vec<u8>>> {
     let mut file = BufReader::new(File::open(path)?);
     file.seek(SeekFrom::Start(position))?;
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_goes_on_where_the_last_has_left_it() -> Result<()> {
+    fn run_continues_where_the_last_has_ended() -> Result<()> {
         let (host, folder) = scene("read-once", 600)?;
         let mut source = host.source::<ReadOnce>(CONFIG)?;
         let batches = source.pull_all()?;
@@ -188,7 +191,7 @@ mod tests {
             batches.iter().map(|batch| batch.iter().count()).collect::<Vec<_>>(),
             [256, 256, 88]
         );
-        // The second has failed, so that the third is of no account.
+        // Pull 2 has failed, so the acknowledgement of pull 3 does not count.
         source.acks()?.ack(3)?;
         source.acks()?.ack(1)?;
         source.acks()?.fail(2, &[3..4, 7..9])?;
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+    fn contract_of_plugins_is_kept() -> Result<()> {
         let (_, folder) = scene("read-once-contract", 9)?;
         let config = format!(r#"{{ "path": "{0}/in", "checkpoint": "{0}/at" }}"#, folder.display());
         conformance::source::<ReadOnce>(&config).expect_no_faults();

@@ -1,4 +1,4 @@
-//! A sink that has several deliveries under way: each batch becomes a file of its own.
+//! A sink with several deliveries in flight: each batch becomes a file.
 
 use std::{
     fs::{self, File},
@@ -9,17 +9,18 @@ use std::{
 
 use tremor_pdk::{Demand, ParallelSink, prelude::*};
 
-/// The `config` of the flow file.
+/// Configuration of the sink in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The folder for the files; it is made if it does not exist.
+    /// Folder for the files. It is created if it does not exist.
     folder: PathBuf,
 }
 
-/// The sink.
+/// Writes each batch to a file.
 pub struct Spool {
     folder: PathBuf,
     context: ComponentContext,
+    /// Number of the next file.
     files: AtomicU64,
 }
 
@@ -29,7 +30,8 @@ impl Component for Spool {
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let folder = context.resolve(config.folder);
-        // From the clock: the sink is made anew for each connection, and must not write a file again.
+        // The first number is the time, so that the file does not replace one that the sink of an earlier connection
+        // has written.
         let files = AtomicU64::new(context.now_ns());
         Ok(Self { folder, context, files })
     }
@@ -52,11 +54,11 @@ impl ParallelSink for Spool {
         }
         let written = self.context.blocking(move || {
             fs::create_dir_all(&folder)?;
-            // Complete, or not there.
+            // The rename makes the file visible only when it is complete.
             let new = folder.join(format!("{number}.new"));
             let mut file = File::create(&new)?;
             file.write_all(&bytes)?;
-            // `Ok(())` is to hold if the machine fails.
+            // The file has to survive a failure of the machine once `deliver` returns `Ok(())`.
             file.sync_all()?;
             fs::rename(new, folder.join(format!("{number}.ndjson")))
         });
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+    fn contract_of_plugins_is_kept() -> Result<()> {
         let folder = std::env::temp_dir().join(format!("spool-contract-{}", std::process::id()));
         let config = format!(r#"{{ "folder": "{}" }}"#, folder.display());
         conformance::sink::<Spool>(&config).expect_no_faults();

@@ -1,5 +1,5 @@
-//! The pieces of plugins that pages of the book show, in a plugin that compiles: a sink that counts
-//! bytes, an operator that sorts, and two that buffer events.
+//! Components that the pages of the documentation show: a sink that counts bytes, an operator that sends events to
+//! ports, and two operators that buffer events.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tremor_pdk::{Buffered, Counter, NoConfig, StreamKey, prelude::*};
 
 pub mod tutorial;
 
-/// Counts the bytes that it is given.
+/// Counts the bytes that are delivered.
 pub struct Tally {
     bytes: Counter,
 }
@@ -32,7 +32,7 @@ impl Sink for Tally {
     }
 }
 
-/// Sends events to ports by their level.
+/// Discards events, rejects them, or sends them to a port, depending on their level.
 pub struct Classify;
 
 impl Component for Classify {
@@ -62,7 +62,7 @@ impl Operator for Classify {
     }
 }
 
-/// Makes one event, their sum, of at least a thousand numbers.
+/// Replaces at least a thousand numbers by one event, which is their sum.
 #[derive(Default)]
 pub struct Sum {
     total: f64,
@@ -99,9 +99,10 @@ impl Component for Sum {
     }
 }
 
-/// Joins the lines of each stream until a line is empty.
+/// Joins the lines of each stream to paragraphs. A paragraph ends at an empty line.
 #[derive(Default)]
 pub struct Paragraphs {
+    /// Incomplete paragraph of each stream: its text, and the events that it consists of.
     open: BTreeMap<StreamKey, (String, Buffered)>,
 }
 

@@ -1,4 +1,4 @@
-//! The rules: those of Tremor's throughput benchmark for log events.
+//! Classification rules of Tremor's throughput benchmark for log events.
 
 use tremor_pdk::{Key, ValueRef};
 
@@ -8,19 +8,19 @@ const LOGGER_NAME: Key<'_> = Key::new("logger_name");
 const SYSLOG_HOSTNAME: Key<'_> = Key::new("syslog_hostname");
 const TAGS: Key<'_> = Key::new("tags");
 
-/// What is said of an event.
+/// Class of an event, with the limit of its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification<'a> {
-    /// What it belongs to.
+    /// Class that the event belongs to.
     pub class: &'static str,
-    /// How many of the class and the dimensions may pass, in events a second.
+    /// Maximum number of events a second with the same class and dimensions.
     pub rate: i64,
-    /// The text that it is counted by, if it has it.
+    /// Text by which the events of the class are counted separately; `None` if the event has no such text.
     pub dimensions: Option<&'a str>,
 }
 
-/// Classifies an event: by `application`, else by `index_type`, else by a tag, else again by
-/// `index_type`. Binary data in UTF-8 is text, as it is in VRL.
+/// Classifies an event by the first rule that matches. The rules check `application`, then `index_type`, then tags, and
+/// then other values of `index_type`. Binary data that is UTF-8 counts as text, as in VRL.
 pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
     let bytes = |key| event.get_key(key).and_then(bytes);
     let by = |class, rate, key| {
@@ -57,7 +57,7 @@ pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
     }
 }
 
-/// To compare, without a check that text is UTF-8.
+/// Returns the bytes of text or binary data without a check for UTF-8, which suffices for a comparison.
 fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
     value.text_bytes().or_else(|| value.as_bytes())
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_another_type_counts_as_missing() {
+    fn field_of_another_type_counts_as_missing() {
         let default = Classification { class: "default", rate: 250, dimensions: None };
         for event in [
             literal!({ "application": 1, "index_type": ["syslog_app1"], "tags": "tag1" }),

@@ -1,5 +1,5 @@
-//! The `logging` operator: says of every log event which class it belongs to, how many of that
-//! class may pass in a second, and by which field they are counted.
+//! The operator `logging`: classifies each log event. It determines the class of the event, the maximum rate of that
+//! class, and the field by which events of the class are counted separately.
 //!
 //! ```yaml
 //! pipelines:
@@ -9,13 +9,13 @@
 //!       - type: bucket
 //! ```
 //!
-//! The answer is the event's metadata: `class` (text), `rate` (events in a second) and
-//! `dimensions`, the text of the field that is counted by, or `null` where the event has no such
-//! text. Whatever else was in the metadata stays.
+//! The result is stored in the metadata of the event: `class` (text), `rate` (events a second), and `dimensions` (the
+//! text of the field by which events are counted, or `null` if the event has no such text). Other metadata is
+//! unchanged.
 //!
-//! It is an example of logic in Rust that a VRL program would do as well: the same in that
-//! language is `bench/flows/logging.vrl`. No event is an error to it: a field of another type than
-//! expected counts as missing. Binary data in UTF-8 is text, as it is in VRL.
+//! The operator is an example of logic in Rust that a VRL program could contain as well: `bench/flows/logging.vrl` is
+//! the same logic in VRL. The operator rejects no decoded event: a field of an unexpected type counts as missing.
+//! Binary data that is UTF-8 counts as text, as in VRL.
 
 mod classify;
 mod operator;

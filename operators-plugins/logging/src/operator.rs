@@ -1,13 +1,13 @@
-//! The operator around the rules.
+//! The operator that applies the rules to batches.
 
-use tremor_pdk::{EventMut, NoConfig, Value, prelude::*};
+use tremor_pdk::{EventMut, NoConfig, prelude::*};
 
 use super::classify::{Classification, classify};
 
-/// The operator.
+/// Writes the classification of each event to its metadata.
 #[derive(Debug, Default)]
 pub struct Logging {
-    /// The text of the event in hand that it is counted by; kept for its capacity.
+    /// The `dimensions` of the current event. The buffer is reused for its capacity.
     dimensions: String,
 }
 
@@ -22,27 +22,11 @@ impl Logging {
             };
         };
         let Classification { class, rate, dimensions } = classify(value);
-        // The text lies in the buffers that the metadata is written to.
+        // The text is copied, because it lies in the buffers to which the metadata is written.
         self.dimensions.clear();
         self.dimensions.push_str(dimensions.unwrap_or_default());
         let dimensions = dimensions.is_some().then_some(self.dimensions.as_str());
-        if event.get().metadata().is_some() {
-            let metadata = event.metadata_mut();
-            if metadata.as_object().is_none() {
-                *metadata = Value::object();
-            }
-            if let Some(object) = metadata.as_object_mut() {
-                object.insert("class", class);
-                object.insert("rate", rate);
-                object.insert(
-                    "dimensions",
-                    dimensions.map(str::to_owned).map_or(Value::Null, Value::from),
-                );
-            }
-            return Verdict::Keep;
-        }
-        let written = event.write_metadata(|writer| {
-            writer.begin_object();
+        let written = event.extend_metadata(|writer| {
             writer.key("class");
             writer.str(class);
             writer.key("rate");
@@ -52,7 +36,6 @@ impl Logging {
                 Some(text) => writer.str(text),
                 None => writer.null(),
             }
-            writer.end_object();
         });
         written.map_or_else(Verdict::Reject, |()| Verdict::Keep)
     }
@@ -90,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_the_metadata_and_the_event_stays_as_it_is() {
+    fn result_is_in_the_metadata_and_the_event_is_unchanged() {
         let mut batch = Batch::new();
         let event = literal!({ "index_type": "applog_app6", "logger_name": "log\"ger" });
         batch.push(&event).unwrap();
@@ -106,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn other_metadata_stays() {
+    fn other_metadata_is_unchanged() {
         let mut batch = Batch::new();
         batch.push(&literal!({ "application": "app4" })).unwrap();
         batch.last_mut().unwrap().set_metadata(literal!({ "from": "here", "class": "none" }));
@@ -122,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_decoded_is_rejected() {
+    fn undecoded_event_is_rejected() {
         let mut batch = Batch::new();
         batch.push_message(b"{}");
         let mut output = Output::new();

@@ -1,4 +1,4 @@
-//! The configuration, and what can be wrong with it.
+//! The configuration and its checks.
 
 use std::{borrow::Cow, fs};
 
@@ -7,32 +7,32 @@ use vrl::compiler::TimeZone;
 
 use crate::program::Compiled;
 
-/// A program and how to run it.
+/// Program and its settings.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The program. Either this or `file` is needed.
+    /// Source text of the program. Set either this key or `file`.
     pub source: Option<String>,
-    /// The file that the program is in, relative to the flow file.
+    /// File that contains the program, relative to the flow file.
     #[schemars(extend("x-file" = "read"))]
     pub file: Option<String>,
-    /// Ports that the program may send an event to, by setting `%port` to one of their names.
+    /// Ports to which the program may send an event. The program sets `%port` to the name of a port.
     #[serde(default)]
     pub ports: Vec<String>,
-    /// Whether an event on which the program aborts is discarded. Otherwise it leaves by `err`.
+    /// `true` if an event on which the program aborts is discarded. Otherwise the event leaves by `err`.
     #[serde(default)]
     pub drop_on_abort: bool,
-    /// Whether the program may call functions that ask the machine or the network, as
-    /// `get_env_var` and `get_hostname`.
+    /// `true` if the program may call functions that use the machine or the network, such as `get_env_var` and
+    /// `get_hostname`.
     #[serde(default)]
     pub allow_environment: bool,
-    /// The time zone that times without one are in, as `Europe/Berlin`; UTC unless set. `local` is
-    /// that of the machine.
+    /// Time zone of times without a time zone, such as `Europe/Berlin`. Default: UTC. `local` is the time zone of the
+    /// machine.
     pub timezone: Option<String>,
 }
 
 impl Config {
-    /// The program. `host` says where its file is.
+    /// Returns the text of the program. `host` resolves the path of its file.
     pub(crate) fn program(&self, host: &Host) -> Result<Cow<'_, str>> {
         match (&self.source, &self.file) {
             (Some(source), None) => Ok(source.into()),
@@ -40,15 +40,17 @@ impl Config {
                 let path = host.resolve(file);
                 let text = fs::read_to_string(&path).map_err(|error| {
                     let path = path.display();
-                    Error::configuration(format!("`file`: {path} cannot be read: {error}"))
+                    Error::configuration(format!(
+                        "cannot read `{path}`, which `file` names: {error}"
+                    ))
                 })?;
                 Ok(text.into())
             }
-            (Some(_), Some(_)) => Err(Error::configuration(
-                "both `source` and `file` are set: there is one program; leave one of them out",
-            )),
+            (Some(_), Some(_)) => {
+                Err(Error::configuration("both `source` and `file` are set; remove one of them"))
+            }
             (None, None) => Err(Error::configuration(
-                "there is no program: set `source` to it, or `file` to where it is",
+                "there is no program: set `source` to its text, or `file` to its path",
             )),
         }
     }
@@ -57,27 +59,31 @@ impl Config {
         let name = self.timezone.as_deref().unwrap_or("UTC");
         TimeZone::parse(name).ok_or_else(|| {
             Error::configuration(format!(
-                "`timezone` is `{name}`, which is none: write it as `Europe/Berlin`, `UTC` or `local`"
+                "invalid `timezone` `{name}`: expected a time zone, such as `Europe/Berlin`, `UTC` or `local`"
             ))
         })
     }
 
+    /// Checks the names of the ports.
+    ///
     /// # Errors
-    /// A port has no good name, or the program never sets one.
+    /// A port has an invalid name, or the program never sets `%port`.
     pub(crate) fn check_ports(&self, program: &Compiled) -> Result<()> {
         if !self.ports.is_empty() && program.port.is_none() {
             return Err(Error::configuration(
-                "`ports` is set, but the program never sets `%port`, so that nothing can leave by them",
+                "`ports` is set, but the program never sets `%port`, so no event can leave by these ports",
             ));
         }
         for (n, port) in self.ports.iter().enumerate() {
             if ["", "in", "out", "err"].contains(&port.as_str()) {
                 return Err(Error::configuration(format!(
-                    "`ports` has `{port}`, which cannot be one of its own: choose another name"
+                    "invalid `ports`: the name `{port}` is reserved; choose another one"
                 )));
             }
             if self.ports[..n].contains(port) {
-                return Err(Error::configuration(format!("`ports` has `{port}` twice")));
+                return Err(Error::configuration(format!(
+                    "invalid `ports`: `{port}` appears twice; remove one of them"
+                )));
             }
         }
         Ok(())

@@ -1,21 +1,21 @@
-//! Between our values and VRL's, each in one place.
+//! Conversions between values of the runtime and values of VRL.
 //!
-//! Integers that exceed 64 bits with a sign become floats, as VRL's own JSON does; what is not a
-//! number becomes `null`, since VRL's floats are numbers. The other way, text in UTF-8 is text
-//! whatever VRL took it for, other bytes are binary data, timestamps become text as RFC 3339 says,
-//! and regular expressions the text of their pattern.
+//! Integers that exceed 64 bits with a sign become floats, as in VRL's own JSON. NaN becomes `null`, because VRL's
+//! floats cannot be NaN. Values of VRL are converted as follows: bytes that are UTF-8 become text, and other bytes
+//! become binary data. Timestamps become text in the format of RFC 3339, and regular expressions become the text of
+//! their pattern.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
 use tremor_pdk::{Shape, Value, ValueRef, Writer};
 use vrl::value::{ObjectMap, Value as Vrl};
 
-/// Where the text of converted values lies: handed out in pieces, and used again once VRL has let
-/// go of them, so that text costs a copy and no allocation.
+/// Storage for the text of converted values. A part of the storage is reused once VRL has dropped the value in it, so
+/// that converting text needs a copy, but usually no allocation.
 #[derive(Debug, Default)]
 pub struct Arena(BytesMut);
 
-/// How much is allocated at a time, in bytes.
+/// Minimum size of an allocation of the arena, in bytes.
 const CHUNK: usize = 64 << 10;
 
 impl Arena {
@@ -29,12 +29,12 @@ impl Arena {
 
     fn text(&mut self, text: &str) -> Vrl {
         let bytes = self.copy(text.as_bytes());
-        // Fails for no text.
+        // The conversion never fails, because the bytes are valid UTF-8.
         ByteString::try_from(bytes).map_or(Vrl::Null, Vrl::String)
     }
 }
 
-/// VRL's form of a value.
+/// Converts a value to VRL.
 pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
     match value.shape() {
         Shape::Null => Vrl::Null,
@@ -65,7 +65,7 @@ fn float(value: f64) -> Vrl {
     if value.is_nan() { Vrl::Null } else { Vrl::from_f64_or_zero(value) }
 }
 
-/// Our form of a value of VRL's.
+/// Converts a value from VRL.
 pub(crate) fn from_vrl(value: &Vrl) -> Value<'static> {
     match value {
         Vrl::Null => Value::Null,
@@ -90,7 +90,7 @@ pub(crate) fn from_vrl(value: &Vrl) -> Value<'static> {
     }
 }
 
-/// Writes a value of VRL's into a document, as [`from_vrl`] converts it.
+/// Writes a value of VRL into a document, converted as by [`from_vrl`].
 pub(crate) fn write_vrl(value: &Vrl, writer: &mut Writer<'_>) {
     match value {
         Vrl::Null => writer.null(),

@@ -1,22 +1,22 @@
-//! Writing back what a program has changed, and nothing else.
+//! Applies the changes that a program has made to an event.
 
 use tremor_pdk::{EventMut, Result, Value, Writer};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
 use crate::{
     convert::{from_vrl, write_vrl},
-    layout::{Layout, Place},
+    layout::{Layout, UsedPath},
     target::{Edit, EditKind, Scratch},
 };
 
 /// Writes the edits of an event and its metadata into the batch.
 ///
 /// # Errors
-/// A written value fits no document.
+/// A written value does not fit a document.
 pub(crate) fn apply(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>) -> Result<()> {
     let (mut of_event, mut of_metadata) = (false, false);
     for edit in scratch.edits() {
-        let is_metadata = layout.place(edit.place).is_metadata();
+        let is_metadata = layout.path(edit.path).is_metadata();
         of_metadata |= is_metadata;
         of_event |= !is_metadata;
     }
@@ -26,13 +26,13 @@ pub(crate) fn apply(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>
     if !of_metadata {
         return Ok(());
     }
+    let mut edits = metadata_edits(layout, scratch);
+    if edits.all(|(used, edit)| edit.kind == EditKind::Written && is_key(used)) {
+        return event.extend_metadata(|writer| write_keys(layout, scratch, writer));
+    }
     if event.get().metadata().is_some() {
         replay(layout, scratch, true, event.metadata_mut());
         return Ok(());
-    }
-    let mut edits = metadata_edits(layout, scratch);
-    if edits.all(|(place, edit)| edit.kind == EditKind::Written && is_key(place)) {
-        return event.write_metadata(|writer| write_keys(layout, scratch, writer));
     }
     let mut metadata = Value::object();
     replay(layout, scratch, true, &mut metadata);
@@ -43,48 +43,50 @@ pub(crate) fn apply(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>
 fn metadata_edits<'a>(
     layout: &'a Layout,
     scratch: &'a Scratch,
-) -> impl Iterator<Item = (&'a Place, &'a Edit)> {
-    let edits = scratch.edits().iter().map(|edit| (layout.place(edit.place), edit));
-    edits.filter(|(place, _)| place.is_metadata())
+) -> impl Iterator<Item = (&'a UsedPath, &'a Edit)> {
+    let edits = scratch.edits().iter().map(|edit| (layout.path(edit.path), edit));
+    edits.filter(|(used, _)| used.is_metadata())
 }
 
-fn is_key(place: &Place) -> bool {
-    matches!(place.written.path.segments[..], [OwnedSegment::Field(_)])
+fn is_key(used: &UsedPath) -> bool {
+    matches!(used.written.path.segments[..], [OwnedSegment::Field(_)])
 }
 
-/// Metadata of nothing but keys that were written, straight into the document. A key that was
-/// written twice stands there once.
+/// Writes keys of the metadata directly into the document. If the program wrote a key several times, the last value is
+/// kept.
 fn write_keys(layout: &Layout, scratch: &Scratch, writer: &mut Writer<'_>) {
-    writer.begin_object();
-    for (place, _) in metadata_edits(layout, scratch) {
-        if let [OwnedSegment::Field(key)] = &place.written.path.segments[..] {
+    for (used, _) in metadata_edits(layout, scratch) {
+        if let [OwnedSegment::Field(key)] = &used.written.path.segments[..] {
             writer.key(key);
-            write_vrl(scratch.written(place).unwrap_or(&Vrl::Null), writer);
+            write_vrl(scratch.written(used).unwrap_or(&Vrl::Null), writer);
         }
     }
-    writer.end_object();
 }
 
-/// Does to a value of ours what was done to VRL's. The edits are made in order, each with the value
-/// that its place has in the end; so what is made and removed on the way is so here.
+/// Applies the edits of the program to `value`, in order. A write stores the final value of its path, or `null` if the
+/// value no longer exists, because earlier values are not kept. A later removal is an edit of its own.
 fn replay(layout: &Layout, scratch: &Scratch, metadata: bool, value: &mut Value<'static>) {
     for edit in scratch.edits() {
-        let place = layout.place(edit.place);
-        if place.is_metadata() != metadata {
+        let used = layout.path(edit.path);
+        if used.is_metadata() != metadata {
             continue;
         }
-        let path = &place.written.path.segments;
+        let path = &used.written.path.segments;
         match edit.kind {
             EditKind::Written => {
-                *made(value, path) = scratch.written(place).map_or(Value::Null, from_vrl);
+                *get_or_create(value, path) = scratch.written(used).map_or(Value::Null, from_vrl);
             }
             EditKind::Removed { compact } => remove(value, path, compact),
         }
     }
 }
 
-/// The value at a path of fields. What is no object on the way becomes one, as in VRL.
-fn made<'a>(mut value: &'a mut Value<'static>, path: &[OwnedSegment]) -> &'a mut Value<'static> {
+/// Returns the value at a path of fields, which is created as `null` if it does not exist. Each value before the end of
+/// the path that is not an object is replaced by an empty object, as in VRL.
+fn get_or_create<'a>(
+    mut value: &'a mut Value<'static>,
+    path: &[OwnedSegment],
+) -> &'a mut Value<'static> {
     for segment in path {
         let OwnedSegment::Field(key) = segment else { break };
         if value.as_object().is_none() {

@@ -1,38 +1,38 @@
-//! Which places of an event and its metadata a program reaches, and in which pieces they are
-//! converted: worked out once a program.
+//! The paths of an event and its metadata that a program uses, and the slots that contain these paths. A layout is
+//! computed once for each program.
 //!
-//! A piece (a *slot*) is a place that the program names, unless that lies within another that it
-//! names as well. So no two slots overlap, and what is done to one is never seen in another. An
-//! array is converted as a whole.
+//! A *slot* is a part of the event or of its metadata that is converted as a whole. The path of a slot is a path that
+//! the program uses, unless that path lies within another such path. So slots do not overlap, and an edit of one slot
+//! never changes another slot. Arrays are converted as a whole.
 
 use tremor_pdk::{Path, ValueRef};
 use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
 
-/// A place that a program names.
+/// Path that a program uses.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct UsedPath {
     path: OwnedTargetPath,
-    /// The slot that it lies in, by position.
+    /// Index of the slot that contains the path.
     pub(crate) slot: usize,
-    /// The way to it from there.
+    /// Path relative to the slot.
     pub(crate) rest: OwnedValuePath,
-    /// What an edit of it writes back: the place itself, or the array that it lies in.
+    /// Path that an edit writes back: the path itself, or the path of the array that contains it.
     pub(crate) written: OwnedTargetPath,
-    /// The way to `written` from the slot.
+    /// The path `written` relative to the slot.
     pub(crate) written_rest: OwnedValuePath,
 }
 
-impl Place {
+impl UsedPath {
     pub(crate) fn is_metadata(&self) -> bool {
         self.path.prefix == PathPrefix::Metadata
     }
 }
 
-/// A piece that is converted as one.
+/// Part of an event or its metadata that is converted as a whole.
 #[derive(Debug)]
 pub(crate) struct Slot {
     path: OwnedTargetPath,
-    /// The same for our values.
+    /// The same path for values of the runtime.
     way: Path,
 }
 
@@ -45,62 +45,62 @@ impl Slot {
         self.path.path.is_root()
     }
 
-    /// The piece of an event, or of its metadata.
+    /// Returns the part of an event or of its metadata.
     pub(crate) fn of<'a>(&self, value: ValueRef<'a>) -> Option<ValueRef<'a>> {
         value.get_path(&self.way)
     }
 }
 
-/// All places, and the slots that they lie in.
+/// Paths that a program uses, and the slots that contain them.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    places: Vec<Place>,
+    paths: Vec<UsedPath>,
     slots: Vec<Slot>,
 }
 
 impl Layout {
-    /// For a program that names these places; some may come twice.
+    /// Creates the layout of a program that uses these paths. Duplicates are allowed.
     pub(crate) fn new<'p>(named: impl IntoIterator<Item = &'p OwnedTargetPath>) -> Self {
         let mut paths: Vec<&OwnedTargetPath> = named.into_iter().collect();
         paths.sort();
         paths.dedup();
         let mut slots: Vec<OwnedTargetPath> = Vec::new();
-        // A prefix comes before what it is a prefix of.
+        // The paths are sorted, so a path precedes the paths that lie within it.
         for field in paths.iter().map(|path| without_indices(path)) {
             if !slots.iter().any(|slot| is_within(&field, slot)) {
                 slots.retain(|slot| !is_within(slot, &field));
                 slots.push(field);
             }
         }
-        let place = |path: &OwnedTargetPath| {
+        let used = |path: &OwnedTargetPath| {
             let slot = slots.iter().position(|slot| is_within(path, slot))?;
             let behind = |path: &OwnedTargetPath| OwnedValuePath {
                 segments: path.path.segments[slots[slot].path.segments.len()..].to_vec(),
             };
             let written = without_indices(path);
             let (rest, written_rest) = (behind(path), behind(&written));
-            Some(Place { path: path.clone(), slot, rest, written, written_rest })
+            Some(UsedPath { path: path.clone(), slot, rest, written, written_rest })
         };
-        let places = paths.iter().filter_map(|path| place(path)).collect();
+        let paths = paths.iter().filter_map(|path| used(path)).collect();
         let slot = |path: &OwnedTargetPath| Slot { way: way(&path.path), path: path.clone() };
-        Self { places, slots: slots.iter().map(slot).collect() }
+        Self { paths, slots: slots.iter().map(slot).collect() }
     }
 
     pub(crate) fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    pub(crate) fn place(&self, index: usize) -> &Place {
-        &self.places[index]
+    pub(crate) fn path(&self, index: usize) -> &UsedPath {
+        &self.paths[index]
     }
 
-    /// The position of a place among those that the program names.
+    /// Returns the index of a path among those that the program uses.
     pub(crate) fn find(&self, path: &OwnedTargetPath) -> Option<usize> {
-        self.places.iter().position(|place| place.path == *path)
+        self.paths.iter().position(|used| used.path == *path)
     }
 }
 
-/// The path up to its first index.
+/// Returns the path up to its first index.
 fn without_indices(path: &OwnedTargetPath) -> OwnedTargetPath {
     let fields = path.path.segments.iter().take_while(|segment| segment.is_field());
     OwnedTargetPath {
@@ -113,7 +113,7 @@ fn is_within(path: &OwnedTargetPath, outer: &OwnedTargetPath) -> bool {
     path.prefix == outer.prefix && path.path.segments.starts_with(&outer.path.segments)
 }
 
-/// A path of fields for our values.
+/// Converts a path of fields to a path for values of the runtime.
 fn way(path: &OwnedValuePath) -> Path {
     let quoted = path.segments.iter().filter_map(|segment| match segment {
         OwnedSegment::Field(key) => {
@@ -139,17 +139,17 @@ mod tests {
         let paths: Vec<_> = paths.iter().map(parse).collect();
         let layout = Layout::new(&paths);
         for path in &paths {
-            let place = layout.place(layout.find(path).unwrap());
-            let slot = &layout.slots()[place.slot];
-            assert_eq!(slot.is_metadata(), place.is_metadata());
-            let whole = slot.path.path.segments.iter().chain(&place.rest.segments);
+            let used = layout.path(layout.find(path).unwrap());
+            let slot = &layout.slots()[used.slot];
+            assert_eq!(slot.is_metadata(), used.is_metadata());
+            let whole = slot.path.path.segments.iter().chain(&used.rest.segments);
             assert!(whole.eq(&path.path.segments));
         }
         layout.slots().iter().map(|slot| slot.path.to_string()).collect()
     }
 
     #[test]
-    fn slots_do_not_overlap_and_hold_every_place() {
+    fn slots_do_not_overlap_and_contain_every_path() {
         for (paths, expected) in [
             (&[".a", ".b", ".a"][..], &[".a", ".b"][..]),
             (&[".a.b", ".a", ".ab", "%a.c"], &[".a", ".ab", "%a.c"]),

@@ -1,4 +1,4 @@
-//! The `vrl` operator: runs a program in the Vector Remap Language over every event.
+//! The operator `vrl`: runs a program in the Vector Remap Language on each event.
 //!
 //! ```yaml
 //! pipelines:
@@ -13,9 +13,9 @@
 //!           ports: [noise]
 //! ```
 //!
-//! The event is `.`, its metadata `%`. Of both only what the program reaches for is converted, each
-//! part at most once an event and only when it is read; and only what the program changes is written
-//! back. What is converted into what is said in the book, in the chapter on VRL.
+//! The event is `.`, and its metadata is `%`. Only the parts of an event that the program uses are converted, when they
+//! are first read. Only the parts that the program changes are written back. The chapter on VRL in the documentation
+//! describes the conversion.
 //!
 //! An event on which the program fails leaves by `err`, unchanged.
 
@@ -40,7 +40,7 @@ use self::{
     target::{EventTarget, Scratch},
 };
 
-/// The operator.
+/// Runs a program on each event.
 #[derive(Debug)]
 pub struct Vrl {
     compiled: Compiled,
@@ -51,7 +51,7 @@ pub struct Vrl {
     drop_on_abort: bool,
 }
 
-/// How a program ended that did not end well.
+/// Reason why a program did not complete.
 enum Failure {
     Aborted(ExpressionError),
     Failed(ExpressionError),
@@ -79,7 +79,7 @@ impl Vrl {
         }
         if self.scratch.strayed() {
             return Verdict::Reject(Error::internal(
-                "the program reached for a place that its compiler had not told of; this is a bug",
+                "the program used a path that its compiler had not reported; this is a bug",
             ));
         }
         let verdict = match self.port() {
@@ -90,14 +90,14 @@ impl Vrl {
         written.map_or_else(Verdict::Reject, |()| verdict)
     }
 
-    /// Runs the program. What it does stays in `scratch`.
+    /// Runs the program. Its edits stay in `scratch`.
     fn run(&mut self, event: ValueRef<'_>, metadata: Option<ValueRef<'_>>) -> Result<(), Failure> {
         self.scratch.clear();
         self.state.clear();
         let Compiled { program, layout, .. } = &self.compiled;
         let mut target = EventTarget::new(layout, &mut self.scratch, event, metadata);
         let mut context = compiler::Context::new(&mut target, &mut self.state, &self.timezone);
-        // As `vrl::compiler::runtime::Runtime::resolve`, which would ask for the whole event first.
+        // This code replaces `vrl::compiler::runtime::Runtime::resolve`, which would convert the whole event first.
         match program.resolve(&mut context) {
             Ok(_) | Err(ExpressionError::Return { .. }) => Ok(()),
             Err(
@@ -109,18 +109,18 @@ impl Vrl {
         }
     }
 
-    /// The port that the program has set for the event, if it has.
+    /// Returns the port that the program has set for the event, if any.
     fn port(&self) -> Result<Option<u16>> {
         let (false, Some(port)) = (self.ports.is_empty(), self.compiled.port) else {
             return Ok(None);
         };
-        let place = self.compiled.layout.place(port);
+        let used = self.compiled.layout.path(port);
         let is_set = self.scratch.edits().iter().any(|edit| {
-            let written = &self.compiled.layout.place(edit.place).written;
-            written.prefix == place.written.prefix
-                && place.written.path.segments.starts_with(&written.path.segments)
+            let written = &self.compiled.layout.path(edit.path).written;
+            written.prefix == used.written.prefix
+                && used.written.path.segments.starts_with(&written.path.segments)
         });
-        let Some(set) = self.scratch.value(place).filter(|_| is_set) else { return Ok(None) };
+        let Some(set) = self.scratch.value(used).filter(|_| is_set) else { return Ok(None) };
         let name = set.to_str_lossy();
         if set.is_null() || name.as_deref() == Some("out") {
             return Ok(None);
@@ -139,7 +139,7 @@ impl Vrl {
 impl Operator for Vrl {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.divert(batch, |event| self.remap(event));
-        // Nothing of the batch is kept.
+        // Frees values of this batch now, and not only with the next batch.
         self.scratch.clear();
         self.state.clear();
         Ok(())
@@ -160,7 +160,7 @@ impl Component for Vrl {
         let compiled = program::compile(&source, config.allow_environment, &context)?;
         config.check_ports(&compiled)?;
         if !compiled.warnings.is_empty() {
-            tremor_pdk::warn!(context, "of the program VRL says:{}", compiled.warnings);
+            tremor_pdk::warn!(context, "VRL warns about the program:{}", compiled.warnings);
         }
         Ok(Self {
             scratch: Scratch::new(&compiled.layout),

@@ -16,7 +16,7 @@ const LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::ERROR),
 ];
 
-/// As VRL's function of the same name: `log(value, level: "info", rate_limit_secs: 1)`.
+/// Replacement of the function `log` of VRL: `log(value, level: "info", rate_limit_secs: 1)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log;
 
@@ -43,9 +43,13 @@ impl Function for Log {
 
     fn parameters(&self) -> &'static [Parameter] {
         const PARAMETERS: &[Parameter] = &[
-            Parameter::required("value", kind::ANY, "What to log."),
-            Parameter::optional("level", kind::BYTES, "The level."),
-            Parameter::optional("rate_limit_secs", kind::INTEGER, "Seconds between two lines."),
+            Parameter::required("value", kind::ANY, "Value that is written to the log."),
+            Parameter::optional("level", kind::BYTES, "Level of the line."),
+            Parameter::optional(
+                "rate_limit_secs",
+                kind::INTEGER,
+                "Minimum time between two lines, in seconds.",
+            ),
         ];
         PARAMETERS
     }
@@ -74,15 +78,15 @@ impl Function for Log {
     }
 }
 
-/// One call in a program.
+/// A call of `log` in a program.
 #[derive(Clone, Debug)]
 struct LogCall {
     value: Box<dyn Expression>,
     level: LogLevel,
     rate_limit: Option<Box<dyn Expression>>,
-    /// None where the program is compiled and never run.
+    /// `None` if the program is only compiled and never run.
     host: Option<Host>,
-    /// When the next line may come, in ns since the Unix epoch.
+    /// Earliest time of the next line in ns, by the monotonic clock of the host.
     next_ns: Arc<AtomicU64>,
 }
 

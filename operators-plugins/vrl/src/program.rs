@@ -1,4 +1,4 @@
-//! Programs, compiled.
+//! Compilation of programs.
 
 use tremor_pdk::{Error, Host, Result};
 use vrl::{
@@ -12,21 +12,21 @@ use crate::{
     layout::Layout,
 };
 
-/// A program and the places that it reaches.
+/// Compiled program and the paths that it uses.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) program: Program,
     pub(crate) layout: Layout,
-    /// What VRL warns of, in its own words; empty where that is nothing.
+    /// VRL's warnings. Empty if there are none.
     pub(crate) warnings: String,
-    /// The place of `%port`, if the program sets it.
+    /// Index of the path `%port`, if the program sets it.
     pub(crate) port: Option<usize>,
 }
 
-/// Compiles a program. Its calls of `log` go to `host`.
+/// Compiles a program. Its calls of `log` write to the log of `host`.
 ///
 /// # Errors
-/// Kind configuration, with VRL's diagnostics.
+/// An error of kind configuration contains VRL's diagnostics.
 pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Result<Compiled> {
     let mut config = CompileConfig::default();
     config.set_custom(host.clone());
@@ -47,7 +47,7 @@ pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Res
     let sets_port = info.target_assignments.iter().any(|path| {
         path.prefix == PathPrefix::Metadata && port.path.segments.starts_with(&path.path.segments)
     });
-    // What `unnest` takes for its argument it does not name: all of the event.
+    // `unnest` uses the whole event, but VRL does not report it.
     let event = OwnedTargetPath::root(PathPrefix::Event);
     let metadata = OwnedTargetPath::root(PathPrefix::Metadata);
     let unnamed = if source.contains("unnest") { vec![&event, &metadata] } else { Vec::new() };

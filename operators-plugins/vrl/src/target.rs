@@ -1,5 +1,5 @@
-//! The event as a VRL target: a view, of which only what the program reaches is converted, and the
-//! edits, which are kept until the program has ended well.
+//! The event as a VRL target. Only the parts that the program uses are converted, and edits are kept until the program
+//! has completed.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -15,47 +15,47 @@ use vrl::{
 
 use crate::{
     convert::{Arena, to_vrl},
-    layout::{Layout, Place},
+    layout::{Layout, UsedPath},
 };
 
-/// An edit of a place.
+/// Edit of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// The place, by its position in the layout.
-    pub(crate) place: usize,
+    /// Index of the path in the layout.
+    pub(crate) path: usize,
     pub(crate) kind: EditKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EditKind {
-    /// It has the value that its slot says.
+    /// The new value is in the slot.
     Written,
-    /// It was taken out.
+    /// The value was removed.
     Removed {
-        /// And with it what became empty around it.
+        /// `true` if objects and arrays that became empty are removed, too.
         compact: bool,
     },
 }
 
-/// What is kept from event to event: the converted slots of the event in hand, and its edits.
+/// State of the current event: the converted slots and the edits. It is reused for each event.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// Nothing before the first access, then what the slot holds, if anything.
+    /// For each slot, empty before its first access, and then its value, or `None` if the event has no such value.
     slots: Vec<OnceCell<Option<Vrl>>>,
     edits: Vec<Edit>,
     arena: RefCell<Arena>,
-    /// Whether the program reached for a place that it had not named.
+    /// `true` if the program used a path that its compiler had not reported.
     strayed: Cell<bool>,
 }
 
 impl Scratch {
-    /// Room for the slots of a layout.
+    /// Creates a state without values for the slots of a layout.
     pub(crate) fn new(layout: &Layout) -> Self {
         let slots = layout.slots().iter().map(|_| OnceCell::new()).collect();
         Self { slots, ..Self::default() }
     }
 
-    /// Forgets the event.
+    /// Drops the values and edits of the event.
     pub(crate) fn clear(&mut self) {
         for slot in &mut self.slots {
             slot.take();
@@ -64,25 +64,25 @@ impl Scratch {
         self.strayed.set(false);
     }
 
-    /// The edits of the event, in order.
+    /// Returns the edits of the event, in order.
     pub(crate) fn edits(&self) -> &[Edit] {
         &self.edits
     }
 
-    /// Whether the program reached for a place that it had not named, which VRL promises not to
+    /// Returns whether the program used a path that VRL's compiler had not reported. VRL guarantees that this does not
     /// happen.
     pub(crate) fn strayed(&self) -> bool {
         self.strayed.get()
     }
 
-    /// What an edited place holds now.
-    pub(crate) fn written(&self, place: &Place) -> Option<&Vrl> {
-        self.slots[place.slot].get()?.as_ref()?.get(&place.written_rest)
+    /// Returns the current value of an edited path.
+    pub(crate) fn written(&self, used: &UsedPath) -> Option<&Vrl> {
+        self.slots[used.slot].get()?.as_ref()?.get(&used.written_rest)
     }
 
-    /// What a place that was reached holds now.
-    pub(crate) fn value(&self, place: &Place) -> Option<&Vrl> {
-        self.slots[place.slot].get()?.as_ref()?.get(&place.rest)
+    /// Returns the current value of a path that the program has used.
+    pub(crate) fn value(&self, used: &UsedPath) -> Option<&Vrl> {
+        self.slots[used.slot].get()?.as_ref()?.get(&used.rest)
     }
 
     fn log(&mut self, edit: Edit) {
@@ -92,7 +92,7 @@ impl Scratch {
     }
 }
 
-/// An event in the hands of a program.
+/// Event that a program reads and edits.
 pub(crate) struct EventTarget<'a> {
     layout: &'a Layout,
     scratch: &'a mut Scratch,
@@ -113,7 +113,7 @@ impl<'a> EventTarget<'a> {
     fn find(&self, path: &OwnedTargetPath) -> Result<usize, String> {
         self.layout.find(path).ok_or_else(|| {
             self.scratch.strayed.set(true);
-            format!("the program did not say that it reaches for {path}")
+            format!("the compiler did not report that the program uses {path}")
         })
     }
 
@@ -139,31 +139,31 @@ impl<'a> EventTarget<'a> {
 
 impl Target for EventTarget<'_> {
     fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Vrl>, String> {
-        let place = self.layout.place(self.find(path)?);
-        let slot = self.scratch.slots[place.slot].get_or_init(|| self.convert(place.slot));
+        let used = self.layout.path(self.find(path)?);
+        let slot = self.scratch.slots[used.slot].get_or_init(|| self.convert(used.slot));
         Ok(match slot {
-            Some(value) if !place.rest.is_root() => value.get(&place.rest),
+            Some(value) if !used.rest.is_root() => value.get(&used.rest),
             value => value.as_ref(),
         })
     }
 
     fn target_get_mut(&mut self, path: &OwnedTargetPath) -> Result<Option<&mut Vrl>, String> {
-        // Nothing says what is done to the value: take it to be changed.
+        // The caller may change the value through the reference, so the access is recorded as an edit.
         let index = self.find(path)?;
-        self.scratch.log(Edit { place: index, kind: EditKind::Written });
-        let place = self.layout.place(index);
-        Ok(self.slot_mut(place.slot).as_mut().and_then(|value| value.get_mut(&place.rest)))
+        self.scratch.log(Edit { path: index, kind: EditKind::Written });
+        let used = self.layout.path(index);
+        Ok(self.slot_mut(used.slot).as_mut().and_then(|value| value.get_mut(&used.rest)))
     }
 
     fn target_insert(&mut self, path: &OwnedTargetPath, value: Vrl) -> Result<(), String> {
         let index = self.find(path)?;
-        let place = self.layout.place(index);
-        if place.rest.is_root() {
-            self.scratch.slots[place.slot] = OnceCell::from(Some(value));
+        let used = self.layout.path(index);
+        if used.rest.is_root() {
+            self.scratch.slots[used.slot] = OnceCell::from(Some(value));
         } else {
-            self.slot_mut(place.slot).get_or_insert(Vrl::Null).insert(&place.rest, value);
+            self.slot_mut(used.slot).get_or_insert(Vrl::Null).insert(&used.rest, value);
         }
-        self.scratch.log(Edit { place: index, kind: EditKind::Written });
+        self.scratch.log(Edit { path: index, kind: EditKind::Written });
         Ok(())
     }
 
@@ -173,13 +173,13 @@ impl Target for EventTarget<'_> {
         compact: bool,
     ) -> Result<Option<Vrl>, String> {
         let index = self.find(path)?;
-        let place = self.layout.place(index);
-        let is_root = self.layout.slots()[place.slot].is_root();
-        let slot = self.slot_mut(place.slot);
-        let removed = if place.rest.is_root() && !is_root {
+        let used = self.layout.path(index);
+        let is_root = self.layout.slots()[used.slot].is_root();
+        let slot = self.slot_mut(used.slot);
+        let removed = if used.rest.is_root() && !is_root {
             slot.take()
         } else {
-            let removed = slot.as_mut().and_then(|value| value.remove(&place.rest, compact));
+            let removed = slot.as_mut().and_then(|value| value.remove(&used.rest, compact));
             let is_empty = match slot {
                 Some(Vrl::Object(object)) => object.is_empty(),
                 Some(Vrl::Array(array)) => array.is_empty(),
@@ -191,9 +191,9 @@ impl Target for EventTarget<'_> {
             removed
         };
         if removed.is_some() {
-            let stays = self.scratch.written(place).is_some();
+            let stays = self.scratch.written(used).is_some();
             let kind = if stays { EditKind::Written } else { EditKind::Removed { compact } };
-            self.scratch.log(Edit { place: index, kind });
+            self.scratch.log(Edit { path: index, kind });
         }
         Ok(removed)
     }

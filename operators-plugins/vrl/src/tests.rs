@@ -22,7 +22,7 @@ fn batch(events: &[Value<'static>]) -> Batch {
     batch
 }
 
-/// The events and their metadata, as text.
+/// Returns the events and their metadata as text.
 fn seen(batch: &Batch) -> Vec<String> {
     let text = |event: EventRef<'_>| {
         let metadata = event.metadata().map(|found| format!(" {found}")).unwrap_or_default();
@@ -31,14 +31,14 @@ fn seen(batch: &Batch) -> Vec<String> {
     batch.iter().map(text).collect()
 }
 
-/// What becomes of an event, with the metadata if it has any.
+/// Returns the event after the program, with its metadata if it has any.
 fn run(source: &str, event: Value<'static>) -> Result<String, Error> {
     run_with(config(source), batch(&[event]))
 }
 
 fn run_with(config: Config, mut batch: Batch) -> Result<String, Error> {
     let mut output = Output::new();
-    // Twice, since what is kept from event to event must not be seen.
+    // The second run detects state that is kept from one event to the next.
     let mut again = batch.clone();
     let mut operator = operator(config);
     operator.process(&mut again, &mut Output::new()).unwrap();
@@ -52,10 +52,10 @@ fn run_with(config: Config, mut batch: Batch) -> Result<String, Error> {
 }
 
 #[test]
-fn a_program_edits_the_event_as_vrl_says() {
+fn program_edits_the_event_as_vrl_defines() {
     let event = || literal!({ "a": { "b": 1, "c": [1, { "d": 2 }] }, "s": "Text", "n": null });
     for (source, expected) in [
-        // Nothing done, nothing changed.
+        // A program that does nothing changes nothing.
         ("true", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null}"#),
         (".s = downcase!(.s)", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"text","n":null}"#),
         (
@@ -63,7 +63,7 @@ fn a_program_edits_the_event_as_vrl_says() {
             r#"{"a":{"b":2,"c":[1,{"d":2}]},"s":"Text","n":null,"x":{"y":2}}"#,
         ),
         (".a = .a.b", r#"{"a":1,"s":"Text","n":null}"#),
-        // A place within one that is no object replaces it.
+        // A path within a value that is not an object replaces the value.
         (".s.t.u = true", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":{"t":{"u":true}},"n":null}"#),
         ("del(.a); del(.absent)", r#"{"s":"Text","n":null}"#),
         ("del(.a.b); .a.gone = 1; del(.a.gone)", r#"{"a":{"c":[1,{"d":2}]},"s":"Text","n":null}"#),
@@ -91,12 +91,12 @@ fn a_program_edits_the_event_as_vrl_says() {
             ".l = push!(.a.c, .s)",
             r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"l":[1,{"d":2},"Text"]}"#,
         ),
-        // Absent is not null.
+        // An absent field is not null.
         (
             ". = [exists(.n), exists(.m), exists(.a.b), exists(.a.c[1].d), exists(.s.t)]",
             "[true,false,true,true,false]",
         ),
-        // All of the event.
+        // The whole event.
         (r#". = { "only": .s }"#, r#"{"only":"Text"}"#),
         (".count = length(.)", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"count":3}"#),
         (". = merge(., { \"s\": 1 }); .t = .s; del(.a)", r#"{"n":null,"s":1,"t":1}"#),
@@ -118,7 +118,7 @@ fn a_program_edits_the_event_as_vrl_says() {
 }
 
 #[test]
-fn the_event_may_be_of_any_type() {
+fn event_may_have_any_type() {
     for (source, event, expected) in [
         (". = parse_json!(string!(.))", literal!(r#"{ "a": 1 }"#), r#"{"a":1}"#),
         (".a = 1", literal!([1]), r#"{"a":1}"#),
@@ -128,15 +128,16 @@ fn the_event_may_be_of_any_type() {
     }
 }
 
-/// Returns a number that is kept as text.
+/// Returns a number that is stored as text.
 fn number(text: &'static str) -> Value<'static> {
     Value::Number(Number::new(text).unwrap())
 }
 
 #[test]
-fn values_are_converted_as_the_book_says() {
+fn values_are_converted_as_documented() {
     for (source, event, expected) in [
-        // Untouched, an integer beyond 63 bits stays one; touched, it is a float as for VRL's JSON.
+        // An unused integer that exceeds 64 bits with a sign is unchanged. If the program uses it, it becomes a float,
+        // as in VRL's JSON.
         (".x = 1", literal!({ "big": u64::MAX }), r#"{"big":18446744073709551615,"x":1}"#),
         (
             ".x = is_float(.big)",
@@ -173,7 +174,7 @@ fn values_are_converted_as_the_book_says() {
 }
 
 #[test]
-fn bytes_that_are_no_text_stay_bytes() {
+fn bytes_that_are_not_utf8_stay_bytes() {
     let mut events = batch(&[
         literal!({ "data": Value::from(vec![0xff, 0x00]), "text": Value::from(b"ab".to_vec()) }),
     ]);
@@ -216,7 +217,7 @@ fn metadata_is_read_and_written() {
 }
 
 #[test]
-fn an_event_on_which_the_program_fails_is_rejected_unchanged_with_the_cause() {
+fn event_of_a_failed_program_is_rejected_unchanged() {
     for (source, cause) in [
         (".x = 1; abort", "the program aborted: aborted"),
         (r#".x = 1; abort "not today""#, "the program aborted: not today"),
@@ -240,7 +241,7 @@ fn an_event_on_which_the_program_fails_is_rejected_unchanged_with_the_cause() {
 }
 
 #[test]
-fn an_abort_can_discard_but_an_error_never_does() {
+fn abort_may_discard_event_and_error_rejects_it() {
     let config = Config {
         drop_on_abort: true,
         ..config(
@@ -256,7 +257,7 @@ fn an_abort_can_discard_but_an_error_never_does() {
 }
 
 #[test]
-fn an_event_leaves_by_the_port_that_the_program_names() {
+fn event_leaves_by_the_port_that_the_program_sets() {
     let config = Config {
         ports: vec!["a".into(), "b".into()],
         ..config("if exists(.to) { %port = .to }; .seen = true")
@@ -274,7 +275,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
         event("out"),
         literal!({ "to": 1 }),
     ]);
-    // What was there before is not what the program says.
+    // Metadata from before the program does not select a port.
     events.get_mut(1).unwrap().set_metadata(literal!({ "port": "a" }));
     let mut output = Output::new();
     vrl.process(&mut events, &mut output).unwrap();
@@ -298,7 +299,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
 }
 
 #[test]
-fn an_event_that_nobody_decoded_is_rejected() {
+fn undecoded_event_is_rejected() {
     let mut events = Batch::new();
     events.push_message(b"{}");
     let mut output = Output::new();
@@ -307,7 +308,7 @@ fn an_event_that_nobody_decoded_is_rejected() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_and_says_what_to_do() {
+fn invalid_configuration_is_rejected_with_a_remedy() {
     let cases = [
         (Config::default(), "set `source`"),
         (Config { file: Some("x".into()), ..config(".") }, "both `source` and `file`"),
@@ -321,27 +322,33 @@ fn what_cannot_work_is_refused_and_says_what_to_do() {
         (config(".a = get_env_var!(\"HOME\")"), "set `allow_environment: true`"),
         (config(".a = get_hostname!()"), "set `allow_environment: true`"),
         (config(".a = dns_lookup!(\"localhost\")"), "`allow_environment: true`"),
-        (Config { timezone: Some("Nowhere".into()), ..config("true") }, "`timezone` is `Nowhere`"),
+        (
+            Config { timezone: Some("Nowhere".into()), ..config("true") },
+            "invalid `timezone` `Nowhere`",
+        ),
         (Config { ports: vec!["a".into()], ..config("true") }, "never sets `%port`"),
         (Config { ports: vec!["err".into()], ..config("%port = .a") }, "`err`"),
-        (Config { ports: vec!["a".into(), "a".into()], ..config("%port = .a") }, "`a` twice"),
+        (
+            Config { ports: vec!["a".into(), "a".into()], ..config("%port = .a") },
+            "`a` appears twice",
+        ),
     ];
-    for (config, place) in cases {
+    for (config, position) in cases {
         let error = Vrl::new(config, TestHost::new().context()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
-        assert!(error.to_string().contains(place), "{place}: {error}");
+        assert!(error.to_string().contains(position), "{position}: {error}");
         assert!(!error.to_string().contains('\u{1b}'), "colours: {error}");
     }
 }
 
 #[test]
-fn the_environment_can_be_switched_on() {
+fn environment_can_be_allowed() {
     let config = Config { allow_environment: true, ..config(". = is_string(get_hostname!())") };
     assert_eq!(run_with(config, batch(&[literal!(0)])).as_deref(), Ok("true"));
 }
 
 #[test]
-fn times_without_a_zone_are_in_the_one_that_is_set() {
+fn configured_time_zone_applies_to_times_without_one() {
     let source = r#". = parse_timestamp!("2021-07-01 12:00:00", "%F %T")"#;
     for (timezone, expected) in [(None, "12"), (Some("Europe/Berlin".to_owned()), "10")] {
         let config = Config { timezone, ..config(source) };
@@ -351,7 +358,7 @@ fn times_without_a_zone_are_in_the_one_that_is_set() {
 }
 
 #[test]
-fn a_file_is_found_from_the_folder_of_the_flow() {
+fn program_file_is_relative_to_the_flow_file() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("program.vrl"), ".x = 1").unwrap();
     let host = TestHost::new();
@@ -366,7 +373,7 @@ fn a_file_is_found_from_the_folder_of_the_flow() {
 }
 
 #[test]
-fn what_vrl_warns_of_is_logged_once() {
+fn warning_of_vrl_is_logged_once() {
     let host = TestHost::new();
     let mut operator = Vrl::new(config("true; .x = 1"), host.context()).unwrap();
     for _ in 0..2 {
@@ -378,7 +385,7 @@ fn what_vrl_warns_of_is_logged_once() {
 }
 
 #[test]
-fn the_function_log_writes_to_the_log_of_the_host_at_most_once_a_second() {
+fn log_writes_to_the_log_of_the_host_at_most_once_a_second() {
     let host = TestHost::new();
     let source = r#"log(.n, level: "error"); log("each", rate_limit_secs: 0)"#;
     let mut operator = Vrl::new(config(source), host.context()).unwrap();

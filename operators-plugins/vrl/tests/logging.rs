@@ -1,13 +1,13 @@
-//! The classification of log events in three languages: VRL, the operator in Rust, and what it is
-//! meant to be, over `serde_json`'s values.
+//! Tests that three implementations classify log events alike: a VRL program, the operator in Rust, and a reference
+//! with `serde_json`'s values.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use tremor_pdk::{Batch, Component, EventRef, Operator, Output, testing::TestHost};
 
-/// The plugin in Rust: its sources, since two plugins cannot be linked into one program.
+/// Sources of the plugin in Rust, because two plugins cannot be linked into one program.
 #[path = "../../logging/src"]
-#[allow(unreachable_pub)] // in their own crate they are reached
+#[allow(unreachable_pub)] // the items are public in their own crate
 mod native {
     pub mod classify;
     pub mod operator;
@@ -62,7 +62,7 @@ fn check(events: &[Json]) {
     assert_eq!(metadata(&mut vrl(), events), expected);
 }
 
-/// A value of any type, or one of those that mean something.
+/// Generates a value of any type, usually a value that a rule of the classification checks.
 fn field(known: &'static [&'static str]) -> impl Strategy<Value = Option<Json>> {
     let text = prop::sample::select(known).prop_map(Json::from);
     let other = prop_oneof![
@@ -119,7 +119,7 @@ fn event() -> impl Strategy<Value = Json> {
 
 proptest! {
     #[test]
-    fn vrl_rust_and_the_reference_agree_on_every_event(
+    fn vrl_rust_and_reference_agree_on_any_event(
         events in prop::collection::vec(event(), 1..60),
     ) {
         check(&events);
@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn vrl_rust_and_the_reference_agree_on_events_that_reach_every_rule() {
+fn vrl_rust_and_reference_agree_on_every_rule() {
     let mut events = Vec::new();
     for application in 0..7 {
         for index_type in [

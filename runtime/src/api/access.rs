@@ -1,4 +1,4 @@
-//! The requests that are answered: those that come with the token, and those that no web page can have sent.
+//! Access control: requests need the token, and must not come from a web page of another origin.
 
 use std::{fs, net::IpAddr, os::unix::fs::MetadataExt, path::Path};
 
@@ -12,21 +12,22 @@ use subtle::ConstantTimeEq;
 use super::{Error, problem::Problem};
 use crate::redact;
 
-/// The shortest token, in bytes.
-const SHORTEST: usize = 16;
-/// What users other than the owner and the group may not do with the file of a token: anything. The group
-/// may read it.
+/// Minimum length of a token, in bytes.
+const MIN_LENGTH: usize = 16;
+/// Mode bits that the file of a token must not have: the group may only read the file, and other users must have no
+/// access.
 const OTHERS: u32 = 0o027;
 
-/// The text that requests have to come with.
+/// Secret that requests have to contain.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// The token in a file, without the white space around it.
+    /// Reads the token from a file and strips the white space around it.
     ///
     /// # Errors
-    /// The file cannot be read, others can read it, or what it holds is no token.
+    /// The file cannot be read, users other than its owner can change it, users outside its group can read it, or its
+    /// content is not a valid token.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let wrong = |problem| Error::Token { path: path.to_owned(), problem };
         let cannot = |error| wrong(format!("cannot be read: {error}"));
@@ -39,9 +40,9 @@ impl Token {
         }
         let text = fs::read_to_string(path).map_err(cannot)?;
         let token = text.trim();
-        if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if token.len() < MIN_LENGTH || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong(format!(
-                "expected one line of at least {SHORTEST} ASCII characters without spaces\n  help: \
+                "expected one line of at least {MIN_LENGTH} ASCII characters without spaces\n  help: \
                  head -c 32 /dev/urandom | base64 > {}",
                 path.display()
             )));
@@ -50,7 +51,7 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// The token itself, for a client.
+    /// Returns the text of the token, for a client.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,33 +63,36 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Which requests are answered.
+/// Rules that decide which requests are answered.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// The token that they have to come with.
+    /// Token that requests have to contain, if there is one.
     token: Option<Token>,
-    /// Whether they come to a loopback address.
+    /// `true` if the server listens at a loopback address.
     pub(super) is_loopback: bool,
 }
 
 impl Access {
-    /// Those that come with this token, where there is one.
+    /// Creates the rules for requests that need `token`, if it is set.
     pub fn with(token: Option<Token>) -> Self {
         Self { token, is_loopback: false }
     }
 
-    /// The same at an address of this kind.
+    /// Adjusts the rules to the address at which the server listens.
     pub(super) fn at(self, address: IpAddr) -> Self {
         Self { is_loopback: address.is_loopback(), ..self }
     }
 
-    /// Whether there is a token.
+    /// Returns whether requests need a token.
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
+    /// Checks whether a request may be answered. If `needs_no_token` is set, the token is not checked, but a request
+    /// from a web page of another origin is still rejected.
+    ///
     /// # Errors
-    /// The answer to a request that is refused. One that `needs_no_token` may still come from a web page.
+    /// The response to a request that is rejected.
     pub(super) fn check<B>(
         &self,
         request: &Request<B>,
@@ -101,7 +105,7 @@ impl Access {
             if !(target && host.is_some_and(own)) {
                 return Err(Problem::new(
                     StatusCode::MISDIRECTED_REQUEST,
-                    "the request has a foreign `Host`; ask for `localhost` or the loopback address \
+                    "the request has a foreign `Host`; send `localhost` or the loopback address \
                      itself",
                 ));
             }
@@ -112,7 +116,7 @@ impl Access {
         if request.headers().contains_key(ORIGIN) && !header(request, &ORIGIN).is_some_and(is_own) {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
-                "the request comes from a web page of another origin; these are not answered",
+                "the request comes from a web page of another origin; such requests are rejected",
             ));
         }
         match &self.token {
@@ -138,7 +142,7 @@ impl Token {
     }
 }
 
-/// The value of a header that is there once, as text.
+/// Returns the value of a header as text, if the header occurs exactly once.
 fn header<'r, B>(request: &'r Request<B>, name: &HeaderName) -> Option<&'r str> {
     let mut values = request.headers().get_all(name).iter();
     let first = values.next()?;
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_loopback_address_a_foreign_host_is_refused() {
+    fn foreign_host_is_rejected_at_loopback_address() {
         let access = Access { token: None, is_loopback: true };
         for host in ["localhost", "LOCALHOST:1", "127.0.0.1:9898", "127.1.2.3", "[::1]:80"] {
             assert_eq!(status(&access, &[("host", host)]), 200, "{host}");
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_another_host_is_refused_whatever_its_header_says() {
+    fn request_target_with_foreign_host_is_rejected() {
         let access = Access { token: None, is_loopback: true };
         let request = Request::builder().uri("http://example.org/").header("host", "localhost");
         let problem = access.check(&request.body(()).unwrap(), true).unwrap_err();
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_page_of_another_origin_is_refused() {
+    fn request_of_foreign_origin_is_rejected() {
         let access = Access { token: None, is_loopback: true };
         let from = |origin| status(&access, &[("host", "localhost:9898"), ("origin", origin)]);
         assert_eq!(from("http://localhost:9898"), 200);
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_token_there_is_no_answer() {
+    fn request_without_token_is_rejected() {
         let access = Access { token: Some(Token(TOKEN.to_owned())), is_loopback: false };
         let with = |value: &str| status(&access, &[("authorization", value)]);
         assert_eq!(with(&format!("Bearer {TOKEN}")), 200);
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_others_can_read_or_that_is_short_is_refused() {
+    fn readable_or_short_token_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let read = |text: &str, mode| {

@@ -1,4 +1,4 @@
-//! What an answer consists of: a text, or events for as long as somebody listens.
+//! Bodies of responses: a complete text, or a stream of events that ends when its receiver disconnects.
 
 use std::{
     convert::Infallible,
@@ -8,39 +8,39 @@ use std::{
 
 use hyper::body::{Bytes, Frame, SizeHint};
 
-use super::places::Answering;
+use super::slots::Answering;
 
-/// The parts of an answer that does not end by itself; none once there is no more.
+/// Returns the chunks of a response without a fixed length, one at a time, and `None` at the end.
 pub(super) trait Stream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub(super) struct Body {
     parts: Parts,
-    /// Dropped with it.
+    /// Marks the request as in progress until the body is dropped.
     _answering: Option<Answering>,
 }
 
 enum Parts {
-    /// A text, until it is taken.
+    /// Complete text; `None` once it was returned.
     Full(Option<Bytes>),
-    /// One part after the other.
+    /// Chunks that are sent as they become available.
     Stream(Box<dyn Stream>),
 }
 
 impl Body {
-    /// A text.
+    /// Creates a body from a complete text.
     pub(super) fn full(text: impl Into<Bytes>) -> Self {
         Self { parts: Parts::Full(Some(text.into())), _answering: None }
     }
 
-    /// Parts for as long as there are any.
+    /// Creates a body from a stream of chunks.
     pub(super) fn stream(stream: impl Stream + 'static) -> Self {
         Self { parts: Parts::Stream(Box::new(stream)), _answering: None }
     }
 
-    /// The same, with what is dropped once it is sent.
+    /// Attaches a value that is dropped together with the body.
     pub(super) fn during(self, answering: Option<Answering>) -> Self {
         Self { _answering: answering, ..self }
     }

@@ -17,52 +17,52 @@ use hyper::{
 use super::{access::Token, body::Body, io::Io};
 use crate::executor::{self, net::Connection};
 
-/// How long an answer may take to begin.
+/// Maximum wait for the beginning of a response.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a tap may send nothing: three times as long as it does where nothing passes.
+/// Maximum time without data from a tap. The server sends a comment every 15 s if there are no events.
 const SILENCE: Duration = Duration::from_secs(45);
-/// The longest answer, and the longest event of a tap, in bytes.
+/// Maximum size of a response, and of a single event of a tap, in bytes.
 const LONGEST: usize = 64 << 20;
 
-/// Why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is none.
-    #[error("`{0}` is no address of an admin API\n  help: write http://HOST:PORT")]
+    /// The URL is invalid.
+    #[error("invalid address `{0}` of an admin API: expected http://HOST:PORT")]
     Address(String),
-    /// Nobody answers there.
+    /// No server answers at the address.
     #[error(
-        "no admin API answers at {address}: {reason}\n  help: start `tremor run` with `--api`, or name \
+        "cannot reach an admin API at {address}: {reason}\n  help: start `tremor run` with `--api`, or name \
          its address with `--api URL`"
     )]
     Silent {
-        /// Where it was looked for.
+        /// Address of the server.
         address: String,
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
     },
-    /// It has ended in the middle of its answer.
-    #[error("the admin API at {address} has gone: {reason}")]
+    /// The connection ended during the response.
+    #[error("lost the connection to the admin API at {address}: {reason}")]
     Gone {
-        /// Where it was.
+        /// Address of the server.
         address: String,
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
     },
-    /// It says more than can be kept.
-    #[error("the admin API at {address} has sent more than {longest} bytes, which is too much")]
+    /// The response, or an event of a tap, exceeds the maximum size.
+    #[error("the response of the admin API at {address} exceeds the limit of {longest} bytes")]
     TooLong {
-        /// Where it is.
+        /// Address of the server.
         address: String,
-        /// How much would have been kept.
+        /// Maximum size, in bytes.
         longest: usize,
     },
-    /// It has refused, and says why.
+    /// The server rejected the request. Contains the reason that the server gave.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks one API.
+/// Client of one admin API.
 #[derive(Clone, Debug)]
 pub struct Client {
     host: String,
@@ -72,10 +72,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks at a URL, with a token where it needs one.
+    /// Creates a client for the API at `url`, with a token if the API needs one.
     ///
     /// # Errors
-    /// It is none of this form: `http://HOST:PORT`.
+    /// The URL does not have the form `http://HOST:PORT`.
     pub fn new(url: &str, token: Option<Token>) -> Result<Self, Error> {
         let wrong = || Error::Address(url.to_owned());
         let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -92,15 +92,15 @@ impl Client {
         Ok(Self { host, address, token, longest: LONGEST })
     }
 
-    /// Where it asks.
+    /// Returns host and port of the API.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The answer to a question, as JSON.
+    /// Requests `path` and returns the response as JSON.
     ///
     /// # Errors
-    /// There is none, or it is a refusal.
+    /// Fails if the server cannot be reached, does not respond, or rejects the request.
     pub fn get(&self, path: &str) -> Result<serde_json::Value, Error> {
         let mut text = Vec::new();
         executor::block_on(self.ask(path, PATIENCE, |part| {
@@ -111,11 +111,10 @@ impl Client {
         serde_json::from_slice(&text).map_err(|error| self.silent(&error))
     }
 
-    /// Gives the events that are sent, one after the other, for as long as they are wanted, and the
-    /// process runs.
+    /// Calls `event` for each event that the server sends, until `event` returns `false` or the process ends.
     ///
     /// # Errors
-    /// There are none, or the answer is a refusal.
+    /// The connection fails, or the server rejected the request.
     pub fn listen(&self, path: &str, mut event: impl FnMut(&str) -> bool) -> Result<(), Error> {
         let mut text = Vec::new();
         executor::block_on(self.ask(path, SILENCE, |part| {
@@ -133,7 +132,7 @@ impl Client {
         self.expect_short(&text)
     }
 
-    /// What was kept was not cut off.
+    /// Checks that a received text does not exceed the maximum size.
     fn expect_short(&self, text: &[u8]) -> Result<(), Error> {
         if text.len() > self.longest {
             return Err(Error::TooLong { address: self.host.clone(), longest: self.longest });
@@ -141,7 +140,8 @@ impl Client {
         Ok(())
     }
 
-    /// Reads an answer part by part, for as long as that is wanted, and a part comes in that time.
+    /// Sends a request and calls `part` for each part of the response until `part` returns `false`. Fails if no part is
+    /// received for the time `silence`.
     async fn ask(
         &self,
         path: &str,
@@ -172,7 +172,7 @@ impl Client {
         loop {
             let silent = async {
                 executor::sleep(silence).await;
-                Err(self.gone(&format_args!("it has sent nothing for {} s", silence.as_secs())))
+                Err(self.gone(&format_args!("no data for {} s", silence.as_secs())))
             };
             let comes = async { Ok(with(next(&mut body), connection.as_mut()).await) };
             let frame = executor::first(comes, silent).await?;
@@ -189,10 +189,10 @@ impl Client {
         if status.is_success() { Ok(()) } else { Err(refused(status.as_u16(), &problem)) }
     }
 
-    /// Waits for as long as an answer may take to begin.
+    /// Returns an error once the maximum wait for the beginning of a response is over.
     async fn late<T>(&self) -> Result<T, Error> {
         executor::sleep(PATIENCE).await;
-        Err(self.silent(&"it has not answered for 5 s"))
+        Err(self.silent(&"no response within 5 s"))
     }
 
     fn gone(&self, reason: &dyn std::fmt::Display) -> Error {
@@ -210,27 +210,29 @@ async fn next(body: &mut Incoming) -> Frame {
     poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
-/// What comes of `wanted`, while the connection works for it.
+/// Waits for `wanted`, and meanwhile polls the connection, which `wanted` needs to make progress.
 async fn with<T>(
     wanted: impl Future<Output = T>,
     mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
 ) -> T {
     let (mut wanted, mut has_ended) = (std::pin::pin!(wanted), false);
     poll_fn(|context| {
-        // What goes wrong with it, what is wanted hears too.
+        // If the connection ends with an error, `wanted` completes with an error too.
         has_ended = has_ended || connection.as_mut().poll(context).is_ready();
         wanted.as_mut().poll(context)
     })
     .await
 }
 
-/// What the API says of a question that it does not answer.
+/// Converts the problem document of a rejected request to an error.
 fn refused(status: u16, problem: &[u8]) -> Error {
     let problem: Option<serde_json::Value> = serde_json::from_slice(problem).ok();
     let detail = problem.as_ref().and_then(|problem| problem.get("detail")?.as_str());
     Error::Refused(match detail {
-        Some(detail) => format!("the admin API answers {status}: {detail}"),
-        None => format!("the admin API answers {status}"),
+        Some(detail) => {
+            format!("the admin API rejected the request with status {status}: {detail}")
+        }
+        None => format!("the admin API rejected the request with status {status}"),
     })
 }
 
@@ -244,13 +246,13 @@ mod tests {
 
     use super::{Client, Error};
 
-    /// A client of a peer that answers its first request with this body.
+    /// Returns a client of a server that sends `body` as the response to its first request.
     fn client(body: &'static str) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
             let (mut connection, _) = listener.accept().unwrap();
-            // The whole of the request, which has no body.
+            // Reads the whole request, which has no body.
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 let mut byte = [0];
@@ -260,21 +262,21 @@ mod tests {
             let length = body.len();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
             connection.write_all((head + body).as_bytes()).unwrap();
-            // Until the client goes.
+            // Waits until the client disconnects.
             _ = connection.read_to_end(&mut Vec::new());
         });
         Client { longest: 20, ..Client::new(&address.to_string(), None).unwrap() }
     }
 
     #[test]
-    fn an_answer_that_is_too_long_is_an_error_and_not_cut_off() {
+    fn too_long_response_is_an_error() {
         let (fits, too_long) = (r#"["a text of twenty"]"#, r#"["a text that is too long"]"#);
         assert_eq!(client(fits).get("/").unwrap()[0], "a text of twenty");
         assert!(matches!(client(too_long).get("/"), Err(Error::TooLong { longest: 20, .. })));
     }
 
     #[test]
-    fn a_tap_may_send_for_ever_as_long_as_no_event_is_too_long() {
+    fn tap_may_be_endless_but_its_events_are_limited() {
         let mut events = Vec::new();
         let mut listen = |body| {
             let mut keep = |event: &str| {

@@ -1,4 +1,4 @@
-//! Flows as JSON.
+//! The JSON form of the status of flows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,13 +10,13 @@ use crate::{
     redact,
 };
 
-/// All flows.
+/// Status of all flows.
 #[derive(Serialize)]
 pub(super) struct FlowsJson {
     pub(super) flows: Vec<FlowJson>,
 }
 
-/// A flow.
+/// Status of a flow.
 #[derive(Serialize)]
 pub(super) struct FlowJson {
     name: String,
@@ -28,33 +28,33 @@ pub(super) struct FlowJson {
     memory: MemoryJson,
 }
 
-/// The memory of a flow.
+/// Memory of a flow.
 #[derive(Serialize)]
 struct MemoryJson {
-    /// Limit of the process, in bytes.
+    /// Limit of all flows of the process together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
-    /// Bytes of all its components.
+    /// Memory of all components of the flow, in bytes.
     taken: usize,
     /// `true` if sources wait for memory.
     is_short: bool,
-    /// Bytes of each component.
+    /// Memory of each component, in bytes.
     components: BTreeMap<String, usize>,
 }
 
-/// What failed a flow.
+/// First failure of a flow.
 #[derive(Serialize)]
 struct FailureJson {
     component: String,
     error: String,
 }
 
-/// A connector.
+/// Status of a connector.
 #[derive(Serialize)]
 pub(super) struct ConnectorJson {
     name: String,
     state: &'static str,
-    /// For how long it has been in that state.
+    /// Time since the state was entered, in seconds.
     state_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -64,11 +64,11 @@ pub(super) struct ConnectorJson {
     retries: BTreeMap<&'static str, u64>,
     queued: usize,
     in_flight: usize,
-    /// Sinks because of which the connector's source is not pulled.
+    /// Sinks and pipelines because of which the connector's source is not pulled.
     waits_for: Vec<AwaitedJson>,
 }
 
-/// A sink that a source waits for.
+/// A sink or a pipeline for which a source waits.
 #[derive(Serialize)]
 struct AwaitedJson {
     sink: String,
@@ -78,7 +78,7 @@ struct AwaitedJson {
     error: Option<String>,
 }
 
-/// A component: a side of a connector, or a pipeline.
+/// Status of a component: a side of a connector, or a pipeline.
 #[derive(Serialize)]
 struct ComponentJson {
     name: String,
@@ -89,7 +89,7 @@ struct ComponentJson {
     queue: Option<Queue>,
 }
 
-/// What became of the events of a component.
+/// Counts of the events of a component.
 #[derive(Serialize)]
 struct EventsJson {
     #[serde(flatten)]
@@ -156,7 +156,7 @@ impl From<&Awaited> for AwaitedJson {
     }
 }
 
-/// To the millisecond.
+/// Returns a duration in seconds, rounded down to milliseconds.
 fn seconds(duration: Duration) -> f64 {
     Duration::from_millis(duration.as_millis().try_into().unwrap_or(u64::MAX)).as_secs_f64()
 }

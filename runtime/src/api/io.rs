@@ -1,4 +1,4 @@
-//! What hyper needs of an executor: connections and timers.
+//! Adapters of the executor's connections and timers for hyper.
 
 use std::{
     io,
@@ -11,16 +11,16 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 
 use crate::executor::{self, net::Connection};
 
-/// How long a peer may take none of what is written to it.
+/// Maximum time for which a peer may accept no bytes although some are being written to it.
 const STALLED: Duration = Duration::from_secs(30);
-/// How much is read at once, in bytes.
+/// Maximum number of bytes of a single read.
 const CHUNK: usize = 4 << 10;
 
-/// A connection as hyper reads and writes it.
+/// Connection with hyper's interfaces for reading and writing.
 pub(super) struct Io {
     connection: Connection,
     alarm: executor::Alarm,
-    /// Until when the peer has to take something, where it waits for that.
+    /// Time until which the peer has to accept bytes. Set while a write waits for the peer.
     until: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Write for Io {
     }
 }
 
-/// Timers of the executor's.
+/// Timers of the executor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers;
 

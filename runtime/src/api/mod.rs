@@ -1,9 +1,9 @@
-//! The admin API: asks a running process how its flows stand, and pauses, resumes and watches their
-//! parts.
+//! The admin API: shows the status of the flows of a running process, and pauses, resumes and taps their
+//! components.
 //!
-//! It runs on a thread of its own, so that it answers although plugins hold the executor's threads, and
-//! reads what flows count for themselves: while nobody asks, it costs nothing.
-//! `docs/decisions/0015-admin-api.md` says why it is built on hyper.
+//! The API runs on a thread of its own, so that it answers even if plugins block the threads of the executor. It only
+//! reads counters that the flows update anyway, so flows do no additional work while there are no requests.
+//! `docs/decisions/0015-admin-api.md` explains why the API uses hyper.
 
 mod access;
 mod body;
@@ -11,10 +11,10 @@ pub mod client;
 mod flows;
 mod io;
 mod metrics;
-mod places;
 mod problem;
 mod routes;
 mod server;
+mod slots;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -25,37 +25,37 @@ pub use self::{
     server::Server,
 };
 
-/// Why there is no admin API.
+/// Reason why the admin API cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It would be open to everybody.
+    /// Other machines could reach the API, which has no token.
     #[error(
-        "the admin API listens at {address}, which others can reach\n  help: give `--api-token-file`, \
+        "cannot listen at {address} without a token: other machines can reach this address\n  help: give `--api-token-file`, \
          or a loopback address such as 127.0.0.1:9898"
     )]
     Open {
-        /// Where it would listen.
+        /// Address to listen at.
         address: std::net::SocketAddr,
     },
-    /// It cannot listen there.
+    /// The server cannot listen at the address.
     #[error(
         "the admin API cannot listen at {address}: {error}\n  help: give `--api` another address"
     )]
     Listen {
-        /// Where it would listen.
+        /// Address to listen at.
         address: std::net::SocketAddr,
-        /// The operating system's reason.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// There is no thread for it.
-    #[error("the system gives the admin API no thread: {0}")]
+    /// The thread of the API cannot be started.
+    #[error("cannot start the thread of the admin API: {0}")]
     Thread(std::io::Error),
     /// The token cannot be used.
-    #[error("the token of the admin API, {}: {problem}", path.display())]
+    #[error("cannot use the token of the admin API, {}: {problem}", path.display())]
     Token {
-        /// Where it is.
+        /// Path of the file with the token.
         path: std::path::PathBuf,
-        /// What is wrong with it, and what to do.
+        /// Description of what is wrong with the token, with advice.
         problem: String,
     },
 }

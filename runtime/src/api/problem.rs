@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::body::Body;
 use crate::redact;
 
-/// Why a request is not answered, and what to do.
+/// Reason why a request is rejected, with advice.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
-    /// The methods that there are instead.
+    /// Methods that the path supports.
     allow: Option<&'static str>,
 }
 
@@ -27,9 +27,9 @@ impl Problem {
         Self { status, detail: redact::owned(detail.into()), allow: None }
     }
 
-    /// There is something at this path, but not for this method.
+    /// Creates the problem of a method that the path does not support.
     pub(super) fn method(allow: &'static str) -> Self {
-        let detail = format!("this path answers to {allow} only");
+        let detail = format!("this path supports only {allow}");
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
     }
 

@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Routing of requests to their responses.
 
 use std::{convert::Infallible, future::poll_fn, pin::Pin, time::Duration};
 
@@ -14,28 +14,28 @@ use super::{
     body::Body,
     flows::{ConnectorJson, FlowJson, FlowsJson},
     metrics,
-    places::Place,
     problem::Problem,
+    slots::Slot,
     tap::Events,
     text,
 };
 use crate::{engine::FlowStatus, executor, run::RunHandle};
 
-/// How long the body of a request is at most, in bytes. None of them is of use.
+/// Maximum size of the body of a request, in bytes. A body is read and its content is ignored.
 const BODY: usize = 64 << 10;
-/// How long it may take to come.
+/// Maximum time until the body of a request is complete.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// How long the executor may take to run a task, in a process that is well.
+/// Time within which the executor of a healthy process runs a new task.
 const RESPONDS: Duration = Duration::from_secs(2);
 
-/// The description of this API.
+/// The description of this API in the `OpenAPI` format.
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// What requests are answered from.
+/// State that is needed to answer requests.
 pub(super) struct Routes {
     pub(super) access: Access,
     pub(super) run: RunHandle,
-    /// How many flows the run has.
+    /// Number of flows of the run.
     pub(super) flows: usize,
     /// Closed at the end of the run.
     pub(super) stopped: Receiver<Infallible>,
@@ -44,7 +44,7 @@ pub(super) struct Routes {
 
 type Answer = Result<Response<Body>, Problem>;
 
-/// A path: its parts after the first slash.
+/// Path of a request.
 #[derive(Clone, Copy)]
 enum Path<'p> {
     Health,
@@ -59,7 +59,7 @@ enum Path<'p> {
     Tap(&'p str, &'p str, &'p str),
 }
 
-/// What can be done to a connector of a flow. Whether there is one of this name.
+/// A function that changes a connector of a flow. Returns whether the connector exists.
 type Change = fn(&RunHandle, &str, &str) -> bool;
 
 impl<'p> Path<'p> {
@@ -87,40 +87,40 @@ impl<'p> Path<'p> {
         })
     }
 
-    /// Whether the path changes something.
+    /// Returns whether requests to the path change the state of flows.
     fn changes(self) -> bool {
         matches!(self, Self::Change(..) | Self::Drain(..))
     }
 
-    /// Whether it needs no token: probes have none.
+    /// Returns whether the path is a health probe. Probes need no token.
     fn is_probe(self) -> bool {
         matches!(self, Self::Health | Self::Ready)
     }
 }
 
 impl Routes {
-    /// The answer to a request that has come by the connection of this place.
-    pub(super) async fn answer(&self, request: Request<Incoming>, place: &Place) -> Response<Body> {
-        self.checked(request, place).await.unwrap_or_else(Problem::into_response)
+    /// Returns the response to a request that arrived on the connection with this slot.
+    pub(super) async fn answer(&self, request: Request<Incoming>, slot: &Slot) -> Response<Body> {
+        self.checked(request, slot).await.unwrap_or_else(Problem::into_response)
     }
 
-    async fn checked(&self, request: Request<Incoming>, place: &Place) -> Answer {
+    async fn checked(&self, request: Request<Incoming>, slot: &Slot) -> Answer {
         let path = request.uri().path().to_owned();
         let parts: Vec<String> = path.split('/').skip(1).map(decoded).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let path = Path::of(&parts);
         self.access.check(&request, path.is_some_and(Path::is_probe))?;
         let path = path.ok_or_else(|| {
-            let detail = "there is nothing at this path; /v1/openapi.json lists what there is";
+            let detail = "unknown path; /v1/openapi.json lists the paths";
             Problem::new(StatusCode::NOT_FOUND, detail)
         })?;
-        // Anybody may send probes: they keep no place.
-        let answering = (!path.is_probe()).then(|| place.answering());
+        // Clients without a token may send probes, so a probe does not keep its connection from losing its slot.
+        let answering = (!path.is_probe()).then(|| slot.answering());
         let answer = self.respond(path, request).await?;
         Ok(answer.map(|body| body.during(answering)))
     }
 
-    /// The answer to a request that may be answered.
+    /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
         match (path.changes(), request.method()) {
             (true, &Method::POST) => without_body(request.into_body()).await?,
@@ -144,7 +144,7 @@ impl Routes {
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
             Path::Connector(flow, connector) => self.connector(flow, connector, StatusCode::OK),
             Path::Drain(name) => {
-                // One that has ended has drained.
+                // A flow that has ended counts as drained.
                 if let Some(flow) = self.run.flow(name) {
                     flow.drain_on_request();
                 }
@@ -153,7 +153,7 @@ impl Routes {
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
-                    return Err(ended(flow, "nothing of it can be changed"));
+                    return Err(ended(flow, "its connectors can no longer be changed"));
                 }
                 change(&self.run, flow, connector);
                 self.connector(flow, connector, StatusCode::ACCEPTED)
@@ -167,7 +167,7 @@ impl Routes {
             return Ok(flows.swap_remove(found));
         }
         if flows.len() < self.flows {
-            let detail = "the flows of the run have not begun; ask again";
+            let detail = "the flows of the run have not started; try again";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
         Err(missing("flow", name, flows.iter().map(|flow| flow.name.as_str())))
@@ -182,11 +182,12 @@ impl Routes {
         })
     }
 
-    /// The events of a port. Its component may have two sides.
+    /// Returns the events of a port as a stream. If the component has two sides with this port, the stream contains the
+    /// events of both.
     fn tap(&self, flow: &str, component: &str, port: &str) -> Answer {
         let status = self.flow(flow)?;
         if status.state.is_over() {
-            return Err(ended(flow, "nothing passes its ports"));
+            return Err(ended(flow, "its ports have no events"));
         }
         let name = status.name;
         let Some(flow) = self.run.flow(&name) else {
@@ -207,18 +208,18 @@ impl Routes {
         Ok(text::with(StatusCode::OK, "text/event-stream", Body::stream(events)))
     }
 
-    /// Whether the executor runs tasks.
+    /// Returns whether the executor runs tasks.
     async fn health(&self) -> Answer {
-        if self.pulse.comes(RESPONDS).await {
+        if self.pulse.responds(RESPONDS).await {
             return Ok(text::json(StatusCode::OK, &json!({ "healthy": true })));
         }
         Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "no thread is free to run flows for 2 s; the log says which calls of plugins hold them",
+            "the executor has not run a task within 2 s; the log names the calls of plugins that block its threads",
         ))
     }
 
-    /// Whether all flows run, and all their connectors are connected.
+    /// Returns whether all flows run and all their connectors are connected.
     fn ready(&self) -> Answer {
         let awaited = self.run.awaited(self.flows);
         if awaited.is_empty() {
@@ -232,7 +233,7 @@ impl Routes {
 fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let detail = format!("there is no {what} `{name}`; there is {there}");
+    let detail = format!("there is no {what} `{name}`; available: {there}");
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
@@ -240,7 +241,7 @@ fn ended(flow: &str, so: &str) -> Problem {
     Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {so}"))
 }
 
-/// Reads the body of a request, of which nothing is of use.
+/// Reads the body of a request and ignores it.
 async fn without_body(mut body: Incoming) -> Result<(), Problem> {
     let reads = async {
         let mut length = 0;
@@ -250,25 +251,26 @@ async fn without_body(mut body: Incoming) -> Result<(), Problem> {
                 None => return Ok(()),
                 Some(Ok(frame)) => length += frame.data_ref().map_or(0, Bytes::len),
                 Some(Err(_)) => {
-                    let detail = "the body of the request is broken off; send none";
+                    let detail = "the body of the request is incomplete; send no body";
                     return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
                 }
             }
             if length > BODY {
-                let detail = "the body has more than 64 KiB; send none";
+                let detail = "the body has more than 64 KiB; send no body";
                 return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
             }
         }
     };
     let late = async {
         executor::sleep(BODY_TIME).await;
-        let detail = "the body did not come within 10 s; send none";
+        let detail = "the body did not arrive within 10 s; send no body";
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
     };
     executor::first(reads, late).await
 }
 
-/// A part of a path, without percent encoding. One that is wrong stays as it is, and names nothing.
+/// Decodes the percent encoding of a part of a path. Text that is encoded incorrectly stays unchanged, so that it
+/// matches no name.
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -291,7 +293,7 @@ mod tests {
     use super::decoded;
 
     #[test]
-    fn parts_of_a_path_are_decoded() {
+    fn percent_encoding_of_path_segments_is_decoded() {
         for (part, expected) in [
             ("a%20b", "a b"),
             ("%c3%A4", "ä"),

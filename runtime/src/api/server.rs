@@ -1,4 +1,4 @@
-//! The server: takes connections up to a limit, and ends with its run.
+//! The server of the admin API, which limits its connections and ends with its run.
 
 use std::{
     convert::Infallible,
@@ -17,8 +17,8 @@ use hyper::{server::conn::http1, service::service_fn};
 use super::{
     Access, Error,
     io::{Io, Timers},
-    places::{Place, Places},
     routes::Routes,
+    slots::{Slot, Slots},
 };
 use crate::{
     executor::{
@@ -28,38 +28,41 @@ use crate::{
     run::RunHandle,
 };
 
-/// How many connections there may be. One that is not being answered gives way to another; where there
-/// is none, others are told to come later.
+/// Maximum number of connections.
+///
+/// A new connection replaces the connection that has been without a request in progress for the longest time. If all
+/// connections have requests in progress, the new connection is rejected with the advice to retry.
 pub(super) const CONNECTIONS: usize = 64;
-/// How long a request is at most without its body, in bytes.
+/// Maximum size of the head of a request, in bytes.
 const HEAD: usize = 16 << 10;
-/// How many headers a request has at most.
+/// Maximum number of headers of a request.
 const HEADERS: usize = 64;
-/// How long a request without its body may take to come; so long a connection may wait for one.
+/// Maximum time until the head of a request is complete. A connection may also be idle for this time.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long answers may take that are under way when the run ends.
+/// Maximum time that responses in progress may take after the run has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-/// How long to wait where the system has no more descriptors, say.
+/// Wait after a connection could not be accepted, for example because the process has no descriptors left.
 const LATER: Duration = Duration::from_millis(100);
-/// The answer where there are too many connections.
+/// Response if there are too many connections.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: application/problem+json\r\ncontent-length: 101\r\n\r\n\
     {\"title\":\"Service Unavailable\",\"status\":503,\"detail\":\"there are 64 connections; close some of them\"}\n";
 
-/// The admin API of a run. It ends when this is dropped.
+/// The admin API of a run. The server ends when the value is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    /// Closed at the end.
+    /// Closed when the server has to end.
     stop: Sender<Infallible>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Answers requests that may have `access` about the flows of a run, of which there will be so many.
+    /// Starts to answer requests about the flows of `run`, if `access` permits them. `flows` is the number of flows
+    /// that the run is going to have.
     ///
     /// # Errors
-    /// It cannot listen at the address, or everybody could reach it.
+    /// The server cannot listen at the address, or other machines could reach it without a token.
     pub fn start(
         address: SocketAddr,
         access: Access,
@@ -69,7 +72,7 @@ impl Server {
         Self::start_with(address, access, run, flows, HEAD_TIME)
     }
 
-    /// The same, with the time that a request may take to come.
+    /// Starts the server with `head_time` as the maximum time for the head of a request.
     pub(super) fn start_with(
         address: SocketAddr,
         access: Access,
@@ -97,7 +100,7 @@ impl Server {
         Ok(Self { address, stop, thread: Some(thread.map_err(Error::Thread)?) })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -107,13 +110,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.close();
         if let Some(thread) = self.thread.take() {
-            // It has panicked, and the panic has been reported.
+            // An error means that the thread has panicked. The panic hook has reported that.
             _ = thread.join();
         }
     }
 }
 
-/// Takes connections until the run ends, and waits for the answers under way.
+/// Accepts connections until the run ends, and then waits for responses in progress.
 async fn serve(
     listener: &Listener,
     tasks: &Rc<Tasks>,
@@ -121,8 +124,8 @@ async fn serve(
     stopped: &Receiver<Infallible>,
     head_time: Duration,
 ) {
-    let places = Places::new(CONNECTIONS);
-    // Every connection has a clone.
+    let slots = Slots::new(CONNECTIONS);
+    // Each connection has a clone of `alive`, so `gone` ends after the last connection.
     let (alive, gone) = async_channel::bounded::<Infallible>(1);
     loop {
         let accepted = async { Some(listener.accept().await) };
@@ -132,24 +135,24 @@ async fn serve(
         };
         match executor::first(ends, accepted).await {
             None => break,
-            Some(Ok(connection)) => match places.take() {
-                Some(place) => {
+            Some(Ok(connection)) => match slots.take() {
+                Some(slot) => {
                     let (routes, stopped) = (routes.clone(), stopped.clone());
                     let alive = alive.clone();
                     let answers = async move {
-                        answer(connection, &place, &routes, &stopped, head_time).await;
+                        answer(connection, &slot, &routes, &stopped, head_time).await;
                         drop(alive);
                     };
                     tasks.spawn(answers).detach();
                 }
-                None => refuse(connection).await,
+                None => reject(connection).await,
             },
             Some(Err(error)) => {
-                tracing::debug!(%error, "the admin API cannot take a connection");
+                tracing::debug!(%error, "the admin API cannot accept a connection");
                 executor::sleep(LATER).await;
             }
         }
-        // However fast others come, those that are here are answered.
+        // Yields, so that existing connections make progress even if new ones are accepted all the time.
         executor::yield_now().await;
     }
     drop(alive);
@@ -157,9 +160,9 @@ async fn serve(
     executor::first(answered, executor::sleep(LAST_ANSWERS)).await;
 }
 
-/// All connections are being answered.
-async fn refuse(connection: Connection) {
-    // Nobody waits for a peer that does not take it at once.
+/// Rejects a connection because all others have requests in progress.
+async fn reject(connection: Connection) {
+    // If the peer does not accept the response immediately, the response is dropped.
     poll_fn(|context| {
         _ = connection.poll_write(context, FULL);
         Poll::Ready(())
@@ -168,17 +171,17 @@ async fn refuse(connection: Connection) {
     _ = connection.end();
 }
 
-/// Answers to the requests of a connection, for as long as it keeps its place.
+/// Answers the requests of a connection until it ends or loses its slot.
 async fn answer(
     connection: Connection,
-    place: &Place,
+    slot: &Slot,
     routes: &Routes,
     stopped: &Receiver<Infallible>,
     head_time: Duration,
 ) {
     let answers =
         service_fn(
-            |request| async move { Ok::<_, Infallible>(routes.answer(request, place).await) },
+            |request| async move { Ok::<_, Infallible>(routes.answer(request, slot).await) },
         );
     let connection = http1::Builder::new()
         .timer(Timers)
@@ -187,8 +190,8 @@ async fn answer(
         .max_headers(HEADERS)
         .serve_connection(Io::new(connection), answers);
     let mut connection = pin!(connection);
-    let given = async {
-        place.given().await;
+    let revoked = async {
+        slot.revoked().await;
         Some(Ok(()))
     };
     let ends = async {
@@ -196,7 +199,7 @@ async fn answer(
         None
     };
     let answers = async { Some(connection.as_mut().await) };
-    let ended = executor::first(answers, executor::first(given, ends)).await;
+    let ended = executor::first(answers, executor::first(revoked, ends)).await;
     let ended = if let Some(ended) = ended {
         ended
     } else {

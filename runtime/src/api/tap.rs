@@ -1,4 +1,5 @@
-//! Events of a port as server-sent events, for as long as somebody listens.
+//! Events of a port as server-sent events, which are sent until the client disconnects or
+//! the run ends.
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
@@ -15,26 +16,28 @@ use hyper::body::Bytes;
 use super::body::Stream;
 use crate::{executor, redact};
 
-/// How long there may be silence: a listener that is gone is noticed when it is written to.
+/// Time without events after which a comment is sent. Only by writing does the server notice that a client has
+/// disconnected.
 const SILENCE: Duration = Duration::from_secs(15);
 
 type Next = Pin<Box<dyn Future<Output = Option<String>>>>;
 type End = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What is told of a port.
+/// Stream of the events of a port.
 pub(super) struct Events {
-    /// What comes first.
+    /// Comment that is sent first.
     greeting: Option<String>,
-    /// One for each side of a connector.
+    /// Receivers of events, one for each side of a connector.
     sources: Vec<(Receiver<String>, Next)>,
-    /// The end of the run.
+    /// Completes when the run ends.
     end: End,
     alarm: executor::Alarm,
     silent_until: Instant,
 }
 
 impl Events {
-    /// Those of `sources`, until `stopped` is closed.
+    /// Creates the stream of the events of `sources`, which ends when `stopped` or one of `sources` is
+    /// closed.
     pub(super) fn of(
         sources: Vec<Receiver<String>>,
         what: &str,
@@ -54,7 +57,7 @@ impl Events {
     }
 }
 
-/// An event as it is sent.
+/// Returns an event in the format of server-sent events.
 fn data(json: &str) -> Bytes {
     format!("data: {}\n\n", redact::log_line(json)).into()
 }

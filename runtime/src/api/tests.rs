@@ -1,4 +1,4 @@
-//! Requests as they come, well meant and otherwise, to a server without flows.
+//! Valid and invalid requests to a server without flows.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -11,7 +11,7 @@ use super::{Access, Error, Server, Token, server::CONNECTIONS};
 use crate::run::RunHandle;
 
 const ANYWHERE: &str = "127.0.0.1:0";
-/// Longer than any of these tests.
+/// Time limit that no test reaches.
 const LONG: Duration = Duration::from_mins(10);
 
 fn server_with(access: Access, head_time: Duration) -> Server {
@@ -30,10 +30,10 @@ fn token() -> Token {
     Token::read(file.path()).unwrap()
 }
 
-/// What is answered until the connection ends, to bytes that are sent.
+/// Sends bytes and returns everything that the server sends until the connection ends.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
     let mut connection = TcpStream::connect(address).unwrap();
-    // It may have been refused before all of it was sent.
+    // The server may reject the request before it was sent completely.
     _ = connection.write_all(bytes);
     rest(connection)
 }
@@ -47,7 +47,7 @@ fn rest(mut connection: TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// The answer to a request with these lines after the first.
+/// Returns the response to a request with this request line and these headers.
 fn ask(address: SocketAddr, first: &str, headers: &str) -> String {
     let headers = format!("{headers}connection: close\r\n");
     exchange(address, format!("{first} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n").as_bytes())
@@ -62,7 +62,7 @@ fn expect(answer: &str, status: u16, parts: &[&str]) {
 }
 
 #[test]
-fn every_answer_says_what_it_is_and_is_not_kept() {
+fn responses_have_content_type_and_are_not_cached() {
     let server = server();
     for (path, content_type) in [
         ("/healthz", "application/json"),
@@ -83,12 +83,12 @@ fn every_answer_says_what_it_is_and_is_not_kept() {
 }
 
 #[test]
-fn errors_are_problem_details_and_say_what_to_do() {
+fn errors_are_problem_details_with_advice() {
     let server = server();
     let json = "content-type: application/problem+json";
     let ask = |first: &str| ask(server.address(), first, "");
     expect(&ask("GET /"), 404, &[json, "/v1/openapi.json"]);
-    expect(&ask("GET /v1/flows/"), 404, &["there is no flow ``; there is none"]);
+    expect(&ask("GET /v1/flows/"), 404, &["there is no flow ``; available: none"]);
     expect(&ask("GET /v1/flows/a%20b"), 404, &["there is no flow `a b`"]);
     expect(&ask("POST /v1/flows/a/connectors/b/pause"), 404, &["there is no flow `a`"]);
     expect(&ask("DELETE /v1/flows"), 405, &[json, "allow: GET, HEAD"]);
@@ -96,15 +96,15 @@ fn errors_are_problem_details_and_say_what_to_do() {
 }
 
 #[test]
-fn a_run_whose_flows_have_not_begun_is_not_ready() {
+fn run_without_started_flows_is_not_ready() {
     let address = ANYWHERE.parse().unwrap();
     let server = Server::start(address, Access::default(), RunHandle::default(), 1).unwrap();
-    expect(&ask(server.address(), "GET /readyz", ""), 503, &["the flows begin"]);
-    expect(&ask(server.address(), "GET /v1/flows/a", ""), 503, &["have not begun; ask again"]);
+    expect(&ask(server.address(), "GET /readyz", ""), 503, &["the flows are starting"]);
+    expect(&ask(server.address(), "GET /v1/flows/a", ""), 503, &["have not started; try again"]);
 }
 
 #[test]
-fn probes_need_no_token_and_all_else_does() {
+fn only_probes_need_no_token() {
     let server = server_with(Access::with(Some(token())), LONG);
     for path in ["/healthz", "/readyz"] {
         expect(&ask(server.address(), &format!("GET {path}"), ""), 200, &[]);
@@ -120,7 +120,7 @@ fn probes_need_no_token_and_all_else_does() {
 }
 
 #[test]
-fn an_address_that_others_reach_needs_a_token() {
+fn public_address_needs_a_token() {
     let address: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let refused = Server::start(address, Access::default(), RunHandle::default(), 0).unwrap_err();
     assert!(matches!(refused, Error::Open { .. }) && refused.to_string().contains("127.0.0.1"));
@@ -129,7 +129,7 @@ fn an_address_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_an_error_that_names_it() {
+fn error_names_address_in_use() {
     let server = server();
     let address = server.address();
     let error = Server::start(address, Access::default(), RunHandle::default(), 0).unwrap_err();
@@ -137,14 +137,14 @@ fn an_address_that_is_taken_is_an_error_that_names_it() {
 }
 
 #[test]
-fn foreign_hosts_are_refused_and_so_are_probes_for_them() {
+fn foreign_hosts_are_rejected_also_for_probes() {
     let server = server();
     let request = b"GET /healthz HTTP/1.1\r\nhost: example.org\r\nconnection: close\r\n\r\n";
     expect(&exchange(server.address(), request), 421, &["foreign `Host`"]);
 }
 
 #[test]
-fn what_is_no_request_or_too_large_is_refused() {
+fn invalid_and_too_large_requests_are_rejected() {
     let server = server();
     expect(&exchange(server.address(), b"\x16\x03\x01\x02\r\n\r\n"), 400, &[]);
     let long = format!("x: {}\r\n", "x".repeat(64 << 10));
@@ -160,7 +160,7 @@ fn what_is_no_request_or_too_large_is_refused() {
 }
 
 #[test]
-fn a_body_is_of_no_use_and_not_read_for_long() {
+fn body_is_ignored_and_limited() {
     let server = server();
     let post = |body: &str| {
         let length = format!("content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
@@ -169,13 +169,13 @@ fn a_body_is_of_no_use_and_not_read_for_long() {
     };
     expect(&post("{}"), 404, &["there is no flow"]);
     let answer = post(&"x".repeat(1 << 20));
-    // The peer may still be sending when it is told.
+    // The server may close the connection while the client is still sending.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
     expect(&ask(server.address(), "GET /healthz", ""), 200, &[]);
 }
 
 #[test]
-fn a_request_that_does_not_come_and_a_connection_that_asks_nothing_end() {
+fn incomplete_request_and_idle_connection_time_out() {
     let server = server_with(Access::default(), Duration::from_millis(20));
     assert_eq!(exchange(server.address(), b""), "");
     exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: loc");
@@ -184,12 +184,12 @@ fn a_request_that_does_not_come_and_a_connection_that_asks_nothing_end() {
 }
 
 #[test]
-fn a_thousand_connections_that_ask_nothing_give_way_to_one_that_does() {
+fn idle_connections_are_replaced() {
     let server = server();
     let connect = || TcpStream::connect(server.address()).unwrap();
     let mut idle: Vec<_> = (0..1_000).map(|_| connect()).collect();
     expect(&ask(server.address(), "GET /healthz", ""), 200, &[]);
-    // Those that came last are there.
+    // The connections that were opened last still have a slot.
     let last = idle.split_off(idle.len() - CONNECTIONS / 2);
     idle.into_iter().take(1_000 - CONNECTIONS).for_each(|other| assert_eq!(rest(other), ""));
     for mut connection in last {
@@ -200,7 +200,7 @@ fn a_thousand_connections_that_ask_nothing_give_way_to_one_that_does() {
 }
 
 #[test]
-fn strangers_without_the_token_take_no_place_of_those_that_have_it() {
+fn requests_without_token_occupy_no_slots() {
     let server = server_with(Access::with(Some(token())), LONG);
     let strangers: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
@@ -217,11 +217,11 @@ fn strangers_without_the_token_take_no_place_of_those_that_have_it() {
 }
 
 #[test]
-fn where_all_connections_are_being_answered_another_is_told_to_come_later() {
+fn busy_server_asks_clients_to_retry() {
     let server = server();
     let head = "POST /v1/flows/a/drain HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n";
     let mut answered = Vec::new();
-    // One whose request has not come yet gives way.
+    // Until the request of a connection has arrived, the connection is idle and is replaced.
     let refusal = loop {
         let mut connection = TcpStream::connect(server.address()).unwrap();
         connection.write_all(head.as_bytes()).unwrap();
@@ -237,7 +237,7 @@ fn where_all_connections_are_being_answered_another_is_told_to_come_later() {
 }
 
 #[test]
-fn it_ends_with_its_run_whoever_is_connected() {
+fn server_ends_with_its_run() {
     let server = server();
     let address = server.address();
     let idle = TcpStream::connect(address).unwrap();
@@ -247,7 +247,7 @@ fn it_ends_with_its_run_whoever_is_connected() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-/// The description, in which no answer has more than it says.
+/// Returns the description of the API, changed so that it does not permit properties that it does not describe.
 fn openapi() -> serde_json::Value {
     fn close(value: &mut serde_json::Value) {
         match value {
@@ -266,7 +266,7 @@ fn openapi() -> serde_json::Value {
     openapi
 }
 
-/// Holds a value against a schema of the description.
+/// Checks a value against a schema of the description.
 #[track_caller]
 fn conforms(name: &str, value: &impl serde::Serialize) {
     let mut schema = openapi()["components"].take();
@@ -279,7 +279,7 @@ fn conforms(name: &str, value: &impl serde::Serialize) {
 }
 
 #[test]
-fn every_path_of_the_description_is_answered_and_by_its_methods_only() {
+fn described_paths_and_methods_are_served() {
     let server = server();
     let openapi = openapi();
     let paths = openapi["paths"].as_object().unwrap();
@@ -291,7 +291,7 @@ fn every_path_of_the_description_is_answered_and_by_its_methods_only() {
             let answer = ask(server.address(), &format!("{} {path}", method.to_uppercase()), "");
             let is_there = methods.get(method).is_some();
             assert_eq!(answer.starts_with("HTTP/1.1 405 "), !is_there, "{method} {path}: {answer}");
-            assert!(!answer.contains("nothing at this path"), "{method} {path}");
+            assert!(!answer.contains("unknown path"), "{method} {path}");
             let described = &methods[method]["responses"];
             let status = answer.split(' ').nth(1).unwrap();
             assert!(!is_there || described.get(status).is_some(), "{method} {path}: {answer}");
@@ -305,7 +305,7 @@ fn every_path_of_the_description_is_answered_and_by_its_methods_only() {
 }
 
 #[test]
-fn refusals_are_described_where_they_may_come() {
+fn possible_error_statuses_are_described() {
     let openapi = openapi();
     for (path, methods) in openapi["paths"].as_object().unwrap() {
         let calls = ["get", "post"].into_iter().filter_map(|method| methods.get(method));
@@ -323,7 +323,7 @@ fn refusals_are_described_where_they_may_come() {
 }
 
 #[test]
-fn what_is_said_of_flows_is_as_it_is_described() {
+fn status_of_flows_matches_description() {
     let flow = super::metrics::tests::flow();
     let mut failed = flow.clone();
     let error = tremor_pdk::Error::bad_data("no");

@@ -1,4 +1,4 @@
-//! Answers that are complete: JSON and text.
+//! Complete responses: JSON and text.
 
 use hyper::{
     Response, StatusCode,
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use super::body::Body;
 
-/// An answer as JSON.
+/// Returns a response with the content type of JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     response(status, "application/json", value)
 }
 
-/// An answer as JSON of a kind.
+/// Returns a response that is JSON with the given content type.
 pub(super) fn response(
     status: StatusCode,
     content_type: &'static str,
     value: &impl Serialize,
 ) -> Response<Body> {
-    // What is serialised here has text as its keys, and nothing that fails.
+    // The values that are serialized here have text as keys, so serializing them cannot fail.
     let text = serde_json::to_string(value).unwrap_or_default();
     plain(status, content_type, text + "\n")
 }
 
-/// An answer as text.
+/// Returns a response with a text.
 pub(super) fn plain(
     status: StatusCode,
     content_type: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn plain(
     with(status, content_type, Body::full(text))
 }
 
-/// An answer of any kind.
+/// Returns a response with any body.
 pub(super) fn with(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

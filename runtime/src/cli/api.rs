@@ -12,18 +12,17 @@ use super::Failure;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Answers to questions about the run at this address, such as 127.0.0.1:9898: see "Asking a running
-    /// process" in the book. An address that is not loopback needs `--api-token-file`.
+    /// Address at which the admin API of the run listens, such as 127.0.0.1:9898: see "Monitoring and control"
+    /// in the book. An address that is not loopback needs `--api-token-file`.
     #[arg(long = "api", value_name = "ADDR")]
     address: Option<SocketAddr>,
-    /// The file with the token that requests have to come with. Nobody but its owner and group may be
-    /// able to read it.
+    /// File with the token that requests have to contain. Only its owner and its group may be able to read it.
     #[arg(long = "api-token-file", value_name = "F", requires = "address")]
     token_file: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Starts the API of a run of so many flows, where it is asked for.
+    /// Starts the API of a run of `flows` flows, if an address is set.
     pub(super) fn start(&self, run: &RunHandle, flows: usize) -> Result<Option<Server>, Failure> {
         let Some(address) = self.address else { return Ok(None) };
         let start = || -> Result<Server, Error> {

@@ -1,5 +1,5 @@
-//! `tremor bench`: runs a flow between `bench` connectors, and reports its throughput and latency, and the
-//! machine, build and data.
+//! `tremor bench`: runs a flow between `bench` connectors, and reports its throughput and latency together with
+//! the machine, the build and the data.
 
 mod overrides;
 mod report;
@@ -16,7 +16,7 @@ use self::{
 use super::{Expected, Failure, PluginArguments, duration, plugin, run};
 use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::RunHandle};
 
-/// How long the flow may take to drain once its sources end.
+/// Maximum time for the flow to drain after its sources have ended.
 const DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
@@ -31,11 +31,12 @@ pub(crate) struct Arguments {
     /// the value in the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     warmup: Option<Duration>,
-    /// Time in which events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the flow.
+    /// Time in which events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the
+    /// flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<Duration>,
-    /// How many events a second all sources together offer, even if the flow cannot keep up; replaces
-    /// the value in the flow.
+    /// Events per second that all sources together offer, even if the flow cannot keep up. Replaces the value in
+    /// the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// The file to replay instead of those in the flow; it needs the same format.
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 
 fn events_per_second(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or(Expected("a number of events a second, more than 0"))
+    number.ok_or(Expected("a number of events per second, more than 0"))
 }
 
 /// Runs the benchmark and prints its report to stdout.
@@ -69,11 +70,12 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         }));
     }
     let folder = TempDir::new().map_err(|error| {
-        Failure::of_flow(format_args!("error: cannot make a folder for temporary files: {error}"))
+        Failure::of_flow(format_args!("error: cannot create a folder for temporary files: {error}"))
     })?;
     let measured = folder.path().join("report.json");
-    let overrides = Overrides::new(arguments, &measured)
-        .map_err(|error| Failure::of_usage(format_args!("error: not a path: {error}")))?;
+    let overrides = Overrides::new(arguments, &measured).map_err(|error| {
+        Failure::of_usage(format_args!("error: invalid path for `--data` or `--hgrm`: {error}"))
+    })?;
     let prepared = plugins.prepare_with(std::slice::from_ref(&arguments.flow), |file| {
         let mut flow = flow::load(file)?;
         overrides.apply(&mut flow)?;
@@ -89,13 +91,13 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
             .and_then(|text| Ok(serde_json::from_str(&text)?))
             .map_err(|error| {
                 Failure::of_flow(format_args!(
-                    "error: the connector has written no report: {error}"
+                    "error: cannot read the report of the connector: {error}"
                 ))
             })?;
         let report = Report::new(prepared, arguments.link, measured, run, cpu_s);
         if report.measured.events == 0 {
             return Err(Failure::of_flow(
-                "error: nothing was measured: every event came before the end of the warm-up\n  \
+                "error: nothing was measured: all events arrived before the end of the warm-up\n  \
                  help: set a shorter `--warmup`, or a longer `--duration`",
             ));
         }
@@ -110,7 +112,8 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     Ok(())
 }
 
-/// A flow that loses events that it cannot decode has less work: its figures would be too good.
+/// Returns an error if events failed. A flow that cannot decode all events has less work to do, so its measured values
+/// would be too good.
 fn everything_arrived(counts: &Counts) -> Result<(), Failure> {
     let lost = counts.dead_lettered + counts.failed;
     if lost == 0 {

@@ -1,10 +1,10 @@
-//! `tremor check`: when the flows are prepared, they are checked.
+//! `tremor check`: reports the result of preparing flows. Flows are checked when they are prepared.
 
 use tracing::Level;
 
 use super::{Failure, Prepared, logging};
 
-/// Reports that the flows are valid; a failure where there are warnings and `deny_warnings` is set.
+/// Reports that the flows are valid. Fails if there are warnings and `deny_warnings` is set.
 pub(crate) fn report(flows: &[Prepared], deny_warnings: bool) -> Result<(), Failure> {
     for Prepared { flow, .. } in flows {
         let (connectors, pipelines) = (flow.spec.connectors.len(), flow.spec.pipelines.len());

@@ -7,14 +7,14 @@ use tracing::Level;
 
 use super::logging;
 
-/// Reason for an exit status other than 0. If several apply, the greatest determines the status.
+/// Reason for an exit status other than 0. If several reasons apply, the greatest one determines the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// No check of plugins failed, and a connector did not connect or got no event, so that checks were skipped.
+    /// No check of a plugin failed, but checks were skipped, because a connector did not connect or received no event.
     NotChecked,
-    /// Events failed, and their source is not told.
+    /// Events failed, and their source was not notified.
     EventsFailed,
-    /// A flow was stopped before it had drained, and something is lost by that.
+    /// A flow was stopped before it had drained, so events were lost.
     Incomplete,
     /// A flow failed while it ran, or a command could not do its work.
     Failed,
@@ -35,30 +35,30 @@ impl Reason {
     }
 }
 
-/// The texts to print, and the reason for the exit status.
+/// Messages to print, and the reason for the exit status.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
-    /// Each with the fields that it has as JSON.
+    /// Messages, each with its fields for JSON.
     errors: Vec<(String, Map<String, Value>)>,
     reason: Option<Reason>,
 }
 
 impl Failure {
-    /// Something is wrong with what the user wrote.
+    /// Creates a failure because of wrong usage or configuration.
     pub(crate) fn of_usage(error: impl fmt::Display) -> Self {
         let mut failure = Self::default();
         failure.usage(&error);
         failure
     }
 
-    /// Something went wrong while flows ran.
+    /// Creates a failure of a flow or a command.
     pub(crate) fn of_flow(error: impl fmt::Display) -> Self {
         let mut failure = Self::default();
         failure.flow(&error);
         failure
     }
 
-    /// Returns the failure of checks that were skipped for want of a peer.
+    /// Creates a failure because checks were skipped, since a connector did not connect or received no event.
     pub(crate) fn not_checked(error: impl fmt::Display) -> Self {
         let mut failure = Self::default();
         failure.add(&error, Map::new(), Reason::NotChecked);
@@ -75,7 +75,7 @@ impl Failure {
         self.add(error, Map::new(), Reason::Failed);
     }
 
-    /// Adds an error of the flow `name`.
+    /// Adds an error of the flow `name`, with the reason for the exit status.
     pub(crate) fn of(&mut self, name: &str, reason: Reason, error: &dyn fmt::Display) {
         self.add(error, logging::fields([("flow", name.into())]), reason);
     }
@@ -85,7 +85,7 @@ impl Failure {
         self.reason = self.reason.max(Some(reason));
     }
 
-    /// The value, if nothing was added.
+    /// Returns the value if no error was added, and the failure otherwise.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.reason.is_none() { Ok(value) } else { Err(self) }
     }

@@ -1,22 +1,23 @@
-//! The keys of a configuration for people: what its JSON Schema says of each, in a few lines.
+//! Readable description of the keys of a configuration, generated from its JSON Schema.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-/// How deep objects may lie in each other to be shown; schemas may refer to themselves.
-const DEEPEST: usize = 4;
+/// Maximum depth of nested objects that are shown. A limit is needed because schemas may refer to themselves.
+const MAX_DEPTH: usize = 4;
 
-/// A key.
+/// Description of a key.
 struct Row {
     name: String,
-    /// What stands beside the name: type, whether it is required, default.
+    /// Text after the name: the type of the key, whether it is required, and the default.
     facts: String,
-    /// What stands below.
+    /// Lines below the name.
     lines: Vec<String>,
 }
 
-/// What a schema is for, and below that the keys that it allows, each indented by `indent` blanks.
+/// Returns the description of a schema, followed by the keys that the schema allows. Each line of the keys is indented
+/// by `indent` spaces.
 pub(super) fn text(schema: &Json, indent: usize) -> String {
     let mut keys = Keys { root: schema, rows: Vec::new() };
     keys.add_keys(schema, "", 0);
@@ -35,7 +36,7 @@ pub(super) fn text(schema: &Json, indent: usize) -> String {
     text
 }
 
-/// The paragraphs of a description.
+/// Returns the paragraphs of a description.
 fn description(schema: &Json) -> Option<Vec<String>> {
     let text = schema.get("description")?.as_str()?;
     Some(text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect())
@@ -49,14 +50,14 @@ struct Keys<'s> {
 impl<'s> Keys<'s> {
     /// Adds the keys of all objects that a schema allows.
     fn add_keys(&mut self, schema: &'s Json, prefix: &str, depth: usize) {
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return;
         }
         for form in self.forms(schema, depth) {
             if let Some(properties) = form.get("properties").and_then(Json::as_object) {
                 self.add_properties(properties, form.get("required"), prefix, depth);
             }
-            // Names are free: a map.
+            // The value is a map, in which keys may have any name.
             if let Some(values @ Json::Object(_)) = form.get("additionalProperties") {
                 self.add(&format!("{prefix}NAME"), values, false, depth);
             }
@@ -67,7 +68,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Those that are required come first.
+    /// Adds the properties of an object, required ones first.
     fn add_properties(
         &mut self,
         properties: &'s Map<String, Json>,
@@ -107,19 +108,19 @@ impl<'s> Keys<'s> {
         self.add_keys(property, &format!("{name}."), depth + 1);
     }
 
-    /// What a reference refers to.
+    /// Returns the target of a reference, or the schema itself.
     fn resolved(&self, schema: &'s Json) -> &'s Json {
         let reference = schema.get("$ref").and_then(Json::as_str);
         let path = reference.and_then(|reference| reference.strip_prefix('#'));
         path.and_then(|path| self.root.pointer(path)).unwrap_or(schema)
     }
 
-    /// The alternatives that a schema allows, without `null`: a key that may be left out.
+    /// Returns the alternatives that a schema allows, without `null`, which only means that the key may be omitted.
     fn forms(&self, schema: &'s Json, depth: usize) -> Vec<&'s Json> {
         let schema = self.resolved(schema);
         let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));
         let mut forms = match alternatives.and_then(Json::as_array) {
-            Some(alternatives) if depth < DEEPEST => {
+            Some(alternatives) if depth < MAX_DEPTH => {
                 alternatives.iter().flat_map(|form| self.forms(form, depth + 1)).collect()
             }
             _ => vec![schema],
@@ -128,7 +129,7 @@ impl<'s> Keys<'s> {
         forms
     }
 
-    /// The types of alternatives, each once.
+    /// Returns the types of alternatives, each once.
     fn types(&self, forms: &[&'s Json], depth: usize) -> String {
         let mut types: Vec<String> = Vec::new();
         for form in forms {
@@ -154,7 +155,7 @@ impl<'s> Keys<'s> {
         }
         let named = |name: &Json| match name.as_str() {
             None | Some("null") => None,
-            Some("array") if depth < DEEPEST => {
+            Some("array") if depth < MAX_DEPTH => {
                 let items = form.get("items").map(|items| self.forms(items, depth + 1));
                 let items = items.map_or("anything".to_owned(), |it| self.types(&it, depth + 1));
                 Some(format!("list of {items}"))
@@ -179,10 +180,10 @@ fn range(number: &Json) -> String {
     }
 }
 
-/// A value as it is written in a flow.
+/// Returns a value as it is written in a flow file.
 fn literal(value: &Json) -> String {
     match value.as_str() {
-        // In quotes and escaped: a line feed would break the line.
+        // JSON quotes and escapes the text, because a line feed would break the line.
         Some(text) if text.is_empty() || text.contains(char::is_control) => format!("`{value}`"),
         Some(text) => format!("`{text}`"),
         None => value.to_string(),
@@ -200,9 +201,9 @@ mod tests {
     #[derive(Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its schema matters")]
     struct Config {
-        /// Where to.
+        /// Target of the events.
         address: String,
-        /// How.
+        /// Speed of the connection.
         #[serde(default)]
         mode: Mode,
         /// Bytes.
@@ -249,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_would_break_the_line_is_escaped() {
+    fn text_with_line_break_is_escaped() {
         assert_eq!(literal(&"fast".into()), "`fast`");
         assert_eq!(literal(&"\n".into()), r#"`"\n"`"#);
         assert_eq!(literal(&"".into()), r#"`""`"#);
     }
 
     #[test]
-    fn each_key_has_its_type_whether_it_is_required_its_default_and_what_it_is_for() {
+    fn keys_have_type_requirement_default_and_description() {
         let text = text(&schema_for!(Config).to_value(), 2);
         let expected = "\
 For tests.
   address            string, required
-    Where to.
+    Target of the events.
   free               anything, required
   labels             object, required
   labels.NAME        boolean
@@ -275,7 +276,7 @@ For tests.
   tags               list of string, required
     Names, in order.
   mode               `slow` or `fast`, default `fast`
-    How.
+    Speed of the connection.
       `fast`: Without pauses.
   pause              number or object
   pause.millis       integer, required

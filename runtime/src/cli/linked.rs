@@ -1,8 +1,7 @@
-//! The plugins of a build that contains them: those of the flows in `bench/flows`.
+//! Plugins of a build that contains them: those that the flows in `bench/flows` use.
 
 use tremor_runtime::linked::LinkedPlugin;
 
-/// All of them.
 pub(super) fn plugins() -> [LinkedPlugin; 5] {
     [
         connector_bench::__tremor_plugin::linked(),

@@ -1,4 +1,4 @@
-//! Logs and messages for users, on stderr: stdout carries events only.
+//! Logs and messages for users. Both are written to stderr, because stdout contains only events.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -23,25 +23,25 @@ use tremor_runtime::{log, redact};
 
 use super::stderr;
 
-/// The variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
+/// Variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
 
-/// The time that stderr has at the end to accept what is left.
+/// Maximum wait at the end of the process until stderr has accepted the remaining lines.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The format of everything that is written to stderr, once it is known.
+/// Format of everything that is written to stderr. Set when logging starts.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
-/// The format of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// A JSON object on each line.
+    /// A JSON object per line.
     Json,
 }
 
-/// Starts logging, from `info` upwards unless `TREMOR_LOG` says otherwise.
+/// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` sets something else.
 pub(crate) fn start(format: Format) {
     let format = *FORMAT.get_or_init(|| format);
     report_panics();
@@ -50,19 +50,19 @@ pub(crate) fn start(format: Format) {
     let wrong = wrong.map(ToString::to_string);
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
-    // An error of the log would be printed to stderr, which panics if stderr is the cause.
+    // If writing the log fails, the subscriber would print the error to stderr, which panics if stderr is the cause.
     let logs = logs.log_internal_errors(false);
     match format {
         Format::Text => logs.with_target(false).with_ansi(stderr::is_terminal()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
     }
     if let Some(error) = wrong {
-        tracing::warn!("{VARIABLE} is invalid, so everything from `info` on is logged: {error}");
+        tracing::warn!("invalid {VARIABLE}, logging from `info` upwards: {error}");
     }
 }
 
-/// Writes logs and messages from a thread of its own from now on, so that stderr blocks nothing else.
-pub(super) fn leave_to_thread() {
+/// Moves the writing of logs and messages to a separate thread, so that stderr blocks no other thread.
+pub(super) fn write_from_thread() {
     stderr::start_thread(|dropped| {
         let message = "log lines were dropped because stderr did not accept them";
         let message = format!("{dropped} {message}");
@@ -73,17 +73,17 @@ pub(super) fn leave_to_thread() {
     });
 }
 
-/// Waits at the end of the process until stderr has accepted everything, for a second at most.
+/// Waits at the end of the process until stderr has accepted everything, at most for a second.
 pub(crate) fn finish() {
     finish_within(LAST);
 }
 
-/// Waits until stderr has accepted everything, for `limit` at most.
+/// Waits until stderr has accepted everything, at most for `limit`.
 pub(super) fn finish_within(limit: Duration) {
     stderr::flush(limit);
 }
 
-/// Writes a message for users: as it is, or as a JSON object with these fields.
+/// Writes a message for users: unchanged, or as a JSON object with these fields.
 pub(crate) fn print(level: Level, message: &str, fields: Map<String, Value>) {
     let message = message.trim_end();
     stderr::print(match format() {
@@ -106,7 +106,7 @@ fn format() -> Format {
     FORMAT.get().copied().unwrap_or(Format::Text)
 }
 
-/// Makes a line of JSON as the log has it.
+/// Returns a line of JSON in the format of the log.
 fn object(level: Level, message: &str, fields: Map<String, Value>) -> String {
     let mut line = self::fields([
         ("timestamp", now().into()),
@@ -117,7 +117,7 @@ fn object(level: Level, message: &str, fields: Map<String, Value>) -> String {
     Value::from(line).to_string() + "\n"
 }
 
-/// Returns the time as the log writes it.
+/// Returns the current time in the format of the log.
 fn now() -> String {
     let mut now = String::new();
     // Writing to a string cannot fail.
@@ -125,24 +125,24 @@ fn now() -> String {
     now
 }
 
-/// Has the program's own panics, and those of what is linked into it, reported as the standard library does,
-/// without the values that are kept out of messages.
+/// Reports panics of the program and of linked plugins. The text is that of the standard library without secret values;
+/// with the format JSON, it is the message of an object.
 fn report_panics() {
     panic::set_hook(Box::new(|panic| {
         let (thread, backtrace) = (thread::current(), Backtrace::capture());
         let report = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
-        let is_traced = backtrace.status() == BacktraceStatus::Captured;
-        let trace = is_traced.then(|| format!("stack backtrace:\n{backtrace}"));
+        let has_backtrace = backtrace.status() == BacktraceStatus::Captured;
+        let trace = has_backtrace.then(|| format!("stack backtrace:\n{backtrace}"));
         let whole = redact::text(&report) + trace.as_deref().unwrap_or_default();
         print(Level::ERROR, &whole, Map::new());
     }));
 }
 
-/// Writes log lines without the values that are kept out of them, and with the flow that they are about.
+/// A writer of log lines that removes secret values and adds the name of the flow.
 struct Lines(Format);
 
 impl Write for Lines {
-    /// All that is written at once is one line.
+    /// Writes one line. The subscriber passes each line in a single call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = with_flow(text.trim_end_matches('\n'), self.0);
@@ -159,7 +159,7 @@ impl Write for Lines {
     }
 }
 
-/// Adds the flow that the calling thread works for, as the last field.
+/// Adds the flow that the calling thread is working for, as the last field.
 fn with_flow(line: &str, format: Format) -> String {
     let flow = log::current_flow().filter(|flow| !flow.is_empty());
     match (flow, format, line.strip_suffix('}')) {
@@ -169,7 +169,7 @@ fn with_flow(line: &str, format: Format) -> String {
     }
 }
 
-/// A line for people: what follows the level, before which there is the time.
+/// Removes secret values from a line, except from its beginning, which contains the time and the level.
 fn redacted(line: &str) -> String {
     const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
     let level = LEVELS.iter().filter_map(|level| Some(line.find(level)? + level.len())).min();

@@ -1,8 +1,8 @@
-//! The command line: its options, and the messages to users.
+//! Command line: options, and messages to users.
 
 mod api;
+mod background;
 mod bench;
-mod beside;
 mod check;
 mod failure;
 mod generate;
@@ -25,6 +25,7 @@ mod terminal;
 mod test;
 mod top;
 mod verify;
+mod version;
 
 use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 
@@ -39,15 +40,15 @@ use tremor_runtime::{
 pub(crate) use self::failure::Failure;
 use self::prepare::PluginArguments;
 
-/// The error of an argument that has another form than expected.
+/// Error of an argument that does not have the expected form, which the value describes.
 #[derive(Debug, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);
 
-/// Reads a duration: a number of seconds, or a whole number and its unit, as in flow files.
+/// Parses a duration: a number of seconds, or a whole number with a unit as in flow files.
 ///
 /// # Errors
-/// The text is neither, or the duration is below zero or longer than `Duration` can represent.
+/// The text has neither form, or the duration is negative or too long for `Duration`.
 fn duration(text: &str) -> Result<Duration, Expected> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds
@@ -57,9 +58,9 @@ fn duration(text: &str) -> Result<Duration, Expected> {
 
 /// A streaming event processor whose connectors are plugins.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(name = "tremor", version = version::version(), arg_required_else_help = true)]
 pub(crate) struct Arguments {
-    /// The format of the log, which goes to stderr.
+    /// Format of the log, which is written to stderr.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub(crate) log_format: logging::Format,
     #[command(flatten)]
@@ -70,83 +71,83 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs flows until their sources end or a signal comes.
+    /// Runs flows until their sources end or a signal arrives.
     Run {
-        /// The flow files.
+        /// Flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
-        /// Maximum time in which flows drain after a signal, such as `30s`; a number without a unit is in seconds.
+        /// Maximum time for flows to drain after a signal, such as `30s`; a number without a unit is in seconds.
         #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
         drain_timeout: Duration,
-        /// Memory that all flows together may take, such as `512MiB`: half of what the machine or its control
-        /// group has unless set. At this limit sources wait.
+        /// Maximum memory of all flows together, such as `512MiB`; half of the memory of the machine or its
+        /// control group unless set. At this limit sources wait.
         #[arg(long, value_name = "SIZE", value_parser = run::memory_limit)]
         memory_limit: Option<usize>,
-        /// When a service manager is notified that the run is ready.
+        /// Condition under which a service manager is notified that the run is ready.
         #[arg(long, value_name = "WHEN", value_enum, default_value = "started")]
         ready: service::Ready,
         #[command(flatten)]
         api: api::Arguments,
     },
-    /// Checks flows, their plugins and their configurations; connects to nothing.
+    /// Checks flows, their plugins and their configurations, without connecting to anything.
     Check {
-        /// The flow files.
+        /// Flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
-        /// Fails where there is a warning.
+        /// Fails if there are warnings.
         #[arg(long)]
         deny_warnings: bool,
     },
-    /// Runs flows without their connectors and compares the results with files.
+    /// Runs flows without their connectors, and compares the results with files.
     Test {
-        /// Folders with `flow.yaml`, `input/` and `expected/`.
+        /// Folders that contain `flow.yaml`, `input/` and `expected/`.
         #[arg(required = true, value_name = "DIR")]
         folders: Vec<PathBuf>,
-        /// Writes the results as the expectations.
+        /// Writes the results to `expected/`.
         #[arg(long)]
         update: bool,
     },
-    /// Shows the components, states, rates, queues and errors of a running process, again every second.
+    /// Shows components, states, rates, queues and errors of a running process, updated every second.
     Top(top::Arguments),
-    /// Shows some of the events at a port of a running flow, as they pass.
+    /// Shows a sample of the events at a port of a running flow.
     Tap(tap::Arguments),
     /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
-    /// Prints a JSON Schema of flow files with the plugins at hand, for editors.
+    /// Prints a JSON Schema of flow files with the available plugins, for editors.
     Schema,
     /// Lists and describes plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
     /// Prints a script that completes commands and options in a shell.
     Completions {
-        /// The shell.
+        /// Shell that the script is for.
         shell: clap_complete::Shell,
     },
     /// Writes manual pages, for packages.
     #[command(hide = true)]
     ManualPages {
-        /// The folder to write to.
+        /// Folder for the pages.
         folder: PathBuf,
     },
-    /// Loads a plugin and describes it; `tremor` runs this itself, so that a plugin that crashes
-    /// does no harm.
+    /// Loads a plugin and describes it. `tremor` starts this command itself, so that a plugin that crashes ends no
+    /// other process.
     #[command(hide = true)]
     PluginDescribe {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
-    /// Checks a component of a plugin; `tremor` runs this itself, so that a plugin that crashes does no
-    /// harm.
+    /// Checks a component of a plugin. `tremor` starts this command itself, so that a plugin that crashes ends no
+    /// other process.
     #[command(hide = true)]
     PluginVerify,
 }
 
-/// Runs the command.
+/// Executes the command.
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
         Command::Run { flows, drain_timeout, memory_limit, ready, api } => {
-            logging::leave_to_thread();
+            logging::write_from_thread();
             signals::survive();
             let flows = plugins.prepare(&flows, &Environment::default())?;
             run::execute(&flows, drain_timeout, memory_limit, ready, &api)?;
@@ -159,7 +160,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::execute(&arguments)?,
         Command::Tap(arguments) => tap::execute(&arguments)?,
         Command::Bench(arguments) => {
-            logging::leave_to_thread();
+            logging::write_from_thread();
             bench::execute(&arguments, &plugins)?;
         }
         Command::Schema => plugin::print(&schema::text(&plugins)?)?,
@@ -172,7 +173,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A valid flow, with the components that it was checked against.
+/// A valid flow, and the components against which it was checked.
 struct Prepared {
     flow: Flow,
     components: Rc<Components>,

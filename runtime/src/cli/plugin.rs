@@ -1,10 +1,11 @@
-//! `tremor plugin`: lists and describes plugins, without loading them, and makes new ones.
+//! `tremor plugin`: lists and describes plugins without loading them, and creates new ones.
 
 mod new;
 
 use std::{
     fmt::Write as _,
     io::Write as _,
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -13,21 +14,21 @@ use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Regist
 
 use super::{Failure, PluginArguments, keys, logging, verify};
 
-/// Those of components, in the words of metadata.
+/// Kinds of components, as in metadata.
 const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "postprocessor"];
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Makes the crate of a new plugin, which builds, passes its test and runs in a flow.
+    /// Creates the crate of a new plugin, which builds, passes its test and runs in a flow.
     New(new::Arguments),
     /// Lists the plugins in the plugin path.
     List {
-        /// A folder or file to search before the plugin path.
+        /// Folder or file to search before the plugin path.
         path: Option<PathBuf>,
     },
     /// Describes a library: its metadata, its components and their configurations.
     Inspect {
-        /// The library, or the name of a component.
+        /// Library, or name of a component.
         path: PathBuf,
         /// Prints JSON, with the schema of each configuration.
         #[arg(long)]
@@ -50,14 +51,18 @@ pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(),
 }
 
 fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Failure> {
-    let given = path.map(|path| SearchPath::new(path, "the command line"));
-    let paths: Vec<SearchPath> = given.into_iter().chain(plugins.search_paths()).collect();
+    let paths: Vec<SearchPath> = match path.map(|path| SearchPath::new(path, "the command line")) {
+        Some(given) => iter::once(given).chain(plugins.named_paths()).collect(),
+        None => plugins.search_paths(),
+    };
     let mut failure = Failure::default();
-    if paths.is_empty() {
-        failure.usage(
-            &"error: there is no folder to search for plugins\n  help: name one, as PATH, with \
-              `--plugin-path`, or in TREMOR_PLUGIN_PATH",
-        );
+    if paths.iter().all(|it| it.is_fallback && !it.path.exists()) {
+        let missing = paths.iter().map(|it| format!("`{}`", it.path.display()));
+        failure.usage(&format_args!(
+            "error: there is no folder to search for plugins: {} do not exist\n  help: name one, as PATH, with \
+             `--plugin-path`, or in TREMOR_PLUGIN_PATH",
+            missing.collect::<Vec<_>>().join(" and ")
+        ));
     }
     let (registry, problems) = Registry::scan(&paths);
     for problem in problems {
@@ -107,7 +112,7 @@ fn inspect(path: &Path, json: bool, plugins: &PluginArguments) -> Result<(), Fai
     print(&if json { inspected.json() } else { inspected.text() })
 }
 
-/// A library by its path, or by the name of a component.
+/// Finds a library by its path, or by the name of a component.
 fn find(path: &Path, plugins: &PluginArguments) -> Result<Library, Failure> {
     let wrong = |error: Error| Failure::of_usage(format_args!("error: {error}"));
     if path.components().count() != 1 || path.exists() {
@@ -123,16 +128,15 @@ fn find(path: &Path, plugins: &PluginArguments) -> Result<Library, Failure> {
     }
 }
 
-/// A library, and what it says of its configurations.
+/// Library with the descriptions of its configurations.
 struct Inspected<'l> {
     library: &'l Library,
-    /// Why it cannot be loaded, as far as can be told without.
+    /// Reason why the library cannot be loaded, as far as that is known without loading it.
     objection: Option<Error>,
     components: Vec<Component<'l>>,
 }
 
-/// A component with the schema of its configuration, where that has one. None is asked for where
-/// the library does not load.
+/// Component with the schema of its configuration; `None` if the library cannot be loaded.
 struct Component<'l> {
     metadata: &'l ArtefactMetadata,
     schema: Option<Result<Option<Json>, Error>>,
@@ -171,10 +175,10 @@ impl<'l> Inspected<'l> {
         }
         match self.library.hash() {
             Some(hash) => line("hash", &hash),
-            None => line("hash", &"unknown: the file has changed meanwhile"),
+            None => line("hash", &"unknown: the file has changed since it was read"),
         }
         match &self.objection {
-            None => line("loads", &"yes, as far as can be told without loading it"),
+            None => line("loads", &"yes, according to the checks before loading"),
             Some(error) => line("loads", &format_args!("no: {error}")),
         }
         for Component { metadata: component, schema } in &self.components {
@@ -220,7 +224,7 @@ impl<'l> Inspected<'l> {
     }
 }
 
-/// Writes a result to stdout; a closed pipe only ends the output.
+/// Writes a result to stdout. A closed pipe is not an error, but ends the output.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

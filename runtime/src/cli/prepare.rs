@@ -1,4 +1,4 @@
-//! From the command line to valid flows, with their components.
+//! Preparation of flows: reads the flow files of the command line, and finds the components that the flows use.
 
 use std::{
     cell::RefCell,
@@ -20,13 +20,17 @@ use tremor_runtime::{
 
 use super::{Failure, Prepared, logging};
 
-/// The variable with folders and files to search for plugins, after those of the command line.
+/// Environment variable with folders and files to search for plugins, after those of the command line.
 const VARIABLE: &str = "TREMOR_PLUGIN_PATH";
+
+/// Folder of installed plugins, below a folder `lib`.
+const INSTALLED: &str = "tremor/plugins";
 
 #[derive(Args)]
 pub(super) struct PluginArguments {
-    /// A folder or file to search for plugins; may be repeated. The paths in the flow are searched
-    /// before it, and those in the variable `TREMOR_PLUGIN_PATH` after it.
+    /// Folder or file to search for plugins; may be repeated. The paths in the flow are searched before it, and
+    /// those in the variable `TREMOR_PLUGIN_PATH` after it. Without the option and the variable, the installed plugins
+    /// are searched: `../lib/tremor/plugins` beside the program, and `/usr/lib/tremor/plugins`.
     #[arg(
         long = "plugin-path",
         global = true,
@@ -34,23 +38,22 @@ pub(super) struct PluginArguments {
         value_delimiter = if cfg!(windows) { ';' } else { ':' }
     )]
     pub(super) paths: Vec<PathBuf>,
-    /// Loads plugins that were built with `panic = "abort"`. A panic in such a plugin ends the
-    /// process.
+    /// Loads plugins that were built with `panic = "abort"`. A panic in such a plugin ends the process.
     #[arg(long, global = true)]
     allow_panic_abort: bool,
-    /// Refuses plugins that a group may write to, or that another user than you and root owns. Without
-    /// this option there is a warning.
+    /// Rejects plugins that a group may write to, or that a user other than you and root owns. Without this option
+    /// they only cause a warning.
     #[arg(long, global = true)]
     strict_plugins: bool,
-    /// Warnings so far: with several flows, none is repeated.
+    /// Warnings that were printed, so that a warning is not repeated for another flow.
     #[arg(skip)]
-    told: RefCell<HashSet<String>>,
-    /// What was found in search paths so far: flows that search the same ones share it.
+    warned: RefCell<HashSet<String>>,
+    /// Components that were found in search paths, so that flows with the same paths share them.
     #[arg(skip)]
     found: RefCell<Vec<Found>>,
 }
 
-/// Search paths, and the components that were found in them.
+/// Search paths with the components that were found in them.
 type Found = (Vec<SearchPath>, Rc<Components>);
 
 impl PluginArguments {
@@ -58,15 +61,22 @@ impl PluginArguments {
         Policy { allow_panic_abort: self.allow_panic_abort, strict: self.strict_plugins }
     }
 
-    /// The paths of the command line and of the variable, in order of the search.
+    /// Returns the paths of the command line and of the variable, in the order of the search. Without such a path,
+    /// returns the folders of installed plugins, which may be missing.
     pub(super) fn search_paths(&self) -> Vec<SearchPath> {
+        let named = self.named_paths();
+        if named.is_empty() { installed().map(SearchPath::fallback).collect() } else { named }
+    }
+
+    /// Returns the paths of the command line and of the variable, in the order of the search.
+    pub(super) fn named_paths(&self) -> Vec<SearchPath> {
         let given = self.paths.iter().map(|path| SearchPath::new(path, "`--plugin-path`"));
         let variable = env::var_os(VARIABLE).unwrap_or_default();
         let further = env::split_paths(&variable).map(|path| SearchPath::new(path, VARIABLE));
         given.chain(further).filter(|named| !named.path.as_os_str().is_empty()).collect()
     }
 
-    /// Reads and checks flows; the errors of all of them are reported at once.
+    /// Reads and checks flows. The errors of all flows are reported together.
     pub(super) fn prepare(
         &self,
         files: &[PathBuf],
@@ -75,7 +85,7 @@ impl PluginArguments {
         self.prepare_with(files, |file| flow::read(file, environment))
     }
 
-    /// As [`PluginArguments::prepare`], with the draft that `read` makes of a file.
+    /// Implements [`PluginArguments::prepare`]. `read` creates the drafts of the flows from files.
     pub(super) fn prepare_with(
         &self,
         files: &[PathBuf],
@@ -113,10 +123,10 @@ impl PluginArguments {
         failure.or(prepared)
     }
 
-    /// What is wrong with the paths of the command line and of the variable.
+    /// Returns errors for paths of the command line and of the variable that do not exist.
     fn missing_paths(&self) -> Failure {
         let mut failure = Failure::default();
-        for SearchPath { path, origin } in self.search_paths() {
+        for SearchPath { path, origin, .. } in self.named_paths() {
             if !path.exists() {
                 failure.usage(&format_args!(
                     "error: {}: there is no such file or folder\n  help: correct {origin}",
@@ -127,7 +137,7 @@ impl PluginArguments {
         failure
     }
 
-    /// Looks for the components of a flow and checks it against them.
+    /// Finds the components of a flow and checks the flow against them.
     pub(super) fn check(
         &self,
         mut draft: Draft,
@@ -139,16 +149,16 @@ impl PluginArguments {
             .map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
         let flow = check(draft, &components).map_err(Failure::of_usage)?;
         for objection in components.libraries(&flow).iter().filter_map(|it| it.objection()) {
-            self.warn(&format!("{objection}; `--strict-plugins` refuses such plugins"));
+            self.warn(&format!("{objection}; `--strict-plugins` rejects such plugins"));
         }
         Ok(Prepared { flow, components })
     }
 
-    /// Asks plugins about all these flows at once.
+    /// Asks plugins about the configurations of several flows at once.
     fn look_ahead<'f>(&self, flows: impl IntoIterator<Item = &'f Flow>) {
         let mut groups: Vec<(Rc<Components>, Vec<&Flow>)> = Vec::new();
         for flow in flows {
-            // What is wrong is said where the flow is checked.
+            // Errors are reported when the flow is checked.
             let Ok(components) = self.shared(&own_paths(flow)) else { continue };
             match groups.iter_mut().find(|(known, _)| Rc::ptr_eq(known, &components)) {
                 Some((_, group)) => group.push(flow),
@@ -158,7 +168,7 @@ impl PluginArguments {
         groups.into_iter().for_each(|(components, flows)| components.look_ahead(flows));
     }
 
-    /// The components for a flow with these plugin folders of its own, which are looked for once.
+    /// Returns the components for a flow that names the plugin paths `own`. The same paths are searched only once.
     fn shared(&self, own: &[SearchPath]) -> Result<Rc<Components>, Error> {
         let is_same =
             |(paths, _): &&Found| paths.iter().map(|it| &it.path).eq(own.iter().map(|it| &it.path));
@@ -171,48 +181,59 @@ impl PluginArguments {
         Ok(components)
     }
 
-    /// All components but those of plugins that flows name.
-    pub(super) fn at_hand(&self) -> Result<Components, Failure> {
+    /// Returns the components of [`PluginArguments::search_paths`]. Plugins that only flow files name are not included.
+    pub(super) fn available(&self) -> Result<Components, Failure> {
         self.missing_paths().or(())?;
         self.components(&[]).map_err(|error| Failure::of_usage(format_args!("error: {error}")))
     }
 
-    /// The flow's own plugin folders come before those of the command line.
+    /// Finds components in the flow's own plugin paths and then in [`PluginArguments::search_paths`].
     #[cfg(not(feature = "link-static"))]
     #[expect(clippy::unnecessary_wraps, reason = "the other build has something to fail with")]
     fn components(&self, own: &[SearchPath]) -> Result<Components, Error> {
         let paths: Vec<SearchPath> = own.iter().cloned().chain(self.search_paths()).collect();
         let describer = Describer::new(self.policy()).comparing();
         let (components, problems) = Components::find(&paths, describer, self.policy());
-        // A broken library that the flow does not use does no harm, but its user may look for it. A path
-        // to nothing is an error.
+        // A broken library that the flow does not use only causes a warning: the user may miss its components. A
+        // missing path is reported as an error elsewhere.
         let broken = problems.iter().filter(|it| it.error.kind() != ErrorKind::NotFound);
         broken.for_each(|problem| self.warn(&problem.to_string()));
         Ok(components)
     }
 
-    /// This build contains its plugins, and searches for no others.
+    /// Returns the components of this build, which contains its plugins and searches for no other plugins.
     #[cfg(feature = "link-static")]
     fn components(&self, _own: &[SearchPath]) -> Result<Components, Error> {
         Components::linked(super::linked::plugins(), self.policy())
     }
 
     fn warn(&self, message: &str) {
-        if self.told.borrow_mut().insert(message.to_owned()) {
+        if self.warned.borrow_mut().insert(message.to_owned()) {
             tracing::warn!("{message}");
         }
     }
 }
 
-/// Where a flow has its own plugins.
+/// Returns the folders in which an installation has its plugins: `../lib/tremor/plugins` beside this program, whose
+/// symbolic links are followed, and the folder of packages.
+fn installed() -> impl Iterator<Item = PathBuf> {
+    let program = env::current_exe().map(|program| program.canonicalize().unwrap_or(program));
+    let beside =
+        program.ok().and_then(|it| Some(it.parent()?.parent()?.join("lib").join(INSTALLED)));
+    let package = Path::new("/usr/lib").join(INSTALLED);
+    let is_package = beside.as_ref() == Some(&package);
+    beside.into_iter().chain((!is_package).then_some(package))
+}
+
+/// Returns the plugin paths that a flow file names.
 fn own_paths(flow: &Flow) -> Vec<SearchPath> {
     let origin = format!("`plugins` of {}", flow.path().display());
     flow.spec.plugins.iter().map(|path| SearchPath::new(&path.value, &*origin)).collect()
 }
 
-/// The entries of `plugins` that do not exist.
+/// Returns errors for entries of `plugins` that do not exist.
 fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
-    // A linked plugin needs no folder.
+    // Linked plugins need no folder.
     let needed = !cfg!(feature = "link-static");
     let missing = flow.spec.plugins.iter().filter(|path| needed && !path.value.exists());
     missing

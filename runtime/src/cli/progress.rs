@@ -1,4 +1,4 @@
-//! The progress of `tremor run`: a line on stderr, where that is a terminal.
+//! Progress of `tremor run`: a status line on stderr, if that is a terminal.
 
 use std::{
     collections::HashMap,
@@ -11,23 +11,23 @@ use tremor_runtime::{
     run::{InputSize, RunHandle},
 };
 
-use super::{beside::Beside, terminal, top::short};
+use super::{background::Background, terminal, top::short};
 
-/// How often the line is written anew.
-const AGAIN: Duration = Duration::from_millis(500);
-/// How wide a bar is, in columns.
+/// Interval at which the line is updated.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Width of the bar, in columns.
 const BAR: usize = 24;
 
-/// Shows the progress of a run, where stderr is a terminal.
-pub(super) fn start(run: &RunHandle) -> Option<Beside> {
+/// Shows the progress of a run, if stderr is a terminal.
+pub(super) fn start(run: &RunHandle) -> Option<Background> {
     if !io::stderr().is_terminal() {
         return None;
     }
     let run = run.clone();
-    Beside::start("progress", move |goes_on| {
+    Background::start("progress", move |continues| {
         let (start, mut before) = (Instant::now(), Moment::default());
         let mut sizes = Sizes::default();
-        while goes_on(AGAIN) {
+        while continues(INTERVAL) {
             sizes.learn(run.input_sizes());
             let now = Moment::of(&run.flows(), &sizes, start.elapsed());
             terminal::show_line(&now.line(&before));
@@ -37,8 +37,8 @@ pub(super) fn start(run: &RunHandle) -> Option<Beside> {
     })
 }
 
-/// The sizes of the inputs of sources that know them, or knew them: one that has ended is not asked any
-/// more.
+/// Sizes of the inputs of sources, by flow and component. A size is kept after its source has ended, because a source
+/// that has ended no longer reports it.
 #[derive(Debug, Default)]
 struct Sizes(HashMap<(String, String), u64>);
 
@@ -48,7 +48,8 @@ impl Sizes {
         self.0.extend(sizes.into_iter().map(known));
     }
 
-    /// Of one source of a flow. Where that has ended, it is what came.
+    /// Returns the size of the input of a source, in bytes. If the source has ended without reporting a size, returns
+    /// the number of bytes that it read.
     fn of(&self, flow: &FlowStatus, source: &Component) -> Option<u64> {
         let known = self.0.get(&(flow.name.clone(), source.name.clone())).copied();
         let has_ended = || {
@@ -59,17 +60,18 @@ impl Sizes {
     }
 }
 
-/// How far a run is.
+/// Progress of a run at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
-    /// Since it began.
+    /// Time since the start of the run.
     at: Duration,
-    /// Events that came in, and bytes.
+    /// Events and bytes that sources have read.
     events: u64,
     bytes: u64,
-    /// Events that went out.
+    /// Events that sinks have delivered.
     out: u64,
-    /// Bytes that will have come in at the end, where all sources know.
+    /// Number of bytes that sources will have read at the end of the run; `None` if the size of any source is not
+    /// known.
     size: Option<u64>,
 }
 
@@ -114,7 +116,7 @@ impl Moment {
         let done = (self.bytes as f64 / size as f64).min(1.0);
         let full = (done * BAR as f64) as usize;
         let bar = "#".repeat(full) + &"-".repeat(BAR - full);
-        // As fast as it has been on the whole.
+        // The estimate assumes that the average speed so far continues.
         let left = self.at.as_secs_f64() * (1.0 / done.max(1e-6) - 1.0);
         let left = match done {
             done if done >= 1.0 => "all read".to_owned(),
@@ -125,7 +127,7 @@ impl Moment {
     }
 }
 
-/// Minutes and seconds, and hours where there are any.
+/// Formats a time as minutes and seconds, with hours if there are any.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -149,7 +151,7 @@ mod tests {
 
     use super::{Moment, Sizes, clock};
 
-    /// A flow with these sources, and how many bytes they have brought.
+    /// Returns a flow with these sources and the bytes that they have read.
     fn flow(sources: &[(&str, State, u64)]) -> FlowStatus {
         let status = |(name, state, _): &(&str, State, u64)| Status {
             connector: (*name).to_owned(),
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_stays_when_one_of_several_sources_has_ended() {
+    fn size_is_kept_when_a_source_has_ended() {
         let size = |component: &str, bytes| InputSize {
             flow: "f".to_owned(),
             component: component.to_owned(),
@@ -194,18 +196,18 @@ mod tests {
             |sizes: &Sizes, sources: &[_]| Moment::of(&[flow(sources)], sizes, Duration::ZERO).size;
         let running = [("a", State::Running, 10), ("b", State::Running, 10)];
         sizes.learn(vec![size("a", 100)]);
-        assert_eq!(moment(&sizes, &running), None, "not all are known");
+        assert_eq!(moment(&sizes, &running), None, "the size of a source is not known");
         sizes.learn(vec![size("a", 100), size("b", 50)]);
         assert_eq!(moment(&sizes, &running), Some(150));
         sizes.learn(vec![size("a", 120)]);
         let ended = [("a", State::Running, 20), ("b", State::Stopped, 50)];
         assert_eq!(moment(&sizes, &ended), Some(170));
         let soon = [("a", State::Running, 20), ("c", State::Stopped, 7)];
-        assert_eq!(moment(&sizes, &soon), Some(127), "before it was looked at");
+        assert_eq!(moment(&sizes, &soon), Some(127), "the source ended before its size was read");
     }
 
     #[test]
-    fn a_run_whose_input_has_a_size_has_a_bar_and_the_time_that_is_left() {
+    fn known_input_size_shows_bar_and_remaining_time() {
         let at = |at, bytes| Moment {
             at: Duration::from_secs(at),
             events: bytes / 100,
@@ -216,20 +218,20 @@ mod tests {
         let line = at(20, 250_000).line(&at(18, 200_000));
         let bar = format!("[{}{}] 25 %  1:00 left  ", "#".repeat(6), "-".repeat(18));
         assert_eq!(line, bar + "2500 events in, 1250 out, 250/s, 25.0kB/s");
-        // More than it was when it began.
+        // The sources have read more bytes than their sizes at the start of the run.
         assert!(at(60, 1_100_000).line(&at(59, 0)).contains("] 100 %  all read  "));
         assert!(at(1, 0).line(&Moment::default()).contains("] 0 %    0 events in"));
     }
 
     #[test]
-    fn without_a_size_there_are_rates() {
+    fn unknown_input_size_shows_rates() {
         let moment =
             Moment { at: Duration::from_secs(10), events: 20, bytes: 500, ..Moment::default() };
         assert_eq!(moment.line(&Moment::default()), "0:10  20.0 events in, 0 out, 2.0/s, 50.0B/s");
     }
 
     #[test]
-    fn times_are_clocks() {
+    fn times_are_formatted_as_clock() {
         assert_eq!(
             [59, 61, 3_661].map(|s| clock(Duration::from_secs(s))),
             ["0:59", "1:01", "1:01:01"]

@@ -1,4 +1,4 @@
-//! The options of commands that ask a running process.
+//! Options of commands that query a running process.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use super::Failure;
 
 #[derive(Args)]
 pub(super) struct Remote {
-    /// The admin API of the process: what `tremor run --api` was given.
+    /// URL of the process's admin API, which `tremor run --api` started.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898")]
     api: String,
-    /// The file with the token, where the API needs one.
+    /// File with the token, if the API needs one.
     #[arg(long, value_name = "F")]
     api_token_file: Option<PathBuf>,
 }

@@ -6,21 +6,22 @@ use tracing::Level;
 use tremor_runtime::parse_size;
 use tremor_runtime::{
     descriptors,
-    engine::{HeldUp, Kind, Report},
+    engine::{Kind, Report, Unfinished},
     memory::MemoryBudget,
     redact,
     run::{self, RunHandle},
 };
 
 use super::{
-    Expected, Failure, Prepared, api, beside::Beside, failure::Reason, logging, progress, service,
-    signals,
+    Expected, Failure, Prepared, api, background::Background, failure::Reason, logging, progress,
+    service, signals,
 };
 
-/// Least limit for memory, in bytes: with less, a few large batches would stop all sources.
+/// Minimum memory limit, in bytes. With a lower limit, a few large batches would be enough to stop all sources.
 const LEAST_MEMORY: usize = 16 << 20;
 
-/// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
+/// Runs flows until they end, and prints a summary. Meanwhile shows their progress, answers requests of the admin API
+/// and notifies a service manager.
 pub(crate) fn execute(
     flows: &[Prepared],
     deadline: Duration,
@@ -30,7 +31,7 @@ pub(crate) fn execute(
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
     let handle = RunHandle::default();
-    // They end after the flows.
+    // The API server and the notifications are dropped after the flows have ended.
     let _server = api.start(&handle, flows.len())?;
     let _service = service::start(&handle, flows.len(), ready);
     let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
@@ -40,10 +41,10 @@ pub(crate) fn execute(
     failure.or(())
 }
 
-/// Reads a limit for memory.
+/// Parses a memory limit.
 ///
 /// # Errors
-/// A text that is not a size, or less than the least limit.
+/// The text is not a size, or is less than the minimum.
 pub(super) fn memory_limit(text: &str) -> Result<usize, Expected> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes
@@ -51,13 +52,13 @@ pub(super) fn memory_limit(text: &str) -> Result<usize, Expected> {
         .ok_or(Expected("a size of at least `16MiB`, such as `512MiB` or `2GiB`"))
 }
 
-/// Runs flows to their end, and reports the counts of their events. Progress is shown until then.
+/// Runs flows to their end, and returns the counts of their events. Progress is shown until then.
 pub(crate) fn run(
     flows: &[Prepared],
     deadline: Duration,
     handle: &RunHandle,
     memory: &MemoryBudget,
-    progress: Option<Beside>,
+    progress: Option<Background>,
 ) -> Result<Vec<Report>, Failure> {
     signals::listen(handle.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
@@ -74,7 +75,7 @@ pub(crate) fn run(
     failure.or(reports)
 }
 
-/// What a component is.
+/// Returns "pipeline" or "connector", depending on the kind of the component.
 fn what(report: &Report, component: &str) -> &'static str {
     let mut named = report.components.iter().filter(|it| it.name == component);
     if named.any(|it| it.kind == Kind::Pipeline) { "pipeline" } else { "connector" }
@@ -117,37 +118,40 @@ fn summarise(report: &Report, failure: &mut Failure) {
             ),
         );
     }
-    let mut held_up = String::new();
-    for HeldUp { component, doing } in &report.held_up {
-        // The text may contain an error, and writing to a string cannot fail.
-        let _ = write!(held_up, "\n  `{component}`: {}", redact::text(doing));
+    let mut unfinished = String::new();
+    for Unfinished { component, doing } in &report.unfinished {
+        // `doing` may contain an error message of a plugin, so secrets are redacted. Writing to a string cannot fail.
+        let _ = write!(unfinished, "\n  `{component}`: {}", redact::text(doing));
     }
     if report.is_incomplete {
         failure.of(
             flow,
             Reason::Incomplete,
             &format_args!(
-                "error: flow `{flow}` was stopped before everything had been delivered{held_up}\n  help: \
-                 `--drain-timeout` says how long it may take"
+                "error: flow `{flow}` was stopped before everything had been delivered{unfinished}\n  help: \
+                 increase `--drain-timeout`"
             ),
         );
     } else if report.cut_off {
         let text = format!(
-            "warning: flow `{flow}` was stopped before everything had been delivered{held_up}\n  note: \
+            "warning: flow `{flow}` was stopped before everything had been delivered{unfinished}\n  note: \
              the next run reads the events again"
         );
         logging::print(Level::WARN, &text, logging::fields([("flow", flow.as_str().into())]));
     }
 }
 
-/// Adds an error if events of a flow failed and their source is not told. Messages that a source could not decode
-/// count only if nothing else came: a peer that sends a bad message does not make the run of a service fail.
+/// Adds an error if events of a flow failed and their source was not notified.
+///
+/// Messages that a source could not decode count only if the flow received no other events. Otherwise a peer that sends
+/// one invalid message would make the run of a service fail.
 fn report_lost(report: &Report, failure: &mut Failure) {
     let Report { flow, counts, components, .. } = report;
     let sources = components.iter().filter(|it| it.kind == Kind::Source);
-    let refused: u64 = sources.map(|it| it.counts.unrecoverable).sum();
-    let has_accepted = counts.events_in > refused;
-    let lost = counts.undelivered + counts.unrecoverable - if has_accepted { refused } else { 0 };
+    let undecodable: u64 = sources.map(|it| it.counts.unrecoverable).sum();
+    let has_accepted = counts.events_in > undecodable;
+    let lost =
+        counts.undelivered + counts.unrecoverable - if has_accepted { undecodable } else { 0 };
     if lost > 0 {
         failure.of(
             flow,

@@ -1,6 +1,6 @@
-//! What a service manager hears: that the flows run, that they still do, and that they end.
+//! Notifications for a service manager: the flows have started, the process works, the flows are ending.
 //!
-//! A run that no service manager has started says nothing: `NOTIFY_SOCKET` is not set then.
+//! If there is no service manager, `NOTIFY_SOCKET` is not set and no notifications are sent.
 
 use std::{
     sync::{
@@ -13,15 +13,16 @@ use std::{
 use sd_notify::NotifyState;
 use tremor_runtime::{executor, run::RunHandle};
 
-use super::beside::Beside;
+use super::background::Background;
 
-/// How often it looks whether flows run, until they do, and whether they end.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which the state of the run is checked.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Condition for the notification that the run is ready.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Ready {
-    /// Ready once all flows run, and each connector was connected or has tried to connect. A sink that is down counts as ready.
+    /// Ready once all flows run, and each connector was connected or has tried to connect. A sink that is down counts
+    /// as ready.
     Started,
     /// Ready once all flows run, all connectors are connected, and no pull or delivery is being retried.
     Connected,
@@ -36,45 +37,46 @@ impl Ready {
     }
 }
 
-/// Notifies the service manager of a run of `flows` flows, if the process has one. `ready` is the condition for
-/// `READY=1`.
-pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Beside> {
+/// Starts to notify the service manager, if the process has one, about a run of `flows` flows. `ready` is the condition
+/// for sending `READY=1`.
+pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Background> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (run, watchdog) = (run.clone(), sd_notify::watchdog_enabled());
-    Beside::start("service", move |goes_on| {
-        let mut telling = Telling::new(watchdog, Instant::now());
+    Background::start("service", move |continues| {
+        let mut notifications = Notifications::new(watchdog, Instant::now());
         let mut probe = Probe::default();
-        while goes_on(LOOK) {
+        while continues(INTERVAL) {
             let (is_ready, ends) = (ready.is_met(&run, flows), run.ends());
             let responds = || probe.responds();
-            for state in telling.next(Instant::now(), is_ready, ends, responds) {
-                tell(&state);
+            for state in notifications.next(Instant::now(), is_ready, ends, responds) {
+                notify(&state);
             }
         }
-        // A run may be over before the first look. One that never was ready has failed or was stopped.
-        if !telling.ready && !run.ends() && ready.is_met(&run, flows) {
-            tell(&NotifyState::Ready);
+        // The run may end before the first check. If a run ends that was never ready, it has failed or was stopped.
+        if !notifications.ready && !run.ends() && ready.is_met(&run, flows) {
+            notify(&NotifyState::Ready);
         }
-        if !telling.stopping {
-            tell(&NotifyState::Stopping);
+        if !notifications.stopping {
+            notify(&NotifyState::Stopping);
         }
     })
 }
 
-fn tell(state: &NotifyState<'_>) {
+fn notify(state: &NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
-        tracing::warn!(%error, "the service manager cannot be told `{state}`");
+        tracing::warn!(%error, "cannot notify the service manager of `{state}`");
     }
 }
 
-/// Asks the executor for a sign of life, and waits for none.
+/// A check whether the executor runs tasks, which does not wait.
 #[derive(Default)]
 struct Probe {
     asked: Option<Arc<AtomicBool>>,
 }
 
 impl Probe {
-    /// Whether the executor has run a task since this was first called, or last said so.
+    /// Returns whether the executor has run a task since the first call, or since the last call that returned
+    /// `true`.
     fn responds(&mut self) -> bool {
         self.asked.get_or_insert_with(|| {
             let answered = Arc::<AtomicBool>::default();
@@ -86,22 +88,25 @@ impl Probe {
     }
 }
 
-/// What has been told, and when the next sign of life is due.
-struct Telling {
+/// The notifications that were sent, and the time at which the next watchdog notification is due.
+struct Notifications {
     ready: bool,
     stopping: bool,
-    /// Twice in the time after which the manager ends a process that gives no sign.
+    /// Time between two watchdog notifications: half of the time without one after which the service manager ends the
+    /// process. `None` if the service manager needs none.
     period: Option<Duration>,
     due: Instant,
 }
 
-impl Telling {
+impl Notifications {
     fn new(watchdog: Option<Duration>, now: Instant) -> Self {
         Self { ready: false, stopping: false, period: watchdog.map(|time| time / 2), due: now }
     }
 
-    /// What is to be told now. There is a sign of life where the executor has run a task since the last:
-    /// a process whose flows do not go on gives none.
+    /// Returns the notifications that are due.
+    ///
+    /// A watchdog notification is included only if the executor has run a task since the last one, so that the service
+    /// manager notices a process whose flows make no progress.
     fn next(
         &mut self,
         now: Instant,
@@ -110,7 +115,8 @@ impl Telling {
         responds: impl FnOnce() -> bool,
     ) -> Vec<NotifyState<'static>> {
         let mut states = Vec::new();
-        // When a run ends, its connectors stop, so that nothing is awaited any more. That does not make it ready.
+        // When a run ends, its connectors stop, so that no connector is awaited any more. The run does not become ready
+        // by that.
         if is_ready && !ends && !std::mem::replace(&mut self.ready, true) {
             states.push(NotifyState::Ready);
         }
@@ -132,39 +138,45 @@ impl Telling {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Telling;
+    use super::Notifications;
 
-    fn told(telling: &mut Telling, now: Instant, ready: bool, ends: bool, alive: bool) -> String {
-        let states = telling.next(now, ready, ends, || alive);
+    fn sent(
+        notifications: &mut Notifications,
+        now: Instant,
+        ready: bool,
+        ends: bool,
+        alive: bool,
+    ) -> String {
+        let states = notifications.next(now, ready, ends, || alive);
         states.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn a_manager_hears_once_that_flows_run_and_that_they_end() {
+    fn ready_and_stopping_are_notified_once() {
         let now = Instant::now();
-        let mut telling = Telling::new(None, now);
-        assert_eq!(told(&mut telling, now, false, false, true), "");
-        assert_eq!(told(&mut telling, now, true, false, true), "READY=1");
-        assert_eq!(told(&mut telling, now, false, false, true), "");
-        assert_eq!(told(&mut telling, now, true, true, true), "STOPPING=1");
-        assert_eq!(told(&mut telling, now, true, true, true), "");
+        let mut notifications = Notifications::new(None, now);
+        assert_eq!(sent(&mut notifications, now, false, false, true), "");
+        assert_eq!(sent(&mut notifications, now, true, false, true), "READY=1");
+        assert_eq!(sent(&mut notifications, now, false, false, true), "");
+        assert_eq!(sent(&mut notifications, now, true, true, true), "STOPPING=1");
+        assert_eq!(sent(&mut notifications, now, true, true, true), "");
     }
 
     #[test]
     fn run_that_ends_before_it_was_ready_is_never_ready() {
         let now = Instant::now();
-        let mut telling = Telling::new(None, now);
-        assert_eq!(told(&mut telling, now, false, true, true), "STOPPING=1");
-        assert_eq!(told(&mut telling, now, true, true, true), "");
+        let mut notifications = Notifications::new(None, now);
+        assert_eq!(sent(&mut notifications, now, false, true, true), "STOPPING=1");
+        assert_eq!(sent(&mut notifications, now, true, true, true), "");
     }
 
     #[test]
-    fn signs_of_life_come_twice_a_period_while_the_executor_runs_tasks() {
+    fn watchdog_is_notified_while_executor_runs_tasks() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let mut telling = Telling::new(Some(second * 2), now);
-        assert_eq!(told(&mut telling, now, false, false, true), "WATCHDOG=1");
-        assert_eq!(told(&mut telling, now + second / 2, false, false, true), "");
-        assert_eq!(told(&mut telling, now + second, false, false, false), "", "it hangs");
-        assert_eq!(told(&mut telling, now + second, false, false, true), "WATCHDOG=1");
+        let mut notifications = Notifications::new(Some(second * 2), now);
+        assert_eq!(sent(&mut notifications, now, false, false, true), "WATCHDOG=1");
+        assert_eq!(sent(&mut notifications, now + second / 2, false, false, true), "");
+        assert_eq!(sent(&mut notifications, now + second, false, false, false), "", "it hangs");
+        assert_eq!(sent(&mut notifications, now + second, false, false, true), "WATCHDOG=1");
     }
 }

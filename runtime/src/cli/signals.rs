@@ -1,5 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM drains, the second ends the process, even if a plugin hangs. SIGHUP,
-//! SIGUSR1, SIGUSR2 and SIGXFSZ end nothing.
+//! Signals. The first SIGINT or SIGTERM drains the flows, and the second one ends the process, even if a plugin hangs.
+//! SIGHUP, SIGUSR1, SIGUSR2 and SIGXFSZ do not end the process.
 
 use std::{
     io,
@@ -18,30 +18,32 @@ use tremor_runtime::run::RunHandle;
 
 use super::{failure::Reason, logging};
 
-/// The time for the summary of a run that ends at once: so many naps, and a last one to log that they were
-/// not enough. In a process that gets little processor time, naps are longer, and so is this time.
-const NAPS: u32 = 9;
-const NAP: Duration = Duration::from_millis(9);
+/// Number of pauses of [`PAUSE`] in which a halted run can print its summary before the process ends. After the last
+/// but one pause, an error is logged that the time was not enough.
+///
+/// If the process gets little processor time, each pause takes longer, so that the total time adapts to that.
+const PAUSES: u32 = 9;
+const PAUSE: Duration = Duration::from_millis(9);
 
-/// Signals that come sooner after the first are the same request: `timeout`, say, sends one to the process and one to its
-/// group.
+/// Time after the first signal in which further signals belong to the same request. The program `timeout`, for example,
+/// sends one signal to the process and one to its process group.
 const ONE_REQUEST: Duration = Duration::from_millis(250);
 
-/// Ends a run as signals ask for.
+/// Ends a run if signals request it.
 struct SignalHandler {
     run: RunHandle,
-    /// When the first signal came.
+    /// Time of the first signal.
     first: Option<Instant>,
 }
 
-/// Meaning of a signal.
+/// Effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signalled {
-    /// The first signal: everything drains.
+    /// The first signal: all flows drain.
     Drain,
-    /// A signal that follows so soon is the same request.
+    /// The signal belongs to the same request as the first one.
     Again,
-    /// Everything ends where it is, and nobody waits for what does not.
+    /// The flows end immediately. The process does not wait for flows that hang.
     Halt,
 }
 
@@ -50,7 +52,8 @@ impl SignalHandler {
         Self { run, first: None }
     }
 
-    /// Does what a signal at `now` means. The first one drains, although a component may have asked for that already.
+    /// Handles a signal that arrived at `now`. The first signal drains the flows, even if a component has requested the
+    /// end of the run before.
     fn signal(&mut self, now: Instant) -> Signalled {
         match self.first {
             None => {
@@ -67,19 +70,18 @@ impl SignalHandler {
     }
 }
 
-/// Keeps signals that would end the process by default from doing so. A write beyond `ulimit -f` then fails
-/// with EFBIG.
+/// Prevents these signals from ending the process. A write beyond the limit of `ulimit -f` then fails with EFBIG.
 ///
-/// They are handled and not ignored, because processes that plugins start would inherit the latter.
+/// The signals get a handler. If they were ignored, processes that plugins start would inherit that.
 pub(super) fn survive() {
     for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ] {
         if let Err(error) = flag::register(signal, Arc::new(AtomicBool::new(false))) {
-            tracing::warn!(signal, %error, "cannot handle a signal: it ends the process");
+            tracing::warn!(signal, %error, "cannot handle a signal, so it will end the process");
         }
     }
 }
 
-/// Listens from now on, on a thread that needs neither the executor nor a stderr that accepts anything.
+/// Starts to handle signals on a separate thread, which depends neither on the executor nor on stderr.
 pub(super) fn listen(run: RunHandle) -> io::Result<()> {
     let mut handler = SignalHandler::new(run);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -91,17 +93,23 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
             }
             match handler.signal(Instant::now()) {
                 Signalled::Drain => {
-                    tracing::info!(signal, "the flows drain; a second signal stops them at once");
+                    tracing::info!(
+                        signal,
+                        "the flows drain; a second signal stops them immediately"
+                    );
                 }
                 Signalled::Again => {
-                    tracing::debug!(signal, "the same request as the last signal");
+                    tracing::debug!(
+                        signal,
+                        "signal belongs to the same request as the previous one"
+                    );
                 }
                 Signalled::Halt => {
-                    tracing::warn!(signal, "the flows stop at once");
-                    (1..NAPS).for_each(|_| thread::sleep(NAP));
-                    tracing::error!("the run does not end in time: the process ends without it");
-                    logging::finish_within(NAP);
-                    // Without what plugins do when a process exits: that may hang as well.
+                    tracing::warn!(signal, "the flows are stopping immediately");
+                    (1..PAUSES).for_each(|_| thread::sleep(PAUSE));
+                    tracing::error!("the run did not end in time, so the process exits");
+                    logging::finish_within(PAUSE);
+                    // Exit handlers of plugins are not run, because they may hang as well.
                     low_level::exit(Reason::Incomplete.status().into());
                 }
             }

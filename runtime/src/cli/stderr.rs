@@ -1,8 +1,8 @@
 //! Standard error: log lines, messages for users, and the status line of a terminal.
 //!
-//! While flows run, a thread of its own writes, and everybody else only puts lines into a bounded queue: a
-//! pipe that is full and that nobody reads, a reader that is gone and a full disk cost log lines, and never
-//! block or end the process. Other commands write at once, so that nothing is lost in `2>&1 | less`.
+//! While flows run, a separate thread writes, and all other threads only add lines to a bounded queue. If a pipe is
+//! full, its reader has exited, or the disk is full, log lines are lost, but no thread is blocked and the process
+//! continues. Other commands write directly, so that no line is lost in `2>&1 | less`.
 
 use std::{
     collections::VecDeque,
@@ -17,18 +17,19 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
+use tremor_pdk::lock;
 use tremor_runtime::log::count_dropped_lines;
 
-/// Maximum bytes of lines that wait to be written: minutes of a usual log, and little memory.
+/// Maximum size of the lines that wait to be written, in bytes. A typical log needs minutes to reach this size.
 const CAPACITY: usize = 1 << 20;
-/// Bytes that each waiting line costs beside its text.
+/// Number of bytes that are added to the length of each waiting line.
 const OVERHEAD: usize = 64;
-/// Returns to the beginning of the line and clears it.
+/// Escape sequence that returns to the beginning of the line and clears it.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
 static STDERR: Stderr = Stderr::new();
 
-/// The queue of lines and its writer.
+/// Queue of lines and the state of its writer.
 struct Stderr {
     state: Mutex<State>,
     changed: Condvar,
@@ -40,13 +41,13 @@ struct State {
     bytes: usize,
     /// Lines that were dropped since the last line that reports drops.
     dropped: u64,
-    /// The line below all others; empty unless there is one.
+    /// Status line below all other lines; empty if there is none.
     status: String,
-    /// `true` if the terminal does not show `status` yet.
+    /// `true` if `status` has changed and was not written to the terminal since.
     is_status_new: bool,
-    /// Makes the line that reports dropped lines; set while a thread writes.
+    /// Creates the line that reports the number of dropped lines. Set while a separate thread writes.
     report: Option<fn(u64) -> String>,
-    /// `true` while the thread writes.
+    /// `true` while the separate thread is writing a line.
     is_writing: bool,
 }
 
@@ -57,8 +58,8 @@ struct Line {
     reports: u64,
 }
 
-/// Starts the thread that writes. `report` makes the line that reports the number of dropped lines. Without a
-/// thread, lines are still written at once.
+/// Starts the thread that writes. `report` gets the number of dropped lines and creates a line that reports it. If the
+/// thread cannot be started, lines are written directly, as before.
 pub(super) fn start_thread(report: fn(u64) -> String) {
     STDERR.lock().report = Some(report);
     let thread = thread::Builder::new().name("log".to_owned());
@@ -72,12 +73,12 @@ pub(super) fn log(text: String) {
     STDERR.push(text, CAPACITY);
 }
 
-/// Writes a message for users: such messages are few, so the queue takes them in any case.
+/// Writes a message for users. The queue accepts such messages even if it is full, because there are only few of them.
 pub(super) fn print(text: String) {
     STDERR.push(text, usize::MAX);
 }
 
-/// Shows `text` below all other lines, instead of the status line before it; an empty text removes that.
+/// Shows `text` as the status line below all other lines. An empty text removes the status line.
 pub(super) fn set_status(text: String) {
     let mut state = STDERR.lock();
     state.status = text;
@@ -86,7 +87,7 @@ pub(super) fn set_status(text: String) {
     STDERR.changed.notify_all();
 }
 
-/// Waits until everything is written, or until `limit` is over: what is left then is lost.
+/// Waits until all lines are written, but for `limit` at most. Lines that are not written by then are lost.
 pub(super) fn flush(limit: Duration) {
     let end = Instant::now() + limit;
     let mut state = STDERR.lock();
@@ -120,14 +121,14 @@ impl Stderr {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn push(&self, text: String, capacity: usize) {
         let mut state = self.lock();
         if state.report.is_none() {
             drop(state);
-            // The reader may be gone, and there is nobody else to notify.
+            // An error is ignored, because it could only be reported on stderr. The reader of stderr may have exited.
             _ = write_all(io::stderr().as_fd(), text.as_bytes());
             return;
         }
@@ -137,7 +138,7 @@ impl Stderr {
         }
     }
 
-    /// Writes lines as long as the process lives.
+    /// Writes lines until the process ends.
     fn write_lines(&self) {
         let mut state = self.lock();
         loop {
@@ -159,7 +160,7 @@ impl State {
         self.is_writing || !self.lines.is_empty() || self.is_status_new
     }
 
-    /// Adds a line; returns `false` if it was dropped because the queue is full.
+    /// Adds a line. Returns `false` if it was dropped because the queue is full.
     fn push(&mut self, line: Line, capacity: usize) -> bool {
         let bytes = line.text.len() + OVERHEAD;
         if self.bytes.saturating_add(bytes) > capacity {
@@ -171,7 +172,7 @@ impl State {
         true
     }
 
-    /// Counts a dropped line, and again the lines that it would have reported.
+    /// Counts a dropped line. If the line was a report, the lines that it reported are counted as dropped again.
     fn lose(&mut self, line: &Line) {
         if line.reports == 0 {
             count_dropped_lines(1);
@@ -179,7 +180,7 @@ impl State {
         self.dropped += line.reports.max(1);
     }
 
-    /// Returns the next line, if any, and the text that shows it and the status line.
+    /// Returns the next line, if there is one, and the text to write: the line and the status line.
     fn next(&mut self) -> Option<(Option<Line>, String)> {
         let line = self.lines.pop_front();
         let shown = line.as_ref().map_or("", |line| &line.text);
@@ -194,8 +195,8 @@ impl State {
         self.is_writing.then_some((line, text))
     }
 
-    /// Counts a line that could not be written. After one that could, the lines that were dropped before are
-    /// reported.
+    /// Handles the result of writing a line. Counts a line that could not be written as dropped. If the line was
+    /// written, adds a report of the lines that were dropped before.
     fn written(&mut self, line: Option<Line>, is_ok: bool) {
         self.is_writing = false;
         let Some(line) = line else { return };
@@ -212,7 +213,7 @@ impl State {
     }
 }
 
-/// Writes all of `bytes`. Waits if the descriptor is non-blocking and accepts nothing now.
+/// Writes all of `bytes`. Waits if the descriptor is non-blocking and accepts no data at present.
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_reported_once_one_can() {
+    fn unwritten_lines_are_reported_with_next_written_line() {
         let mut state = state();
         let mut write = |text: &str, is_ok| {
             assert!(push(&mut state, text, CAPACITY));
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn report_that_cannot_be_written_stays_counted() {
+    fn unwritten_report_keeps_the_count_of_dropped_lines() {
         let mut state = state();
         assert!(!push(&mut state, "a\n", 0));
         assert!(push(&mut state, "b\n", CAPACITY));

@@ -1,4 +1,4 @@
-//! `tremor tap`: the events of a port, as they pass.
+//! `tremor tap`: prints events that pass a port.
 
 use std::{
     borrow::Cow,
@@ -11,18 +11,18 @@ use super::{Failure, remote::Remote};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The flow.
+    /// Name of the flow.
     #[arg(value_name = "FLOW")]
     flow: String,
-    /// One of its connectors or pipelines, and a port of it: `out` of a source or pipeline and `in` of a
-    /// sink, unless it is named.
+    /// Connector or pipeline of the flow, and one of its ports; by default `out` of a source or pipeline and `in`
+    /// of a sink.
     #[arg(value_name = "COMPONENT[/PORT]")]
     component: String,
     #[command(flatten)]
     remote: Remote,
 }
 
-/// Prints a line of JSON for each event, until the process or the reader goes.
+/// Prints a line of JSON for each event, until the process ends or the reader of the output exits.
 pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let client = arguments.remote.client()?;
     let failed = |error| Failure::of_flow(format_args!("error: {error}"));
@@ -40,8 +40,8 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         .map_err(failed)
 }
 
-/// JSON without the control characters that it may have in texts: a terminal could obey them. Those below
-/// a space it has only as escapes.
+/// Escapes control characters in the texts of a JSON document, because a terminal could interpret them. Control
+/// characters below the space character are already escaped in JSON.
 fn shown(json: &str) -> Cow<'_, str> {
     if !json.contains(char::is_control) {
         return json.into();
@@ -52,14 +52,14 @@ fn shown(json: &str) -> Cow<'_, str> {
     json.chars().map(shown).collect()
 }
 
-/// Where the events of a component are seen: where they leave it, or come where they do not.
+/// Returns the default port of a component: `out`, or `in` if the component is only a sink.
 fn usual_port(flow: &serde_json::Value, name: &str) -> &'static str {
     let components = flow["components"].as_array().map_or(&[][..], Vec::as_slice);
     let mut roles = components.iter().filter(|it| it["name"] == name).map(|it| &it["role"]);
     if roles.all(|role| role == "sink") { "in" } else { "out" }
 }
 
-/// A name as a part of a path.
+/// Encodes a name for use as a part of a URL path.
 fn encoded(name: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
@@ -77,7 +77,7 @@ mod tests {
     use super::{encoded, shown, usual_port};
 
     #[test]
-    fn an_event_is_the_same_on_a_terminal_and_commands_nothing_there() {
+    fn control_characters_are_escaped_and_event_is_unchanged() {
         assert_eq!(shown(r#"{"a":"\u001b ä"}"#), r#"{"a":"\u001b ä"}"#);
         let event = "{\"a\":\"\u{7f}\u{9b}2J\u{a0}\"}";
         let printed = shown(event);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_is_tapped_where_its_events_leave_it_or_come_where_they_do_not() {
+    fn default_port_is_in_for_sinks_and_out_otherwise() {
         let component = |name: &str, role: &str| json!({ "name": name, "role": role });
         let both = [component("both", "source"), component("both", "sink")];
         let flow = json!({ "components": [both[0], both[1], component("only", "sink")] });
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_one_part_of_a_path() {
+    fn names_are_encoded_as_one_part_of_path() {
         assert_eq!(encoded("a/b ä-_.9"), "a%2Fb%20%C3%A4-_.9");
     }
 }

@@ -1,4 +1,4 @@
-//! What commands show on a terminal: a line on stderr that log lines do not disturb, and a whole screen.
+//! Output of commands on a terminal: a status line on stderr below the log lines, and a full screen.
 
 use std::{
     io::{self, IsTerminal, Read, Stdout, Write},
@@ -9,28 +9,28 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 
 use super::stderr;
 
-/// Another screen than that of the shell, without a cursor,
+/// Escape sequence that switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-/// and back.
+/// Escape sequence that shows the cursor and returns to the normal screen.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Shows a line below the log, in place of the one that was there.
+/// Shows a status line below the log lines. Replaces the previous one.
 pub(super) fn show_line(text: &str) {
     stderr::set_status(fitted(text, size(io::stderr()).0));
 }
 
-/// There is no such line any more.
+/// Removes the status line.
 pub(super) fn clear_line() {
     stderr::set_status(String::new());
 }
 
-/// Columns and rows.
+/// Returns the numbers of columns and rows; 80 and 24 if the terminal does not report them.
 fn size(terminal: impl AsFd) -> (usize, usize) {
     let size = tcgetwinsize(terminal).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
     size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
 }
 
-/// As much of a text as fits into so many columns, in one line.
+/// Returns a text on one line, truncated at its end if it has more than `columns` characters.
 pub(super) fn fitted(text: &str, columns: usize) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };
     if text.chars().count() <= columns {
@@ -39,7 +39,7 @@ pub(super) fn fitted(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).map(shown).chain(['…']).collect()
 }
 
-/// Returns a text in one line that is cut in its middle if it has more than `columns` characters.
+/// Returns a text on one line, shortened in its middle if it has more than `columns` characters.
 pub(super) fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if count <= columns {
@@ -50,15 +50,15 @@ pub(super) fn shortened(text: &str, columns: usize) -> String {
     fitted(text, columns - end.chars().count()) + &fitted(&end, columns)
 }
 
-/// The whole of a terminal, until this is dropped.
+/// The alternate screen of a terminal. The normal screen is restored when the value is dropped.
 pub(super) struct Screen {
     out: Stdout,
-    /// How the keyboard was before, where there is one.
+    /// Settings of the keyboard before the screen was entered, if there is a keyboard.
     before: Option<Termios>,
 }
 
 impl Screen {
-    /// The terminal of stdout, where it is one.
+    /// Switches to the alternate screen of the terminal at stdout. Returns `None` if stdout is not a terminal.
     pub(super) fn enter() -> Option<Self> {
         if !io::stdout().is_terminal() {
             return None;
@@ -66,7 +66,7 @@ impl Screen {
         let before = tcgetattr(io::stdin()).ok();
         if let Some(before) = &before {
             let mut keys = before.clone();
-            // Keys come one by one, and are not shown.
+            // Keys are read one by one, and are not echoed.
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             _ = tcsetattr(io::stdin(), OptionalActions::Now, &keys);
         }
@@ -80,13 +80,13 @@ impl Screen {
         size(&self.out).0
     }
 
-    /// Shows these lines, as many as there is room for.
+    /// Shows as many of the lines as fit on the screen.
     pub(super) fn show(&self, lines: &[Line]) {
         let (columns, rows) = size(&self.out);
         let mut text = "\x1b[H".to_owned();
-        for (position, Line { look, text: line }) in lines.iter().take(rows).enumerate() {
+        for (position, Line { style, text: line }) in lines.iter().take(rows).enumerate() {
             let end = if position + 1 < rows { "\r\n" } else { "" };
-            let (before, line) = (look.as_str(), fitted(line, columns));
+            let (before, line) = (style.as_str(), fitted(line, columns));
             text.extend([before, &line, "\x1b[0m\x1b[K", end]);
         }
         text.push_str("\x1b[J");
@@ -95,7 +95,7 @@ impl Screen {
 
     fn write(&self, text: &str) {
         let mut out = self.out.lock();
-        // A terminal that is gone shows nothing.
+        // An error is ignored, because it means that the terminal was closed.
         _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }
@@ -109,33 +109,33 @@ impl Drop for Screen {
     }
 }
 
-/// Waits for a key that ends a command; for ever, where there is no keyboard.
+/// Waits for a key that quits. Returns `false` if the input ends without one.
 pub(super) fn until_quit() -> bool {
     let keys = io::stdin().lock().bytes();
     keys.map_while(Result::ok).any(|key| matches!(key, b'q' | b'Q' | 3 | 4))
 }
 
-/// A line of a screen.
+/// Line of a screen.
 pub(super) struct Line {
-    pub(super) look: Look,
+    pub(super) style: Style,
     pub(super) text: String,
 }
 
-/// What a line looks like.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Style {
     Plain,
     Heading,
-    Waits,
+    Waiting,
     Failed,
 }
 
-impl Look {
+impl Style {
     fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Heading => "\x1b[7m",
-            Self::Waits => "\x1b[33m",
+            Self::Waiting => "\x1b[33m",
             Self::Failed => "\x1b[31m",
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     use super::{fitted, shortened};
 
     #[test]
-    fn text_that_is_too_wide_is_cut_in_its_middle() {
+    fn wide_text_is_shortened_in_its_middle() {
         assert_eq!(shortened("äöü", 3), "äöü");
         assert_eq!(shortened("abcdefg", 5), "ab…fg");
         assert_eq!(shortened("abcdefg", 4), "ab…g");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_too_wide_is_cut_and_stays_one_line() {
+    fn wide_text_is_truncated_and_stays_on_one_line() {
         assert_eq!(fitted("äöü", 3), "äöü");
         assert_eq!(fitted("äöüß", 3), "äö…");
         assert_eq!(fitted("a\n\x1b[2J", 9), "a  [2J");

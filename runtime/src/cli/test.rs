@@ -36,7 +36,8 @@ pub(crate) fn execute(
             }
             Err(error) => failure.usage(&error),
         }
-        // The next flow has values of its own: those of this one may be words of its messages.
+        // The values of this flow's references must not be redacted in messages about the next flow, which has
+        // references of its own: they may be ordinary words.
         redact::forget();
     }
     failure.or(())
@@ -66,6 +67,6 @@ fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome
         return Ok(Outcome::Same);
     }
     let text = differences.iter().map(ToString::to_string).collect::<String>();
-    let help = "help: if the results are right, `--update` writes them as the expectations";
+    let help = "help: if the results are right, `--update` writes them to `expected/`";
     Ok(Outcome::Different(format!("{text}{help}")))
 }

@@ -1,4 +1,4 @@
-//! `tremor top`: components, states, rates, queues and errors, again every second.
+//! `tremor top`: shows components, states, rates, queues and errors, updated every second.
 
 use std::{
     borrow::Cow,
@@ -20,11 +20,11 @@ use tremor_runtime::api::client::{Client, Error};
 use super::{
     Failure,
     remote::Remote,
-    terminal::{self, Line, Look, Screen},
+    terminal::{self, Line, Screen, Style},
 };
 
-/// How often it looks.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval at which the API is queried.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     remote: Remote,
 }
 
-/// What the API says, as far as it is shown.
+/// The parts of the API's response that are shown.
 #[derive(Deserialize)]
 struct Flows {
     flows: Vec<Flow>,
@@ -70,7 +70,7 @@ struct Connector {
     state_seconds: f64,
     error: Option<String>,
     restarts: u64,
-    /// Sinks because of which the source is not pulled.
+    /// Sinks and pipelines because of which the source is not pulled.
     #[serde(default)]
     waits_for: Vec<Awaited>,
 }
@@ -106,8 +106,8 @@ struct Queue {
 }
 
 impl Memory {
-    fn look(&self) -> Look {
-        if self.is_short { Look::Waits } else { Look::Plain }
+    fn style(&self) -> Style {
+        if self.is_short { Style::Waiting } else { Style::Plain }
     }
 
     fn text(&self, flow: &str) -> String {
@@ -118,7 +118,7 @@ impl Memory {
     }
 }
 
-/// Shows them until it is told to quit; as lines where stdout is no terminal, until the process is gone.
+/// Shows the flows until the user quits. Without a terminal, prints lines until the process ends.
 pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let client = arguments.remote.client()?;
     let failed = |error: Error| Failure::of_flow(format_args!("error: {error}"));
@@ -127,8 +127,9 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let (quit, quits) = mpsc::channel();
     let screen = Screen::enter();
     if screen.is_some() {
-        listen(quit.clone())
-            .map_err(|error| Failure::of_flow(format_args!("error: no signals: {error}")))?;
+        listen(quit.clone()).map_err(|error| {
+            Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
+        })?;
     }
     loop {
         let rows = rates.of(&flows, Instant::now());
@@ -136,12 +137,12 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
             Some(screen) => {
                 screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()));
             }
-            // The reader has gone.
+            // The reader of the output has exited.
             None if print(&rows).is_err() => return Ok(()),
             None => {}
         }
         loop {
-            match quits.recv_timeout(AGAIN) {
+            match quits.recv_timeout(INTERVAL) {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -151,7 +152,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                     break;
                 }
                 (Err(error), None) => return Err(failed(error)),
-                // It may come back.
+                // The screen stays, because the API may become available again.
                 (Err(error), Some(screen)) => {
                     rates = Rates::default();
                     let columns = screen.columns();
@@ -167,39 +168,39 @@ fn ask(client: &Client) -> Result<Flows, Error> {
     serde_json::from_value(flows).map_err(|error| Error::Refused(error.to_string()))
 }
 
-/// Quits at a key, and at signals.
+/// Sends to `quit` when a key or a signal ends the command.
 fn listen(quit: Sender<()>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let also = quit.clone();
-    // One that has quit hears nothing more.
+    // Sending fails if the command has already quit.
     thread::spawn(move || signals.forever().next().map(|_| also.send(())));
     thread::spawn(move || terminal::until_quit() && quit.send(()).is_ok());
     Ok(())
 }
 
-/// The counts of the last time, to make rates of.
+/// Counts of the previous query. Rates are computed from the difference.
 #[derive(Default)]
 struct Rates {
     at: Option<Instant>,
     counts: HashMap<(String, String, String), (u64, u64)>,
 }
 
-/// A component as it is shown.
+/// The row of one component on the screen.
 struct Row {
     name: String,
     role: String,
-    /// One word.
+    /// State as a single word.
     state: String,
-    /// Sink that a source waits for.
+    /// Sink or pipeline for which a source waits.
     waits_for: Option<String>,
-    /// Events a second; none before there was a second.
+    /// Events per second that were received and delivered; `None` after the first query.
     rates: Option<(f64, f64)>,
     events: Events,
     queue: Option<u64>,
 }
 
 impl Connector {
-    /// Returns the sink that the connector's side `role` waits for.
+    /// Returns the sink or pipeline for which the side `role` of the connector waits.
     fn awaited(&self, role: &str) -> Option<&str> {
         let waits = role == "source" && self.state == "running";
         self.waits_for.first().filter(|_| waits).map(|it| it.sink.as_str())
@@ -254,7 +255,7 @@ impl Rates {
     }
 }
 
-/// A line for each component.
+/// Prints a line for each component.
 fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
@@ -283,16 +284,16 @@ fn lines(
     error: Option<&Error>,
     columns: usize,
 ) -> Vec<Line> {
-    let line = |look, text| Line { look, text };
-    let mut lines = vec![line(Look::Plain, format!("tremor at {host}; q quits"))];
+    let line = |style, text| Line { style, text };
+    let mut lines = vec![line(Style::Plain, format!("tremor at {host}; q quits"))];
     if let Some(error) = error {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
-        lines.push(line(Look::Failed, first.to_owned()));
+        lines.push(line(Style::Failed, first.to_owned()));
     }
     let (named, stated) = widths(rows, columns);
     lines.push(line(
-        Look::Heading,
+        Style::Heading,
         format!(
             "{:<named$} {:<8} {:<stated$} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
             "COMPONENT", "ROLE", "STATE", "IN/s", "OUT/s", "QUEUED", "FLIGHT", "DEAD", "FAILED"
@@ -314,21 +315,21 @@ fn lines(
             count(events.dead_lettered),
             count(events.failed),
         );
-        lines.push(line(look(state), text));
+        lines.push(line(style(state), text));
     }
     for flow in &flows.flows {
         lines.extend(
-            flow.memory.as_ref().map(|memory| line(memory.look(), memory.text(&flow.name))),
+            flow.memory.as_ref().map(|memory| line(memory.style(), memory.text(&flow.name))),
         );
         if let Some(Failed { component, error }) = &flow.failure {
-            lines.push(line(Look::Failed, format!("{}/{component} failed: {error}", flow.name)));
+            lines.push(line(Style::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }
         for connector in &flow.connectors {
             let Connector { name, state, state_seconds, error, restarts, waits_for } = connector;
             for Awaited { sink, reason, seconds } in waits_for {
                 let text =
                     format!("{}/{name}: waits for {sink}, {reason} for {seconds:.0} s", flow.name);
-                lines.push(line(Look::Waits, text));
+                lines.push(line(Style::Waiting, text));
             }
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
                 let again =
@@ -338,14 +339,15 @@ fn lines(
                     _ => String::new(),
                 };
                 let text = format!("{}/{name}: {since}last error{again}: {error}", flow.name);
-                lines.push(line(look(state), text));
+                lines.push(line(style(state), text));
             }
         }
     }
     lines
 }
 
-/// Returns the widths of the columns of names and states. Columns beyond 80 widen them as far as `rows` need.
+/// Returns the widths of the columns of names and states. On a terminal with more than 80 columns, they are wider if
+/// `rows` need it.
 fn widths(rows: &[Row], columns: usize) -> (usize, usize) {
     let longest = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or_default();
     let more = columns.saturating_sub(80);
@@ -354,11 +356,11 @@ fn widths(rows: &[Row], columns: usize) -> (usize, usize) {
     (named, stated)
 }
 
-fn look(state: &str) -> Look {
+fn style(state: &str) -> Style {
     match state {
-        "running" | "stopped" => Look::Plain,
-        "failed" => Look::Failed,
-        _ => Look::Waits,
+        "running" | "stopped" => Style::Plain,
+        "failed" => Style::Failed,
+        _ => Style::Waiting,
     }
 }
 
@@ -367,7 +369,7 @@ pub(super) fn short(number: f64) -> String {
     match number {
         n if n >= 1e4 => {
             let (mut value, mut unit) = (n / 1e3, 0);
-            // Otherwise rounding would add a digit.
+            // Numbers from 999.95 on would get another digit by rounding.
             while value >= 999.95 && unit + 1 < UNITS.len() {
                 (value, unit) = (value / 1e3, unit + 1);
             }

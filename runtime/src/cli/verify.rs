@@ -1,4 +1,4 @@
-//! `tremor plugin verify`: whether a plugin keeps its contract.
+//! `tremor plugin verify`: checks whether a plugin follows the contract of plugins.
 
 use std::{
     fmt::Write as _,
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 use tremor_runtime::{
-    plugin::{Configurations, Library, NO_EVENT, Verification, verify},
+    plugin::{Configurations, Library, NO_EVENT, UNCONNECTED, Verification, verify},
     redact,
 };
 
@@ -16,13 +16,13 @@ use super::{Failure, PluginArguments, duration};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The library.
+    /// Library to check.
     path: PathBuf,
-    /// A configuration of a component, from a file of JSON or YAML; may be repeated, also for one
-    /// component. Without it, one is made of the schema.
+    /// Configuration of a component in a JSON or YAML file; may be repeated, also for the same component. Without
+    /// it, a configuration is generated from the schema.
     #[arg(long, value_name = "NAME=FILE")]
     config: Vec<String>,
-    /// A message of the format of a codec, or a byte stream of a processor, from a file; may be repeated.
+    /// File with a message in the format of a codec, or a byte stream of a processor; may be repeated.
     #[arg(long, value_name = "NAME=FILE")]
     sample: Vec<String>,
     /// Maximum time of a check, such as `20s`; a number without a unit is in seconds.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to print, and whether the plugin keeps its contract.
+/// Returns the report to print, and an error if the plugin does not follow the contract.
 pub(crate) fn execute(
     arguments: &Arguments,
     plugins: &PluginArguments,
@@ -43,7 +43,7 @@ pub(crate) fn execute(
     let counts = Counts::of(&verification);
     let json = arguments.json.then(|| counts.json(&verification));
     let report = json.unwrap_or_else(|| counts.text(&verification));
-    // A plugin can put values of its configuration into a message.
+    // Messages of a plugin can contain values of its configuration, so secrets are removed.
     Ok((redact::owned(report), counts.result()))
 }
 
@@ -69,7 +69,7 @@ fn configurations(arguments: &Arguments) -> Result<Configurations, Failure> {
                 .usage(&format_args!("error: cannot read the sample {}: {error}", file.display()));
         }
     }
-    // What else is wrong with the library is the first stage.
+    // Errors of the library other than a wrong component name are reported by the first check.
     if let Ok(library) = Library::inspect(&arguments.path)
         && let Some(name) = configurations.unknown(&library.metadata().artefacts)
     {
@@ -84,16 +84,17 @@ fn configurations(arguments: &Arguments) -> Result<Configurations, Failure> {
     failure.or(configurations)
 }
 
-/// How many checks came to what.
+/// Number of checks by result.
 struct Counts {
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// Components of which no instance could be made.
+    /// Components of which no instance could be created.
     unchecked: usize,
-    /// Connectors that did not connect, each with the reason.
+    /// Connectors for which a check was skipped because they did not connect, each with the reason at the first of
+    /// these checks.
     unconnected: Vec<String>,
-    /// Connectors whose source got no event, each with the reason.
+    /// Connectors whose source received no event, each with the reason.
     silent: Vec<String>,
 }
 
@@ -108,7 +109,8 @@ impl Counts {
             reports().filter(|report| report.skipped().any(|(check, _)| check == "makes")).count();
         let unconnected = verification.components.iter().filter_map(|component| {
             let makes = component.report.skipped().any(|(check, _)| check == "makes");
-            let (_, reason) = component.report.skipped().find(|(check, _)| *check == "connects")?;
+            let mut skipped = component.report.skipped().map(|(_, reason)| reason);
+            let reason = skipped.find(|reason| reason.starts_with(UNCONNECTED))?;
             (!makes).then(|| format!("{} `{}`: {reason}", component.kind, component.name))
         });
         let silent = verification.components.iter().filter_map(|component| {
@@ -146,14 +148,16 @@ impl Counts {
         format!("{all:#}\n")
     }
 
-    /// Returns the failure that decides on the exit status: a fault comes before a missing configuration, and that
-    /// before a connector that did not connect or got no event.
+    /// Returns the failure that determines the exit status.
+    ///
+    /// A failed check takes precedence over a missing configuration. A missing configuration takes precedence over a
+    /// connector that did not connect or received no event.
     fn result(&self) -> Result<(), Failure> {
         let mut failure = Failure::default();
         if self.unchecked > 0 {
             failure.usage(&format_args!(
-                "error: {} components need a configuration\n  help: give each one that works, with \
-                 `--config NAME=FILE`",
+                "error: {} components need a configuration\n  help: write one that works for each of \
+                 them, and pass it with `--config NAME=FILE`",
                 self.unchecked
             ));
         }
@@ -163,16 +167,17 @@ impl Counts {
         failure.or(())?;
         if !self.unconnected.is_empty() {
             return Err(Failure::not_checked(format_args!(
-                "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
-                 peer that answers, with `--config NAME=FILE`",
+                "error: checks of {} connectors were skipped because they did not connect:\n  {}\n  \
+                 help: start a peer for each of them, and name it in a configuration with \
+                 `--config NAME=FILE`",
                 self.unconnected.len(),
                 self.unconnected.join("\n  ")
             )));
         }
         if !self.silent.is_empty() {
             return Err(Failure::not_checked(format_args!(
-                "error: cannot check the sources of {} connectors with events:\n  {}\n  help: for a \
-                 server, start a client that connects again and again and sends the same events",
+                "error: checks of {} sources were skipped because they received no event:\n  {}\n  help: for a \
+                 server, start a client that connects repeatedly and sends the same events",
                 self.silent.len(),
                 self.silent.join("\n  ")
             )));

@@ -1,4 +1,4 @@
-//! Codecs over batches: what the engine works with.
+//! Codecs for whole batches, which is the interface that the engine uses.
 
 use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
@@ -6,26 +6,26 @@ use tremor_pdk::{Batch, Error};
 use super::{Codec, Decoder, Encoder, Terminator};
 use crate::dynamic::discard_empty;
 
-/// Turns the raw events of batches into values.
+/// Decodes the raw events of batches to values.
 pub(crate) trait BatchDecoder: Send {
-    /// Decodes a batch in place, until it is heavy; what is left then stays as it is, after the
-    /// others ([`Batch::take_undecoded`]). What it fails on is taken out and returned.
+    /// Decodes a batch in place until the batch is heavy. The remaining events stay raw, after the decoded ones
+    /// ([`Batch::take_undecoded`]). Messages that cannot be decoded are removed and returned.
     fn decode_batch(&mut self, batch: &mut Batch) -> Decoded;
 }
 
-/// The events that a decoder took out of a batch.
+/// The events that a decoder removed from a batch.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// The messages that do not decode.
+    /// Messages that could not be decoded.
     pub rejected: Vec<Rejected>,
-    /// Number of messages that hold no event, such as blank lines and comments.
+    /// Number of messages that contain no event, such as blank lines and comments.
     pub discarded: usize,
 }
 
-/// Turns the values of batches into messages.
+/// Encodes the values of batches to messages.
 pub(crate) trait BatchEncoder: Send {
-    /// Encodes the events of a batch, each with `terminator` after it, into a new one. What it fails
-    /// on, and what contains the terminator, is taken out of both and returned.
+    /// Encodes the events of a batch into a new batch, each followed by `terminator`. Events that cannot be encoded are
+    /// removed from both batches and returned, and so are events whose message contains the terminator.
     fn encode_batch(
         &mut self,
         batch: &mut Batch,
@@ -34,22 +34,22 @@ pub(crate) trait BatchEncoder: Send {
     ) -> (Batch, Vec<Rejected>);
 }
 
-/// Makes both for one connector.
+/// Creates decoders and encoders for a connector.
 pub(crate) trait MakeCodec {
-    /// A decoder, to be kept from batch to batch.
+    /// Creates a decoder, which reuses its buffers for every batch.
     ///
     /// # Errors
-    /// Those of a plugin's constructor.
+    /// Returns the error of a plugin's constructor.
     fn decoder(&self) -> Result<Box<dyn BatchDecoder>, Error>;
 
-    /// An encoder, to be kept from batch to batch.
+    /// Creates an encoder, which reuses its buffers for every batch.
     ///
     /// # Errors
-    /// Those of a plugin's constructor.
+    /// Returns the error of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
 
-    /// Whether batches are better decoded and encoded by one core, and may be by several instances
-    /// that take turns: values are larger than their bytes, and nothing is kept between batches.
+    /// Returns whether a batch is best decoded and encoded on the same core, by several instances if several cores
+    /// work. This is the case if values are larger than their bytes, and the codec keeps no state between batches.
     fn is_best_on_one_core(&self) -> bool {
         false
     }
@@ -65,7 +65,8 @@ impl MakeCodec for Codec {
     }
 
     fn is_best_on_one_core(&self) -> bool {
-        // What any of them keeps is room to work in. These give no more than the bytes.
+        // Codecs of the runtime keep only buffers between batches. The values of these three codecs are not larger
+        // than their bytes.
         !matches!(self, Self::String | Self::Binary | Self::Null)
     }
 }
@@ -91,21 +92,21 @@ impl BatchEncoder for Encoder {
 }
 
 impl Decoder {
-    /// Decodes the raw events of a batch, until it is heavy; the others stay as they are. What it
-    /// fails on is taken out and returned.
+    /// Decodes the raw events of a batch until the batch is heavy. The remaining events stay raw. Messages that cannot
+    /// be decoded are removed and returned.
     pub fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         let mut rejected = batch.decode_with(|bytes, nodes, span| {
             self.decode(bytes, span, nodes).map_err(Error::bad_data)
         });
-        // A blank line is rare, and fails to decode. So only messages that failed are searched for one.
+        // Blank lines are rare and cannot be decoded, so only messages that failed are checked for being blank.
         let discarded = discard_empty(batch, &mut rejected, |it| self.holds_no_event(it));
         Decoded { rejected, discarded }
     }
 }
 
 impl Encoder {
-    /// Encodes the events of a batch, each with `suffix` after it, into a new one. What it fails
-    /// on is taken out of both and returned.
+    /// Encodes the events of a batch into a new batch, each followed by `suffix`. Events that cannot be encoded are
+    /// removed from both batches and returned.
     pub fn encode_batch(
         &mut self,
         batch: &mut Batch,
@@ -123,16 +124,17 @@ impl Encoder {
         })
     }
 
-    /// Returns whether no message of this format can contain the terminator, so that none has to be searched for it.
+    /// Returns whether no message of this format can contain the terminator. Messages need not be searched for it then.
     fn never_writes(&self, terminator: &Terminator) -> bool {
         match self {
             Self::Null => true,
-            Self::Json(_) => terminator.has_control_characters(),
+            // These formats escape control characters.
+            Self::Json(_) | Self::Gelf(_) | Self::Logfmt(_) => terminator.has_control_characters(),
             _ => terminator.is_empty(),
         }
     }
 
-    /// Encodes a batch like [`Encoder::encode_batch`], and rejects messages that contain the terminator.
+    /// Encodes a batch in the same way as [`Encoder::encode_batch`], and rejects messages that contain the terminator.
     #[inline(never)]
     fn encode_checked(
         &mut self,

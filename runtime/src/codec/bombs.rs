@@ -1,4 +1,4 @@
-//! What a message of 4 MiB may cost, whatever is in it.
+//! Tests of the memory that decoding a message of 4 MiB may take, whatever the message contains.
 
 use serde_json::json;
 use tremor_abi::{batch::Batch, document::Node};
@@ -6,15 +6,15 @@ use tremor_abi::{batch::Batch, document::Node};
 use super::{Bytes, Decoder, Error, Nodes, Span, tests::decode};
 use crate::components;
 
-/// The longest message that flows take unless they say otherwise, in bytes.
+/// Length of the messages in bytes, which is the default maximum length of a message in flows.
 const LENGTH: usize = 4 << 20;
 
-/// Copies of a text, as many as are a message, with something before and after.
+/// Returns a message of about `LENGTH` bytes that contains copies of `text` between `before` and `after`.
 fn filled(before: &str, text: &str, after: &str) -> Vec<u8> {
     [before, &text.repeat(LENGTH / text.len()), after].concat().into_bytes()
 }
 
-/// The start of a container of so many, and copies of what is in it.
+/// Returns the head of a container of `count` elements, followed by `LENGTH` bytes of copies of `element`.
 fn msgpack(kind: u8, count: usize, element: &[u8]) -> Vec<u8> {
     let mut message = vec![kind];
     message.extend(u32::try_from(count).expect("few").to_be_bytes());
@@ -22,12 +22,12 @@ fn msgpack(kind: u8, count: usize, element: &[u8]) -> Vec<u8> {
     message
 }
 
-/// An array of as many elements as there is room for.
+/// Returns an array of copies of `element`, whose elements have `LENGTH` bytes.
 fn array(element: &[u8]) -> Vec<u8> {
     msgpack(0xdd, LENGTH / element.len(), element)
 }
 
-/// What decoding allocates for the nodes of a message, and whether it succeeds.
+/// Returns the bytes that decoding allocates for the nodes of a message, and the result of decoding.
 fn cost(decoder: &mut Decoder, message: &[u8]) -> (usize, Result<u32, Error>) {
     let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
     let span = Span { start: 0, len: u32::try_from(message.len()).expect("4 MiB") };
@@ -39,7 +39,7 @@ fn cost(decoder: &mut Decoder, message: &[u8]) -> (usize, Result<u32, Error>) {
 }
 
 #[test]
-fn a_message_never_takes_more_than_an_event_may_whatever_is_in_it() {
+fn decoded_messages_stay_within_memory_limit() {
     let bombs = [
         ("json", "numbers", filled("[", "0,", "0]")),
         ("json", "empty arrays", filled("[", "[],", "0]")),
@@ -60,15 +60,19 @@ fn a_message_never_takes_more_than_an_event_may_whatever_is_in_it() {
         ("csv", "quotes", filled("", "\"\",", "")),
         ("influx", "fields", filled("m a=1", ",a=1", "")),
         ("influx", "tags", filled("m", ",a=b", " a=1")),
+        ("logfmt", "keys", filled("", "a ", "")),
+        ("logfmt", "escapes", filled("a=\"", "\\n", "\"")),
+        ("gelf", "fields", filled("{\"host\":\"\",\"short_message\":\"\",\"_a\":[", "0,", "0]}")),
         ("syslog", "parameters", filled("<1>1 - - - - - [a", " b=\"\"", "]")),
     ];
     for (name, what, bomb) in bombs {
         let mut decoder = components::codec(name, &json!(null)).expect("a codec").decoder();
         let (memory, decoded) = cost(&mut decoder, &bomb);
-        // The buffer doubles when it grows.
+        // The limit is doubled, because a buffer doubles its capacity when it grows.
         assert!(memory <= 2 * Batch::EVENT_AT_MOST + (1 << 20), "{name}, {what}: {memory}");
         let expected = match what {
-            // An escape takes five bytes of text. Structured data of more than 1,024 parameters is part of the text.
+            // An escape adds five bytes of text, and no nodes. Structured data of more than 1,024 parameters becomes a
+            // part of the text.
             "escapes" | "parameters" => Ok(0),
             _ => Err("the decoded message takes more than "),
         };
@@ -83,22 +87,23 @@ fn a_message_never_takes_more_than_an_event_may_whatever_is_in_it() {
             "json" => &b"[1]"[..],
             "msgpack" => &[0x91, 1],
             "influx" => b"m a=1",
+            "gelf" => b"{\"host\":\"\",\"short_message\":\"\"}",
             "syslog" => b"<1>text",
             _ => b"a,b",
         };
-        assert!(cost(&mut decoder, good).1.is_ok(), "{name}: the next one is unaffected");
+        assert!(cost(&mut decoder, good).1.is_ok(), "{name}: the next message is unaffected");
     }
 }
 
 #[test]
-fn lengths_that_are_not_there_cost_nothing() {
+fn forged_lengths_allocate_nothing() {
     for head in [0xc6, 0xc9, 0xdb, 0xdd, 0xdf] {
         for length in [u32::MAX, 1 << 20] {
             let message = [&[head][..], &length.to_be_bytes(), b"rest"].concat();
             let mut decoder =
                 components::codec("msgpack", &json!(null)).expect("a codec").decoder();
             let (memory, decoded) = cost(&mut decoder, &message);
-            let error = decoded.expect_err("it is not there");
+            let error = decoded.expect_err("a message without its contents");
             assert!(memory < 10_000, "{head:x}: {memory}");
             let expected =
                 ["the message ends within a value", "the decoded message takes more than"];
@@ -111,7 +116,7 @@ fn lengths_that_are_not_there_cost_nothing() {
 }
 
 #[test]
-fn a_large_message_of_ordinary_values_is_decoded() {
+fn large_message_of_ordinary_values_is_decoded() {
     let event = r#"{"level":"info","text":"a line of text","n":[1,2.5,true],"none":null},"#;
     let message = filled("[", event, "0]");
     let mut decoder = components::codec("json", &json!(null)).expect("a codec").decoder();
@@ -121,7 +126,7 @@ fn a_large_message_of_ordinary_values_is_decoded() {
 }
 
 #[test]
-fn an_error_repeats_no_more_than_the_beginning_of_the_data() {
+fn error_quotes_only_the_beginning_of_the_data() {
     let key = "ä".repeat(100_000);
     let value = tremor_abi::literal!({ "measurement": "m", "fields": { (key.as_str()): [1] } });
     let mut encoder = components::codec("influx", &json!(null)).expect("a codec").encoder();
@@ -130,7 +135,7 @@ fn an_error_repeats_no_more_than_the_beginning_of_the_data() {
 }
 
 #[test]
-fn duplicate_keys_at_every_level_leave_the_last_values() {
+fn last_value_of_duplicate_keys_wins_at_every_level() {
     let mut text = "{\"a\":1,\"b\":2}".to_owned();
     let mut expected = text.clone();
     for _ in 0..400 {
@@ -141,7 +146,7 @@ fn duplicate_keys_at_every_level_leave_the_last_values() {
 }
 
 #[test]
-fn parameters_of_one_name_stay_in_order_however_many_there_are() {
+fn many_parameters_of_one_name_stay_in_order() {
     let names: Vec<String> = (0..1_000).map(|n| format!(" p{}=\"{n}\"", n % 334)).collect();
     let names = names.concat();
     let decoded =

@@ -1,4 +1,4 @@
-//! The two buffers of a batch as codecs see them, and what every decoder does with them.
+//! The two buffers of a batch, and functions that all decoders share.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ pub use tremor_abi::{ByteBuffer as Bytes, NodeBuffer as Nodes, batch::Span};
 
 use super::{Error, ErrorKind};
 
-/// The bytes that a span names in a buffer of `available` bytes.
+/// Returns the range of bytes of a span. Returns an error if the span exceeds a buffer of `available` bytes.
 pub(super) fn range(span: Span, available: usize) -> Result<Range<usize>, Error> {
     let range = span.range();
     if range.end <= available {
@@ -15,13 +15,14 @@ pub(super) fn range(span: Span, available: usize) -> Result<Range<usize>, Error>
     Err(Error::bad_data("the message lies outside its batch"))
 }
 
-/// The index that the next node will have.
+/// Returns the index of the next node. Returns an error if the indices of `additional` more nodes would exceed 32 bits.
 pub(super) fn next_index(nodes: &Nodes, additional: usize) -> Result<u32, Error> {
     match u32::try_from(nodes.len() + additional) {
         #[allow(clippy::cast_possible_truncation)] // it is at most the sum
         Ok(_) => Ok(nodes.len() as u32),
-        Err(_) => {
-            Err(Error::new(ErrorKind::TooLarge, "the batch has more nodes than 32 bits count"))
-        }
+        Err(_) => Err(Error::new(
+            ErrorKind::TooLarge,
+            "the batch would have more than 4,294,967,295 nodes",
+        )),
     }
 }

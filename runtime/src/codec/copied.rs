@@ -1,5 +1,5 @@
-//! Decoders that write what they find in a message after it, into the buffer that it lies in: they
-//! read from a copy.
+//! Support for decoders that append text to the buffer that contains the message. The buffer may move when it grows, so
+//! these decoders read from a copy of the message.
 
 use tremor_abi::document::Writer;
 
@@ -9,15 +9,15 @@ use super::{
     limit,
 };
 
-/// Copies messages for a decoder; kept from one to the next.
+/// A buffer for copies of messages, which is reused for every message.
 #[derive(Debug, Default)]
 pub struct Copied(Vec<u8>);
 
 impl Copied {
-    /// Gives a copy of the message at `span` to `decode`, which writes one value.
+    /// Calls `decode` with a copy of the message at `span`. `decode` has to write exactly one value.
     ///
     /// # Errors
-    /// Those of `decode`; both buffers are then as they were.
+    /// Returns the error of `decode`. Both buffers are then unchanged.
     pub(super) fn decode(
         &mut self,
         bytes: &mut Bytes,
@@ -38,7 +38,7 @@ impl Copied {
     }
 }
 
-/// The UTF-8 signature, which programs put before a text to tell its encoding. It is no part of the text.
+/// The UTF-8 signature, with which some programs mark the encoding of a text. The signature is not a part of the text.
 const SIGNATURE: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns a text without its UTF-8 signature.
@@ -46,15 +46,15 @@ pub(super) fn without_signature(text: &[u8]) -> &[u8] {
     text.strip_prefix(SIGNATURE).unwrap_or(text)
 }
 
-/// Returns the number of bytes of the UTF-8 signature that a text begins with: 3 or 0.
+/// Returns the length of the UTF-8 signature at the start of a text, in bytes: 3, or 0 if there is none.
 pub(super) fn signature_of(text: &[u8]) -> u32 {
     if text.starts_with(SIGNATURE) { 3 } else { 0 }
 }
 
-/// The message as text.
+/// Returns the message as text.
 ///
 /// # Errors
-/// Bad data, where it is none.
+/// Returns an error of kind "bad data" if the message is not UTF-8.
 pub(super) fn text(message: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(message)
         .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))

@@ -1,27 +1,25 @@
-//! Comma-separated values, after [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180): a message is a
-//! record.
+//! Comma-separated values, according to [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180). A message is a record.
 //!
-//! Without `headers` a record is an array of text; with them it is an object, and has to have as
-//! many fields as there are names. The names stand in the configuration: a first line with names is
-//! an event like any other, and a filter can drop it.
+//! Without `headers`, a record is an array of text. With `headers`, a record is an object, and must have one field for
+//! each name. The names are set in the configuration. A first line with names is an event like any other, which a
+//! filter can drop.
 //!
 //! | option | |
 //! |---|---|
-//! | `delimiter` | what stands between two fields, one ASCII character; `,` |
-//! | `quote` | what stands around fields, one ASCII character, or `null` for nothing; `"` |
-//! | `headers` | the names of the fields, in order; none |
-//! | `numbers` | whether fields without quotes that look like JSON numbers are numbers; `false` |
+//! | `delimiter` | separator of the fields, one ASCII character; default `,` |
+//! | `quote` | quotation mark of fields, one ASCII character, or `null` for none; default `"` |
+//! | `headers` | names of the fields, in order; default none |
+//! | `numbers` | `true` if unquoted fields that look like JSON numbers are numbers; default `false` |
 //!
-//! A field in quotes may have anything in it, and a quote twice. Line feeds among it take a
-//! preprocessor other than `lines`, which would cut the record there.
+//! A quoted field may contain any character; a quotation mark in it is doubled. If fields contain line feeds, use
+//! another preprocessor than `lines`, which would split the record at them.
 //!
-//! To encode, numbers and truth values are written as JSON writes them, `null` and missing names
-//! as nothing, and fields are quoted where they have to be. Arrays and objects within a record,
-//! names that are not among the headers, and binary data are bad data.
+//! For encoding, numbers and truth values are written as in JSON, `null` and missing names as empty fields, and fields
+//! are quoted if necessary. Nested arrays and objects, names that are not in `headers`, and binary data are bad data.
 //!
-//! What does not come back as it was: `null` and missing names become empty text; truth values
-//! become text; so do numbers, unless `numbers` is set. Then text that looks like a number is
-//! quoted, and stays text.
+//! Some values change in a round trip: `null` and missing names become empty text, truth values become text, and
+//! numbers become text unless `numbers` is set. If `numbers` is set, text that looks like a number is quoted, so that
+//! it stays text.
 
 mod decode;
 mod encode;
@@ -32,13 +30,13 @@ pub use options::Options;
 
 use super::copied::without_signature;
 
-/// Returns whether a message is an empty line, with or without its end.
+/// Returns whether a message is an empty line, with or without the end of the line.
 pub(super) fn is_blank(message: &[u8]) -> bool {
     matches!(without_signature(message), b"" | b"\n" | b"\r\n" | b"\r")
 }
 
-/// Whether text is a number as JSON writes them.
-fn is_number(text: &str) -> bool {
+/// Returns whether `text` is a number in JSON syntax.
+pub(super) fn is_number(text: &str) -> bool {
     fn digits(text: &[u8]) -> &[u8] {
         let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
         &text[count..]

@@ -1,8 +1,8 @@
-//! Duplicate keys: the last value stays, in the place of the first, as everywhere in the project.
+//! Resolution of duplicate keys. As in all codecs, the last value replaces the first one, at the position of the first
+//! one.
 //!
-//! Finding that there are none must cost next to nothing, because there are none in nearly every
-//! object: a [`Filter`] per open object tells which keys cannot have come before, and only the
-//! others are compared, once the message is complete.
+//! Hardly any object has duplicate keys, so the check must be cheap. Each open object has a [`Filter`], which tells the
+//! keys that cannot be duplicates. Only the remaining keys are compared, after the message is complete.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -10,17 +10,18 @@ use tremor_abi::document::{Node, NodeKind};
 
 use super::{buffer::Nodes, limit};
 
-/// Above this many pairs a filter says too little; the object's keys are sorted instead.
+/// Number of pairs above which a filter reports too many keys by mistake. The keys of a larger object are sorted
+/// instead.
 const CROWDED: u32 = 32;
 
-/// Finds duplicate keys; kept from message to message for its buffers.
+/// Finds duplicate keys. It is reused for every message, to keep its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     suspects: Vec<Suspect>,
     sorted: Vec<(u64, u32)>,
 }
 
-/// A key that may have come before in its object; both as indices of nodes.
+/// A key that may be a duplicate, and its object, both as indices of nodes.
 #[derive(Clone, Copy, Debug)]
 struct Suspect {
     head: u32,
@@ -28,19 +29,18 @@ struct Suspect {
 }
 
 impl Duplicates {
-    /// Notes that the key at `key` may equal an earlier one of the object at `head`.
+    /// Records that the key at `key` may equal an earlier key of the object at `head`.
     #[cold]
     pub(super) fn suspect(&mut self, head: u32, key: u32) {
         self.suspects.push(Suspect { head, key });
     }
 
-    /// Forgets what was noted of a message that did not decode.
+    /// Discards the suspects of a message that could not be decoded.
     pub(super) fn clear(&mut self) {
         self.suspects.clear();
     }
 
-    /// Resolves the duplicates in the document that starts at `root` and reaches to the end of
-    /// `nodes`.
+    /// Resolves the duplicates in the document that starts at `root` and ends with the last node.
     #[inline]
     pub(super) fn resolve(&mut self, bytes: &[u8], nodes: &mut Nodes, root: u32) {
         if !self.suspects.is_empty() && self.confirm(bytes, nodes) {
@@ -50,7 +50,7 @@ impl Duplicates {
 
     fn confirm(&mut self, bytes: &[u8], nodes: &[Node]) -> bool {
         let Self { suspects, sorted } = self;
-        // So that a crowded object is looked at once, wherever its suspects lie.
+        // Sorting by object makes sure that an object with many keys is searched only once.
         suspects.sort_unstable_by_key(|suspect| suspect.head);
         let mut sorted_head = None;
         let found = suspects.iter().any(|suspect| {
@@ -72,7 +72,7 @@ impl Duplicates {
     }
 }
 
-/// The keys seen in an object: a Bloom filter of two words with one bit in each for a key.
+/// A filter of the keys of an object: a Bloom filter of two words, in which each key sets one bit in each word.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filter {
     first: u64,
@@ -80,10 +80,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Notes a key, given as its node's [`Node::word`]; true if it may have come before.
+    /// Adds a key, given by its [`Node::word`]. Returns `true` if the same key may have been added before. Returns
+    /// `false` only if it was certainly not.
     #[inline]
     pub(super) fn insert(&mut self, word: u64) -> bool {
-        // Fibonacci hashing: the product's top bits depend on the fingerprint and the length.
+        // Fibonacci hashing: the top bits of the product depend on the fingerprint and the length.
         let hash = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (first, second) = (1 << (hash >> 58), 1 << (hash >> 52 & 63));
         let seen = self.first & first != 0 && self.second & second != 0;
@@ -93,14 +94,14 @@ impl Filter {
     }
 }
 
-/// The bytes of a string node.
+/// Returns the bytes of a string node.
 #[inline]
 fn text<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
     let start = index(node.payload());
     &bytes[start..start + node.len() as usize]
 }
 
-/// The positions of the keys of the object at `head`.
+/// Returns the positions of the keys of the object at `head`.
 fn positions(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> {
     let mut at = head + 1;
     (0..nodes[head].len()).map(move |_| {
@@ -110,7 +111,7 @@ fn positions(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether the key at `key` comes earlier in the object at `head`.
+/// Returns whether a key of the object at `head` that is before the key at `key` equals that key.
 #[inline(never)]
 fn repeats(bytes: &[u8], nodes: &[Node], head: usize, key: usize) -> bool {
     let sought = &nodes[key];
@@ -120,7 +121,7 @@ fn repeats(bytes: &[u8], nodes: &[Node], head: usize, key: usize) -> bool {
         .any(|other| other.word() == sought.word() && text(bytes, other) == text(bytes, sought))
 }
 
-/// Whether any key of the object at `head` comes twice.
+/// Returns whether the object at `head` contains any key twice.
 #[cold]
 fn any_repeats(bytes: &[u8], nodes: &[Node], head: usize, sorted: &mut Vec<(u64, u32)>) -> bool {
     let at = |key: u32| text(bytes, &nodes[key as usize]);
@@ -131,8 +132,8 @@ fn any_repeats(bytes: &[u8], nodes: &[Node], head: usize, sorted: &mut Vec<(u64,
     sorted.windows(2).any(|pair| pair[0].0 == pair[1].0 && at(pair[0].1) == at(pair[1].1))
 }
 
-/// Writes the document at `root` anew. Every node is copied once at most: what a key's later value
-/// replaces is not looked at.
+/// Writes the document at `root` again, without duplicate keys. Every node is copied at most once, because replaced
+/// values are not visited.
 #[cold]
 fn rewrite(bytes: &[u8], nodes: &mut Nodes, root: usize) {
     let old = nodes[root..].to_vec();
@@ -140,7 +141,7 @@ fn rewrite(bytes: &[u8], nodes: &mut Nodes, root: usize) {
     copy(bytes, &old, 0, nodes);
 }
 
-/// Copies the value at `at`, which lies no deeper than a decoder allows.
+/// Copies the value at `at`. The recursion is limited, because a decoder limits the depth.
 fn copy(bytes: &[u8], old: &[Node], at: usize, nodes: &mut Nodes) {
     let (head, value) = (nodes.len(), old[at]);
     nodes.push(value);
@@ -167,7 +168,7 @@ fn copy(bytes: &[u8], old: &[Node], at: usize, nodes: &mut Nodes) {
     }
 }
 
-/// The keys of the object at `head`, each once, with its last value in the place of its first.
+/// Returns the keys of the object at `head`, each once. A key has the position of its first pair and its last value.
 fn last_pairs(bytes: &[u8], nodes: &[Node], head: usize) -> Vec<usize> {
     let mut pairs: Vec<usize> = Vec::new();
     if nodes[head].len() <= CROWDED {
@@ -177,18 +178,18 @@ fn last_pairs(bytes: &[u8], nodes: &[Node], head: usize) -> Vec<usize> {
                 one.word() == other.word() && text(bytes, one) == text(bytes, other)
             };
             match pairs.iter_mut().find(is_same) {
-                Some(place) => *place = key,
+                Some(position) => *position = key,
                 None => pairs.push(key),
             }
         }
         return pairs;
     }
-    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    let mut positions_of_keys: HashMap<&[u8], usize> = HashMap::new();
     for key in positions(nodes, head) {
-        match places.entry(text(bytes, &nodes[key])) {
-            Entry::Occupied(place) => pairs[*place.get()] = key,
-            Entry::Vacant(place) => {
-                place.insert(pairs.len());
+        match positions_of_keys.entry(text(bytes, &nodes[key])) {
+            Entry::Occupied(position) => pairs[*position.get()] = key,
+            Entry::Vacant(position) => {
+                position.insert(pairs.len());
                 pairs.push(key);
             }
         }
@@ -196,7 +197,7 @@ fn last_pairs(bytes: &[u8], nodes: &[Node], head: usize) -> Vec<usize> {
     pairs
 }
 
-/// An offset or span that a decoder has just written, as an index.
+/// Converts an offset or span that a decoder has just written to an index.
 #[inline]
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {

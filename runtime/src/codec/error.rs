@@ -1,22 +1,22 @@
-//! What goes wrong in a codec.
+//! Errors of codecs.
 
 use std::fmt;
 
 use tremor_abi::document::Shape;
 
-/// What is wrong with a message or a value.
+/// The kind of an error of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A message that does not decode, or a value that the format cannot hold. The event goes to
-    /// the `err` port; the next one is unaffected.
+    /// A message that cannot be decoded, or a value that the format cannot represent. The event leaves through the port
+    /// `err`. The next event is unaffected.
     BadData,
-    /// A message that would become more than a message may, or does not fit its batch; nothing else
-    /// is wrong with it. It goes to the `err` port as bad data does.
+    /// A message whose decoded form exceeds the memory limit or the capacity of its batch, but that may be valid
+    /// otherwise. The event leaves through the port `err`, like bad data.
     TooLarge,
 }
 
-/// An error of a codec: its kind, what was wrong, and where in the message.
+/// An error of a codec: its kind, a description, and the position in the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -26,7 +26,7 @@ pub struct Error {
     remedy: Option<&'static str>,
 }
 
-/// How much an error says at most, in bytes: it may repeat what is in the data.
+/// Maximum length of an error message in bytes. An error message may quote data, so it needs a limit.
 const LONGEST: usize = 1 << 10;
 
 impl Error {
@@ -45,7 +45,7 @@ impl Error {
         Self::new(ErrorKind::BadData, message)
     }
 
-    /// A value that is not what the format has in its place.
+    /// Creates an error for a value that differs from the expected one.
     #[cold]
     pub(super) fn expected(what: impl fmt::Display, found: Shape<'_>) -> Self {
         Self::bad_data(format!("expected {what}, found {}", found.name()))
@@ -56,30 +56,29 @@ impl Error {
         Self { position: Some(position), ..Self::bad_data(message) }
     }
 
-    /// Returns the same error, which says as well what to do about it.
+    /// Adds a remedy to the error.
     #[cold]
     pub(super) fn with_remedy(self, remedy: &'static str) -> Self {
         Self { remedy: Some(remedy), ..self }
     }
 
-    /// Returns the same error for a message that has `count` bytes before the decoded ones.
+    /// Adds `count` to the position of the error, because the message has `count` bytes before the decoded ones.
     #[cold]
     pub(super) fn after(self, count: usize) -> Self {
         Self { position: self.position.map(|position| position + count), ..self }
     }
 
-    /// What is wrong.
+    /// Returns the kind of fault.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What was wrong, without the position.
+    /// Returns the description of the fault, without the position.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The byte of the message (counted from its first, which is 0) where it was noticed, for
-    /// messages that do not decode.
+    /// Returns the position of the error in bytes from the start of the message, if a message could not be decoded.
     pub fn position(&self) -> Option<usize> {
         self.position
     }

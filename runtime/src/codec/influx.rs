@@ -1,11 +1,11 @@
-//! The line protocol of InfluxDB, after
-//! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>: a message is a line.
+//! The InfluxDB line protocol, according to <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>.
+//! A message is a line.
 //!
 //! ```text
-//! weather,place=sea\ side temperature=82.5,wet=true,rain=3i,by="a \"b\"" 1465839830100400200
+//! weather,site=sea\ side temperature=82.5,wet=true,rain=3i,by="a \"b\"" 1465839830100400200
 //! ```
 //! ```json
-//! {"measurement":"weather","tags":{"place":"sea side"},
+//! {"measurement":"weather","tags":{"site":"sea side"},
 //!  "fields":{"temperature":82.5,"wet":true,"rain":3,"by":"a \"b\""},
 //!  "timestamp":1465839830100400200}
 //! ```
@@ -13,18 +13,17 @@
 //! | key | value |
 //! |---|---|
 //! | `measurement` | text, not empty |
-//! | `tags` | an object of text, empty where there are none; may be left out to encode |
+//! | `tags` | an object of text, empty if there are none; optional for encoding |
 //! | `fields` | an object of numbers, truth values and text, not empty |
-//! | `timestamp` | ns since the Unix epoch; left out where the line has none |
+//! | `timestamp` | ns since the Unix epoch; absent if the line has none |
 //!
-//! To encode, a tag may also be a number or a truth value, which become text, and a tag or field
-//! that is `null` is left out. Text that the protocol has no escape for is bad data: line feeds
-//! outside of the text of a field, a backslash at the end of a name or tag, a measurement that
-//! starts with `#`.
+//! For encoding, a tag may also be a number or a truth value, which becomes text. A tag or field that is `null` is
+//! omitted. Text that the protocol cannot escape is bad data: line feeds outside of the text of a field, a backslash at
+//! the end of a name or tag, and a measurement that starts with `#`.
 //!
-//! What does not come back as it was: an unsigned integer below 2⁶³ is written as a signed one
-//! (`1u` becomes `1i`), since most servers know no others; a tag or field that occurs twice is the
-//! last of them; spaces beyond one.
+//! Some data changes in a round trip. An unsigned integer below 2⁶³ is written as a signed one (`1u` becomes `1i`),
+//! because most servers support only signed integers. If a tag or field occurs twice, only the last one remains.
+//! Repeated spaces are reduced to one.
 
 #![allow(clippy::doc_markdown)] // InfluxDB is a name, not code
 

@@ -1,7 +1,7 @@
-//! Codecs: raw messages to documents, and values back to bytes.
+//! Codecs, which decode raw messages to documents, and encode values to bytes.
 //!
-//! A codec works on the buffers of a batch. Decoding appends the nodes of a message and leaves its
-//! text where it is; encoding appends to a buffer of the sink. Nothing is allocated for an event.
+//! A codec works on the buffers of a batch. Decoding appends the nodes of a message, which refer to the text in the
+//! buffer. Encoding appends bytes to another buffer. No memory is allocated for single events.
 //!
 //! ```
 //! use tremor_runtime::{codec::{self, Bytes, Nodes, Span}, components};
@@ -20,7 +20,7 @@
 //! # Ok::<(), codec::Error>(())
 //! ```
 //!
-//! | name | decoding gives | encoding takes |
+//! | name | result of decoding | values that can be encoded |
 //! |---|---|---|
 //! | `json` | any value | any value; binary data as base64; floats must be finite |
 //! | `msgpack` | any value | any value |
@@ -29,7 +29,9 @@
 //! | [`csv`] | an array of text, or an object | such arrays and objects |
 //! | [`influx`] | an object | such objects |
 //! | [`syslog`] | an object | such objects |
-//! | `null` | `null`, whatever the message | anything, and writes nothing |
+//! | [`logfmt`] | an object | objects without binary data |
+//! | [`gelf`] | an object | objects with the required keys |
+//! | `null` | `null` for every message | any value; writes nothing |
 
 mod batch;
 mod buffer;
@@ -37,9 +39,11 @@ mod copied;
 pub mod csv;
 mod duplicates;
 mod error;
+pub mod gelf;
 pub mod influx;
 pub mod json;
 mod limit;
+pub mod logfmt;
 pub mod msgpack;
 mod options;
 mod output;
@@ -59,41 +63,48 @@ pub use error::{Error, ErrorKind};
 pub(crate) use options::Json;
 pub(crate) use terminator::Terminator;
 
-/// A codec and its options; what works is a [`Decoder`] or an [`Encoder`] made from it.
+/// A codec and its options, from which a [`Decoder`] or an [`Encoder`] is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// See [`json`].
+    /// The format [`json`].
     Json {
-        /// How messages are read.
+        /// Options for decoding.
         decode: json::DecodeOptions,
-        /// How values are written.
+        /// Options for encoding.
         encode: json::EncodeOptions,
     },
-    /// See [`msgpack`].
+    /// The format [`msgpack`].
     Msgpack {
-        /// How messages are read.
+        /// Options for decoding.
         decode: msgpack::DecodeOptions,
     },
     /// The message is text.
     String,
     /// The message is binary data.
     Binary,
-    /// See [`csv`].
+    /// The format [`csv`].
     Csv {
-        /// How records are read and written.
+        /// Format of the records.
         options: Arc<csv::Options>,
     },
-    /// See [`influx`].
+    /// The format [`influx`].
     Influx,
-    /// See [`syslog`].
+    /// The format [`syslog`].
     Syslog,
-    /// The message is thrown away.
+    /// The format [`logfmt`].
+    Logfmt {
+        /// Options of the format.
+        options: logfmt::Options,
+    },
+    /// The format [`gelf`].
+    Gelf,
+    /// Messages are discarded.
     Null,
 }
 
 impl Codec {
-    /// A decoder, to be kept from batch to batch.
+    /// Creates a decoder, which reuses its buffers for every batch.
     pub fn decoder(&self) -> Decoder {
         match self {
             Self::Json { decode, .. } => Decoder::Json(json::Decoder::new(*decode)),
@@ -103,11 +114,13 @@ impl Codec {
             Self::Csv { options } => Decoder::Csv(options.clone(), Copied::default()),
             Self::Influx => Decoder::Influx(Copied::default()),
             Self::Syslog => Decoder::Syslog(Copied::default()),
+            Self::Logfmt { options } => Decoder::Logfmt(*options, Vec::new()),
+            Self::Gelf => Decoder::Gelf(json::Decoder::new(json::DecodeOptions::default())),
             Self::Null => Decoder::Null,
         }
     }
 
-    /// An encoder, to be kept from batch to batch.
+    /// Creates an encoder, which reuses its buffers for every batch.
     pub fn encoder(&self) -> Encoder {
         match self {
             Self::Json { encode, .. } => Encoder::Json(json::Encoder::new(*encode)),
@@ -117,38 +130,44 @@ impl Codec {
             Self::Csv { options } => Encoder::Csv(options.clone()),
             Self::Influx => Encoder::Influx,
             Self::Syslog => Encoder::Syslog,
+            Self::Logfmt { options } => Encoder::Logfmt(*options),
+            Self::Gelf => Encoder::Gelf(json::Encoder::default()),
             Self::Null => Encoder::Null,
         }
     }
 }
 
-/// Turns messages into nodes.
+/// Decodes messages to nodes.
 #[non_exhaustive]
 pub enum Decoder {
-    /// See [`json::Decoder`].
+    /// Decoder of [`json`].
     Json(json::Decoder),
-    /// See [`msgpack::Decoder`].
+    /// Decoder of [`msgpack`].
     Msgpack(msgpack::Decoder),
-    /// Text.
+    /// Decodes to text.
     String,
-    /// Binary data.
+    /// Decodes to binary data.
     Binary,
-    /// See [`csv`].
+    /// Decoder of [`csv`].
     Csv(Arc<csv::Options>, Copied),
-    /// See [`influx`].
+    /// Decoder of [`influx`].
     Influx(Copied),
-    /// See [`syslog`].
+    /// Decoder of [`syslog`].
     Syslog(Copied),
-    /// `null`.
+    /// Decoder of [`logfmt`], with a buffer for text without its escapes.
+    Logfmt(logfmt::Options, Vec<u8>),
+    /// Decoder of [`gelf`].
+    Gelf(json::Decoder),
+    /// Decodes to `null`.
     Null,
 }
 
 impl Decoder {
-    /// Decodes the message at `span`: appends its nodes, gives the index of the first one. What
-    /// lies at `span` stays as it is; `bytes` may grow.
+    /// Decodes the message at `span`, appends its nodes, and returns the index of the first node. The bytes at `span`
+    /// stay unchanged, but `bytes` may grow.
     ///
     /// # Errors
-    /// [`ErrorKind::BadData`] for a message that does not decode; `nodes` is then as it was.
+    /// Returns an error of kind [`ErrorKind::BadData`] if the message cannot be decoded. `nodes` is then unchanged.
     pub fn decode(
         &mut self,
         bytes: &mut Bytes,
@@ -165,50 +184,61 @@ impl Decoder {
             }),
             Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
             Self::Syslog(copied) => syslog::decode(copied, bytes, span, nodes),
+            Self::Logfmt(options, unescaped) => {
+                logfmt::decode(*options, unescaped, bytes, span, nodes)
+            }
+            Self::Gelf(json) => gelf::decode(json, bytes, span, nodes),
             Self::Null => raw::decode_null(nodes),
         }
     }
 
-    /// Returns whether a message that does not decode holds no event, such as a blank line or a comment. Then nothing
-    /// is wrong with it.
+    /// Returns whether a message that could not be decoded contains no event, such as a blank line or a comment. Such a
+    /// message is not an error.
     pub(crate) fn holds_no_event(&self, message: &[u8]) -> bool {
         match self {
             Self::Json(_) => json::is_blank(message),
             Self::Csv(..) => csv::is_blank(message),
             Self::Influx(_) => influx::is_blank(message),
             Self::Syslog(_) => syslog::is_blank(message),
+            Self::Logfmt(..) => logfmt::is_blank(message),
+            Self::Gelf(_) => gelf::is_blank(message),
             Self::Msgpack(_) | Self::String | Self::Binary | Self::Null => false,
         }
     }
 }
 
-/// Turns values into bytes.
+/// Encodes values to bytes.
 #[non_exhaustive]
 pub enum Encoder {
-    /// See [`json::Encoder`].
+    /// Encoder of [`json`].
     Json(json::Encoder),
-    /// See [`msgpack::Encoder`].
+    /// Encoder of [`msgpack`].
     Msgpack(msgpack::Encoder),
-    /// Text; the encoder is for what is none.
+    /// Writes text. The inner encoder writes values that are not text.
     String(json::Encoder),
-    /// Binary data.
+    /// Writes binary data.
     Binary,
-    /// See [`csv`].
+    /// Encoder of [`csv`].
     Csv(Arc<csv::Options>),
-    /// See [`influx`].
+    /// Encoder of [`influx`].
     Influx,
-    /// See [`syslog`].
+    /// Encoder of [`syslog`].
     Syslog,
-    /// Nothing.
+    /// Encoder of [`logfmt`].
+    Logfmt(logfmt::Options),
+    /// Encoder of [`gelf`].
+    Gelf(json::Encoder),
+    /// Writes nothing.
     Null,
 }
 
 impl Encoder {
-    /// Appends the value of a document whose root node is `root`: one that a decoder or a writer
-    /// made, or that was validated.
+    /// Appends the value of a document whose root node is `root`. The document must come from a decoder or a writer, or
+    /// must have been validated.
     ///
     /// # Errors
-    /// [`ErrorKind::BadData`] for a value that the format cannot hold; `out` is then as it was.
+    /// Returns an error of kind [`ErrorKind::BadData`] if the format cannot represent the value; `out` is then
+    /// unchanged.
     pub fn document(
         &mut self,
         bytes: &[u8],
@@ -219,17 +249,21 @@ impl Encoder {
         match self {
             Self::Json(json) => json.document(bytes, nodes, root, out),
             Self::Msgpack(msgpack) => msgpack.document(bytes, nodes, root, out),
-            Self::String(_) | Self::Binary | Self::Csv(_) | Self::Influx | Self::Syslog => {
-                self.value(raw::view(bytes, nodes, root), out)
-            }
+            Self::String(_)
+            | Self::Binary
+            | Self::Csv(_)
+            | Self::Influx
+            | Self::Syslog
+            | Self::Logfmt(_)
+            | Self::Gelf(_) => self.value(raw::view(bytes, nodes, root), out),
             Self::Null => Ok(()),
         }
     }
 
-    /// Appends a value, wherever it lies.
+    /// Appends a value of a document or a tree.
     ///
     /// # Errors
-    /// As [`Encoder::document`].
+    /// Returns the same errors as [`Encoder::document`].
     pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
         match self {
             Self::Json(json) => json.value(value, out),
@@ -239,12 +273,14 @@ impl Encoder {
             Self::Csv(options) => whole(out, |out| csv::encode(options, value, out)),
             Self::Syslog => whole(out, |out| syslog::encode(value, out)),
             Self::Influx => whole(out, |out| influx::encode(value, out)),
+            Self::Logfmt(options) => whole(out, |out| logfmt::encode(*options, value, out)),
+            Self::Gelf(json) => whole(out, |out| gelf::encode(json, value, out)),
             Self::Null => Ok(()),
         }
     }
 }
 
-/// What `encode` appends, or nothing.
+/// Calls `encode`. If it fails, removes the bytes that it appended.
 fn whole(
     out: &mut Bytes,
     encode: impl FnOnce(&mut Bytes) -> Result<(), Error>,

@@ -1,14 +1,14 @@
-//! The writers' end: appends to a byte buffer without asking for room byte by byte.
+//! Output of the encoders, which appends to a byte buffer without checking the capacity for each byte.
 //!
-//! Invariant of [`Output`]: `at <= end`, both within the allocation of `out`, `end` at the end of
-//! its capacity, and everything before `at` initialised.
+//! Invariant of [`Output`]: `at <= end`, both within the allocation of `out`; `end` is the end of its capacity, and all
+//! bytes before `at` are initialised.
 
 use super::buffer::Bytes;
 
-/// Bytes that are copied in one step.
+/// Number of bytes that are copied in one step.
 pub(super) const BLOCK: usize = 32;
 
-/// Appends to a buffer; what was written is part of it once this is dropped.
+/// Appends to a buffer. The written bytes become a part of the buffer when the output is dropped.
 pub(super) struct Output<'o> {
     out: &'o mut Bytes,
     at: *mut u8,
@@ -16,25 +16,25 @@ pub(super) struct Output<'o> {
 }
 
 impl<'o> Output<'o> {
-    /// Starts at the end of `out`.
+    /// Creates an output that starts at the end of `out`.
     #[inline]
     pub(super) fn new(out: &'o mut Bytes) -> Self {
         let (len, capacity) = (out.len(), out.capacity());
         let start = out.as_mut_ptr();
-        // SAFETY: length and capacity are within the allocation.
+        // SAFETY: length and capacity are within the allocation or one past its end.
         let (at, end) = unsafe { (start.add(len), start.add(capacity)) };
         Self { out, at, end }
     }
 
     #[inline]
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.end.addr() - self.at.addr()
     }
 
-    /// Makes room for `bytes` more bytes.
+    /// Reserves capacity for at least `bytes` more bytes.
     #[inline]
     pub(super) fn reserve(&mut self, bytes: usize) {
-        if self.room() < bytes {
+        if self.capacity() < bytes {
             self.grow(bytes);
         }
     }
@@ -45,50 +45,50 @@ impl<'o> Output<'o> {
         self.out.reserve(bytes);
         let (len, capacity) = (self.out.len(), self.out.capacity());
         let start = self.out.as_mut_ptr();
-        // SAFETY: length and capacity are within the allocation.
+        // SAFETY: length and capacity are within the allocation or one past its end.
         (self.at, self.end) = unsafe { (start.add(len), start.add(capacity)) };
     }
 
-    /// Makes what was written part of the buffer.
+    /// Makes the written bytes a part of the buffer.
     fn commit(&mut self) {
         let len = self.at.addr() - self.out.as_ptr().addr();
-        // SAFETY: `at` is within the capacity and everything before it is initialised.
+        // SAFETY: `at` is within the capacity, and all bytes before it are initialised (the invariant).
         unsafe { self.out.set_len(len) };
     }
 
-    /// Appends a few bytes for which there is room already.
+    /// Appends `N` bytes without checking the capacity.
     ///
     /// # Safety
-    /// There must be room for them.
+    /// At least `N` bytes of capacity must be left, as after [`reserve`](Self::reserve).
     #[inline]
     pub(super) unsafe fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        debug_assert!(self.room() >= N);
-        // SAFETY: the caller has made room; an array of bytes need not be aligned.
+        debug_assert!(self.capacity() >= N);
+        // SAFETY: the caller ensures the capacity, and an array of bytes has an alignment of 1.
         unsafe {
             self.at.cast::<[u8; N]>().write(bytes);
             self.at = self.at.add(N);
         }
     }
 
-    /// Appends a whole block and takes back all but its first `count` bytes.
+    /// Writes a whole block, and appends only its first `count` bytes.
     ///
     /// # Safety
-    /// There must be room for the whole block, and `count` must not be larger than it.
+    /// At least [`BLOCK`] bytes of capacity must be left, and `count` must be at most [`BLOCK`].
     #[inline]
     pub(super) unsafe fn put_part(&mut self, block: &[u8; BLOCK], count: usize) {
-        debug_assert!(self.room() >= BLOCK && count <= BLOCK);
-        // SAFETY: the caller has made room, and all of the block is written.
+        debug_assert!(self.capacity() >= BLOCK && count <= BLOCK);
+        // SAFETY: the caller ensures the capacity, and the whole block is initialised by the write.
         unsafe {
             self.at.cast::<[u8; BLOCK]>().write(*block);
             self.at = self.at.add(count);
         }
     }
 
-    /// Appends a few bytes.
+    /// Appends `N` bytes.
     #[inline]
     pub(super) fn word<const N: usize>(&mut self, word: [u8; N]) {
         self.reserve(N);
-        // SAFETY: room was just made.
+        // SAFETY: `reserve` made capacity for `N` bytes.
         unsafe { self.put(word) };
     }
 
@@ -96,34 +96,34 @@ impl<'o> Output<'o> {
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
         self.reserve(text.len());
-        // SAFETY: room was just made, and `text` cannot overlap a buffer borrowed exclusively.
+        // SAFETY: `reserve` made capacity for `text`, which cannot overlap a buffer that is borrowed exclusively.
         unsafe {
             self.at.copy_from_nonoverlapping(text.as_ptr(), text.len());
             self.at = self.at.add(text.len());
         }
     }
 
-    /// Appends the first `len` bytes of `haystack`; false, and nothing appended, if it is shorter.
-    /// What the haystack holds beyond is read, so that a short text is a block like any other.
+    /// Appends the first `len` bytes of `haystack`. Returns `false` and appends nothing if `haystack` is shorter. Bytes
+    /// of `haystack` after the first `len` may be read, so that a short text can be copied as a block.
     #[inline]
     pub(super) fn start_of(&mut self, haystack: &[u8], len: usize) -> bool {
         if len <= BLOCK
             && let Some(block) = haystack.first_chunk()
         {
             self.reserve(BLOCK);
-            // SAFETY: room was just made.
+            // SAFETY: `reserve` made capacity for a block, and `len` is at most a block.
             unsafe { self.put_part(block, len) };
             return true;
         }
         haystack.get(..len).map(|text| self.text(text)).is_some()
     }
 
-    /// Replaces the last byte by another one if it is `old`, else appends the other one.
+    /// Replaces the last byte with `new` if it is `old`, and appends `new` otherwise.
     #[inline]
     pub(super) fn replace_last(&mut self, old: u8, new: u8) {
         self.reserve(1);
         let written = self.at.addr() - self.out.as_ptr().addr();
-        // SAFETY: there is a byte before `at` if anything was written, and room was just made.
+        // SAFETY: a byte precedes `at` if `written > 0`, and `reserve` made capacity for one byte.
         unsafe {
             if written > 0 && self.at.sub(1).read() == old {
                 self.at = self.at.sub(1);

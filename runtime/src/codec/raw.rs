@@ -1,4 +1,4 @@
-//! Codecs whose messages have no structure: the whole message is the value.
+//! Codecs for messages without structure. The whole message is the value.
 
 use tremor_abi::document::{Document, Node, Shape, ValueRef};
 
@@ -7,10 +7,11 @@ use super::buffer::{self, Bytes, Nodes, Span};
 use super::copied::signature_of;
 use super::json;
 
-/// Decodes the message at `span` as text, which stays where it is. A UTF-8 signature is not part of the text.
+/// Decodes the message at `span` as text, which refers to the original bytes. A UTF-8 signature is not a part of the
+/// text.
 ///
 /// # Errors
-/// Bad data if it is not UTF-8.
+/// Returns an error of kind "bad data" if the message is not UTF-8.
 pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
     let range = buffer::range(span, bytes.len())?;
     let start = range.start as u64;
@@ -21,7 +22,7 @@ pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Resu
     push(nodes, Node::string(start + u64::from(signature), span.len - signature))
 }
 
-/// Decodes the message at `span` as binary data, which stays where it is.
+/// Decodes the message at `span` as binary data, which refers to the original bytes.
 pub(super) fn decode_binary(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
     let range = buffer::range(span, bytes.len())?;
     push(nodes, Node::bytes(range.start as u64, span.len))
@@ -38,7 +39,7 @@ fn push(nodes: &mut Nodes, node: Node) -> Result<u32, Error> {
     Ok(root)
 }
 
-/// Text as it is, binary data if it is UTF-8, and anything else as JSON.
+/// Appends text unchanged, binary data unchanged if it is UTF-8, and any other value as JSON.
 pub(super) fn encode_string(
     json: &mut json::Encoder,
     value: ValueRef<'_>,
@@ -47,13 +48,15 @@ pub(super) fn encode_string(
     match value.shape() {
         Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
         Shape::Bytes(data) if std::str::from_utf8(data).is_ok() => out.extend_from_copy_slice(data),
-        Shape::Bytes(_) => return Err(Error::bad_data("binary data that is not UTF-8 is no text")),
+        Shape::Bytes(_) => {
+            return Err(Error::bad_data("cannot write binary data as text: invalid UTF-8"));
+        }
         _ => json.value(value, out)?,
     }
     Ok(())
 }
 
-/// Text and binary data as they are.
+/// Appends text and binary data unchanged; any other value is an error.
 pub(super) fn encode_binary(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     match value.shape() {
         Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
@@ -63,7 +66,7 @@ pub(super) fn encode_binary(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), 
     Ok(())
 }
 
-/// Appends a truth value or a finite number as text; `false` for everything else.
+/// Appends a truth value or a finite number as text. Returns `false` for any other value.
 pub(super) fn append_scalar(value: Shape<'_>, out: &mut Bytes) -> bool {
     let mut append = |text: &str| out.extend_from_copy_slice(text.as_bytes());
     match value {
@@ -79,7 +82,8 @@ pub(super) fn append_scalar(value: Shape<'_>, out: &mut Bytes) -> bool {
     true
 }
 
-/// The value of a document that a decoder or writer made, or that was validated.
+/// Returns the value at `root` of a document. The document must come from a decoder or writer, or must have been
+/// validated.
 pub(super) fn view<'d>(bytes: &'d [u8], nodes: &'d [Node], root: u32) -> ValueRef<'d> {
     Document::new(bytes, nodes).root(root)
 }

@@ -1,5 +1,5 @@
-//! syslog, [RFC 5424](https://www.rfc-editor.org/rfc/rfc5424) and
-//! [RFC 3164](https://www.rfc-editor.org/rfc/rfc3164): a message is one of syslog's.
+//! Syslog messages, according to [RFC 5424](https://www.rfc-editor.org/rfc/rfc5424) and [RFC
+//! 3164](https://www.rfc-editor.org/rfc/rfc3164).
 //!
 //! ```text
 //! <165>1 2003-10-11T22:14:15.003Z mymachine evntslog - ID47 [exampleSDID@32473 iut="3"] It works
@@ -12,7 +12,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `protocol` | `RFC5424` or `RFC3164`; to encode, the first if it is left out |
+//! | `protocol` | `RFC5424` (the default for encoding) or `RFC3164` |
 //! | `facility` | `kern`, `user`, `mail`, `daemon`, `auth`, `syslog`, `lpr`, `news`, `uucp`, `cron`, `authpriv`, `ftp`, `ntp`, `audit`, `alert`, `clock`, `local0` … `local7`; to encode, also its number; `user` if it is left out |
 //! | `severity` | `emerg`, `alert`, `crit`, `err`, `warning`, `notice`, `info`, `debug`; to encode, also its number; `notice` if it is left out |
 //! | `timestamp` | ns since the Unix epoch |
@@ -20,25 +20,25 @@
 //! | `structured_data` | an object of objects of text; a name that occurs several times in one element has an array of text |
 //! | `msg` | text, or binary data where it is not UTF-8 |
 //!
-//! What a message does not have, or has as `-`, the value does not have, and the other way around.
+//! If a message lacks a part, or contains `-` instead, the value has no key for the part. If a value lacks a key,
+//! the part is written as `-` or omitted.
 //!
-//! A header that does not follow its RFC never costs the message: the keys up to the part that is wrong are
-//! kept, and everything after them is `msg`. If the time after the version of RFC 5424 is wrong already, the
-//! message is one of RFC 3164, and the version a part of `msg`.
+//! A message with an invalid header is never lost: the keys before the invalid part are kept, and the remaining text
+//! becomes `msg`. If the time after the version of RFC 5424 is invalid, the message is read as one of RFC 3164, and the
+//! version becomes a part of `msg`.
 //!
-//! RFC 3164 says what was found in use rather than what is right, so much is read: a time as in RFC
-//! 3339 is taken as well, and so are the times of Cisco's devices, which may have `*` or `.` before them, a year
-//! after the day, a fraction after the seconds, and a colon at their end; a message without a time is all `msg`; a
-//! word after the time that ends with a colon or has a bracket is no host but the program, unless it is an IP
-//! address. A time without a year is taken as the latest one that is no more than a day ahead of the clock. The
-//! zone is UTC.
+//! RFC 3164 describes formats that were observed and is not a standard, so several formats are accepted. Times may have
+//! the format of RFC 3339 or of Cisco devices: an optional `*` or `.` before the time, a year after the day, a fraction
+//! after the seconds, and a colon at the end. A message without a time consists of `msg` only. If a word after the time
+//! ends with a colon or contains a bracket, it is the program and not the host, unless it is an IP address. A time
+//! without a year is the latest matching time that is at most one day ahead of the clock. The time zone is UTC.
 //!
-//! What does not come back as it was: times are written in UTC, in RFC 5424 with µs, in RFC 3164
-//! with seconds and without the year; the mark before UTF-8 (a byte order mark) is taken off
-//! and not written; NUL, carriage returns and line feeds at the end of a message are taken off; a `msg` of RFC 3164
-//! without `appname` whose first words look like a program is read as one.
+//! Some data changes in a round trip. Times are written in UTC: in RFC 5424 with µs, in RFC 3164 with seconds and
+//! without the year. The byte order mark before UTF-8 text is removed and not written. NUL, carriage returns and line
+//! feeds at the end of a message are removed. If a message of RFC 3164 is written without `appname`, and the first
+//! words of its `msg` look like a program, they are decoded as `appname`.
 
-mod civil;
+pub(crate) mod civil;
 mod encode;
 mod names;
 mod rfc3164;
@@ -57,7 +57,7 @@ use crate::time;
 /// Decodes the message at `span`.
 ///
 /// # Errors
-/// Kind bad data: the message has no priority.
+/// Returns an error of kind "bad data" if the message has no priority.
 pub(super) fn decode(
     copied: &mut Copied,
     bytes: &mut Bytes,
@@ -67,7 +67,7 @@ pub(super) fn decode(
     decode_at(copied, bytes, span, nodes, time::now_ns())
 }
 
-/// As [`decode`], at a time in ns since the Unix epoch.
+/// Decodes in the same way as [`decode`]. `now` is the current time in ns since the Unix epoch.
 fn decode_at(
     copied: &mut Copied,
     bytes: &mut Bytes,
@@ -78,7 +78,7 @@ fn decode_at(
     let mut attempt =
         |end| copied.decode(bytes, span, nodes, |message, writer| write(message, end, now, writer));
     match attempt(usize::MAX) {
-        // Only the header up to this position is understood.
+        // The header is valid only up to this position, so the second attempt ends the header here.
         Err(error) if error.kind() == ErrorKind::BadData => {
             attempt(error.position().unwrap_or_default())
         }
@@ -86,29 +86,29 @@ fn decode_at(
     }
 }
 
-/// Returns whether a message has nothing but its trailer and blanks.
+/// Returns whether a message consists only of blanks and of its trailer.
 pub(super) fn is_blank(message: &[u8]) -> bool {
     without_signature(trimmed(message)).trim_ascii().is_empty()
 }
 
-/// Returns a message without its trailer. Senders end messages with a line feed, a carriage return and a line feed,
-/// or NUL, in datagrams and after a length as well.
+/// Returns a message without its trailer. Senders end messages with a line feed, with a carriage return and a line
+/// feed, or with NUL, even in datagrams and after a length prefix.
 fn trimmed(message: &[u8]) -> &[u8] {
     let is_text = |byte: &u8| !b"\0\r\n".contains(byte);
     let length = message.iter().rposition(is_text).map_or(0, |last| last + 1);
     &message[..length]
 }
 
-/// Writes the value of a message whose header goes no further than to the position `end`.
+/// Writes the value of a message. The header is read up to the position `end` at most.
 ///
 /// # Errors
-/// Kind bad data, with the position of the first part of the header that is wrong, if it lies before `end`.
+/// Returns an error of kind "bad data" at the position of the first invalid part of the header before `end`.
 fn write(message: &[u8], end: usize, now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
     let message = trimmed(message);
     let signature = message.len() - without_signature(message).len();
     let mut reader = Reader { message, at: signature, end };
     let priority = reader.priority()?;
-    // A wrong time right after the version: this is no version.
+    // If the time directly after the digit is invalid, the digit is not a version.
     let is_5424 = reader.rest().starts_with(b"1 ") && reader.at + 2 < end;
     writer.begin_object();
     writer.key("protocol");
@@ -129,12 +129,13 @@ fn write(message: &[u8], end: usize, now: u64, writer: &mut Writer<'_>) -> Resul
 const RFC5424: &str = "RFC5424";
 const RFC3164: &str = "RFC3164";
 
-/// A message as far as it has been read.
+/// A message, and the position up to which it has been read.
 #[derive(Clone, Copy)]
 struct Reader<'m> {
     message: &'m [u8],
     at: usize,
-    /// Position where the header ends and `msg` begins, whatever is there. Not set in a first attempt.
+    /// Position at which the header ends and `msg` begins, even if the syntax of the header continues there.
+    /// `usize::MAX` in the first attempt.
     end: usize,
 }
 
@@ -154,7 +155,7 @@ impl<'m> Reader<'m> {
         found
     }
 
-    /// What comes before the next space, which is left.
+    /// Consumes the bytes before the next space.
     fn word(&mut self) -> &'m [u8] {
         let rest = self.rest();
         let length = memchr::memchr(b' ', rest).unwrap_or(rest.len());
@@ -162,7 +163,7 @@ impl<'m> Reader<'m> {
         &rest[..length]
     }
 
-    /// A word of printable ASCII characters, no more than `longest` of them; none for `-`.
+    /// Consumes a word of at most `longest` printable ASCII characters. Returns `None` for `-`.
     fn name(&mut self, what: &str, longest: usize) -> Result<Option<&'m str>, Error> {
         let start = *self;
         let word = self.word();
@@ -195,7 +196,7 @@ fn is_name(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && text.bytes().all(|byte| (33..=126).contains(&byte))
 }
 
-/// Writes a key with text, if there is some.
+/// Writes a key and its text, if the text is present.
 fn optional(key: &str, text: Option<&str>, writer: &mut Writer<'_>) {
     if let Some(text) = text {
         writer.key(key);
@@ -203,7 +204,7 @@ fn optional(key: &str, text: Option<&str>, writer: &mut Writer<'_>) {
     }
 }
 
-/// Writes what a message has to say, if it has.
+/// Writes the text of a message as `msg`, if it is not empty.
 fn msg(msg: &[u8], writer: &mut Writer<'_>) {
     if msg.is_empty() {
         return;

@@ -1,27 +1,28 @@
-//! Bytes that end each message of a sink, such as the line feed of the postprocessor `lines`.
+//! Terminators: the bytes that end each message of a sink, such as the line feed of the postprocessor `lines`.
 
 use memchr::{memchr, memmem};
 use tremor_abi::batch::{HostBatch, Rejected};
 use tremor_pdk::{Batch, Error};
 
-/// The bytes that postprocessors append to every message of a sink. A receiver searches for them to find the
-/// end of a message, so a message that contains them is rejected: otherwise its sender could forge others.
+/// The bytes that postprocessors append to every message of a sink. A receiver searches for them to find the end of a
+/// message. A message that contains them is rejected, because otherwise the author of its data could forge further
+/// messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terminator {
     bytes: Vec<u8>,
-    /// The part of each postprocessor. A receiver may search for any of them. None is empty.
+    /// The suffixes that the postprocessors append, none of them empty. A receiver may search for any of them.
     parts: Vec<Part>,
 }
 
 #[derive(Clone, Debug)]
 struct Part {
-    /// The name of the postprocessor in flow files.
+    /// Name of the postprocessor in flow files.
     name: String,
     bytes: Vec<u8>,
 }
 
 impl Terminator {
-    /// Adds the suffix of the postprocessor `name` after the others.
+    /// Appends the suffix of the postprocessor `name`.
     pub(crate) fn push(&mut self, name: &str, suffix: &[u8]) {
         if !suffix.is_empty() {
             self.bytes.extend_from_slice(suffix);
@@ -29,7 +30,7 @@ impl Terminator {
         }
     }
 
-    /// Returns everything that is appended to a message.
+    /// Returns the bytes that are appended to a message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -38,15 +39,16 @@ impl Terminator {
         self.parts.is_empty()
     }
 
-    /// Returns whether each part has a control character, which text such as JSON always escapes.
+    /// Returns whether each part contains a control character below the space. Formats such as JSON always escape these
+    /// characters.
     pub(super) fn has_control_characters(&self) -> bool {
-        self.parts.iter().all(|part| part.bytes.iter().any(u8::is_ascii_control))
+        self.parts.iter().all(|part| part.bytes.iter().any(|byte| *byte < b' '))
     }
 
-    /// Checks that a receiver finds the end of `message` where the terminator is appended, and not before.
+    /// Checks that a receiver finds the end of `message` at the appended terminator, and not earlier.
     ///
     /// # Errors
-    /// Kind bad data: the message contains one of the parts.
+    /// Returns an error of kind "bad data" if the message contains one of the parts.
     pub(crate) fn check(&self, message: &[u8]) -> Result<(), Error> {
         self.parts.iter().try_for_each(|part| match part.find(message) {
             None => Ok(()),
@@ -54,8 +56,8 @@ impl Terminator {
         })
     }
 
-    /// Appends the terminator to the messages of `encoded`. These belong to the events of `batch`, one by one and in
-    /// order. Removes messages that contain it from both batches, and returns their events.
+    /// Appends the terminator to the messages of `encoded`, which correspond to the events of `batch` in order.
+    /// Messages that contain a part of the terminator are removed from both batches, and their events are returned.
     pub(crate) fn append(&self, encoded: &mut Batch, batch: &mut Batch) -> Vec<Rejected> {
         if self.is_empty() {
             return Vec::new();
@@ -89,12 +91,13 @@ fn take_out(encoded: &mut Batch, batch: &mut Batch, errors: Vec<Option<Error>>) 
 }
 
 impl Part {
-    /// Returns the first position at which a receiver finds these bytes before the end of `message`.
+    /// Returns the first position before the end of `message` at which a receiver would find these bytes.
     fn find(&self, message: &[u8]) -> Option<usize> {
         if let [byte] = self.bytes[..] {
             return memchr(byte, message);
         }
-        // The end of the message may also be the beginning of an earlier occurrence: `-` before `--`.
+        // The end of the message and the beginning of the terminator may together form these bytes, for example if a
+        // message ends with `-` and the terminator is `--`.
         let overlaps = (1..self.bytes.len()).rev().find(|length| {
             let (first, last) = (&self.bytes[..*length], &self.bytes[*length..]);
             message.ends_with(first) && self.bytes.starts_with(last)
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn message_with_a_part_is_rejected_at_its_position() {
+    fn message_with_the_terminator_is_rejected_at_its_position() {
         let both = terminator(&[b"\r", b"\n"]);
         assert_eq!(both.bytes(), b"\r\n");
         for (terminator, message, position) in [

@@ -13,12 +13,12 @@ fn codec(name: &str) -> Codec {
     components::codec(name, &json!(null)).expect("a codec")
 }
 
-/// What a codec makes of a message, as JSON.
+/// Decodes a message with a codec, and returns the value as JSON.
 pub(super) fn decode(name: &str, message: &[u8]) -> Result<String, String> {
     decode_with(name, &json!(null), message)
 }
 
-/// As [`decode`], with options.
+/// Decodes as [`decode`] does, with options.
 pub(super) fn decode_with(
     name: &str,
     config: &serde_json::Value,
@@ -34,7 +34,7 @@ pub(super) fn decode_with(
     Ok(Document::new(&bytes, &nodes).root(root).to_string())
 }
 
-/// What a codec writes for a value, which is the same for a tree and a document.
+/// Encodes a value with a codec, both from a tree and from a document, and checks that the results are the same.
 fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
     encode_with(&codec(name), value)
 }
@@ -52,12 +52,12 @@ fn encode_with(codec: &Codec, value: &Value<'_>) -> Result<Vec<u8>, String> {
     written.map(|()| tree.into()).map_err(|error| error.to_string())
 }
 
-/// As [`encode`], of JSON, to text.
+/// Encodes a JSON value as [`encode`] does, to text.
 pub(super) fn encode_json(name: &str, value: &serde_json::Value) -> Result<String, String> {
     encode_json_with(name, &json!(null), value)
 }
 
-/// As [`encode_json`], with options.
+/// Encodes as [`encode_json`] does, with options.
 pub(super) fn encode_json_with(
     name: &str,
     config: &serde_json::Value,
@@ -84,7 +84,7 @@ fn text_is_a_whole_message() {
     let binary = Value::Bytes(b"\xff".to_vec().into());
     assert_eq!(
         encode("string", &binary),
-        Err("binary data that is not UTF-8 is no text".to_owned())
+        Err("cannot write binary data as text: invalid UTF-8".to_owned())
     );
 }
 
@@ -111,7 +111,7 @@ fn binary_data_is_a_whole_message() {
 }
 
 #[test]
-fn signature_is_no_part_of_a_text_and_binary_keeps_it() {
+fn signature_is_removed_from_text_and_kept_in_binary_data() {
     assert_eq!(decode("string", "\u{feff}a".as_bytes()).as_deref(), Ok("\"a\""));
     assert_eq!(decode("string", "\u{feff}".as_bytes()).as_deref(), Ok("\"\""));
     assert_eq!(decode("string", "a\u{feff}".as_bytes()).as_deref(), Ok("\"a\u{feff}\""));
@@ -128,21 +128,24 @@ fn signature_is_no_part_of_a_text_and_binary_keeps_it() {
 }
 
 #[test]
-fn null_takes_and_gives_nothing() {
+fn null_decodes_to_null_and_writes_nothing() {
     assert_eq!(decode("null", b"whatever").as_deref(), Ok("null"));
     assert_eq!(encode("null", &literal!({ "a": 1 })), Ok(Vec::new()));
 }
 
 #[test]
-fn record_that_deletes_its_key_is_not_taken_for_a_blank_line() {
+fn record_that_deletes_its_key_is_not_a_blank_line() {
     let mut batch = Batch::new();
     for message in [&b"1"[..], b"", b"", b" "] {
         batch.push_message(message);
     }
     let tombstone = |writer: &mut Writer<'_>| {
         writer.begin_object();
+        writer.key("kafka");
+        writer.begin_object();
         writer.key("tombstone");
         writer.bool(true);
+        writer.end_object();
         writer.end_object();
     };
     batch.write_metadata(2, tombstone).expect("metadata");

@@ -1,10 +1,10 @@
-//! What components are for, in a line.
+//! One-line descriptions of components.
 
 use serde_json::Value;
 
 use crate::flow::Kind;
 
-/// Of what is built in: components whose configuration does not say it.
+/// Descriptions of built-in components whose configurations have no description.
 const BUILT_IN: &[(Kind, &str, &str)] = &[
     (Kind::Codec, "json", "JSON: a message is a value."),
     (Kind::Codec, "msgpack", "MessagePack: a message is a value."),
@@ -13,14 +13,16 @@ const BUILT_IN: &[(Kind, &str, &str)] = &[
     (Kind::Codec, "csv", "Records of comma-separated values."),
     (Kind::Codec, "influx", "The line protocol of InfluxDB."),
     (Kind::Codec, "syslog", "Messages of syslog, RFC 5424 and RFC 3164."),
-    (Kind::Codec, "null", "Nothing: every message is `null`."),
-    (Kind::Operator, "passthrough", "Passes every event as it is."),
-    (Kind::Preprocessor, "remove-empty", "Drops messages without bytes."),
-    (Kind::Postprocessor, "lines", "Ends every message with a line feed."),
+    (Kind::Codec, "logfmt", "Lines of pairs such as `level=warn`."),
+    (Kind::Codec, "gelf", "Messages of Graylog, GELF 1.1."),
+    (Kind::Codec, "null", "No data: every message is `null`."),
+    (Kind::Operator, "passthrough", "Passes every event unchanged."),
+    (Kind::Preprocessor, "remove-empty", "Drops empty messages."),
     (Kind::Postprocessor, "lz4", "Compresses every message by itself."),
 ];
 
-/// What a component is for, as the schema of its configuration says, or as is known of it: one sentence.
+/// Returns the purpose of a component in one sentence. The sentence comes from the table, or from the description in
+/// the schema of the configuration.
 pub(super) fn about(kind: Kind, name: &str, config: Option<&Value>) -> String {
     let known = BUILT_IN.iter().find(|(of, built_in, _)| (*of, *built_in) == (kind, name));
     if let Some((.., known)) = known {
@@ -45,7 +47,7 @@ mod tests {
     };
 
     #[test]
-    fn every_component_that_is_built_in_says_what_it_is_for() {
+    fn every_built_in_component_has_a_description() {
         let of_no_config = about(Kind::Operator, "", config_schema::<NoConfig>().as_ref());
         for kind in Kind::ALL {
             for name in built_in_names(kind) {
@@ -57,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sentence_of_a_description_says_what_a_component_is_for() {
+    fn description_is_the_first_sentence_of_the_schema() {
         let config = json!({ "description": "Waits 1.5\nseconds. And\nmore.\n\nMore." });
         assert_eq!(about(Kind::Operator, "x", Some(&config)), "Waits 1.5 seconds.");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What is asked about several flows at once, so that there is no child process for each of their
-//! components.
+//! Asks plugins about the components of several flows at once, so that not every component needs a child process of its
+//! own.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,22 +7,24 @@ use std::{
 };
 
 use serde_json::Value as Config;
+use tremor_pdk::lock;
 use twox_hash::xxhash3_128::Hasher;
 
 use super::Components;
 use crate::{
     flow::{self, Component, Flow, Kind, Lookup, Resolver},
-    lock::lock,
     plugin::{Library, Question},
 };
 
-/// A component of a flow.
+/// Component of a flow.
 type Of<'f> = (&'f Flow, Kind, &'f Component);
 
 impl Components {
-    /// Asks plugins about all configurations of these flows: there is one child process that compares them with
-    /// their schemas, and one for each library. What these do not know to be good is asked for again where
-    /// the flow is checked, so that no answer depends on this.
+    /// Asks plugins about all configurations of these flows. One child process checks all configurations against their
+    /// schemas, and one child process for each library creates instances.
+    ///
+    /// If a configuration is not found to be valid here, it is checked again when its flow is checked. Results
+    /// therefore do not depend on this method.
     pub fn look_ahead<'f>(&self, flows: impl IntoIterator<Item = &'f Flow>) {
         let of = |flow: &'f Flow| {
             flow::components(flow).map(move |(kind, component)| (flow, kind, component))
@@ -34,7 +36,7 @@ impl Components {
         }
     }
 
-    /// Whether all that have a schema fit it.
+    /// Returns whether all configurations that have a schema fit it.
     fn fit_ahead(&self, all: &[Of<'_>]) -> bool {
         let mut schemas = HashMap::new();
         for (_, kind, component) in all {
@@ -62,7 +64,7 @@ impl Components {
         fit
     }
 
-    /// Whether these were found to fit.
+    /// Returns whether all of these configurations were already found to fit.
     pub(super) fn are_known_to_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
         let known = lock(&self.fitting);
         !known.is_empty()
@@ -75,7 +77,7 @@ impl Components {
         for (flow, kind, component) in all {
             let (name, config) = (component.name.value.as_str(), component.config.value());
             let Some(library) = self.library(*kind, name) else { continue };
-            if seen.insert(Self::asked(library, flow, *kind, name, config)) {
+            if seen.insert(Self::question(library, flow, *kind, name, config)) {
                 let path = library.path().to_owned();
                 by_library
                     .entry(path)
@@ -87,11 +89,12 @@ impl Components {
         for (library, asked) in by_library.into_values().filter(|(_, asked)| asked.len() > 1) {
             let questions: Vec<_> = asked.iter().copied().map(question).collect();
             let answers = self.describer.check_all(library, &questions);
-            let mut said = lock(&self.said);
+            let mut answers_so_far = lock(&self.answers);
             for ((flow, kind, component), info) in asked.into_iter().zip(answers) {
                 let (name, config) = (&component.name.value, component.config.value());
                 if let Some(info) = info {
-                    said.insert(Self::asked(library, flow, kind, name, config), Ok(info));
+                    answers_so_far
+                        .insert(Self::question(library, flow, kind, name, config), Ok(info));
                 }
             }
         }
@@ -102,7 +105,7 @@ fn question((flow, kind, component): Of<'_>) -> Question<'_> {
     (kind.as_str(), &component.name.value, component.config.value(), flow.folder())
 }
 
-/// Of a schema and a configuration.
+/// Returns the hash of a schema and a configuration.
 fn hash(schema: &Config, config: &Config) -> u128 {
     let mut hasher = Hasher::new();
     hasher.write(schema.to_string().as_bytes());

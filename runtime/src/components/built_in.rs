@@ -1,22 +1,28 @@
-//! What is built into the runtime: every component of every kind is registered here.
+//! Registry of all built-in components.
 //!
-//! Operators and processors are written as a plugin's are, and made as those of a plugin that is linked.
-//! Codecs are the runtime's own: they work on whole batches, and leave messages where they lie.
+//! Operators and processors implement the same traits as those of plugins, and are created in the same way as those of
+//! linked plugins. Codecs have an interface of the runtime's own, because they work on whole batches and leave messages
+//! where they are in the batch.
 
 use serde_json::Value as Config;
 use tremor_pdk::{Error, NoConfig, Operator, Result};
 
 use self::BuiltIn::{Component, Stateless};
 use crate::{
-    codec::{Codec, Json, csv, msgpack},
+    codec::{Codec, Json, csv, logfmt, msgpack},
     flow::Kind,
     linked::{self, LinkedComponent},
-    operator::{Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
+    operator::{Bucket, Dedupe, Filter, Passthrough, Route, Sample, Select, Set, Unnest, Windows},
     plugin::{ComponentFactory, HostContext, InstanceInfo},
-    processor::{Join, RemoveEmpty, base64, compression, length_prefixed, lines},
+    processor::{
+        Join, RemoveEmpty, base64, compression,
+        container::{Cri, Docker},
+        length_prefixed, lines,
+        multiline::Multiline,
+    },
 };
 
-/// A component that is built in.
+/// Built-in component.
 pub(super) enum BuiltIn {
     Codec {
         name: &'static str,
@@ -24,7 +30,7 @@ pub(super) enum BuiltIn {
         make: fn(&Config) -> Result<Codec>,
     },
     Component(LinkedComponent),
-    /// An operator that keeps nothing between batches, so that several are as good as one.
+    /// An operator that keeps no state between batches, so that several instances give the same results as one.
     Stateless(LinkedComponent),
 }
 
@@ -46,16 +52,24 @@ const ALL: &[BuiltIn] = &[
     codec!("csv": csv::Options, |it| Ok(Codec::Csv { options: it.checked()?.into() })),
     codec!("influx": NoConfig, |_| Ok(Codec::Influx)),
     codec!("syslog": NoConfig, |_| Ok(Codec::Syslog)),
+    codec!("logfmt": logfmt::Options, |options| Ok(Codec::Logfmt { options })),
+    codec!("gelf": NoConfig, |_| Ok(Codec::Gelf)),
     codec!("null": NoConfig, |_| Ok(Codec::Null)),
     Component(linked::operators::<Bucket>()),
     Component(linked::operators::<Dedupe>()),
     Stateless(linked::operators::<Filter>()),
     Stateless(linked::operators::<Passthrough>()),
     Stateless(linked::operators::<Route>()),
+    Component(linked::operators::<Sample>()),
     Stateless(linked::operators::<Select>()),
+    Stateless(linked::operators::<Set>()),
+    Stateless(linked::operators::<Unnest>()),
     Component(linked::operators::<Windows>()),
     Component(linked::splitters::<lines::Lines>()),
     Component(linked::splitters::<length_prefixed::Split>()),
+    Component(linked::preprocessors::<Cri>()),
+    Component(linked::preprocessors::<Docker>()),
+    Component(linked::preprocessors::<Multiline>()),
     Component(linked::splitters::<Join>()),
     Component(linked::preprocessors::<base64::Decode>()),
     Component(linked::preprocessors::<compression::DecompressGzip>()),
@@ -91,7 +105,7 @@ impl BuiltIn {
         }
     }
 
-    /// What it is, where it is no codec.
+    /// Returns the linked component, or `None` for a codec.
     fn component(&self) -> Option<&LinkedComponent> {
         match self {
             Self::Codec { .. } => None,
@@ -106,7 +120,7 @@ impl BuiltIn {
         }
     }
 
-    /// Makes an instance, to see whether a configuration is good.
+    /// Creates an instance to check whether a configuration is valid.
     pub(super) fn check(&self, config: &Config) -> Result<InstanceInfo> {
         match self {
             Self::Codec { make, .. } => make(config).map(|_| InstanceInfo::default()),
@@ -118,15 +132,15 @@ impl BuiltIn {
     }
 }
 
-/// The names of the components of a kind that are built in.
+/// Returns the names of the built-in components of a kind.
 pub fn built_in_names(kind: Kind) -> impl Iterator<Item = &'static str> {
     ALL.iter().filter(move |it| it.kind() == kind.as_str()).map(BuiltIn::name)
 }
 
-/// A codec that is built in.
+/// Creates a built-in codec.
 ///
 /// # Errors
-/// Kind unsupported where none has the name, kind configuration where this is none of its.
+/// Kind unsupported if there is no such codec, and kind configuration if the configuration is invalid.
 pub fn codec(name: &str, config: &Config) -> Result<Codec> {
     match BuiltIn::find(Kind::Codec, name) {
         Some(BuiltIn::Codec { make, .. }) => make(config),
@@ -134,16 +148,16 @@ pub fn codec(name: &str, config: &Config) -> Result<Codec> {
     }
 }
 
-/// An operator that is built in, outside of any flow.
+/// Creates a built-in operator outside of any flow.
 ///
 /// # Errors
-/// As [`codec`].
+/// Kind unsupported if there is no such operator, and kind configuration if the configuration is invalid.
 pub fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>> {
     let factory = factory(Kind::Operator, name).ok_or_else(|| unknown(Kind::Operator, name))?;
     factory.operator(config, &HostContext::new("", "", ()))
 }
 
-/// What makes instances of a component that is built in and no codec.
+/// Returns the factory of a built-in component other than a codec.
 pub(crate) fn factory(kind: Kind, name: &str) -> Option<ComponentFactory> {
     BuiltIn::find(kind, name)?.component().copied().map(ComponentFactory::of)
 }
@@ -151,7 +165,7 @@ pub(crate) fn factory(kind: Kind, name: &str) -> Option<ComponentFactory> {
 fn unknown(kind: Kind, name: &str) -> Error {
     let names: Vec<_> = built_in_names(kind).collect();
     Error::unsupported(format_args!(
-        "no {kind} `{name}` is built in; expected one of {}",
+        "unknown built-in {kind} `{name}`: expected one of {}",
         names.join(", ")
     ))
 }
@@ -170,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_called_as_those_of_plugins() {
+    fn kinds_have_the_same_names_as_those_of_plugins() {
         let kinds = [
             ArtefactKind::CONNECTOR,
             ArtefactKind::CODEC,
@@ -182,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_component_has_a_schema_and_refuses_a_key_that_it_does_not_know() {
+    fn components_have_schemas_and_reject_unknown_keys() {
         let mut known = Vec::new();
         for it in ALL {
             let named = (it.kind(), it.name());
@@ -196,15 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_is_an_error_that_says_which_are() {
+    fn error_of_unknown_name_lists_known_ones() {
         let error = operator("filtre", &Value::Null).err().unwrap().to_string();
-        assert!(error.starts_with("no operator `filtre` is built in"), "{error}");
+        assert!(error.starts_with("unknown built-in operator `filtre`"), "{error}");
         let error = codec("jsno", &Value::Null).unwrap_err().to_string();
-        assert!(error.ends_with("json, msgpack, string, binary, csv, influx, syslog, null"));
+        assert!(
+            error.ends_with(
+                "json, msgpack, string, binary, csv, influx, syslog, logfmt, gelf, null"
+            )
+        );
     }
 
     #[test]
-    fn a_configuration_that_is_wrong_is_an_error_that_names_the_key_and_what_was_expected() {
+    fn error_of_invalid_configuration_names_key() {
         for (kind, name, config, expected) in [
             (
                 Kind::Codec,
@@ -221,8 +239,8 @@ mod tests {
             (
                 Kind::Codec,
                 "json",
-                json!({ "big_integers": "drop" }),
-                "`big_integers`: unknown variant `drop`, expected `error` or `float`",
+                json!({ "numbers": "drop" }),
+                "`numbers`: unknown variant `drop`, expected `exact` or `float`",
             ),
             (
                 Kind::Preprocessor,
@@ -256,15 +274,15 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_codec_are_heeded() {
-        let config = json!({ "sorted_keys": true, "big_integers": "float", "max_depth": 3 });
-        let decode = json::DecodeOptions { max_depth: 3, big_integers_as_floats: true };
+    fn options_of_codec_are_applied() {
+        let config = json!({ "sorted_keys": true, "numbers": "float", "max_depth": 3 });
+        let decode = json::DecodeOptions { max_depth: 3, nearest_floats: true };
         let encode = json::EncodeOptions { sorted_keys: true };
         assert_eq!(codec("json", &config), Ok(Codec::Json { decode, encode }));
     }
 
     #[test]
-    fn ports_beside_out_and_err_follow_from_the_configuration() {
+    fn further_ports_follow_from_configuration() {
         let rule = |port| json!({ "when": { "field": "a", "exists": true }, "port": port });
         for (name, config, expected) in [
             ("filter", json!({ "field": "a", "exists": true }), &[][..]),
@@ -289,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_keeps_the_contract_of_plugins() {
+    fn built_in_components_keep_the_contract_of_plugins() {
         let configurations = [
             ("dedupe", json!({ "by": ["message"], "within": "1s" })),
             ("filter", json!({ "field": "level", "exists": true })),
@@ -297,7 +315,11 @@ mod tests {
                 "route",
                 json!({ "rules": [{ "when": { "field": "level", "exists": true }, "port": "a" }] }),
             ),
+            ("multiline", json!({ "preset": "all" })),
+            ("sample", json!({ "every": 2 })),
             ("select", json!({ "keep": ["level"] })),
+            ("set", json!({ "edits": [{ "field": "level", "value": 1 }] })),
+            ("unnest", json!({ "field": "level", "others": "pass" })),
             ("window", json!({ "events": 3, "aggregates": { "all": { "function": "count" } } })),
         ];
         for component in ALL.iter().filter_map(BuiltIn::component) {

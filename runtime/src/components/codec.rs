@@ -1,4 +1,4 @@
-//! Codecs of plugins.
+//! Gives codecs of plugins the runtime's interface for batches.
 
 use std::sync::Arc;
 
@@ -13,25 +13,25 @@ use crate::{
     plugin::{ComponentFactory, HostContext},
 };
 
-/// The codec that a connector is given.
+/// Codec of a connector.
 pub(super) enum Chosen<'f> {
     BuiltIn(Codec),
     Plugin(&'f flow::Component),
 }
 
-/// A codec of a plugin with its configuration.
+/// A codec of a plugin, with its configuration.
 pub(super) struct PluginCodec {
     pub(super) factory: ComponentFactory,
     pub(super) config: Config,
-    /// Makes the context of an instance.
+    /// Creates the context of an instance.
     pub(super) host: Box<dyn Fn() -> Arc<HostContext> + Send + Sync>,
 }
 
-/// An instance of it. Encoding and decoding sides have one each.
+/// An instance of a codec of a plugin. Decoding and encoding use different instances.
 struct Instance {
     codec: Box<dyn DynCodec>,
     output: Output,
-    /// Those of the batch in hand.
+    /// Events of the current batch.
     events: Vec<Event>,
 }
 
@@ -53,23 +53,25 @@ impl MakeCodec for PluginCodec {
 }
 
 impl Instance {
-    /// Keeps the events of a batch, which a call that panics may leave empty.
-    fn keep(&mut self, batch: &Batch) {
+    /// Stores the events of a batch, because a call that panics may empty the batch.
+    fn store_events(&mut self, batch: &Batch) {
         self.events.clear();
         self.events.extend_from_slice(batch.events());
     }
 
-    /// Checks that every event that the batch had is still in it, was rejected, or is one of `discarded`.
-    fn accounts(&self, batch: &Batch, discarded: usize) -> Result<(), Error> {
+    /// Checks that every event of the batch is still in the batch, was rejected, or is one of the `discarded` events.
+    fn check_counts(&self, batch: &Batch, discarded: usize) -> Result<(), Error> {
         let left = batch.len() + self.output.rejected().len();
         let (had, left) = (self.events.len(), left.saturating_add(discarded));
         if had == left {
             return Ok(());
         }
-        Err(Error::internal(format_args!("the codec had {had} events and accounts for {left}")))
+        Err(Error::internal(format_args!(
+            "the codec received {had} events and accounts for {left}"
+        )))
     }
 
-    /// The batch could not be handled as a whole: rejects all events that it had.
+    /// Rejects all events of a batch that could not be processed as a whole.
     fn reject_all(&mut self, batch: &mut Batch, error: &Error) -> Vec<Rejected> {
         self.output.clear();
         batch.retain(|_| false);
@@ -80,9 +82,9 @@ impl Instance {
 
 impl BatchDecoder for Instance {
     fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        self.keep(batch);
+        self.store_events(batch);
         let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
-            // It may stop when the batch is heavy, once it has handled something.
+            // The codec may stop once the batch is heavy, after it has decoded at least one event.
             let is_raw = |event| batch.raw(event).is_some();
             let may_stop = batch.is_heavy() && batch.events().first().is_some_and(|it| !is_raw(it));
             if may_stop || !batch.events().iter().any(is_raw) {
@@ -91,7 +93,7 @@ impl BatchDecoder for Instance {
             Err(Error::internal("the codec left messages undecoded"))
         });
         let discarded = self.output.take_discarded();
-        if let Err(error) = result.and_then(|()| self.accounts(batch, discarded)) {
+        if let Err(error) = result.and_then(|()| self.check_counts(batch, discarded)) {
             return Decoded { rejected: self.reject_all(batch, &error), discarded: 0 };
         }
         Decoded { rejected: self.output.take_rejected(), discarded }
@@ -105,7 +107,7 @@ impl BatchEncoder for Instance {
         pool: &Pool,
         terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
-        self.keep(batch);
+        self.store_events(batch);
         let mut encoded = Batch::from_pool(pool);
         let result = self.codec.encode(batch, &mut encoded, &mut self.output).and_then(|()| {
             let is_raw = |event| encoded.raw(event).is_some();
@@ -113,16 +115,16 @@ impl BatchEncoder for Instance {
                 return Ok(());
             }
             let (events, messages) = (batch.len(), encoded.len());
-            let message = format!("the codec answered {events} events with {messages} messages");
+            let message = format!("the codec returned {messages} messages for {events} events");
             Err(Error::internal(message))
         });
-        let result = result.and_then(|()| self.accounts(batch, 0));
+        let result = result.and_then(|()| self.check_counts(batch, 0));
         let mut rejected = self.output.take_rejected();
         if let Err(error) = result {
             encoded.retain(|_| false);
             rejected = self.reject_all(batch, &error);
         }
-        // A codec of a plugin may write any bytes.
+        // A codec of a plugin may write any bytes, so its messages may contain the terminator.
         rejected.extend(terminator.append(&mut encoded, batch));
         (encoded, rejected)
     }

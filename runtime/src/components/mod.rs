@@ -1,4 +1,4 @@
-//! All components that flows can name: those of plugins, and those that are built in.
+//! Components that flows can name: built-in ones and those of plugins.
 
 mod about;
 mod ahead;
@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Result, Sides};
+use tremor_pdk::{Result, Sides, lock};
 
 #[cfg(test)]
 pub(crate) use self::built_in::factory;
@@ -23,33 +23,32 @@ use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
     linked::LinkedPlugin,
-    lock::lock,
     plugin::{
         self, ArtefactMetadata, Describer, InstanceInfo, Library, Policy, Problem, Registry,
         SearchPath,
     },
 };
 
-/// What flows are checked against and made from. What is built in comes before what plugins offer
-/// under the same name.
+/// The components against which flows are checked and from which they are created. If a built-in component and a
+/// component of a plugin have the same name, the built-in one is used.
 pub struct Components {
     registry: Registry,
     describer: Describer,
     policy: Policy,
-    /// What plugins said of configurations, so that none is asked twice.
-    said: Mutex<HashMap<Asked, Said>>,
-    /// Configurations that fit their schemas: hashes of both.
+    /// Answers of plugins about configurations, so that no plugin is asked the same question twice.
+    answers: Mutex<HashMap<Question, Answer>>,
+    /// Hashes of pairs of a schema and a configuration that fits the schema.
     fitting: Mutex<HashSet<u128>>,
 }
 
-/// A library, the folder of a flow, a kind, a name and a configuration.
-type Asked = (PathBuf, PathBuf, Kind, String, String);
-/// The properties of an instance, or what is wrong with its configuration.
-type Said = Result<InstanceInfo>;
+/// Question: library, folder of the flow, kind, name and configuration.
+type Question = (PathBuf, PathBuf, Kind, String, String);
+/// Answer: the properties of an instance, or the error of its configuration.
+type Answer = Result<InstanceInfo>;
 
 impl Components {
-    /// Looks for plugins and runs none of them. Returns the libraries that cannot be used as well: they
-    /// matter only to flows that name them.
+    /// Scans for plugins without running their code. Also returns the problems of libraries that cannot be used. A
+    /// problem affects only flows that need the library.
     pub fn find(
         paths: &[SearchPath],
         describer: Describer,
@@ -59,10 +58,10 @@ impl Components {
         (Self::new(registry, describer, policy), problems)
     }
 
-    /// Plugins that are linked into this program, and no others.
+    /// Returns the components of plugins that are linked into this program, and no others.
     ///
     /// # Errors
-    /// Those of [`Library::linked`].
+    /// Errors of [`Library::linked`].
     pub fn linked(
         plugins: impl IntoIterator<Item = LinkedPlugin>,
         policy: Policy,
@@ -73,43 +72,49 @@ impl Components {
     }
 
     fn new(registry: Registry, describer: Describer, policy: Policy) -> Self {
-        Self { registry, describer, policy, said: Mutex::default(), fitting: Mutex::default() }
+        Self { registry, describer, policy, answers: Mutex::default(), fitting: Mutex::default() }
     }
 
-    /// Checks everything in a flow that depends on components: types, configurations, codecs.
+    /// Checks everything in a flow that depends on components: types, configurations and codecs.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// The errors of the flow.
     pub fn check(&self, flow: &Flow) -> Result<(), flow::Error> {
         flow::check(flow, self)
     }
 
-    /// The same components, but for connectors: any name is taken for that of one. For flows that run
-    /// without them.
+    /// Returns a resolver for flows that run without their connectors. It accepts any connector type.
     pub fn without_connectors(&self) -> impl Resolver {
         WithoutConnectors(self)
     }
 
-    /// Has an instance made, to see whether a configuration is good.
-    fn ask(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Said {
+    /// Returns the properties of an instance with this configuration, or the error of the configuration. A plugin is
+    /// asked only once for the same configuration.
+    fn ask(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Answer {
         if let Some(built_in) = BuiltIn::find(kind, name) {
             return built_in.check(config);
         }
         let folder = flow.folder();
         let Some(library) = self.library(kind, name) else { return Ok(InstanceInfo::default()) };
-        let asked = Self::asked(library, flow, kind, name, config);
-        let mut said = lock(&self.said);
+        let question = Self::question(library, flow, kind, name, config);
+        let mut answers = lock(&self.answers);
         let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
-        said.entry(asked).or_insert_with(ask).clone()
+        answers.entry(question).or_insert_with(ask).clone()
     }
 
-    fn asked(library: &Library, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Asked {
+    fn question(
+        library: &Library,
+        flow: &Flow,
+        kind: Kind,
+        name: &str,
+        config: &Config,
+    ) -> Question {
         let (path, folder) = (library.path().to_owned(), flow.folder().to_owned());
         (path, folder, kind, name.to_owned(), config.to_string())
     }
 
-    /// All that flows can name, with a JSON Schema of each configuration; and what is wrong with those whose
-    /// configuration is not known.
+    /// Returns all components that flows can name, each with the JSON Schema of its configuration. Also returns the
+    /// problems of components whose schema is not known.
     pub fn described(&self) -> (Vec<Described>, Vec<String>) {
         let (mut described, mut problems) = (Vec::new(), Vec::new());
         for kind in Kind::ALL {
@@ -126,9 +131,9 @@ impl Components {
                     }
                 };
                 let artefact = self.artefact(kind, &name);
-                let said = artefact.map(|artefact| artefact.description.clone());
-                let said = said.filter(|said| !said.is_empty());
-                let description = said.unwrap_or_else(|| about(kind, &name, config.as_ref()));
+                let stated = artefact.map(|artefact| artefact.description.clone());
+                let stated = stated.filter(|stated| !stated.is_empty());
+                let description = stated.unwrap_or_else(|| about(kind, &name, config.as_ref()));
                 let codec = match artefact.and_then(|artefact| artefact.codec.as_deref()) {
                     Some("required") => Some(true),
                     Some("structured") => Some(false),
@@ -140,7 +145,7 @@ impl Components {
         (described, problems)
     }
 
-    /// The libraries that a flow uses, each once.
+    /// Returns the libraries that a flow uses, each once.
     pub fn libraries(&self, flow: &Flow) -> Vec<&Library> {
         let mut libraries: Vec<&Library> = Vec::new();
         for (kind, component) in flow::components(flow) {
@@ -152,7 +157,7 @@ impl Components {
         libraries
     }
 
-    /// The library that offers a component, where none is built in under that name.
+    /// Returns the library that provides a component, unless a built-in component has that name.
     fn library(&self, kind: Kind, name: &str) -> Option<&Library> {
         if BuiltIn::find(kind, name).is_some() {
             return None;
@@ -160,12 +165,12 @@ impl Components {
         self.registry.find(kind.as_str(), name).ok().flatten()
     }
 
-    /// What that library says of it.
+    /// Returns the metadata of a component of a plugin.
     fn artefact(&self, kind: Kind, name: &str) -> Option<&ArtefactMetadata> {
         self.library(kind, name)?.artefact(kind.as_str(), name)
     }
 
-    /// The codec of a connector: what it needs, as its metadata says, and what the flow gives it.
+    /// Returns the codec of a connector. It depends on the metadata of the connector and on the codec in the flow.
     fn codec_of<'f>(
         &self,
         flow: &Flow,
@@ -186,7 +191,7 @@ impl Components {
             (Some("structured"), Some(_)) => {
                 let at = connector.codec.as_ref().map_or(kind.at, |codec| codec.name.at);
                 let message = format!(
-                    "connector `{name}` has a codec, but `{kind}` takes none: its events are values",
+                    "connector `{name}` has a codec, but `{kind}` accepts none: its events are values",
                     kind = kind.value
                 );
                 Err(flow.error(at, message).help("remove `codec`"))
@@ -213,7 +218,7 @@ impl Components {
     }
 }
 
-/// What a component says of its configuration, at its place in the flow.
+/// Creates the error of an invalid configuration, with its location in the flow file.
 fn wrong(
     flow: &Flow,
     kind: Kind,
@@ -222,7 +227,7 @@ fn wrong(
 ) -> flow::Diagnostic {
     let named = kind.named(&component.name.value);
     let why = error.to_string();
-    flow.error(component.config.place_of(&why), format!("{named}: {why}"))
+    flow.error(component.config.span_for_message(&why), format!("{named}: {why}"))
 }
 
 impl Resolver for Components {
@@ -256,7 +261,7 @@ impl Resolver for Components {
     }
 
     fn ports(&self, flow: &Flow, operator: &str, config: &Config) -> Vec<String> {
-        // A configuration that is wrong is reported where it is checked.
+        // An invalid configuration is reported elsewhere, when it is checked.
         self.ask(flow, Kind::Operator, operator, config).unwrap_or_default().ports
     }
 
@@ -270,7 +275,7 @@ impl Resolver for Components {
         self.ask(flow, kind, name, config).map(drop)
     }
 
-    fn go_together(
+    fn check_compatibility(
         &self,
         flow: &Flow,
         connector: &flow::Connector,
@@ -283,7 +288,7 @@ impl Resolver for Components {
     }
 }
 
-/// Knows all components, and takes any name for a connector's.
+/// A resolver that accepts any connector type.
 struct WithoutConnectors<'c>(&'c Components);
 
 impl Resolver for WithoutConnectors<'_> {
@@ -313,12 +318,12 @@ impl Resolver for WithoutConnectors<'_> {
         }
     }
 
-    fn go_together(
+    fn check_compatibility(
         &self,
         flow: &Flow,
         connector: &flow::Connector,
     ) -> Result<(), flow::Diagnostic> {
-        self.0.go_together(flow, connector)
+        self.0.check_compatibility(flow, connector)
     }
 
     fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {

@@ -1,4 +1,4 @@
-//! Making what a flow is made of.
+//! Creates the components of flows.
 
 use std::sync::{
     Arc,
@@ -27,16 +27,16 @@ use crate::{
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
 
-/// The components of one flow.
+/// Components of one flow.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowParts<'r> {
     pub(crate) components: &'r Components,
     pub(crate) flow: &'r Flow,
     pub(crate) run: &'r RunHandle,
-    /// Where the calls to its plugins are recorded.
+    /// Records of the calls to plugins of the flow.
     pub(crate) calls: &'r Arc<Calls>,
     pub(crate) memory: &'r FlowMemory,
-    /// The monotonic clock of its components in ns, if that is not the system's.
+    /// Monotonic clock of the components in ns; `None` for the clock of the system.
     pub(crate) clock: Option<&'r Arc<AtomicU64>>,
 }
 
@@ -54,13 +54,13 @@ impl Parts for FlowParts<'_> {
         let host = self.host(&name, &connector.component);
         let calls = (*calls).clone();
         let make = move |connection: &Arc<Connection>, limit: Limit| {
-            // Either side is called while the connector is.
+            // Source and sink may be called at the same time as the connector, so each of them has a record of its own.
             let (calls, of) = (calls.clone(), name.clone());
             let watch = move || calls.watch_limited(&of, limit.clone());
             let watched = watch();
             let host = host(Some(connection.clone()));
             let made = watched.call(Call::New, || factory.create(&config, &host))?;
-            agree(made.codec_requirement(), has_codec)?;
+            check_codec_requirement(made.codec_requirement(), has_codec)?;
             Ok(watched.connector(made, watch))
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
@@ -144,7 +144,7 @@ impl Parts for FlowParts<'_> {
 }
 
 impl FlowParts<'_> {
-    /// Makes contexts for instances of a component that is part of the connector or pipeline `of`.
+    /// Returns a function that creates contexts for instances of a component of the connector or pipeline `of`.
     fn host(
         &self,
         of: &str,
@@ -158,7 +158,7 @@ impl FlowParts<'_> {
         let services =
             Services { connection: None, run, calls, component: component_name, loan, clock };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
-        // It survives restarts, after which jobs of the instance before may still block.
+        // The jobs are kept across restarts, because jobs of an earlier instance may still block threads.
         let jobs = Jobs::default();
         move |connection| {
             if connection.is_some() {
@@ -173,7 +173,7 @@ impl FlowParts<'_> {
         }
     }
 
-    /// Returns what makes instances of a preprocessor or a postprocessor of a connector.
+    /// Returns a function that creates instances of a preprocessor or a postprocessor of a connector.
     fn processor<T>(
         &self,
         kind: Kind,
@@ -192,8 +192,8 @@ impl FlowParts<'_> {
         Ok(move || make_recorded(watched.as_ref(), || make(&factory, &config, &host(None)), record))
     }
 
-    /// What makes instances of a component that is no connector and no codec of the runtime's own. Loads its
-    /// library, where a plugin offers it.
+    /// Returns the factory of a component that is neither a connector nor a built-in codec. Loads the library if a
+    /// plugin provides the component.
     fn component(
         &self,
         kind: Kind,
@@ -208,7 +208,7 @@ impl FlowParts<'_> {
             .map_err(|error| self.flow.error(name.at, error.to_string()))
     }
 
-    /// The library of a component of a plugin.
+    /// Returns the library of a component of a plugin.
     fn library(&self, kind: Kind, component: &Component) -> Result<&Library, flow::Diagnostic> {
         let name = &component.name;
         let found = self.components.registry.find(kind.as_str(), &name.value);
@@ -217,20 +217,20 @@ impl FlowParts<'_> {
             .ok_or_else(|| self.flow.error(name.at, format!("unknown {}", kind.named(&name.value))))
     }
 
-    /// What the calls to a component of a plugin are recorded with. `of` is the connector or the pipeline
-    /// that it is part of.
+    /// Returns the record for the calls to a component of a plugin. Returns `None` for a built-in component. `of` is
+    /// the connector or the pipeline that contains the component.
     fn watched(&self, kind: Kind, component: &Component, of: &str) -> Option<Watched> {
         let is_built_in = BuiltIn::find(kind, &component.name.value).is_some();
         (!is_built_in).then(|| self.calls.watch(of, Some(&part(kind, component))))
     }
 }
 
-/// A component as part of a connector or of a pipeline.
+/// Returns a description of a component within a connector or a pipeline, for messages.
 fn part(kind: Kind, component: &Component) -> String {
     format!("{kind} `{}`", component.name.value)
 }
 
-/// Makes an instance, whose calls are recorded where there is something to record them with.
+/// Creates an instance. If there is a record, the calls of the instance are recorded.
 fn make_recorded<T>(
     watched: Option<&Watched>,
     make: impl FnOnce() -> Result<T>,
@@ -242,8 +242,9 @@ fn make_recorded<T>(
     }
 }
 
-/// A connector whose codec requirement is not that of its metadata would lose events.
-fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
+/// Checks that the codec requirement of the instance agrees with the flow. If it did not, the connector would lose
+/// events.
+fn check_codec_requirement(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,
         CodecRequirement::Structured => !has_codec,
@@ -252,23 +253,23 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "the codec requirement of the connector is {requirement:?}, which its metadata does not say: \
-         the flow gives it {}",
-        if has_codec { "a codec" } else { "none" }
+        "the connector requires {requirement:?}, which contradicts its metadata: the flow gives it {}; this \
+         is a fault of the plugin",
+        if has_codec { "a codec" } else { "no codec" }
     )))
 }
 
-/// What an instance may ask of its flow.
+/// The services that a flow provides to an instance.
 #[derive(Clone)]
 struct Services {
-    /// None for components without one.
+    /// Connection of the connector; `None` for other components.
     connection: Option<Arc<Connection>>,
     run: RunHandle,
     calls: Arc<Calls>,
     component: Arc<str>,
-    /// The memory that the instance has borrowed.
+    /// Memory that the instance has borrowed.
     loan: Arc<Loan>,
-    /// The monotonic clock in ns, if that is not the system's.
+    /// Monotonic clock in ns; `None` for the clock of the system.
     clock: Option<Arc<AtomicU64>>,
 }
 

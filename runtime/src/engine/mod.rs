@@ -1,34 +1,34 @@
-//! The engine: runs flows.
+//! The engine, which runs flows.
 //!
 //! ```text
-//! source task:  pull -> preprocess -> decode -> operators -> encode     and others that help it
+//! source task:  pull -> preprocess -> decode -> operators -> encode     also run by helper tasks
 //!                                                             | bounded queue
-//! sink task:                                       frame -> deliver -> account
+//! sink task:                             postprocess -> deliver -> acknowledge
 //! ```
-//! It is an ordered parallel pipeline: batches are pulled in order, decoded in parallel, operated on in
-//! order, encoded in parallel, and put into queues in order. A batch runs to completion on one core, as
-//! far as that goes: the task that pulls it takes it through (`source::worker`), and encodes it too
-//! where the source feeds one sink. Helpers of a source (`source::shared_intake`) keep the order of
-//! pulls in in-order sections (`route::in_order`).
+//! The engine is an ordered parallel pipeline: batches are pulled in order, decoded in parallel, passed through
+//! operators in order, encoded in parallel, and put into queues in order. One core does as many of these steps of a
+//! batch as possible: the task that pulls a batch also decodes the batch and runs the operators (`source::worker`), and
+//! if the source feeds a single sink, the same task also encodes the batch. Helper tasks of a source
+//! (`source::shared_intake`) use in-order sections (`route::in_order`) to keep the order of the pulls.
 //!
-//! Each side of a connector is a task, and so is each pipeline that several tasks feed and that
-//! keeps something between batches; all other pipelines run within the tasks that feed them
-//! (`route::router`). Between tasks is a bounded queue of batches (`queue`); a full one stops
-//! the pull. Every event is followed to its end (`account`).
+//! The source of a connector is a task, and so is its sink. A pipeline that several tasks feed and that keeps state
+//! between batches is a task as well. All other pipelines run in the tasks that feed them (`route::router`). Bounded
+//! queues of batches connect the tasks (`queue`). A full queue stops the pulls of the sources before it. The outcome of
+//! every event is tracked (`tracking`).
 //!
-//! Connections come and go (`connector`), and a source that has ended hears of its acknowledgements
-//! whatever becomes of them (`source::settling`). What a sink's peer cannot take now is tried again
-//! (`sink::retry`). The log says so in a few lines (`logging::notices`).
+//! If a connection is lost, the connector connects again (`connector`). A source that has ended still receives
+//! acknowledgements, even after its connection is lost (`source::outstanding`). Deliveries that the peer of a sink
+//! cannot accept now are retried (`sink::retry`). The number of log lines about such changes is limited
+//! (`logging::notices`).
 //!
-//! Folders import downwards only: `waiting`, `simulation`, `status` and `plan`; `connector`; `source` and `sink`; `pipeline`;
-//! `route`; `queue`; `account`; `parts`; `control`;
-//! `handle` and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
+//! A folder or module in this list imports only from itself and from those after it: `waiting`, `simulation`, `status`
+//! and `plan`; `connector`; `source` and `sink`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
+//! and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
 //!
-//! A flow ends when its sources end, when it is asked to (`FlowHandle::drain`), or when a component
-//! fails for good: sources end first, each queue ends with its last sender, and so everything
-//! under way arrives.
+//! A flow ends when its sources have ended, when a drain is requested (`FlowHandle::drain`), or when a component fails
+//! permanently. Sources end first, and each queue ends with its last sender, so that all events in flight are
+//! delivered.
 
-mod account;
 mod connector;
 mod control;
 mod handle;
@@ -49,6 +49,7 @@ mod sync;
 mod target;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod tuning;
 pub(crate) mod waiting;
 
@@ -61,23 +62,23 @@ use async_channel::Receiver;
 
 #[doc(hidden)]
 pub use self::queue::hand_over;
-use self::{
-    account::stats::Books,
-    control::{Control, Phase},
-    handle::ConnectorHandle,
-};
 pub use self::{
-    account::{
-        deliveries::{BOUNDS, Latencies},
-        stats::{Component, ComponentCounts, Counts},
-    },
     control::Failure,
     handle::{
         series::RetryCounts,
-        status::{Awaited, HeldUp, State, Status},
+        status::{Awaited, State, Status, Unfinished},
     },
     status::{FlowState, FlowStatus},
     sync::gauge::Queue,
+    tracking::{
+        deliveries::{BOUNDS, Latencies},
+        stats::{Component, ComponentCounts, Counts},
+    },
+};
+use self::{
+    control::{Control, Phase},
+    handle::ConnectorHandle,
+    tracking::stats::FlowCounters,
 };
 pub(crate) use self::{
     handle::connection::Connection,
@@ -88,16 +89,16 @@ pub(crate) use self::{
 pub use crate::flow::Role as Kind;
 use crate::{executor, flow, log, memory::FlowMemory, watchdog::Calls};
 
-/// How long tasks have to end once they are told to stop.
+/// Time that tasks have to end after a flow was stopped. Tasks that have not ended by then are abandoned.
 const GRACE: Duration = Duration::from_secs(2);
-/// The same where the process is to end at once.
+/// Time that tasks have to end after the flow was halted because the process ends immediately.
 const LAST_MOMENT: Duration = Duration::from_millis(40);
 
 /// A flow that is ready to run.
 pub(crate) struct Planned {
     name: String,
     control: Arc<Control>,
-    books: Books,
+    counters: FlowCounters,
     tasks: plan::Tasks,
 }
 
@@ -105,31 +106,31 @@ pub(crate) struct Planned {
 pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
-    books: Arc<Books>,
+    counters: Arc<FlowCounters>,
     tasks: Vec<executor::Task<()>>,
     started: Instant,
 }
 
-/// How a flow ended.
+/// The result of a flow that has ended.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: String,
-    /// What became of its events.
+    /// Numbers of the flow's events, by their outcome.
     pub counts: Counts,
-    /// The same for each component.
+    /// Numbers of events for each component.
     pub components: Vec<Component>,
-    /// How long it ran.
+    /// Time from the start of the flow to its end.
     pub elapsed: Duration,
-    /// What failed it, if anything did.
+    /// The first permanent failure of a component, if any.
     pub failure: Option<Failure>,
-    /// Whether it was still at work when its time to drain was over, or when it was told to stop.
+    /// `true` if the flow was still running when the time limit of its drain was over, or when it was stopped.
     pub cut_off: bool,
-    /// Whether it was cut off and something is lost by that: events whose source is not told, events
-    /// that a sink has acknowledged and still buffers, or the orderly end of a component.
+    /// `true` if cutting off the flow has lost something: failed events whose source is not notified, events that a
+    /// sink has acknowledged and still buffers, or the normal end of a component.
     pub is_incomplete: bool,
-    /// The components that were, where the time to drain was over.
-    pub held_up: Vec<HeldUp>,
+    /// The components that had not ended when the time limit of the drain was over.
+    pub unfinished: Vec<Unfinished>,
 }
 
 impl Report {
@@ -145,11 +146,11 @@ impl Report {
 }
 
 impl Flow {
-    /// Plans a checked flow and loads what it needs from `parts`, whose calls to plugins are
-    /// recorded in `calls`. All flows of a run share its `processors`; the flow takes its memory from `memory`.
+    /// Plans a checked flow and creates its components from `parts`. Calls to plugins are recorded in `calls`. All
+    /// flows of a run share `processors`; the flow takes its memory from `memory`.
     ///
     /// # Errors
-    /// What keeps a component from being made, at its place in the flow.
+    /// Returns the reason why a component cannot be created, with its location in the flow file.
     pub(crate) fn plan(
         flow: &flow::Flow,
         parts: &dyn Parts,
@@ -157,18 +158,17 @@ impl Flow {
         processors: &Processors,
         memory: FlowMemory,
     ) -> Result<Planned, flow::Error> {
-        let control = Control::new().of_run(calls, processors.clone());
-        let control = Arc::new(control.with_memory(memory));
-        let mut books = Books::default();
-        let tasks = plan::tasks(flow, parts, &control, &mut books)?;
-        Ok(Planned { name: flow.name().to_owned(), control, books, tasks })
+        let control = Arc::new(Control::new().of_run(calls, processors.clone(), memory));
+        let mut counters = FlowCounters::default();
+        let tasks = plan::tasks(flow, parts, &control, &mut counters)?;
+        Ok(Planned { name: flow.name().to_owned(), control, counters, tasks })
     }
 }
 
 impl Planned {
-    /// Starts the flow.
+    /// Starts the tasks of the flow.
     pub(crate) fn start(self) -> Flow {
-        let Self { name, control, books, tasks } = self;
+        let Self { name, control, counters, tasks } = self;
         let calls = control.calls();
         let flow = calls.flow().clone();
         let connectors = tasks.connectors.into_iter().map(|task| {
@@ -180,19 +180,19 @@ impl Planned {
             executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
         });
         let tasks = connectors.chain(pipelines).collect();
-        Flow { name, control, books: Arc::new(books), tasks, started: Instant::now() }
+        Flow { name, control, counters: Arc::new(counters), tasks, started: Instant::now() }
     }
 }
 
 impl Flow {
-    /// A handle to end the flow with.
+    /// Returns a handle that controls the flow.
     pub(crate) fn handle(&self) -> FlowHandle {
-        let (control, books) = (self.control.clone(), self.books.clone());
-        FlowHandle { flow: self.name.clone(), control, books }
+        let (control, counters) = (self.control.clone(), self.counters.clone());
+        FlowHandle { flow: self.name.clone(), control, counters }
     }
 
-    /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
-    /// for that.
+    /// Waits until the flow has ended. A drain, whatever its cause, may take the time `deadline`; then the flow is
+    /// stopped. A time limit of [`FlowHandle::drain_within`] takes precedence.
     pub(crate) async fn ended(self, deadline: Duration) -> Report {
         let flow = self.control.calls().flow().clone();
         log::of_flow(flow, Box::pin(self.until_end(deadline))).await
@@ -205,7 +205,7 @@ impl Flow {
             let deadline = control.deadline().unwrap_or(deadline);
             executor::first(executor::sleep(deadline), control.reached(Phase::Stopped)).await;
             control.cut_off(Phase::Stopped);
-            // Tasks notice by themselves, but not those whose thread a plugin holds.
+            // A task notices the phase by itself, unless a plugin blocks its thread.
             executor::first(executor::sleep(GRACE), control.reached(Phase::Halted)).await;
             if control.has_reached(Phase::Halted) {
                 executor::sleep(LAST_MOMENT).await;
@@ -219,11 +219,11 @@ impl Flow {
             false
         };
         let is_left_behind = control.losses().during(executor::first(tasks, watchdog)).await;
-        let components = self.books.components();
+        let components = self.counters.components();
         let counts = Counts::of(&components);
-        let held_up = control.held_up();
-        for HeldUp { component, doing } in &held_up {
-            tracing::warn!(%component, doing, "held up the end of its flow");
+        let unfinished = control.unfinished();
+        for Unfinished { component, doing } in &unfinished {
+            tracing::warn!(%component, doing, "the component delayed the end of its flow");
         }
         let cut_off = control.has_reached(Phase::Stopped);
         let loses = is_left_behind
@@ -232,54 +232,55 @@ impl Flow {
             || control.has_reached(Phase::Halted);
         let report = Report {
             flow: self.name,
-            counts: if is_left_behind { counts.with_the_rest_failed(&components) } else { counts },
+            counts: if is_left_behind { counts.with_remainder_failed(&components) } else { counts },
             components,
             elapsed: self.started.elapsed(),
             failure: control.failure(),
             cut_off,
             is_incomplete: cut_off && loses,
-            held_up,
+            unfinished,
         };
         report.log();
         report
     }
 }
 
-/// Ends a flow from outside, pauses its connectors, and says how it stands.
+/// Controls a running flow: ends it, pauses and restarts its connectors, and reports its status.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHandle {
     flow: String,
     control: Arc<Control>,
-    books: Arc<Books>,
+    counters: Arc<FlowCounters>,
 }
 
 impl FlowHandle {
-    /// The flow's name.
+    /// Returns the name of the flow.
     pub(crate) fn flow(&self) -> &str {
         &self.flow
     }
 
-    /// The flow as it stands.
+    /// Returns the current status of the flow.
     pub(crate) fn status(&self) -> FlowStatus {
-        FlowStatus::of(&self.flow, &self.control, &self.books)
+        FlowStatus::of(&self.flow, &self.control, &self.counters)
     }
 
-    /// The ports of a component, where there is one of this name.
+    /// Returns the ports of a component, or `None` if no component has this name.
     pub(crate) fn ports(&self, component: &str) -> Option<Vec<&str>> {
-        self.books.ports(component)
+        self.counters.ports(component)
     }
 
-    /// Counts how long deliveries take, from now on.
+    /// Turns on the measurement of the duration of deliveries.
     pub(crate) fn watch_deliveries(&self) {
-        self.books.watch_deliveries();
+        self.counters.watch_deliveries();
     }
 
-    /// Listens at a port of a component: JSON of some of the events, while they pass.
+    /// Adds a listener at a port of a component. Each receiver yields a sample of the events that pass the port, as
+    /// JSON. If both the source and the sink of a connector have the port, there are two receivers.
     pub(crate) fn listen(&self, component: &str, port: &str) -> Vec<Receiver<String>> {
-        self.books.listen(component, port)
+        self.counters.listen(component, port)
     }
 
-    /// Sources end; what is under way still arrives.
+    /// Drains the flow: its sources end, and events in flight are still delivered.
     pub(crate) fn drain(&self) {
         self.control.advance(Phase::Draining);
     }
@@ -289,8 +290,8 @@ impl FlowHandle {
         self.control.has_reached(Phase::Draining)
     }
 
-    /// Does `end` once a connector has failed with which the run ends, at the latest when this is over; the
-    /// result of `flow`.
+    /// Runs `flow` and returns its result. Calls `end` as soon as a connector has failed whose failure ends the run,
+    /// and then again after `flow`.
     pub(crate) async fn or_end_run<T>(&self, flow: impl Future<Output = T>, end: impl Fn()) -> T {
         let failed = async {
             self.control.until_run_ends().await;
@@ -304,29 +305,29 @@ impl FlowHandle {
         result
     }
 
-    /// How things stand with its connectors, in the order of the flow file.
+    /// Returns the status of the flow's connectors, in the order of the flow file.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.control.connectors()
     }
 
-    /// Pauses a connector: no event flows through it until it is resumed, or the flow drains. Whether there
-    /// is one of this name.
+    /// Pauses a connector: no event flows through it until it is resumed, or the flow drains. Returns whether a
+    /// connector has this name.
     pub(crate) fn pause(&self, connector: &str) -> bool {
         self.asked(connector, "pauses", |it| it.gate.pause())
     }
 
-    /// Sources end; what is under way has so long to arrive, unless the flow drains already.
+    /// Drains the flow and sets the time limit of the drain to `deadline`, unless the flow drains already.
     pub(crate) fn drain_within(&self, deadline: Duration) {
         self.log("the flow drains because of a request");
         self.control.drain_within(deadline);
     }
 
-    /// Another instance of a connector takes the place of the one at hand. Whether there is one of this name.
+    /// Replaces the instance of a connector by a new one. Returns whether a connector has this name.
     pub(crate) fn restart(&self, connector: &str) -> bool {
         self.control.connector(connector).map(|it| it.restart()).is_some()
     }
 
-    /// Events flow through a connector again. Whether there is one of this name.
+    /// Resumes a connector that was paused. Returns whether a connector has this name.
     pub(crate) fn resume(&self, connector: &str) -> bool {
         self.asked(connector, "resumes", |it| it.gate.resume())
     }
@@ -345,18 +346,18 @@ impl FlowHandle {
         log::within(self.control.calls().flow(), || tracing::info!("{message}"));
     }
 
-    /// Drains this flow alone, as a client of the API asked.
+    /// Drains this flow because a client of the API requested it, and logs the request.
     pub(crate) fn drain_on_request(&self) {
         self.log("the flow drains because of a request");
         self.drain();
     }
 
-    /// Everything ends where it is.
+    /// Stops the flow: its tasks end without waiting for events in flight.
     pub(crate) fn stop(&self) {
         self.control.cut_off(Phase::Stopped);
     }
 
-    /// Everything ends where it is; what does not end is not waited for.
+    /// Halts the flow: its tasks end, and tasks that do not end at once are abandoned.
     pub(crate) fn halt(&self) {
         self.control.cut_off(Phase::Halted);
     }

@@ -1,4 +1,4 @@
-//! What a flow is made of, as the engine asks for it.
+//! Components that the engine needs for a flow. The registry of components creates them.
 
 use std::sync::Arc;
 
@@ -9,77 +9,78 @@ use crate::{
     watchdog::Limit,
 };
 
-/// What the engine has to know of a connector's type.
+/// A connector of a flow, before an instance of it is created.
 pub(crate) struct ConnectorType {
-    /// The codec that it is to be given; none for structured connectors.
+    /// Codec of the connector. `None` for connectors of values.
     pub(crate) codec: Option<Box<dyn MakeCodec>>,
     pub(crate) make: MakeConnector,
 }
 
-/// An operator.
+/// An instance of an operator.
 pub(crate) struct OperatorInstance {
     pub(crate) operator: Box<dyn Operator>,
-    /// The names of its own ports.
+    /// Names of the operator's ports other than `in`, `out` and `err`.
     pub(crate) ports: Vec<String>,
-    /// Makes another one, should this one panic; none for what is built in.
+    /// Creates another instance if this one panics. `None` for built-in operators.
     pub(crate) make: Option<MakeOperator>,
 }
 
-/// Makes an instance of a connector, whose host breaks the connection that it is given when the instance
-/// says so, and whose calls have the limit.
+/// Creates an instance of a connector. The instance breaks the [`Connection`] when it reports to its host that it lost
+/// the connection. The [`Limit`] applies to each call of the instance.
 pub(crate) type MakeConnector =
     Box<dyn Fn(&Arc<Connection>, Limit) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
 
-/// Makes an instance of an operator.
+/// Creates an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
 
-/// Makes another instance of a preprocessor.
+/// Creates another instance of a preprocessor.
 pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>, Error> + Send>;
 
-/// What a flow is made of, from the registry of components.
+/// Creates the components of a flow.
 pub(crate) trait Parts {
-    /// The type of a connector.
+    /// Returns the type and the codec of a connector.
     ///
     /// # Errors
-    /// What is wrong with it, at its place in the flow.
+    /// Returns the reason why the connector cannot be created, with its location in the flow file.
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
 
-    /// The codec of a connector: none for connectors of values.
+    /// Returns the codec of a connector, or `None` for connectors of values.
     ///
     /// # Errors
-    /// What is wrong with it, at its place in the flow.
+    /// Returns the reason why the codec cannot be created, with its location in the flow file.
     fn codec(
         &self,
         connector: &flow::Connector,
     ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic>;
 
-    /// An instance of an operator for a pipeline.
+    /// Creates an instance of an operator of `pipeline`.
     ///
     /// # Errors
-    /// What is wrong with it, at its place in the flow.
+    /// Returns the reason why the operator cannot be created, with its location in the flow file.
     fn operator(
         &self,
         pipeline: &str,
         operator: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic>;
 
-    /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
+    /// Returns whether an operator keeps no state between batches, so that several instances have the same effect as
+    /// one.
     fn is_stateless(&self, operator: &flow::Component) -> bool;
 
-    /// Makes a preprocessor of a connector, and returns with it what makes further instances.
+    /// Creates a preprocessor of a connector. Returns the preprocessor and a function that creates further instances.
     ///
     /// # Errors
-    /// The reason why there is no instance, at the component's line of the flow file.
+    /// Returns the reason why the preprocessor cannot be created, with its location in the flow file.
     fn preprocessor(
         &self,
         connector: &str,
         component: &flow::Component,
     ) -> Result<(Box<dyn Preprocessor>, MakePreprocessor), flow::Diagnostic>;
 
-    /// A postprocessor of a connector.
+    /// Creates a postprocessor of a connector.
     ///
     /// # Errors
-    /// What is wrong with it, at its place in the flow.
+    /// Returns the reason why the postprocessor cannot be created, with its location in the flow file.
     fn postprocessor(
         &self,
         connector: &str,

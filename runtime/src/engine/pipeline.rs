@@ -1,26 +1,27 @@
-//! A pipeline that several tasks feed, as a task of its own.
+//! The task of a pipeline that several tasks feed and that keeps state between batches.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use crate::engine::{
-    account::token::InFlight,
     control::{Control, Phase, interrupt::Interrupt},
     queue::Receiver,
     route::router::Router,
     sync::{alarm::Alarm, turn::Turn},
+    tracking::token::InFlight,
 };
 
-/// What the task waits for.
+/// An event that the task waits for.
 enum Step {
     Received(InFlight),
-    /// An operator is to be told the time.
+    /// The timer of an operator is due.
     Due,
-    /// No task feeds it any more.
+    /// The queue is empty, and its last sender was dropped.
     Ended,
+    /// The flow was stopped.
     Stopped,
 }
 
-/// A pipeline with its queue. Its operators are the first pipeline of its router.
+/// A pipeline with its queue. The operators of the pipeline are in `router`, as the target of the port `out`.
 pub(crate) struct PipelineTask {
     pub(crate) queue: Receiver,
     pub(crate) router: Router,
@@ -28,7 +29,7 @@ pub(crate) struct PipelineTask {
 }
 
 impl PipelineTask {
-    /// Runs until every task that feeds it is gone.
+    /// Runs until the tasks that feed the pipeline have ended, or the flow is stopped.
     pub(crate) async fn run(mut self) {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
@@ -37,7 +38,7 @@ impl PipelineTask {
             turn.share(Instant::now()).await;
             match self.next(&mut stopped, &mut alarm, &mut turn).await {
                 Step::Received(item) => self.router.emit(item).await,
-                Step::Due => self.router.tell_time().await,
+                Step::Due => self.router.run_timers().await,
                 Step::Ended => {
                     self.router.close().await;
                     break;
@@ -45,7 +46,7 @@ impl PipelineTask {
                 Step::Stopped => break,
             }
         }
-        // Nothing, unless the flow was stopped.
+        // The queue still has events only if the flow was stopped.
         let left = self.queue.close();
         self.router.stats.lost(left.events);
         self.router.stats.undelivered(left.lost);

@@ -1,5 +1,5 @@
-//! The processors of the machine, as the tasks of one run share them. Runs in the same process do not
-//! count each other's tasks.
+//! Counters of the tasks that use the processors of the machine. Each run has its own counters, so runs in the same
+//! process do not count each other's tasks.
 
 use std::sync::{
     Arc,
@@ -14,16 +14,16 @@ pub(crate) struct Processors(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// How many tasks may run at the same time.
+    /// Number of tasks that can run at the same time.
     processors: usize,
-    /// Sources, sinks and pipelines that run as tasks.
+    /// Number of tasks of sources, sinks and pipelines.
     working: AtomicUsize,
-    /// Those of them that have events without end, and their helpers.
+    /// Number of sources that always have events to read, and of their helpers.
     busy: AtomicUsize,
 }
 
 impl Default for Processors {
-    /// Those of this machine.
+    /// Returns counters for the processors of this machine, without tasks.
     fn default() -> Self {
         Self::new(executor::processors())
     }
@@ -35,41 +35,41 @@ impl Processors {
         Self(Arc::new(Counts { processors, working, busy }))
     }
 
-    /// How many tasks may run at the same time.
+    /// Returns the number of tasks that can run at the same time.
     pub(crate) fn count(&self) -> usize {
         self.0.processors
     }
 
-    /// Counts a task with work of its own.
+    /// Counts the task of a source, sink or pipeline as working until the result is dropped.
     pub(crate) fn working(&self) -> Working {
         self.0.working.fetch_add(1, Ordering::Relaxed);
         Working(self.clone())
     }
 
-    /// Counts a task that always has something to do, whether or not others do.
+    /// Counts a task as busy until the result is dropped, even if there are more busy tasks than processors.
     pub(crate) fn busy(&self) -> Busy {
         self.0.busy.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
     }
 
-    /// Counts a task that works only on a processor that no other busy task needs.
+    /// Counts a task as busy until the result is dropped. Returns `None` if the other busy tasks need all processors.
     pub(crate) fn busy_if_free(&self) -> Option<Busy> {
         let busy = self.busy();
         if self.are_crowded() { None } else { Some(busy) }
     }
 
-    /// Whether every working task may have a processor to itself.
-    pub(crate) fn are_roomy(&self) -> bool {
+    /// Returns whether there are at most as many working tasks as processors.
+    pub(crate) fn suffice(&self) -> bool {
         self.0.working.load(Ordering::Relaxed) <= self.0.processors
     }
 
-    /// Whether there are more busy tasks than processors.
+    /// Returns whether there are more busy tasks than processors.
     pub(crate) fn are_crowded(&self) -> bool {
         self.0.busy.load(Ordering::Relaxed) > self.0.processors
     }
 }
 
-/// A working task is counted as long as this lives.
+/// Counts a working task until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Working(Processors);
 
@@ -79,7 +79,7 @@ impl Drop for Working {
     }
 }
 
-/// A busy task is counted as long as this lives.
+/// Counts a busy task until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Processors);
 
@@ -94,7 +94,7 @@ mod tests {
     use super::Processors;
 
     #[test]
-    fn a_task_that_helps_gets_a_processor_that_no_busy_task_needs() {
+    fn helper_gets_a_processor_that_no_busy_task_needs() {
         let processors = Processors::new(2);
         let source = processors.busy();
         let helper = processors.busy_if_free();
@@ -109,6 +109,6 @@ mod tests {
     fn two_runs_do_not_count_each_others_tasks() {
         let (one, other) = (Processors::new(1), Processors::new(1));
         let _working = (one.working(), one.working());
-        assert!(!one.are_roomy() && other.are_roomy());
+        assert!(!one.suffice() && other.suffice());
     }
 }

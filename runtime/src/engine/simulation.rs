@@ -1,6 +1,7 @@
-//! A flow's logic without its connectors: one event after the other, on a clock of its own, in one
-//! thread. What the operators, codecs and processors of a flow do is what they do in the engine;
-//! what is simulated is the world env them.
+//! The simulation of a flow without its connectors, on one thread and with a simulated clock.
+//!
+//! Operators, codecs and processors are the same as in the engine. Connectors, queues, tasks and the clock are
+//! simulated.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,6 @@ use tremor_abi::batch::{HostBatch, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
-    account::token::{InFlight, Token},
     control::Control,
     parts::Parts,
     plan::assembly::{postprocessors, preprocessors, steps},
@@ -22,24 +22,26 @@ use crate::engine::{
     sink::postprocessors::Postprocessors,
     source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
     target::{Ports, Target},
+    tracking::token::{InFlight, Token},
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
 };
 
-/// A flow whose sources are fed by hand, and what comes out of it.
+/// A flow whose sources get their events from [`Simulation::feed`]. Collects the events that leave the flow.
 pub(crate) struct Simulation {
-    /// The routes of all sources: their name and ports are those of the source that emits.
+    /// Routes that all sources share. Before events are routed, the name and the ports are set to those of the source
+    /// or sink that emits them.
     routes: Routes,
     pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
-    /// The current time of the simulation, in ns since the Unix epoch.
+    /// Current time of the simulation, in ns since the Unix epoch.
     now: u64,
-    /// The monotonic clock of the components of the flow.
+    /// The monotonic clock that components of the flow read, in ns.
     clock: Arc<AtomicU64>,
-    /// What the routes have for the outlets. Empty between calls.
+    /// Batches that are moved from the routes to outlets, with the position of the outlet. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
 }
 
@@ -50,26 +52,26 @@ struct Source {
     codec: Option<Box<dyn BatchDecoder>>,
 }
 
-/// Where events leave the flow: a sink, or a port of a pipeline that nothing is linked to.
+/// An end of the flow: a sink, or a port without a link.
 struct Outlet {
     name: String,
     queue: VecDeque<Batch>,
-    /// Where what fails in the sink goes.
+    /// Targets of events that the sink cannot encode.
     err: Vec<Target>,
     codec: Option<Box<dyn BatchEncoder>>,
     postprocessors: Postprocessors,
     taken: Vec<Taken>,
 }
 
-/// What left the flow in one go.
+/// A batch that left the flow.
 pub(crate) struct Taken {
     /// Values, with metadata.
     pub(crate) values: Batch,
-    /// The same as the connector would have got it, where it has a codec and it was asked for.
+    /// The bytes that the connector would have received, if the connector has a codec and bytes were requested.
     pub(crate) encoded: Option<Batch>,
 }
 
-/// Numbers the pipelines and outlets while the flow is put together.
+/// Assigns positions to pipelines and outlets while a simulation is created.
 struct Plan<'p> {
     flow: &'p Flow,
     staged: Vec<NodeId>,
@@ -105,11 +107,12 @@ impl Plan<'_> {
 }
 
 impl Simulation {
-    /// Makes a checked flow's pipelines, codecs and processors. `is_encoded` says whether a sink is asked for
-    /// what its connector would get, and not for values. `clock` is the monotonic clock of the components, in ns.
+    /// Creates the pipelines, codecs and processors of a checked flow. `is_encoded` gets the name of a sink and returns
+    /// whether the encoded bytes are requested in addition to the values. `clock` is the monotonic clock that
+    /// components read, in ns.
     ///
     /// # Errors
-    /// What keeps a component from being made, at its place in the flow.
+    /// Returns the reason why a component cannot be created, with its location in the flow file.
     pub(crate) fn new(
         flow: &Flow,
         parts: &dyn Parts,
@@ -121,7 +124,7 @@ impl Simulation {
         let ids = |role| of(role).map(|(id, _)| id).collect();
         let mut plan =
             Plan { flow, staged: ids(Role::Pipeline), sinks: ids(Role::Sink), names: Vec::new() };
-        // Sinks first: their numbers are their positions.
+        // Sinks are added first, so that the position of a sink among the outlets is its position among the sinks.
         of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
         let mut pipelines = Vec::new();
         for (_, node) in of(Role::Pipeline) {
@@ -142,7 +145,7 @@ impl Simulation {
                 codec: codec.as_deref().map(MakeCodec::decoder).transpose().map_err(broken)?,
             });
         }
-        let mut wants = Vec::new();
+        let mut encoders = Vec::new();
         for (_, node) in of(Role::Sink) {
             let spec = &flow.spec.connectors[node.index];
             let codec = if is_encoded(&node.name) { parts.codec(spec)? } else { None };
@@ -150,11 +153,12 @@ impl Simulation {
             let err = plan.port(node, ERR);
             let postprocessors = postprocessors(parts, spec, codec.is_some())?;
             let codec = codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?;
-            wants.push((err, codec, postprocessors));
+            encoders.push((err, codec, postprocessors));
         }
-        let mut wants = wants.into_iter();
+        // The outlets after the sinks are ports without a link. They encode nothing.
+        let mut encoders = encoders.into_iter();
         let outlets = plan.names.into_iter().map(|name| {
-            let (err, codec, postprocessors) = wants.next().unwrap_or_default();
+            let (err, codec, postprocessors) = encoders.next().unwrap_or_default();
             Outlet { name, queue: VecDeque::new(), err, codec, postprocessors, taken: Vec::new() }
         });
         let outlets = outlets.collect();
@@ -164,13 +168,14 @@ impl Simulation {
         Ok(Self { routes, pool, sources, outlets, now: 0, clock, outgoing: VecDeque::new() })
     }
 
-    /// The names of the connectors that are sources.
+    /// Returns the names of the connectors that are sources.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().map(|source| source.name.as_str())
     }
 
-    /// Lets a source bring a batch, at the time that its events say, in ns since the Unix epoch.
-    /// What operators waited for until then happens first.
+    /// Passes a batch to the flow as if `source` had read it. First advances the clock to the time of the first event
+    /// and runs the timers that are due until then, then sets the clock to the time of the last event. Drops the batch
+    /// if there is no source of this name.
     pub(crate) fn feed(&mut self, source: &str, batch: Batch) {
         if let Some(first) = batch.events().first() {
             self.advance(first.ingest_ns);
@@ -188,7 +193,7 @@ impl Simulation {
         }
     }
 
-    /// Emits what comes out of a source's preprocessors.
+    /// Processes the input of a source's preprocessors until they have no more output.
     fn emit_all(&mut self, source: usize) {
         loop {
             let Preprocessed { mut batch, mut rejected, is_made_here, .. } =
@@ -208,7 +213,7 @@ impl Simulation {
     }
 
     fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
-        // Sources count from one, because zero stands for events without a source.
+        // Sources are numbered from 1, because events without a source have the number 0.
         let id = u32::try_from(source + 1).unwrap_or(u32::MAX);
         batch.events_mut().iter_mut().for_each(|event| event.source = id);
         loop {
@@ -227,10 +232,10 @@ impl Simulation {
         }
     }
 
-    /// Advances the time to `to`, in ns since the Unix epoch. Preprocessors and operators are called at the times that
-    /// they asked for, in order.
+    /// Advances the clock to `to`, in ns since the Unix epoch. Calls preprocessors and operators, in order, at the
+    /// times for which their timers are set.
     pub(crate) fn advance(&mut self, to: u64) {
-        // A component that asks for the same time again is not called a second time.
+        // If a component sets its timer to the same time again, it is not called a second time.
         let (mut last_round, mut last_operator) = (None, None);
         loop {
             let round = (self.next_round()).filter(|due| *due <= to && last_round != Some(*due));
@@ -247,7 +252,7 @@ impl Simulation {
                 }
                 (_, Some(due)) => {
                     last_operator = Some(due);
-                    self.routes.tell(due);
+                    self.routes.run_timers_at(due);
                     self.collect();
                 }
                 (_, None) => break,
@@ -266,7 +271,7 @@ impl Simulation {
         self.clock.store(now, Ordering::Relaxed);
     }
 
-    /// All streams end, then all operators: what they held back comes out.
+    /// Ends all streams and then all operators, which emit what they still buffer.
     pub(crate) fn finish(&mut self) {
         for source in 0..self.sources.len() {
             self.sources[source].preprocessors.end(StreamEnd::Complete);
@@ -276,17 +281,18 @@ impl Simulation {
         self.collect();
     }
 
-    /// What has left the flow by each outlet.
+    /// Removes and returns the batches that left the flow, by the name of the outlet.
     pub(crate) fn taken(&mut self) -> impl Iterator<Item = (&str, Vec<Taken>)> {
         let outlets = self.outlets.iter_mut();
         outlets.map(|outlet| (outlet.name.as_str(), std::mem::take(&mut outlet.taken)))
     }
 
-    /// Empties the queues. What fails in a sink may go on to another.
+    /// Moves the output of the routes to the outlets, and encodes it if that is requested. Events that cannot be
+    /// encoded go to their port `err`, so this repeats until the routes have no more output.
     fn collect(&mut self) {
-        let mut again = true;
-        while again {
-            again = false;
+        let mut has_rejected = true;
+        while has_rejected {
+            has_rejected = false;
             self.routes.take_outgoing(&mut self.outgoing);
             for (outlet, item) in self.outgoing.drain(..) {
                 self.outlets[outlet].queue.push_back(item.batch);
@@ -302,7 +308,7 @@ impl Simulation {
                         codec.encode_batch(&mut batch, &self.pool, terminator);
                     rejected.extend(outlet.postprocessors.process(&mut encoded, &mut batch));
                     if !rejected.is_empty() {
-                        again = true;
+                        has_rejected = true;
                         self.routes.name = outlet.name.as_str().into();
                         self.routes.ports = Ports { err: outlet.err.clone(), ..Ports::default() };
                         self.routes.reject(&batch, rejected, Token::untracked());

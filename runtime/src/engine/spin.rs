@@ -1,49 +1,49 @@
-//! Waiting for another task on the processor, for a short while, before the executor parks this one.
+//! Busy waiting for another task, for a short time before the executor parks the waiting task.
 //!
-//! To park a thread and to wake it again can take longer than a batch does, on both sides. So a task
-//! that waits for its turn first looks again for up to [`SPIN`], where that costs no other task anything:
-//! while there are no more busy tasks than processors.
+//! Parking a thread and waking it again can take longer than the work on a batch, for the task that waits and for the
+//! task that wakes it. A task that waits for its in-order section therefore first spins for up to [`SPIN`]. It spins
+//! only while there are no more busy tasks than processors, so that it takes no processor from another task.
 //!
-//! The ends of a queue do not wait like this. `bench/runs/2026-11-24-spin` compares: flows of JSON were no
-//! faster for it, and one that copies bytes was two and a half times as slow.
+//! Senders and receivers of queues do not spin. According to `bench/runs/2026-11-24-spin`, spinning made flows of
+//! JSON no faster, and a flow that copies bytes two and a half times slower.
 
 use std::{hint::spin_loop, time::Instant};
 
 use crate::engine::{
     processors::Processors,
-    tuning::{CLOSE_NS, LOOKS, SPIN},
+    tuning::{CLOSE_NS, SPIN, SPIN_CHECKS},
 };
 
-/// Looks again until it is `ready`, where that depends on a task that is at work, or until it has
-/// been looked at for long enough.
+/// Spins until `ready` returns `true` or [`SPIN`] is over. Returns at once if there are more busy tasks than
+/// processors. Call this only if another task that is running now is going to make `ready` return `true`.
 pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
     if !processors.are_crowded() {
-        look(ready);
+        spin(ready);
     }
 }
 
-/// Waits on the processor until then, where that is so soon that a timer would be late and where
-/// no other task needs the processor. Whether it did.
+/// Spins until `deadline`, or for [`SPIN`] at most, if the deadline is so near that a timer would be late and no other
+/// task needs the processor. Returns whether this function has spun.
 pub(crate) fn until(processors: &Processors, deadline: Instant) -> bool {
     let wait = deadline.saturating_duration_since(Instant::now());
-    if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.are_roomy() {
+    if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.suffice() {
         return false;
     }
-    look(|| Instant::now() >= deadline);
+    spin(|| Instant::now() >= deadline);
     true
 }
 
-/// Looks until it is ready, or has been looked at for long enough.
-fn look(mut ready: impl FnMut() -> bool) {
+/// Checks `ready` until it returns `true` or [`SPIN`] is over.
+fn spin(mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
-    let mut looks = 0;
+    let mut checks = 0;
     while !ready() && start.elapsed() < SPIN {
-        if looks < LOOKS {
-            looks += 1;
-            // So seldom that looks do not take the cache line from the task that writes it.
+        if checks < SPIN_CHECKS {
+            checks += 1;
+            // More frequent checks would take the cache line away from the task that writes to it.
             (0..8).for_each(|_| spin_loop());
         } else {
-            // The system may have put the other task's thread on this processor.
+            // The operating system may have assigned the thread of the other task to this processor.
             std::thread::yield_now();
         }
     }
@@ -53,16 +53,16 @@ fn look(mut ready: impl FnMut() -> bool) {
 mod tests {
     use std::cell::Cell;
 
-    use super::look;
+    use super::spin;
 
     #[test]
-    fn a_wait_on_the_processor_ends_when_it_is_ready_or_has_lasted_long_enough() {
-        let looks = Cell::new(0);
-        look(|| {
-            looks.set(looks.get() + 1);
-            looks.get() == 3
+    fn busy_wait_ends_when_ready_or_at_its_limit() {
+        let checks = Cell::new(0);
+        spin(|| {
+            checks.set(checks.get() + 1);
+            checks.get() == 3
         });
-        assert_eq!(looks.get(), 3);
-        look(|| false);
+        assert_eq!(checks.get(), 3);
+        spin(|| false);
     }
 }

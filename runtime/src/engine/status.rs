@@ -1,51 +1,52 @@
-//! A flow as it stands: looked at from outside, at no cost to its tasks.
+//! The status of a flow. Reading it does not slow down the tasks of the flow.
 
 use std::collections::BTreeMap;
 
 use crate::engine::{
-    account::stats::{Books, Component},
     control::{Control, Failure, Phase},
     handle::status::Status,
+    tracking::stats::{Component, FlowCounters},
 };
 use crate::memory::MemoryStatus;
 
-/// A flow as it stands.
+/// The status of a flow at one moment.
 #[derive(Clone, Debug)]
 pub struct FlowStatus {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Its state.
+    /// State of the flow.
     pub state: FlowState,
-    /// Its connectors, in the order of the flow file.
+    /// Status of the connectors, in the order of the flow file.
     pub connectors: Vec<Status>,
-    /// Its components, sources first, and what became of their events.
+    /// Components with the numbers of their events: sources first, then pipelines, then sinks.
     pub components: Vec<Component>,
-    /// What failed it first, if anything did.
+    /// The first permanent failure of a component, if any.
     pub failure: Option<Failure>,
-    /// Number of turns of its tasks that took more than 100 ms, by component and task.
+    /// Number of long turns, by component and task. A turn is one poll of a task of the flow. It is long if it took
+    /// more than 100 ms.
     pub long_turns: BTreeMap<(Box<str>, Box<str>), u64>,
-    /// Memory of its components.
+    /// Memory of the flow's components.
     pub memory: MemoryStatus,
 }
 
 /// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
-    /// Events flow, or will when connectors are connected.
+    /// Events flow, or will flow once the connectors are connected.
     Running,
-    /// Sources bring nothing more; what is under way still arrives.
+    /// Sources read nothing more. Events in flight are still delivered.
     Draining,
-    /// It has ended.
+    /// The flow has ended without a failure.
     Stopped,
-    /// It has ended because a component failed for good.
+    /// The flow has ended because a component failed permanently.
     Failed,
 }
 
 impl FlowState {
-    /// All states.
+    /// Lists all states, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Running, Self::Draining, Self::Stopped, Self::Failed];
 
-    /// Its name.
+    /// Returns the name of the state in the admin API and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -55,14 +56,14 @@ impl FlowState {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether a flow in this state has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Stopped | Self::Failed)
     }
 }
 
 impl FlowStatus {
-    pub(crate) fn of(name: &str, control: &Control, books: &Books) -> Self {
+    pub(crate) fn of(name: &str, control: &Control, counters: &FlowCounters) -> Self {
         let connectors = control.connectors();
         let is_over = connectors.iter().all(|it| it.state.is_over());
         let failure = control.failure();
@@ -72,8 +73,8 @@ impl FlowStatus {
             _ if control.has_reached(Phase::Draining) => FlowState::Draining,
             _ => FlowState::Running,
         };
-        let mut components = books.components();
-        // As events go.
+        let mut components = counters.components();
+        // The order of roles is the direction of events: source, pipeline, sink.
         components.sort_by_key(|component| component.kind);
         let long_turns = control.calls().long_turns();
         Self {

@@ -1,21 +1,21 @@
-//! Where events go from the ports of a component.
+//! Targets of the links of a component's ports.
 
-/// Where the events of one port go.
+/// The target of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A pipeline that is run here: its position in the pipelines.
+    /// A pipeline that the same task runs. The value is the index among the pipelines of the router.
     Pipeline(usize),
-    /// The queue of another task: its position among the queues of the router.
+    /// The queue of another task. The value is the index among the queues of the router.
     Queue(usize),
 }
 
-/// Where the events of a component's ports go.
+/// The targets of the ports of a component, and the handling of events that cannot be processed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports {
     pub(crate) out: Vec<Target>,
     pub(crate) err: Vec<Target>,
-    /// Whether events that cannot be handled are dropped where `err` leads nowhere.
+    /// `true` if events that cannot be handled are dropped when `err` has no target.
     pub(crate) discards_failed: bool,
-    /// Maximum bytes of the original event in a dead letter, if the flow sets it.
+    /// Maximum bytes of the original event in a dead letter, if the flow sets a limit.
     pub(crate) letter_bytes: Option<usize>,
 }

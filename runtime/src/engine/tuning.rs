@@ -1,88 +1,89 @@
-//! The numbers that decide how tasks share processors, in one place.
+//! Constants that decide how tasks share processors.
 //!
-//! None of them is a promise. Each was found by trying, on machines of two processors. `bench/runs/2026-11-24-tuning`
-//! compares a quarter and four times of most of them at full load: what decides how long a batch is makes a difference there
-//! ([`BATCH_NS`], [`BATCH_EVENTS`], [`BATCH_TO_HANDING`], [`BATCH_TO_SINK`]), and no other one does for certain beyond the noise of
-//! that machine, which is ten to thirty per cent. Where another run in `bench/runs` shows what a number does, it is named.
-//! Before you change one, compare both values in one run (`docs/benchmarks/harness.md` says how).
+//! The constants may change in any release. Each value was found by experiment, on machines with two processors.
+//! `bench/runs/2026-11-24-tuning` compares most values with a quarter and with four times the value, at full load. In
+//! that run, the constants that decide the size of a batch make a difference ([`BATCH_NS`], [`BATCH_EVENTS`],
+//! [`BATCH_TO_HANDING`], [`BATCH_TO_SINK`]). The effect of every other constant is within the noise of that machine,
+//! which is ten to thirty per cent. If another run in `bench/runs` shows the effect of a constant, the comment of the
+//! constant names that run. Before you change a value, compare the old and the new one in the same run, as
+//! `docs/benchmarks/harness.md` explains.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Unused batch storages that a pool keeps: as many as a few full queues hold in small batches, and
-/// those that are being filled and delivered. A larger number costs memory only, which
+/// Number of unused batch storages that a pool keeps. These are enough for the small batches of a few full queues and
+/// for the batches that are being filled and delivered. A larger number only costs memory, as
 /// `bench/runs/2026-11-21-idle` shows.
 pub(crate) const POOLED: usize = 128;
 
-/// How long a source does without another helper, once one of several has left because it mostly
-/// waited for an in-order section: more tasks do not make that faster. On two
-/// processors there is one helper, and that stays (`bench/runs/2026-11-21-two-cores-one-pass`); more
-/// than four were never measured.
+/// Time for which a source gets no further helper after one of several helpers has stopped, because that helper mostly
+/// waited for an in-order section. More tasks do not make such a source faster. On two processors there is a single
+/// helper, which never stops for this reason (`bench/runs/2026-11-21-two-cores-one-pass`). More than four helpers were
+/// never measured.
 pub(crate) const WITHOUT_MORE_HELP: Duration = Duration::from_millis(100);
 
-/// Pulls in a row that did not wait and brought as much as was asked for, after which events are
-/// taken to come without end, and helpers may pull. A source at half load, which
-/// `bench/runs/2026-11-21-half-load-one-pass` has, must not get there.
+/// Number of consecutive pulls after which the source counts as steady, so that helpers may pull. Each of these pulls
+/// read as much as its limit allows, and did not wait. A source at half load must not reach this number
+/// (`bench/runs/2026-11-21-half-load-one-pass`).
 pub(crate) const STEADY: usize = 16;
 
-/// How long a source that always has something goes on before it lets other tasks run. Each time
-/// costs a wake-up of a thread, if there is one that sleeps: p99.9 at half load shows it
-/// (`bench/runs/2026-11-21-half-load-one-pass`).
+/// Longest time that a task runs before it yields to other tasks. Each yield wakes a thread if one is asleep, which
+/// increases the p99.9 latency at half load (`bench/runs/2026-11-21-half-load-one-pass`).
 pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
 
-/// Longest time that a helper works without a turn for other tasks. Longer than [`TIME_SLICE`], because a helper
-/// has a processor that no other task needed when it began.
+/// Longest time that a helper runs before it yields to other tasks. This is longer than [`TIME_SLICE`], because no
+/// other task needed the helper's processor when the helper began.
 pub(crate) const HELPER_TIME_SLICE: Duration = Duration::from_millis(10);
 
-/// What waits to be put together for a sink weighs so much at most, in bytes: then batches go out as they
-/// are. Events that are left of large batches keep these in memory. Together with what is under way it weighs twice the
-/// bytes of all deliveries more at most: the source's events are kept until the answer, and what the sink gets of them.
+/// Weight of the waiting batches, in bytes, from which on a sink that joins batches receives no further batches. The
+/// sink delivers incomplete batches then. A large batch stays in memory until its last event is delivered. In addition,
+/// deliveries in flight may use twice their own bytes, because the events of the source and their encoded form are both
+/// kept until the sink answers.
 pub(crate) const SINK_WAITING_BYTES: usize = 12 << 20;
 
-/// How long an operator waits at least that wants to be told the time again as soon as it was.
+/// Shortest time between two timer calls of operators or preprocessors, even if they set their timer to an earlier
+/// time.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// How long a batch should keep the task of its source, in ns, at least and at most. The first is
-/// latency under full load, the second is throughput: `bench/runs/2026-11-24-least-batch` compares 15, 30 and 60 µs, and
-/// `bench/runs/2026-11-24-least-batch-24` 15, 20 and 24.
+/// Time that the task of a source should spend on a batch, in ns. The lower bound decides the latency at full load,
+/// and the upper bound the throughput. `bench/runs/2026-11-24-least-batch` compares lower bounds of 15, 30 and 60 µs,
+/// and `bench/runs/2026-11-24-least-batch-24` those of 15, 20 and 24 µs.
 pub(crate) const BATCH_NS: RangeInclusive<u64> = 24_000..=250_000;
-/// How many times longer than its handing over,
+/// Time that the task of a source should spend on a batch, as a multiple of the time that it takes to hand the batch
+/// over to the next task. The bounds of [`BATCH_NS`] take precedence.
 pub(crate) const BATCH_TO_HANDING: u64 = 8;
-/// and than the sink takes where it is run for each batch.
+/// Time that the task of a source should spend on a batch, as a multiple of the time that it takes to run the sink's
+/// task for the batch. The bounds of [`BATCH_NS`] take precedence.
 pub(crate) const BATCH_TO_SINK: u64 = 2;
-/// A sink that makes the source wait longer than this for room has costs a batch, not an event.
+/// Duration of a wait for capacity of a sink's queue after which the next batches are larger. A sink that is so slow is
+/// assumed to have a cost for each batch and not for each event.
 pub(crate) const LONG_WAIT: Duration = Duration::from_micros(500);
-/// Events a batch, at least and at most.
+/// Number of events that a source is asked for with one pull. The task chooses a number within this range.
 pub(crate) const BATCH_EVENTS: RangeInclusive<u32> = 16..=1_024;
 
-/// What a queue holds at most, in events and in bytes, unless the flow says otherwise: what waits in
-/// a queue is late, and no faster for it.
+/// Maximum number of events in a queue, unless the flow sets it. A longer queue adds latency and no throughput.
 pub(crate) const QUEUE_EVENTS: usize = 256;
-/// Two of the heaviest batches ([`tremor_pdk::Batch::WEIGHT_AT_MOST`]).
+/// Maximum bytes in a queue, unless the flow sets it: two of the largest batches
+/// ([`tremor_pdk::Batch::WEIGHT_AT_MOST`]).
 pub(crate) const QUEUE_BYTES: usize = 4 << 20;
 
-/// Batches that a sink takes at most while its feeder runs it: the feeder has work of its own, and
-/// others may go on feeding the sink.
+/// Maximum number of batches that a sink receives while the task of its sender runs it. The limit exists because the
+/// sender has work of its own, while other tasks may continue to fill the queue of the sink.
 pub(crate) const BATCHES_FOR_ANOTHER: usize = 8;
-/// A batch of at most so many events and bytes is encoded and delivered by its feeder, if the sink has nothing else
-/// to do: that takes less than to wake another thread for it. Fewer than the least of [`BATCH_EVENTS`], so that a source
-/// that has more to bring works beside its sink. `bench/runs/2026-11-23-network-threads` has lines that come alone.
+/// Maximum number of events of a batch that the sender encodes and delivers itself if the sink is idle, because that
+/// takes less time than waking another thread. The number is less than the minimum of [`BATCH_EVENTS`], so that a
+/// source that has more events works in parallel with its sink. `bench/runs/2026-11-23-network-threads` measures lines
+/// that arrive one at a time.
 pub(crate) const FEW_EVENTS: usize = 8;
-/// See [`FEW_EVENTS`].
+/// Maximum bytes of a batch that the sender encodes and delivers itself.
 pub(crate) const FEW_BYTES: usize = 16 << 10;
-/// A sink that takes longer than this, so many times in a row, is woken instead for a while, so that it
-/// works beside its feeder. What a wake-up costs is in `bench/runs/2026-11-21-gaps`.
-pub(crate) const LONG_RUN: Duration = Duration::from_micros(50);
-/// See [`LONG_RUN`].
-pub(crate) const LONG_RUNS: u32 = 3;
-/// See [`LONG_RUN`].
-pub(crate) const WOKEN_FOR: Duration = Duration::from_millis(100);
 
-/// How long a task waits on the processor for another one, before it parks: what a few batches take,
-/// and about what parking and waking costs on a virtual machine
-/// (`bench/runs/2026-11-21-gaps`).
+/// Longest time that a task spins for another task before it parks. The time is enough for a few batches, and about
+/// the cost of parking and waking a thread on a virtual machine (`bench/runs/2026-11-21-gaps`). Without it, flows of
+/// JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
 pub(crate) const SPIN: Duration = Duration::from_micros(100);
-/// Looks before the system is asked whether another thread wants this processor: a microsecond or
-/// two.
-pub(crate) const LOOKS: u32 = 16;
-/// A source whose next pull is due within this time, in ns, waits for it on the processor: a timer would be late.
+/// Number of checks of a spinning task before it yields its processor to other threads between checks. They take one
+/// or two microseconds.
+pub(crate) const SPIN_CHECKS: u32 = 16;
+/// Longest wait of a source for its next pull, in ns, for which the source spins, because a timer would be late: at
+/// 100,000 events/s the median latency is 5 µs with it and 148 µs without it (`bench/runs/2026-11-26-scheduling`).
 pub(crate) const CLOSE_NS: u64 = 50_000;

@@ -1,4 +1,4 @@
-//! Log lines about sources that wait for sinks for long.
+//! Log lines about sources that wait for sinks or pipelines for a long time.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,18 @@ use super::{
 };
 use crate::{executor, log};
 
-/// Time between two checks of all flows of a run.
+/// Time between two checks of the flows of a run.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Duration of a wait that is logged.
+/// Duration from which a wait is logged.
 const LONG: Duration = Duration::from_secs(5);
-/// Duration of a wait that is logged if the source has as much in flight as it may have. An operator such as a window
-/// may release its events by itself.
+/// Duration from which a wait is logged if the source has reached its limit of events or bytes in flight. This is
+/// longer than [`LONG`], because an operator such as a window may release its events by itself.
 const STALLED: Duration = Duration::from_secs(30);
-/// Maximum number of waits of a flow that are logged within a minute, each with two lines.
+/// Maximum number of waits of a flow that are logged within a minute. Each wait has two lines, one for its start and
+/// one for its end.
 const WAITS: u64 = 20;
 
-/// Logs waits of the sources of `flows` that last long, and their ends. Never completes.
+/// Logs long waits of the sources of `flows`, and their ends. Never completes.
 pub(crate) async fn report<T>(flows: Vec<FlowHandle>) -> T {
     let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Waits::default())).collect();
     loop {
@@ -37,13 +38,13 @@ pub(crate) async fn report<T>(flows: Vec<FlowHandle>) -> T {
     }
 }
 
-/// Waits of the sources of a flow.
+/// The waits of a flow's sources at the last check.
 pub(super) struct Waits {
     known: Vec<Known>,
     budget: Budget,
-    /// Time of the first check in the drain that found deliveries without an answer.
+    /// Time since which every check during the drain has found unanswered deliveries.
     undelivered: Option<Instant>,
-    /// Whether these were logged. A flow drains once.
+    /// `true` once unanswered deliveries were logged.
     is_drain_logged: bool,
 }
 
@@ -70,8 +71,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Returns a line for each of these sinks, with the number of events, once they have not answered for long while
-    /// their flow drains.
+    /// Returns a line for each sink with unanswered deliveries, once, if there have been such sinks for [`LONG`].
+    /// `sinks` lists the sinks that have unanswered deliveries while their flow drains, each with the number of events.
     fn drain(&mut self, sinks: Vec<(String, usize)>, now: Instant) -> Vec<Line> {
         if sinks.is_empty() {
             self.undelivered = None;
@@ -85,7 +86,7 @@ impl Waits {
         sinks.into_iter().map(|(sink, events)| Line::Undelivered { sink, events }).collect()
     }
 
-    /// Returns the lines about `waits`, which are all waits that there are at `now`.
+    /// Returns the lines that are due at `now`. `waits` contains all current waits, each after the name of the source.
     pub(super) fn lines(&mut self, waits: Vec<(String, Awaited)>, now: Instant) -> Vec<Line> {
         let mut before = std::mem::take(&mut self.known);
         let mut lines = Vec::new();
@@ -94,11 +95,11 @@ impl Waits {
             let same = |it: &Known| it.source == source && it.sink == sink;
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
             let is_full = matches!(reason, "queue full" | "paused" | PULL_LIMIT);
-            // A sink that moves between states of an outage makes its sources wait without a break. One
-            // that takes something from its full queue ends the wait.
-            let goes_on = |it: &Known| !is_full || it.since == since;
+            // During an outage, a wait continues although the state of the sink changes. A wait for a full queue ends
+            // when the sink takes a batch from its queue; a later wait has another `since`.
+            let continues = |it: &Known| !is_full || it.since == since;
             let (since, mut is_logged) = match known {
-                Some(it) if goes_on(&it) => (it.since.min(since), it.is_logged),
+                Some(it) if continues(&it) => (it.since.min(since), it.is_logged),
                 ended => {
                     before.extend(ended);
                     (since, false)
@@ -128,7 +129,9 @@ impl Line {
                 let Awaited { sink, reason, error, limit, .. } = awaited;
                 let error = error.as_deref();
                 match limit {
-                    None => tracing::warn!(%component, "for" = %sink, reason, error, "waits"),
+                    None => {
+                        tracing::warn!(%component, "for" = %sink, reason, error, "the source waits");
+                    }
                     Some(InFlight { events, bytes, key }) => tracing::warn!(
                         %component,
                         "for" = %sink,
@@ -136,8 +139,8 @@ impl Line {
                         events = limited(*events),
                         bytes = limited(*bytes),
                         key = (!key.is_empty()).then_some(*key),
-                        "waits: the source may have no more events in flight; raise its limit above what \
-                         operators buffer"
+                        "the source waits, because it has reached its limit of events or bytes in \
+                         flight; raise the limit above what operators buffer"
                     ),
                 }
             }
@@ -145,17 +148,17 @@ impl Line {
                 tracing::warn!(
                     %component,
                     events,
-                    "the flow drains, and the sink has not answered its deliveries"
+                    "the sink has not answered its deliveries while the flow drains"
                 );
             }
             Self::Ended { source: component, sink, duration } => {
-                tracing::info!(%component, "for" = %sink, ?duration, "waits no longer");
+                tracing::info!(%component, "for" = %sink, ?duration, "the source no longer waits");
             }
         }
     }
 }
 
-/// Returns a limit for a log line, unless it is unlimited.
+/// Returns `None` if `limit` means that the number is unlimited, so that the log line omits it.
 fn limited(limit: u64) -> Option<u64> {
     Some(limit).filter(|limit| *limit < u64::MAX)
 }
@@ -203,13 +206,13 @@ mod tests {
         let mut at = |seconds, sinks: &[(String, usize)]| {
             waits.drain(sinks.to_vec(), start + Duration::from_secs(seconds))
         };
-        let held = [("out".to_owned(), 5)];
-        assert_eq!(at(0, &held), []);
-        assert_eq!(at(1, &[]), [], "it has answered");
-        assert_eq!(at(2, &held), []);
+        let unanswered = [("out".to_owned(), 5)];
+        assert_eq!(at(0, &unanswered), []);
+        assert_eq!(at(1, &[]), [], "the sink has answered");
+        assert_eq!(at(2, &unanswered), []);
         let line = Line::Undelivered { sink: "out".to_owned(), events: 5 };
-        assert_eq!(at(7, &held), [line]);
-        assert_eq!(at(8, &held), []);
+        assert_eq!(at(7, &unanswered), [line]);
+        assert_eq!(at(8, &unanswered), []);
     }
 
     #[test]

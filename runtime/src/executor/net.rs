@@ -1,5 +1,5 @@
-//! Connections, and the tasks of one thread: what the admin API runs on, whatever plugins do with the
-//! executor's threads.
+//! Connections, and tasks that run on a single thread. The admin API uses both, so that it responds even if plugins
+//! block the threads of the executor.
 
 use std::{
     io::{self, Read, Write},
@@ -9,40 +9,40 @@ use std::{
 
 use async_io::Async;
 
-/// The tasks of one thread.
+/// An executor whose tasks all run on one thread.
 pub(crate) type Tasks = async_executor::LocalExecutor<'static>;
 
-/// Takes connections.
+/// Listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener(Async<TcpListener>);
 
 impl Listener {
-    /// Listens at an address.
+    /// Starts to listen at an address.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         Async::<TcpListener>::bind(address).map(Self)
     }
 
-    /// Where it listens.
+    /// Returns the address that the socket listens at.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.0.get_ref().local_addr()
     }
 
-    /// The next connection.
+    /// Waits for the next connection.
     ///
     /// # Errors
-    /// The operating system's; another connection may go better.
+    /// Errors of the operating system. A later call may succeed.
     pub(crate) async fn accept(&self) -> io::Result<Connection> {
         Ok(Connection(self.0.accept().await?.0))
     }
 }
 
-/// A connection.
+/// Connection of a client or a server.
 #[derive(Debug)]
 pub(crate) struct Connection(Async<TcpStream>);
 
@@ -50,7 +50,7 @@ impl Connection {
     /// Connects to an address.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub(crate) async fn to(address: SocketAddr) -> io::Result<Self> {
         Async::<TcpStream>::connect(address).await.map(Self)
     }
@@ -62,7 +62,7 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         loop {
             match self.0.get_ref().read(to) {
-                Err(error) if is_for_later(&error) => ready!(self.0.poll_readable(context))?,
+                Err(error) if must_wait(&error) => ready!(self.0.poll_readable(context))?,
                 result => return Poll::Ready(result),
             }
         }
@@ -75,21 +75,21 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         loop {
             match self.0.get_ref().write(bytes) {
-                Err(error) if is_for_later(&error) => ready!(self.0.poll_writable(context))?,
+                Err(error) if must_wait(&error) => ready!(self.0.poll_writable(context))?,
                 result => return Poll::Ready(result),
             }
         }
     }
 
-    /// Nothing more is written.
+    /// Closes the sending direction of the connection.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.0.get_ref().shutdown(Shutdown::Write)
     }
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn must_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

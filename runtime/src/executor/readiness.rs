@@ -1,4 +1,5 @@
-//! File descriptors that tasks wait for. Each is registered with the operating system once; a wait takes two calls.
+//! File descriptors that tasks wait for. A descriptor is registered with the operating system once. After that, each
+//! wait takes two system calls.
 
 use std::{
     collections::HashMap,
@@ -23,23 +24,24 @@ use rustix::{
     },
     io::Errno,
 };
+use tremor_pdk::lock;
 
-use crate::lock::lock;
-
-/// How many descriptors are seen to at a time.
+/// Maximum number of events that one wait handles.
 const EVENTS: usize = 256;
-/// The signal, among the numbers of registrations.
+/// Number that marks events of the signal. Numbers of registrations are greater.
 const SIGNAL: u64 = 0;
 
-/// What one thread needs to wait.
+/// Buffer for the events of one thread.
 pub(super) type Events = Vec<epoll::Event>;
 
-/// All descriptors that tasks of the process wait for, and a signal. One thread waits at a
-/// time, and others may look meanwhile: each event comes to one of them.
+/// The descriptors that tasks of the process wait for, and a signal that wakes a thread.
+///
+/// Only one thread waits at a time; other threads may poll meanwhile. Each event is delivered to one of these threads.
 #[derive(Debug)]
 pub(super) struct Readiness {
     epoll: OwnedFd,
-    /// Edge-triggered: a write wakes one thread, and nothing is ever read.
+    /// Event descriptor of the signal. It is edge-triggered, so each write wakes one thread, and the descriptor never
+    /// has to be read.
     signal: OwnedFd,
     registered: Mutex<HashMap<u64, Arc<Mutex<State>>>>,
     last: AtomicU64,
@@ -64,19 +66,19 @@ impl Readiness {
         Vec::with_capacity(EVENTS)
     }
 
-    /// Wakes the thread that waits, or the next that will.
+    /// Wakes the thread that waits, or else the next thread that is going to wait.
     pub(super) fn signal(&self) {
-        // It fails only where the count is full: a signal is under way then.
+        // The write fails only if the counter is full. A signal is pending then.
         _ = rustix::io::write(&self.signal, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until there is an event or the signal, and wakes the tasks that wait for it.
+    /// Waits for an event or the signal, and wakes the tasks that wait for these events.
     pub(super) fn wait(&self, events: &mut Events) {
         self.wait_for(events, None);
     }
 
-    /// Wakes the tasks that wait for what there is by now. Says whether the signal has come.
-    pub(super) fn look(&self, events: &mut Events) -> bool {
+    /// Wakes the tasks that wait for pending events, without waiting. Returns whether the signal was pending.
+    pub(super) fn poll(&self, events: &mut Events) -> bool {
         self.wait_for(events, Some(&Timespec::default()))
     }
 
@@ -85,9 +87,10 @@ impl Readiness {
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
-                // Somebody has closed a descriptor that is ours. Tasks run on, and do not wait for descriptors.
+                // Code outside the executor has closed a descriptor of the executor. Tasks continue to run, but cannot
+                // wait for descriptors.
                 if !self.has_failed.swap(true, Ordering::Relaxed) {
-                    tracing::error!(%error, "the executor cannot wait for file descriptors any more");
+                    tracing::error!(%error, "the executor can no longer wait for file descriptors");
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -98,9 +101,9 @@ impl Readiness {
                 SIGNAL => is_signalled = true,
                 number => {
                     let registered = lock(&self.registered).get(&number).cloned();
-                    // A waker that panics must not take the thread with it.
-                    let tells = || registered.iter().for_each(|state| is_ready(state));
-                    _ = catch_unwind(AssertUnwindSafe(tells));
+                    // A waker that panics must not end the thread.
+                    let notify = || registered.iter().for_each(|state| is_ready(state));
+                    _ = catch_unwind(AssertUnwindSafe(notify));
                 }
             }
         }
@@ -108,16 +111,16 @@ impl Readiness {
     }
 }
 
-/// What a descriptor is waited for.
+/// Condition that a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// A read would not block.
+    /// Reading does not block.
     Readable,
-    /// A write would not block.
+    /// Writing does not block.
     Writable,
 }
 
-/// A file descriptor that is waited for again and again: it is registered with the operating system once.
+/// A file descriptor whose readiness can be awaited repeatedly. It is registered with the operating system once.
 #[derive(Debug)]
 pub struct Watched {
     readiness: &'static Readiness,
@@ -130,17 +133,18 @@ pub struct Watched {
 #[derive(Debug, Default)]
 struct State {
     waits: Option<Waker>,
-    /// The operating system is to tell of it, once.
+    /// `true` while the operating system is armed to report the next event.
     is_armed: bool,
-    /// It has told of it since it was asked last.
+    /// `true` if an event was reported since the last poll that returned ready.
     is_ready: bool,
 }
 
-/// The operating system tells of a descriptor.
+/// Handles an event of a descriptor.
 fn is_ready(state: &Mutex<State>) {
     let waits = {
         let mut state = lock(state);
-        // It tells of errors and of lost peers without being asked. Asked, it tells again.
+        // The operating system reports errors and closed connections even if not armed, and reports them again once
+        // armed.
         if !state.is_armed {
             return;
         }
@@ -167,10 +171,11 @@ impl Watched {
         Ok(Self { readiness, descriptor, flags, number, state })
     }
 
-    /// Ready when a read, or a write, would not block. A descriptor with an error or without a peer is ready.
+    /// Completes when reading or writing does not block. A descriptor with an error or without a peer counts as
+    /// ready.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { readiness, descriptor, flags, number, state } = self;
         let mut state = lock(state);

@@ -1,4 +1,5 @@
-//! The threads that run tasks. One that has none waits for file descriptors itself: what wakes it is what runs.
+//! The threads that run tasks. An idle thread waits for file descriptors itself, and runs the tasks that an event
+//! wakes.
 
 use std::{
     cell::Cell,
@@ -21,17 +22,17 @@ use super::{
     ready::{Ready, Taken},
 };
 
-/// How many threads there may be, as a multiple of how many there are at first.
-const TIMES_AS_MANY: usize = 4;
-/// How long file descriptors are left alone while all threads have tasks.
-const UNHEARD: Duration = Duration::from_micros(100);
+/// Maximum number of threads, including replacement threads, as a multiple of the initial number.
+const MAX_FACTOR: usize = 4;
+/// Longest time for which file descriptors are not polled while all threads run tasks.
+const MAX_UNPOLLED: Duration = Duration::from_micros(100);
 
 static THREADS: LazyLock<Threads> = LazyLock::new(Threads::begin);
 
 thread_local! {
-    /// The thread takes the next task before it does anything else.
+    /// `true` while tasks that the thread wakes are to be run by the thread itself.
     static TAKES_NEXT: Cell<bool> = const { Cell::new(false) };
-    /// The thread is to end.
+    /// `true` if the thread has to end.
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -45,47 +46,46 @@ impl Threads {
     #[expect(clippy::panic, reason = "nothing runs without")]
     fn begin() -> Self {
         let readiness = Readiness::new().unwrap_or_else(|error| {
-            panic!("the system has no file descriptor for the executor: {error}")
+            panic!("cannot create a file descriptor for the executor: {error}")
         });
         for _ in 0..super::threads() {
-            begin().unwrap_or_else(|error| {
-                panic!("the system has no thread for the executor: {error}")
-            });
+            begin()
+                .unwrap_or_else(|error| panic!("cannot start a thread for the executor: {error}"));
         }
         Self { ready: Ready::new(), readiness, count: AtomicUsize::new(super::threads()) }
     }
 
     fn schedule(&self, task: Runnable, info: ScheduleInfo) {
-        // A task that was woken while it ran comes back from the thread that ran it.
+        // If a task was woken while it ran, the thread that ran it schedules the task and takes it next.
         let takes_next = info.woken_while_running || TAKES_NEXT.get();
         if self.ready.add(task, takes_next) {
             self.readiness.signal();
         }
     }
 
-    /// Runs tasks until the thread is to end.
+    /// Runs tasks until the thread has to end.
     fn run(&self) {
         let mut events = Readiness::events();
-        let mut looked = Instant::now();
+        let mut polled = Instant::now();
         while !ENDS.get() {
             match self.ready.take() {
                 Taken::Task { task, signals, is_unattended } => {
                     if signals {
                         self.readiness.signal();
                     }
-                    // What a task panics with is for who waits for the task.
+                    // The panic of a task is propagated to the code that awaits the task.
                     _ = catch_unwind(AssertUnwindSafe(|| task.run()));
-                    if is_unattended && !ENDS.get() && looked.elapsed() >= UNHEARD {
-                        if takes_next(|| self.readiness.look(&mut events)) {
+                    if is_unattended && !ENDS.get() && polled.elapsed() >= MAX_UNPOLLED {
+                        if takes_next(|| self.readiness.poll(&mut events)) {
                             self.ready.has_signal();
                         }
-                        looked = Instant::now();
+                        polled = Instant::now();
                     }
                 }
                 Taken::Leads => {
                     takes_next(|| self.readiness.wait(&mut events));
                     self.ready.has_led();
-                    looked = Instant::now();
+                    polled = Instant::now();
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Threads {
     }
 }
 
-/// Wakes tasks that this thread runs next.
+/// Calls a function that wakes tasks. The calling thread runs these tasks next.
 fn takes_next<T>(wakes_tasks: impl FnOnce() -> T) -> T {
     TAKES_NEXT.set(true);
     let result = wakes_tasks();
@@ -120,40 +120,40 @@ pub(super) fn spawn<T: Send + 'static>(
     handle
 }
 
-/// A file descriptor that is waited for.
+/// Registers a file descriptor whose readiness can be awaited.
 ///
 /// # Errors
-/// Where the operating system cannot wait for this kind of file.
+/// The operating system cannot wait for this kind of file.
 pub fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
     Watched::new(&THREADS.readiness, descriptor, interest)
 }
 
-/// Has a thread wait for file descriptors if none does and one has nothing to do: a thread may keep long what an
-/// event has brought it.
+/// Wakes an idle thread to wait for file descriptors, if no thread waits for them. This is necessary because the thread
+/// that received the last event may run the woken task for long.
 pub(crate) fn attend() {
     THREADS.attend();
 }
 
-/// Begins up to so many threads more. Says how many.
+/// Starts up to `wanted` further threads, and returns the number of threads that were started.
 ///
 /// # Errors
-/// Where the system gives not even one.
-pub(super) fn more(wanted: usize) -> io::Result<usize> {
+/// The system cannot start even one thread.
+pub(super) fn start_more(wanted: usize) -> io::Result<usize> {
     let free =
-        (TIMES_AS_MANY * super::threads()).saturating_sub(THREADS.count.load(Ordering::Relaxed));
-    let more = wanted.min(free);
-    for begun in 0..more {
+        (MAX_FACTOR * super::threads()).saturating_sub(THREADS.count.load(Ordering::Relaxed));
+    let count = wanted.min(free);
+    for begun in 0..count {
         match begin() {
             Ok(()) => THREADS.count.fetch_add(1, Ordering::Relaxed),
             Err(error) if begun == 0 => return Err(error),
             Err(_) => return Ok(begun),
         };
     }
-    Ok(more)
+    Ok(count)
 }
 
-/// Ends one thread: whichever takes this up, so none that is blocked.
-pub(super) fn fewer() -> async_task::Task<()> {
+/// Requests that one idle thread ends. The returned task completes once a thread has taken the request.
+pub(super) fn end_one() -> async_task::Task<()> {
     spawn(async {
         ENDS.set(true);
         THREADS.count.fetch_sub(1, Ordering::Relaxed);

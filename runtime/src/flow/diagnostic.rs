@@ -1,11 +1,11 @@
-//! What is wrong with a flow file, where, and what to do about it.
+//! Errors and warnings about a flow file, with their location and advice.
 
 use std::{collections::HashSet, fmt, path::Path, sync::Arc};
 
 use super::source::{Source, Span};
 use crate::redact;
 
-/// How bad a [`Diagnostic`] is.
+/// Severity of a [`Diagnostic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The flow cannot run.
@@ -23,9 +23,9 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that is wrong with a flow file.
+/// A single error or warning about a flow file.
 ///
-/// Displayed the way compilers do it, ending in a line break:
+/// `Display` writes it in the style of a compiler, with a line break at the end:
 ///
 /// ```text
 /// flow.yaml:4:5: error: unknown key `codex` in connector `input`
@@ -45,8 +45,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// What it says can be anything that a validator or a constructor quotes: values of references are not
-    /// in it.
+    /// Creates a diagnostic. Values of references are removed from the message, because it may quote a text of a
+    /// validator or a constructor.
     pub(crate) fn new(
         severity: Severity,
         source: Arc<Source>,
@@ -61,26 +61,26 @@ impl Diagnostic {
         Self::new(Severity::Error, source, at, message)
     }
 
-    /// An error about a file as a whole, such as one that cannot be read.
+    /// Creates an error about a file as a whole, such as one that cannot be read.
     pub(crate) fn of_file(source: Arc<Source>, message: impl Into<String>) -> Self {
         Self { at: None, ..Self::error(source, Span::START, message) }
     }
 
-    /// Points at another place that has to do with it.
+    /// Adds a note about another location in the file that is related to this diagnostic.
     #[must_use]
     pub fn note(mut self, at: Span, message: impl Into<String>) -> Self {
         self.notes.push((at, redact::owned(message.into())));
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds advice on how to fix the fault.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(redact::owned(help.into()));
         self
     }
 
-    /// Adds what to do about it, if anything is known.
+    /// Adds advice, if there is any.
     #[must_use]
     pub(crate) fn maybe_help(self, help: Option<String>) -> Self {
         match help {
@@ -89,32 +89,32 @@ impl Diagnostic {
         }
     }
 
-    /// How bad it is.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// The flow file, as its path was given.
+    /// Returns the path of the flow file, as it was given.
     pub fn file(&self) -> &Path {
         self.source.path()
     }
 
-    /// Where in the file; `None` if the file could not be read at all.
+    /// Returns the location in the file; `None` if the file could not be read at all.
     pub fn span(&self) -> Option<Span> {
         self.at
     }
 
-    /// What was found, and what was expected instead.
+    /// Returns what was found and what was expected instead.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it, one sentence an item.
+    /// Returns the advice on how to fix the fault, one sentence for each item.
     pub fn helps(&self) -> &[String] {
         &self.help
     }
 
-    /// Other places that have to do with it.
+    /// Returns the notes about other locations that are related to this diagnostic.
     pub fn notes(&self) -> &[(Span, String)] {
         &self.notes
     }
@@ -141,7 +141,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// How much of a long line is shown, in characters: so many before the place and so many after.
+/// Maximum number of characters of a line that are shown before and after the location.
 const EXCERPT: (usize, usize) = (60, 80);
 
 fn write_excerpt(f: &mut fmt::Formatter<'_>, line: &str, at: Span) -> fmt::Result {
@@ -150,7 +150,7 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, line: &str, at: Span) -> fmt::Resul
     }
     let (before, after) = EXCERPT;
     let skipped = if at.column > before + after { at.column - before } else { 0 };
-    // What would move the cursor or the colours of a terminal is shown as a blank.
+    // Control characters are shown as blanks, because they would move the cursor or change colours of a terminal.
     let shown: String = line
         .chars()
         .skip(skipped)
@@ -161,8 +161,8 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, line: &str, at: Span) -> fmt::Resul
     let (left, right) = (if skipped > 0 { "…" } else { "" }, if more { "…" } else { "" });
 
     let indent = at.column - 1 - skipped + left.chars().count();
-    let room = (shown.chars().count() + left.chars().count()).saturating_sub(indent);
-    let carets = "^".repeat(at.width.min(room).max(1));
+    let available = (shown.chars().count() + left.chars().count()).saturating_sub(indent);
+    let carets = "^".repeat(at.width.min(available).max(1));
     let gutter = at.line.to_string();
     let blank = " ".repeat(gutter.len());
     writeln!(f, " {blank} |")?;
@@ -170,9 +170,9 @@ fn write_excerpt(f: &mut fmt::Formatter<'_>, line: &str, at: Span) -> fmt::Resul
     writeln!(f, " {blank} | {:indent$}{carets}", "")
 }
 
-/// Why a flow file was refused: everything that was found wrong with it, in the file's order.
+/// Faults for which a flow file was rejected, in the order of the file.
 ///
-/// Displayed as its diagnostics with an empty line between them.
+/// `Display` writes the diagnostics with an empty line between them.
 #[derive(Debug, Clone)]
 pub struct Error {
     diagnostics: Vec<Diagnostic>,
@@ -180,12 +180,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// What was found wrong: at least one entry, in the order of the file.
+    /// Returns the faults in the order of the file; there is at least one.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// How many more errors there were than [`Error::diagnostics`] holds.
+    /// Returns the number of errors that [`Error::diagnostics`] leaves out.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
@@ -214,31 +214,31 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Collects diagnostics about one file.
+/// Collection of the diagnostics about one file.
 #[derive(Debug)]
 pub(crate) struct Report {
     source: Arc<Source>,
     found: Vec<Diagnostic>,
-    /// Of those that were found.
+    /// Number of errors in `found`.
     errors: usize,
     left_out: usize,
 }
 
 impl Report {
-    /// More errors than this help nobody, and neither do more warnings. Both are counted for themselves:
-    /// whatever there is of warnings, no error is left out for them.
+    /// Maximum number of errors, and also of warnings, which are counted separately. More of them would not help
+    /// anybody. Warnings never cause an error to be left out.
     const MAX: usize = 50;
 
     pub(crate) fn new(source: Arc<Source>) -> Self {
         Self { source, found: Vec::new(), errors: 0, left_out: 0 }
     }
 
-    /// A new error about this file, still to be [pushed](Report::push).
+    /// Creates an error about this file, which still has to be [pushed](Report::push).
     pub(crate) fn error(&self, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(Arc::clone(&self.source), at, message)
     }
 
-    /// A new warning about this file, still to be [pushed](Report::push).
+    /// Creates a warning about this file, which still has to be [pushed](Report::push).
     pub(crate) fn warning(&self, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Warning, Arc::clone(&self.source), at, message)
     }
@@ -247,7 +247,7 @@ impl Report {
         self.push_with(|_| diagnostic);
     }
 
-    /// Pushes a diagnostic that is only made if it will be shown, for those that cost something.
+    /// Creates and pushes a diagnostic, but only if it is going to be shown, because creating it is costly.
     pub(crate) fn push_with(&mut self, make: impl FnOnce(&Self) -> Diagnostic) {
         if self.errors == Self::MAX {
             self.left_out += 1;
@@ -267,27 +267,27 @@ impl Report {
         self.found.push(diagnostic);
     }
 
-    /// How much was pushed so far.
+    /// Returns the number of diagnostics so far, including errors that were left out.
     pub(crate) fn count(&self) -> usize {
         self.found.len() + self.left_out
     }
 
-    /// Whether anything was pushed that points at this place.
-    pub(crate) fn points_at(&self, place: Span) -> bool {
-        self.found.iter().any(|diagnostic| diagnostic.at == Some(place))
+    /// Returns whether any diagnostic has this location.
+    pub(crate) fn points_at(&self, span: Span) -> bool {
+        self.found.iter().any(|diagnostic| diagnostic.at == Some(span))
     }
 
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// The warnings if there was nothing worse, the errors otherwise.
+    /// Returns the warnings if there are no errors. Otherwise returns all diagnostics as an error.
     pub(crate) fn finish(self) -> Result<Vec<Diagnostic>, Error> {
         let failed = self.has_errors();
         let mut diagnostics = self.found;
-        // The sort is stable: what concerns one place stays in the order it was found in.
+        // The sort is stable, so diagnostics with the same location keep the order in which they were found.
         diagnostics.sort_by_key(|diagnostic| diagnostic.at.map(|at| (at.line, at.column)));
-        // What an alias repeats is wrong in one place all the same.
+        // An alias repeats a value, so an error in the value would be reported once for each alias.
         let mut seen = HashSet::new();
         diagnostics.retain(|one| seen.insert((one.at, one.message.clone())));
         if failed { Err(Error { diagnostics, left_out: self.left_out }) } else { Ok(diagnostics) }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_place_line_notes_and_help() {
+    fn location_line_notes_and_help_are_shown() {
         let at = Span { line: 2, column: 3, width: 4 };
         let shown = Diagnostic::error(source("a:\n  b: cc dd\n"), at, "no such thing")
             .note(Span::START, "first seen here")
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_far_out_in_a_long_line_stays_in_sight() {
+    fn location_in_long_line_is_shown() {
         let line = format!("{}HERE{}", "x".repeat(5_000), "y".repeat(5_000));
         let at = Span { line: 1, column: 5_001, width: 4 };
         let shown = Diagnostic::error(source(&line), at, "look").to_string();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_place_is_said_once_however_it_was_found() {
+    fn same_error_at_same_location_is_reported_once() {
         let mut report = Report::new(source("a"));
         for message in ["one", "two", "one", "two"] {
             report.push(report.error(Span::START, message));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_errors_is_cut() {
+    fn errors_beyond_limit_are_counted_and_left_out() {
         let mut report = Report::new(source("a"));
         for number in 0..60 {
             report.push(report.error(Span::START, format!("wrong {number}")));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_warnings_hides_an_error() {
+    fn warnings_beyond_limit_hide_no_error() {
         let mut report = Report::new(source("a"));
         let at = |column| Span { line: 1, column, width: 1 };
         for column in 1..=60 {

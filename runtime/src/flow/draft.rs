@@ -1,4 +1,4 @@
-//! Flow files that are not known to be good.
+//! Flow files that may contain errors.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -11,15 +11,15 @@ use super::{
     yaml::{self, Parsed, Problem},
 };
 
-/// A flow file as far as it could be understood, with everything that was found wrong with it so far.
+/// The part of a flow file that could be understood, with all errors found so far.
 #[derive(Debug)]
 pub struct Draft {
-    /// What of it is in one piece. Its graph is empty where anything is wrong.
+    /// The connectors and pipelines that are complete. The graph is empty if there is any error.
     flow: Flow,
     report: Report,
-    /// Names of connectors and pipelines that are not in the flow as a whole.
+    /// Names of connectors and pipelines that are missing in the flow or incomplete.
     faulty: HashSet<String>,
-    /// What those consist of that are not in the flow.
+    /// Components of faulty connectors and pipelines that are not in the flow.
     loose: Vec<(Kind, Component)>,
 }
 
@@ -37,7 +37,8 @@ impl Draft {
         };
         let draft = spec::read(&root, source.path(), &mut report);
         for Problem { scalar, diagnostic } in problems {
-            // What is wrong with a reference that cannot stand there does not matter.
+            // A reference where references are not permitted was already reported, so an error within it is not
+            // reported.
             if !report.points_at(scalar) {
                 report.push(diagnostic);
             }
@@ -53,36 +54,37 @@ impl Draft {
         Ok(Self { flow, report, faulty, loose })
     }
 
-    /// What could be understood, to find out where its components are. Not to be run.
+    /// Returns the part of the flow that could be understood, to find the plugins of its components. A flow with errors
+    /// must not be run.
     pub fn flow(&self) -> &Flow {
         &self.flow
     }
 
-    /// Adds something that is wrong with the flow.
+    /// Adds an error.
     pub fn add(&mut self, error: Diagnostic) {
         self.report.push(error);
     }
 
-    /// Checks all that depends on artefacts as well, as [`check()`](check::check) does.
+    /// Also checks everything that depends on components, as [`check()`](check::check) does.
     ///
     /// # Errors
-    /// Everything that is wrong with the flow, in the order of the file.
+    /// The errors of the flow, in the order of the file.
     pub fn check(mut self, resolver: &dyn Resolver) -> Result<Flow, Error> {
         check::report(&self.flow, &self.faulty, &self.loose, resolver, &mut self.report);
         self.finish()
     }
 
-    /// The flow, if nothing is wrong with it.
+    /// Returns the flow, if it has no errors.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// The errors found so far.
     pub fn finish(self) -> Result<Flow, Error> {
         let warnings = self.report.finish()?;
         Ok(Flow { warnings, ..self.flow })
     }
 }
 
-/// Nothing is wrong with it so far.
+/// A draft of a flow that has no errors so far.
 impl From<Flow> for Draft {
     fn from(mut flow: Flow) -> Self {
         let mut report = Report::new(Arc::clone(&flow.source));

@@ -1,22 +1,21 @@
-//! Bounds on what a flow file may cost to read.
+//! Limits on the resources that reading a flow file may take.
 
-/// Bounds on what a flow file may cost to read.
-///
-/// They are far above what flows need and keep a broken or hostile file from taking the process's
-/// memory: YAML aliases let a file of a few hundred bytes describe gigabytes.
+/// Limits on the resources that reading a flow file may take.
+/// The defaults are far higher than any flow needs. They prevent a broken or hostile file from using up the memory of
+/// the process: because of aliases, a YAML file of a few hundred bytes can describe gigabytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Size of the file in bytes.
+    /// Maximum size of the file, in bytes.
     pub max_file_bytes: u64,
-    /// Size of the parsed tree once every alias is replaced by what it stands for: the bytes of
-    /// all texts and [`Limits::NODE_BYTES`] for every node.
+    /// Maximum size of the parsed tree, in bytes, after every alias was replaced by its value. The size is the total
+    /// length of all texts plus [`Limits::NODE_BYTES`] for every node.
     pub max_expanded_bytes: usize,
-    /// How deep lists and maps may nest.
+    /// Maximum depth of nested lists and maps.
     pub max_depth: usize,
 }
 
 impl Limits {
-    /// What a node counts for in [`Limits::max_expanded_bytes`], besides its text.
+    /// Number of bytes that each node adds to [`Limits::max_expanded_bytes`], in addition to its text.
     pub const NODE_BYTES: usize = 32;
 }
 

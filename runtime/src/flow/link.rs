@@ -4,41 +4,41 @@ use std::fmt;
 
 use super::{name, source::Span, suggest::quote};
 
-/// The port that events leave by where a link names none.
+/// Output port of a link that names no port.
 pub const OUT: &str = "out";
-/// The port that events enter by where a link names none; the only one of its kind so far.
+/// Input port of a link that names no port. There are no other input ports so far.
 pub const IN: &str = "in";
-/// The port that every connector and every pipeline has for what fails in it.
+/// Output port that every connector and every pipeline has for events that fail in it.
 pub const ERR: &str = "err";
 
-/// One end of a [`Link`].
+/// Source or target of a [`Link`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// Name of a connector or a pipeline.
     pub name: String,
-    /// Its port.
+    /// Name of the port, also if it is the default.
     pub port: String,
-    /// Where the name and the port stand.
+    /// Location of the name and the port.
     pub at: Span,
 }
 
-/// Where events go from where. A chain `a -> b -> c` is two links.
+/// Connection from an output port to an input port. A chain `a -> b -> c` consists of two links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Where events leave.
+    /// End at which events leave.
     pub from: End,
-    /// Where they enter.
+    /// End at which events enter.
     pub to: End,
 }
 
 impl Link {
-    /// The link's place: the name it starts with.
+    /// Returns the location of the link, which is the location of its first name.
     pub fn at(&self) -> Span {
         self.from.at
     }
 }
 
-/// As one would write it, default ports left out.
+/// Displays the link as it is written in a flow file, without default ports.
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.from.written(OUT), self.to.written(IN))
@@ -46,17 +46,17 @@ impl fmt::Display for Link {
 }
 
 impl End {
-    /// As one would write it, its port left out where it is this one.
+    /// Returns the end as it is written in a flow file, without its port if that is `default`.
     pub(super) fn written(&self, default: &str) -> String {
         let Self { name, port, .. } = self;
         if port == default { name.clone() } else { format!("{name}/{port}") }
     }
 }
 
-/// What is wrong with the text of a link.
+/// Syntax error in the text of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkError {
-    /// Where in the text, in characters from its start, and how long.
+    /// Start and length in the text, both in characters.
     pub(crate) range: (usize, usize),
     pub(crate) message: String,
     pub(crate) help: &'static str,
@@ -64,15 +64,15 @@ pub(crate) struct LinkError {
 
 pub(crate) const FORM: &str = "a link is written `from -> to` or `from/port -> to/port`";
 
-/// Parses a link or a chain of them.
+/// Parses a link or a chain of links.
 ///
-/// In the middle of a chain, `/in` names the port by which the chain enters and any other port the
-/// one by which it goes on: in `a -> b/err -> c`, what fails in `b` goes on to `c`.
+/// In the middle of a chain, `/in` is the port through which the chain enters, and any other port is the one through
+/// which it leaves: in `a -> b/err -> c`, events that fail in `b` continue to `c`.
 ///
-/// `place` says where in the file a stretch of the text (characters from its start, length) is.
+/// `span` converts a part of the text, given by its start and length in characters, to its location in the file.
 pub(crate) fn parse(
     text: &str,
-    place: impl Fn(usize, usize) -> Span,
+    span: impl Fn(usize, usize) -> Span,
 ) -> Result<Vec<Link>, LinkError> {
     let mut ends = Vec::new();
     let mut start = 0;
@@ -90,7 +90,7 @@ pub(crate) fn parse(
         let end = |part: &Part, port: Option<&str>, default: &str| End {
             name: part.name.to_owned(),
             port: port.unwrap_or(default).to_owned(),
-            at: place(part.start, part.len),
+            at: span(part.start, part.len),
         };
         let is_first = std::ptr::eq(from, &raw const ends[0]);
         let is_last = std::ptr::eq(to, &raw const ends[ends.len() - 1]);
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
 
     fn links(text: &str) -> Vec<String> {
-        let place = |start, width| Span { line: 1, column: start + 1, width };
-        let links = parse(text, place).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        let span = |start, width| Span { line: 1, column: start + 1, width };
+        let links = parse(text, span).unwrap_or_else(|error| panic!("{text}: {error:?}"));
         links.iter().map(ToString::to_string).collect()
     }
 
@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_ends() {
-        let place = |start, width| Span { line: 1, column: start + 1, width };
-        let links = parse("\u{a0}ab/err  ->b -> c", place).expect("valid");
-        assert_eq!(links[0].from.at, place(1, 6));
-        assert_eq!(links[0].to.at, place(11, 1));
-        assert_eq!(links[1].to.at, place(16, 1));
+    fn location_of_an_end_covers_its_name_and_port() {
+        let span = |start, width| Span { line: 1, column: start + 1, width };
+        let links = parse("\u{a0}ab/err  ->b -> c", span).expect("valid");
+        assert_eq!(links[0].from.at, span(1, 6));
+        assert_eq!(links[0].to.at, span(11, 1));
+        assert_eq!(links[1].to.at, span(16, 1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Flow files: from YAML to a checked graph.
+//! Flow files: reads and checks them, and builds the graph that they describe.
 //!
 //! ```yaml
 //! # logs.yaml
@@ -18,14 +18,14 @@
 //!   - input -> errors -> output
 //! ```
 //!
-//! [`load`] does all that needs no plugin: reading, YAML, the model ([`Spec`]), and the [`Graph`].
-//! [`check()`] does the rest, given a [`Resolver`] that knows artefacts: unknown types,
-//! configurations against their schemas, ports of operators. [`read`] is for those who
-//! need all errors at once: the [`Draft`] that it gives can be checked whatever is wrong with it. All of
-//! them collect as many errors as make sense and return them as [`Diagnostic`]s with file, line, column
-//! and advice.
+//! [`load`] does everything that is possible without plugins: it reads the file, parses the YAML, and creates the model
+//! ([`Spec`]) and the [`Graph`]. [`check()`] does the rest with a [`Resolver`] that knows components: it finds unknown
+//! types, checks configurations against their schemas, and checks the ports of operators. To get all errors at once,
+//! call [`read`] and check the returned [`Draft`], which is possible even if the draft has errors. All of these
+//! functions collect errors up to a useful number, and return them as [`Diagnostic`]s with file, line, column and
+//! advice.
 //!
-//! Nothing here knows what a plugin is or runs anything.
+//! This module does not depend on plugins and runs nothing.
 
 mod check;
 mod diagnostic;
@@ -75,61 +75,61 @@ pub(crate) use self::{
 };
 use self::{diagnostic::Report, source::Source};
 
-/// A flow file that was read and found sound as far as that can be told without plugins.
+/// A flow file that is valid as far as this can be checked without plugins.
 #[derive(Debug, Clone)]
 pub struct Flow {
-    /// What the file says.
+    /// Content of the file.
     pub spec: Spec,
-    /// What its links make of it.
+    /// Nodes and edges that the links describe.
     pub graph: Graph,
-    /// What does not keep the flow from running but is probably not meant.
+    /// Warnings about content that does not prevent the flow from running but is probably not intended.
     pub warnings: Vec<Diagnostic>,
     source: Arc<Source>,
 }
 
 impl Flow {
-    /// The flow's name.
+    /// Returns the name of the flow.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The flow file, as its path was given to [`load`].
+    /// Returns the path of the flow file, as it was given to [`load`].
     pub fn path(&self) -> &Path {
         self.source.path()
     }
 
-    /// The folder of the flow file, to which paths in it are relative. Empty for a bare file name.
+    /// Returns the folder of the flow file, to which paths in the file are relative. Empty for a bare file name.
     pub fn folder(&self) -> &Path {
         self.path().parent().unwrap_or(Path::new(""))
     }
 
-    /// An error at a place in this flow's file, for what is only found out later: a plugin path
-    /// that does not exist, a connector that cannot be a sink. Goes into an [`Error`] by `From`.
+    /// Creates an error about a location in this file, for errors that are found only later, such as a plugin path that
+    /// does not exist. `From` converts the diagnostic to an [`Error`].
     pub fn error(&self, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(Arc::clone(&self.source), at, message)
     }
 }
 
-/// Reads a flow file, within the default [`Limits`].
+/// Reads a flow file within the default [`Limits`].
 ///
 /// # Errors
-/// Everything that is wrong with the file.
+/// The faults of the file.
 pub fn load(path: impl AsRef<Path>) -> Result<Flow, Error> {
     load_within(path, &Limits::default())
 }
 
-/// Reads a flow file, within limits.
+/// Reads a flow file within `limits`.
 ///
 /// # Errors
-/// Everything that is wrong with the file.
+/// The faults of the file.
 pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Error> {
     Draft::new(read::read(path.as_ref(), limits)?, limits, &Environment::default())?.finish()
 }
 
-/// Reads a YAML file that is no flow, within the default [`Limits`]: what it says, without places.
+/// Reads the content of a YAML file that is not a flow file, within the default [`Limits`].
 ///
 /// # Errors
-/// Where it cannot be read, or is no YAML.
+/// The file cannot be read, or it is not valid YAML.
 pub fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     let limits = Limits::default();
     let source = read::read(path, &limits)?;
@@ -143,10 +143,10 @@ pub fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
 }
 
-/// Keeps the values that a schema marks as secret out of all messages, for a configuration that is not part of a flow.
+/// Keeps the values that a schema marks as secret out of all messages. The configuration is not part of a flow.
 ///
 /// # Errors
-/// Errors of configurations that exceed the default [`Limits`].
+/// The configuration exceeds the default [`Limits`].
 pub(crate) fn keep_secrets(
     config: &serde_json::Value,
     schema: &serde_json::Value,
@@ -159,21 +159,23 @@ pub(crate) fn keep_secrets(
     Ok(())
 }
 
-/// Reads a flow file, within the default [`Limits`], as far as it can be understood. References in it stand
-/// for what they refer to in this environment.
+/// Reads a flow file within the default [`Limits`], and returns the part that can be understood. References are
+/// replaced by their values in `environment`.
 ///
 /// # Errors
-/// Where the file cannot be read, or is no YAML.
+/// The file cannot be read, or it is not valid YAML.
 pub fn read(path: impl AsRef<Path>, environment: &Environment<'_>) -> Result<Draft, Error> {
     let limits = Limits::default();
     Draft::new(read::read(path.as_ref(), &limits)?, &limits, environment)
 }
 
-/// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the
-/// text has one, relative paths in the text are relative to its folder, and messages show it.
+/// Parses `text` as if it were the content of the flow file `path`.
+///
+/// The path determines the file that messages name, the folder to which paths in the text are relative, and the name of
+/// the flow if the text sets none.
 ///
 /// # Errors
-/// Where the text is no YAML.
+/// The text is not valid YAML.
 pub fn parse(
     path: impl Into<PathBuf>,
     text: impl Into<String>,
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_read_say_why() {
+    fn unreadable_file_is_reported_with_its_reason() {
         let folder = tempfile::tempdir().expect("a folder for tests");
         let missing = folder.path().join("flow.yaml");
         assert_eq!(message(load(&missing)), "there is no such file");
@@ -235,8 +237,8 @@ links: [a -> a]";
         let config = &flow.spec.connectors[0].component.config;
         assert_eq!(config.value()["most"].as_u64(), Some(u64::MAX));
         assert_eq!(config.value()["least"].as_i64(), Some(i64::MIN));
-        assert_eq!(config.place("/least"), Span { line: 5, column: 50, width: 20 });
-        assert_eq!(config.place("/missing"), config.at());
+        assert_eq!(config.span("/least"), Span { line: 5, column: 50, width: 20 });
+        assert_eq!(config.span("/missing"), config.at());
         assert_eq!((flow.name(), flow.folder()), ("f", Path::new("dir")));
     }
 
@@ -265,13 +267,13 @@ links: [q -> y, p -> q, z -> p, z/err -> q]";
     }
 
     #[test]
-    fn flows_go_from_thread_to_thread() {
+    fn flows_can_be_sent_between_threads() {
         fn is_shared<T: Send + Sync>() {}
         is_shared::<Flow>();
     }
 
     #[test]
-    fn what_a_reference_stands_for_is_not_looked_at_again() {
+    fn value_of_reference_is_not_interpreted_again() {
         let text = "
 connectors:
   a:
@@ -295,7 +297,7 @@ links: [a -> a]";
     }
 
     #[test]
-    fn values_of_references_are_not_in_what_is_shown_for_debugging() {
+    fn debug_output_hides_values_of_references() {
         let text = "
 connectors:
   a: { type: x, config: { list: [{ key: '${env:KEY}' }], plain: shown } }

@@ -1,4 +1,4 @@
-//! Modes of `file` connectors that delete delivered events.
+//! Warnings about modes of `file` connectors that delete delivered events.
 
 use super::{
     Flow,
@@ -9,7 +9,7 @@ use super::{
     warn::{FILE, of_role},
 };
 
-/// Reports sinks that begin their file again.
+/// Reports sinks that truncate their file each time they start.
 pub(super) fn check(flow: &Flow, report: &mut Report) {
     let sinks = of_role(&flow.spec, &flow.graph, Role::Sink).map(|(_, sink)| sink);
     for sink in sinks.filter(|sink| mode_of(sink) == Some("truncate")) {
@@ -18,13 +18,14 @@ pub(super) fn check(flow: &Flow, report: &mut Report) {
              and at the start of each run",
             quote(&sink.name.value)
         );
-        let at = sink.component.config.place("/mode");
+        let at = sink.component.config.span("/mode");
         let help = "set `mode: append` to keep them";
         report.push(report.warning(at, message).help(help));
     }
 }
 
-/// Returns the mode of a `file` connector, if it is known.
+/// Returns the mode of a `file` connector. Returns `None` if the mode is not known, or if this is not a `file`
+/// connector.
 fn mode_of(connector: &Connector) -> Option<&str> {
     let component = &connector.component;
     let mode = component.config.value().get("mode").filter(|_| component.name.value == FILE)?;

@@ -1,4 +1,4 @@
-//! Settings of one connector that do not fit each other.
+//! Warnings about settings of a connector that contradict each other.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -16,13 +16,14 @@ use crate::flow::{SINK_BATCH_BYTES, SINK_BATCH_LINGER};
 /// Name of the preprocessor and the postprocessor that separate messages by line feeds.
 const LINES: &str = "lines";
 
-/// Processors whose output, or whose input if they are preprocessors, contains any byte.
+/// Postprocessors whose output, and preprocessors whose input, may contain any byte.
 const COMPRESSIONS: &[&str] = &["gzip", "zstd", "lz4", "snappy", "xz", "decompress"];
 
-/// Rate in bytes a second that no source is expected to reach.
+/// A rate in bytes per second that no source is expected to reach.
 const FAST: u64 = 1 << 30;
 
-/// Reports binary messages that are separated by line feeds, and deliveries that cannot reach their size.
+/// Reports connectors that separate binary messages by line feeds, and sinks whose deliveries can never reach the size
+/// that `batch` sets.
 pub(super) fn check(flow: &Flow, report: &mut Report) {
     for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
         split_binary(source, report);
@@ -33,7 +34,7 @@ pub(super) fn check(flow: &Flow, report: &mut Report) {
     }
 }
 
-/// Reports a source whose binary messages are cut at line feeds.
+/// Reports a source whose preprocessor `lines` cuts binary messages at line feeds.
 fn split_binary(source: &Connector, report: &mut Report) {
     let is_other = |it: &&Component| it.name.value != "remove-empty";
     let mut parts = source.preprocessors.iter().filter(is_other).peekable();
@@ -43,8 +44,8 @@ fn split_binary(source: &Connector, report: &mut Report) {
             && let Some(binary) = binary(next, source)
         {
             let message = format!(
-                "preprocessor `lines` of source {} cuts the messages of {binary} apart: they may contain the byte \
-                 of a line feed",
+                "preprocessor `lines` of source {} splits messages of {binary}: they may contain line \
+                 feeds",
                 quote(&source.name.value)
             );
             warn(part.name.at, &message, "after", report);
@@ -52,7 +53,7 @@ fn split_binary(source: &Connector, report: &mut Report) {
     }
 }
 
-/// Reports a sink whose binary messages are ended with line feeds.
+/// Reports a sink whose postprocessor `lines` receives binary messages.
 fn ended_binary(sink: &Connector, report: &mut Report) {
     let parts = &sink.postprocessors;
     for (position, part) in parts.iter().enumerate().filter(|(_, it)| it.name.value == LINES) {
@@ -72,8 +73,8 @@ fn warn(at: Span, message: &str, side: &str, report: &mut Report) {
     report.push(report.warning(at, message).help(help));
 }
 
-/// Returns what makes the messages beside `lines` binary: the processor that follows it towards the codec, or the codec
-/// if there is none.
+/// Returns the component that makes the messages next to `lines` binary. This is the neighbouring processor on the side
+/// of the codec, or the codec if there is no such processor.
 fn binary(processor: Option<&Component>, connector: &Connector) -> Option<String> {
     if let Some(processor) = processor {
         let name = processor.name.value.as_str();
@@ -89,18 +90,18 @@ fn binary(processor: Option<&Component>, connector: &Connector) -> Option<String
     is_binary.then(|| format!("codec {}", quote(&codec.name.value)))
 }
 
-/// Reports a sink whose deliveries leave before they can have the size that `batch` asks for.
+/// Reports a sink whose deliveries are complete before they reach a size that `batch` sets.
 fn unreachable_batch(sink: &Connector, report: &mut Report) {
     let Some(Batch { max_events, max_bytes, linger }) = sink.batch else { return };
     let (name, at) = (quote(&sink.name.value), sink.name.at);
     let bytes = max_bytes.map_or(SINK_BATCH_BYTES.get() as u64, NonZeroU64::get);
     let default = if max_bytes.is_none() { ", its default," } else { "" };
-    // Every event has a byte at least.
+    // Every event has at least one byte.
     if let Some(events) = max_events
         && events.get() > bytes
     {
         let message = format!(
-            "deliveries of sink {name} never have `batch.max_events: {events}`: `batch.max_bytes: {}`{default} ends \
+            "deliveries of sink {name} never reach `batch.max_events: {events}`: `batch.max_bytes: {}`{default} completes \
              them before",
             size(bytes)
         );
@@ -108,12 +109,12 @@ fn unreachable_batch(sink: &Connector, report: &mut Report) {
     }
     let waits = linger.unwrap_or(SINK_BATCH_LINGER);
     let reached = u128::from(FAST) * waits.as_nanos() / Duration::from_secs(1).as_nanos();
-    // A sink that does not wait is meant to take what there is.
+    // A linger of zero means that the sink takes whatever events are available.
     if max_bytes.is_some() && !waits.is_zero() && u128::from(bytes) > reached {
         let default = if linger.is_none() { ", its default," } else { "" };
         let message = format!(
-            "deliveries of sink {name} hardly have `batch.max_bytes: {}`: they leave after `batch.linger: \
-             {waits:?}`{default} and more than 1 GiB a second would have to come",
+            "deliveries of sink {name} can hardly reach `batch.max_bytes: {}`: they leave after `batch.linger: \
+             {waits:?}`{default} which would need more than 1 GiB per second",
             size(bytes)
         );
         let help = "set `batch.linger` to as long as an event may wait, such as `5s`";
@@ -121,7 +122,7 @@ fn unreachable_batch(sink: &Connector, report: &mut Report) {
     }
 }
 
-/// Returns a number of bytes as flow files have it.
+/// Returns a number of bytes in the notation of flow files.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.into_iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));

@@ -9,9 +9,9 @@ use std::{
 
 use super::{diagnostic::Diagnostic, limits::Limits, source::Source};
 
-/// Reads a file, refusing what cannot be a flow file before any of it is parsed.
+/// Reads a file. A file that cannot be a flow file is rejected before it is parsed.
 pub(super) fn read(path: &Path, limits: &Limits) -> Result<Arc<Source>, Diagnostic> {
-    let refuse = |message: String| {
+    let reject = |message: String| {
         Diagnostic::of_file(Source::new(path.to_path_buf(), String::new()), message)
     };
     let mut bytes = Vec::new();
@@ -20,17 +20,17 @@ pub(super) fn read(path: &Path, limits: &Limits) -> Result<Arc<Source>, Diagnost
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(refuse("there is no such file".into())
+            return Err(reject("there is no such file".into())
                 .help("give the path of a flow file, relative to the current folder"));
         }
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            return Err(refuse("this is a folder, not a flow file".into())
+            return Err(reject("this is a folder, not a flow file".into())
                 .help("give the path of a file in it"));
         }
-        Err(error) => return Err(refuse(format!("the file cannot be read: {error}"))),
+        Err(error) => return Err(reject(format!("cannot read the file: {error}"))),
     }
     if bytes.len() as u64 > limits.max_file_bytes {
-        return Err(refuse(format!(
+        return Err(reject(format!(
             "the file is larger than {} bytes, the limit for a flow file",
             limits.max_file_bytes
         ))
@@ -43,7 +43,7 @@ fn decode(path: &Path, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostic> {
     let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
     match String::from_utf8(bytes) {
         Ok(text) => {
-            // A byte order mark is allowed, and is no character of the first line.
+            // A byte order mark is permitted, and does not count as a character of the first line.
             let text = text.strip_prefix('\u{feff}').map(ToOwned::to_owned).unwrap_or(text);
             Ok(Source::new(path.to_path_buf(), text))
         }
@@ -56,9 +56,9 @@ fn decode(path: &Path, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostic> {
                 Source::new(path.to_path_buf(), String::from_utf8_lossy(&bytes).into_owned());
             let at = Source::new(PathBuf::new(), before).end();
             let message = if utf16 {
-                "the file is UTF-16, a flow file must be UTF-8".to_owned()
+                "the file is UTF-16: expected UTF-8".to_owned()
             } else {
-                format!("the file is not UTF-8: byte 0x{byte:02x} cannot stand here")
+                format!("the file is not UTF-8: byte 0x{byte:02x} is not valid here")
             };
             Err(Diagnostic::error(source, at, message).help("save the file as UTF-8"))
         }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_order_mark_does_not_count() {
+    fn byte_order_mark_is_ignored() {
         let source = decode(Path::new("f"), b"\xef\xbb\xbflinks: []".to_vec()).expect("valid");
         assert_eq!(source.line(1), "links: []");
     }

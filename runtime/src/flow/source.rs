@@ -1,46 +1,46 @@
-//! The text of a flow file, and places in it.
+//! The text of a flow file, and locations in it.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// A place in a flow file: where something starts and how far it goes on that line.
+/// A location in a flow file: the start of an element, and the length of the element on that line.
 ///
-/// Lines and columns count from 1, columns and width in characters (Unicode scalar values).
-/// What spans several lines is represented by its part on the first one.
+/// Lines and columns count from 1. Columns and widths are in characters (Unicode scalar values). If an element spans
+/// several lines, the location is its part on the first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Line, the first being 1.
+    /// Line; the first line is 1.
     pub line: usize,
-    /// Column in characters, the first being 1.
+    /// Column in characters; the first column is 1.
     pub column: usize,
-    /// Length in characters; 0 where only the position matters.
+    /// Length in characters; 0 if the location is a position between characters.
     pub width: usize,
 }
 
 impl Span {
-    /// The very beginning of a file.
+    /// Beginning of a file.
     pub const START: Self = Self { line: 1, column: 1, width: 0 };
 }
 
-/// Something read from a flow file, together with where it stands.
+/// Value read from a flow file, with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
-    /// What was read.
+    /// The value.
     pub value: T,
-    /// Where it was read.
+    /// Location of the value.
     pub at: Span,
 }
 
 impl<T> Located<T> {
-    /// Puts a value and its place together.
+    /// Creates a value with its location.
     pub const fn new(value: T, at: Span) -> Self {
         Self { value, at }
     }
 }
 
-/// A flow file as it was read: kept for as long as errors may point into it.
+/// The text of a flow file. It is kept as long as errors may refer to it.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -54,7 +54,7 @@ impl Source {
         let bytes = text.as_bytes();
         let mut lines = vec![0];
         for (at, byte) in bytes.iter().enumerate() {
-            // YAML breaks lines at LF, CR LF and a CR alone.
+            // YAML ends a line at LF, CR LF or a single CR.
             if *byte == b'\n' || (*byte == b'\r' && bytes.get(at + 1) != Some(&b'\n')) {
                 lines.push(at + 1);
             }
@@ -70,13 +70,14 @@ impl Source {
         &self.text
     }
 
-    /// The place after the last character.
+    /// Returns the location after the last character.
     pub(crate) fn end(&self) -> Span {
         let line = self.lines.len();
         Span { line, column: self.line(line).chars().count() + 1, width: 1 }
     }
 
-    /// The text of a line (counted from 1) without its line break; empty if there is none.
+    /// Returns a line without its line break, or an empty text if there is no such line. The first line has the number
+    /// 1.
     pub(crate) fn line(&self, line: usize) -> &str {
         let Some(start) = line.checked_sub(1).and_then(|index| self.lines.get(index)) else {
             return "";
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_at_every_break_that_yaml_knows() {
+    fn lines_end_at_every_yaml_line_break() {
         let source = Source::new(PathBuf::new(), "a\nb\r\nc\rd".to_owned());
         let lines: Vec<_> = (0..=5).map(|line| source.line(line)).collect();
         assert_eq!(lines, ["", "a", "b", "c", "d", ""]);

@@ -1,14 +1,15 @@
-//! Names in messages: lists of them, and the ones that were probably meant.
+//! Names in messages: lists of names, and suggestions for misspelt names.
 
 use strsim::damerau_levenshtein;
 
-/// More names than this are not listed.
+/// Maximum number of names in a list.
 const LISTED: usize = 24;
 
-/// Longer names than this are no misspellings, in characters.
+/// Maximum length of names that are compared and of texts that are quoted, in characters.
 const LONGEST: usize = 64;
 
-/// A text of the user's in backticks, cut where it is long and without control characters.
+/// Returns a text from the user in backticks. The text is truncated to 64 characters, and control characters are
+/// escaped.
 pub(crate) fn quote(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars().take(LONGEST) {
@@ -20,8 +21,9 @@ pub(crate) fn quote(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// The names that `wanted` is probably a misspelling of, best first, three at most. A name that differs from `wanted`
-/// only in `-` and `_` or in capitals is the only one.
+/// Returns the names of which `wanted` is probably a misspelling: at most three, the most similar one first.
+///
+/// If a name differs from `wanted` only in case or in `-` and `_`, only this name is returned.
 pub(crate) fn near<'n>(wanted: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     if wanted.chars().nth(LONGEST).is_some() {
         return Vec::new();
@@ -32,7 +34,7 @@ pub(crate) fn near<'n>(wanted: &str, names: impl IntoIterator<Item = &'n str>) -
         return vec![name];
     }
     let lower = wanted.to_lowercase();
-    // One edit in three characters, as rustc does it.
+    // A difference for every three characters is permitted, as in rustc.
     let allowed = wanted.chars().count().max(3) / 3;
     let mut found: Vec<_> = names
         .into_iter()
@@ -45,7 +47,7 @@ pub(crate) fn near<'n>(wanted: &str, names: impl IntoIterator<Item = &'n str>) -
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// "did you mean …?", if any name is near.
+/// Returns "did you mean …?" if any name is similar.
 pub(crate) fn did_you_mean<'n>(
     wanted: &str,
     names: impl IntoIterator<Item = &'n str>,
@@ -54,7 +56,8 @@ pub(crate) fn did_you_mean<'n>(
     (!near.is_empty()).then(|| format!("did you mean {}?", join(&near, " or ")))
 }
 
-/// `` `a`, `b`, `c` ``
+/// Returns the names as `` `a`, `b`, `c` ``. If there are more than the maximum, the number of the remaining names
+/// follows.
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     let shown = join(&names[..names.len().min(LISTED)], ", ");
     match names.len().saturating_sub(LISTED) {
@@ -72,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_names_are_found_and_others_are_not() {
+    fn only_misspelt_names_are_suggested() {
         let names = ["file", "stdio", "metronome", "exit"];
         assert_eq!(near("fiel", names), ["file"]);
         assert_eq!(near("STDIO", names), ["stdio"]);
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn long_lists_are_truncated() {
         let names: Vec<_> = (0..30).map(|n| n.to_string()).collect();
         assert!(list(&names).ends_with("`23` and 6 more"));
     }

@@ -1,4 +1,5 @@
-//! What is legal in a flow file, and surely not meant. What only follows from another warning is not said.
+//! Warnings about content of a flow file that is valid but probably not intended. A problem that is only a consequence
+//! of another warning is not reported.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,18 +16,18 @@ use super::{
     suggest::quote,
 };
 
-/// The type of the connectors that write the file of their key `path`.
+/// Type of the connectors that read or write the file that their key `path` names.
 pub(super) const FILE: &str = "file";
 
-/// Reports what is doubtful in a flow with which nothing is wrong.
+/// Reports content of a flow without errors that is probably not intended.
 pub(super) fn warn(flow: &Flow, report: &mut Report) {
     unlinked(&flow.spec, &flow.graph, report);
-    errors_without_way(&flow.spec, &flow.graph, report);
-    one_file_of_two(flow, report);
+    unhandled_errors(&flow.spec, &flow.graph, report);
+    same_file_of_two_sinks(flow, report);
     file_of_source_and_sink(flow, report);
 }
 
-/// What no event comes to, and what no event leaves.
+/// Reports components that receive no events and components from which no events leave.
 fn unlinked(spec: &Spec, graph: &Graph, report: &mut Report) {
     let mut used = HashSet::new();
     let mut pipelines: HashMap<usize, &Node> = HashMap::new();
@@ -50,37 +51,39 @@ fn unlinked(spec: &Spec, graph: &Graph, report: &mut Report) {
             continue;
         };
         if node.inputs.is_empty() {
-            let message = format!("nothing is linked to pipeline {name}: it never gets an event");
+            let message =
+                format!("nothing is linked to pipeline {name}: it never receives an event");
             report.push(report.warning(at, message).help("add a link that leads to it"));
         }
         if node.outputs.iter().all(|output| output.port == ERR) {
-            let message =
-                format!("pipeline {name} leads nowhere: it discards what it lets through");
+            let message = format!("pipeline {name} leads nowhere: its events are discarded");
             report.push(report.warning(at, message).help("add a link that starts with it"));
         }
     }
 }
 
-/// Sinks whose errors lead nowhere, in a flow that says elsewhere where errors go. A flow that says it
-/// nowhere means that they are logged, and so does a sink that gets dead letters.
-fn errors_without_way(spec: &Spec, graph: &Graph, report: &mut Report) {
+/// Reports sinks whose port `err` is not linked, if other ports `err` of the flow are linked or configured.
+///
+/// If a flow links or configures no port `err`, its errors are meant to be logged. The same is assumed for a sink that
+/// receives dead letters.
+fn unhandled_errors(spec: &Spec, graph: &Graph, report: &mut Report) {
     let is_linked = graph.edges().any(|(_, edge)| edge.from_port == ERR);
-    let is_said = spec.connectors.iter().any(|connector| connector.err.is_some())
+    let is_set = spec.connectors.iter().any(|connector| connector.err.is_some())
         || spec.pipelines.iter().any(|pipeline| pipeline.err.is_some());
-    if !is_linked && !is_said {
+    if !is_linked && !is_set {
         return;
     }
     for (node, connector) in sinks(spec, graph) {
         let gets_events = node.inputs.iter().any(|edge| graph.edge(*edge).from_port != ERR);
-        // A sink of values, such as `null`, hardly has anything that can fail.
+        // In a sink without a codec, such as `null`, hardly any event can fail.
         let can_fail = connector.codec.is_some();
         if !gets_events || !can_fail || connector.err.is_some() || !node.output(ERR).is_empty() {
             continue;
         }
         let name = &connector.name.value;
         let message = format!(
-            "nothing is linked to `{name}/err`, while other errors of the flow have a way: what {} \
-             cannot deliver fails, and is logged",
+            "nothing is linked to `{name}/err`, while other errors of the flow are linked or configured: events that {} \
+             cannot deliver fail and are logged",
             quote(name)
         );
         report.push(
@@ -91,17 +94,18 @@ fn errors_without_way(spec: &Spec, graph: &Graph, report: &mut Report) {
     }
 }
 
-/// Sinks that write one file: each would write into what the other has written.
-fn one_file_of_two(flow: &Flow, report: &mut Report) {
+/// Reports sinks that write the same file, because each would overwrite data of the other.
+fn same_file_of_two_sinks(flow: &Flow, report: &mut Report) {
     let mut written: HashMap<PathBuf, (Span, &str)> = HashMap::new();
     for (_, connector) in sinks(&flow.spec, &flow.graph) {
         let Some(path) = path_of(flow, connector).and_then(|path| resolved(&path)) else {
             continue;
         };
-        let at = connector.component.config.place("/path");
+        let at = connector.component.config.span("/path");
         let name = connector.name.value.as_str();
         if let Some((first, other)) = written.get(&path) {
-            let message = format!("connectors {} and {} write one file", quote(other), quote(name));
+            let message =
+                format!("connectors {} and {} write the same file", quote(other), quote(name));
             report.push(
                 report
                     .warning(at, message)
@@ -114,7 +118,7 @@ fn one_file_of_two(flow: &Flow, report: &mut Report) {
     }
 }
 
-/// Reports sources that read what a sink of the same flow writes.
+/// Reports sources that read a file that a sink of the same flow writes.
 fn file_of_source_and_sink(flow: &Flow, report: &mut Report) {
     for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
         let Some(read) = path_of(flow, source) else { continue };
@@ -125,13 +129,13 @@ fn file_of_source_and_sink(flow: &Flow, report: &mut Report) {
             }
             let [source_name, sink_name] = [source, sink].map(|it| quote(&it.name.value));
             let message = format!(
-                "source {source_name} reads the file that sink {sink_name} writes: events may come \
-                 back without end, and `mode: truncate` deletes them before they are read"
+                "source {source_name} reads the file that sink {sink_name} writes: events may \
+                 circulate forever, and `mode: truncate` deletes them before they are read"
             );
             report.push(
                 report
-                    .warning(source.component.config.place("/path"), message)
-                    .note(sink.component.config.place("/path"), format!("{sink_name} writes it"))
+                    .warning(source.component.config.span("/path"), message)
+                    .note(sink.component.config.span("/path"), format!("{sink_name} writes it"))
                     .help(format!(
                         "set `path` of {sink_name} to a file that {source_name} does not read"
                     )),
@@ -140,13 +144,13 @@ fn file_of_source_and_sink(flow: &Flow, report: &mut Report) {
     }
 }
 
-/// Returns whether a source with this path, which may be a pattern, reads the file with the path `written`.
+/// Returns whether a source with the path `path`, which may be a pattern, reads the file `written`.
 fn reads(path: &Path, written: &Path) -> bool {
     let is_pattern = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
     if !is_pattern(path) || path.exists() {
         return resolved(path).is_some_and(|path| path == written);
     }
-    // Links are resolved in the folders before the first wildcard.
+    // Symbolic links are resolved only in the folders before the first wildcard.
     let fixed = path.ancestors().find(|path| !is_pattern(path)).unwrap_or(Path::new(""));
     let (Ok(folder), Ok(rest)) = (fixed.canonicalize(), path.strip_prefix(fixed)) else {
         return false;
@@ -157,18 +161,18 @@ fn reads(path: &Path, written: &Path) -> bool {
         .is_ok_and(|pattern| pattern.matches_path_with(written, options))
 }
 
-/// Returns the path of a `file` connector.
+/// Returns the path of the file of a `file` connector.
 fn path_of(flow: &Flow, connector: &Connector) -> Option<PathBuf> {
     let path = connector.component.config.value().get("path")?.as_str()?;
     (connector.component.name.value == FILE).then(|| flow.folder().join(path))
 }
 
-/// The sinks of a flow, in the order of the file.
+/// Returns the sinks of a flow, in the order of the file.
 fn sinks<'f>(spec: &'f Spec, graph: &'f Graph) -> impl Iterator<Item = (&'f Node, &'f Connector)> {
     of_role(spec, graph, Role::Sink)
 }
 
-/// Returns the connectors of a flow with this role, in the order of the file.
+/// Returns the connectors that have this role, in the order of the file.
 pub(super) fn of_role<'f>(
     spec: &'f Spec,
     graph: &'f Graph,
@@ -180,7 +184,8 @@ pub(super) fn of_role<'f>(
     nodes.into_iter().map(|node| (node, &spec.connectors[node.index]))
 }
 
-/// One path for each file, whether it exists or not; none for what is no file, such as `/dev/null`.
+/// Returns a canonical path of a file that need not exist. Returns `None` if the path exists but is not a regular file,
+/// such as `/dev/null`.
 fn resolved(path: &Path) -> Option<PathBuf> {
     if let Ok(whole) = path.canonicalize() {
         return whole.is_file().then_some(whole);

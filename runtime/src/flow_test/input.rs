@@ -1,4 +1,4 @@
-//! What goes into a flow under test.
+//! Input of flow tests.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use tremor_pdk::Batch;
 
 use super::{Clock, Error};
 
-/// What a source brings in one go.
+/// A batch that a source reads in one pull.
 pub(super) struct Input {
     pub(super) source: String,
     pub(super) at_ns: u64,
@@ -20,21 +20,21 @@ pub(super) struct Input {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Event {
-    /// Since the start of the test.
+    /// Time since the start of the test.
     at_ms: Option<u64>,
-    /// This, where it is there: `null` is a value.
-    #[serde(default, deserialize_with = "there")]
+    /// Value of the event. `Some` if the line has the key, even if the value is `null`.
+    #[serde(default, deserialize_with = "present")]
     value: Option<serde_json::Value>,
-    /// Or else a message, for the preprocessors and the codec.
+    /// Message for the preprocessors and the codec, in Base64. Set instead of `value`.
     base64: Option<String>,
     metadata: Option<serde_json::Value>,
 }
 
-fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<serde_json::Value>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<serde_json::Value>, D::Error> {
     serde_json::Value::deserialize(from).map(Some)
 }
 
-/// Reads all files of the folder; in the order of time, and of names where that is the same.
+/// Reads all files of the folder. Batches are sorted by time, and batches of the same time by the name of the source.
 pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Vec<Input>, Error> {
     let mut files = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| {
@@ -47,24 +47,24 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
     let mut inputs = Vec::new();
     for path in &files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let ending = [".events.jsonl", ".jsonl", ".raw"].into_iter().find(|it| name.ends_with(it));
-        let Some(ending) = ending else {
+        let suffix = [".events.jsonl", ".jsonl", ".raw"].into_iter().find(|it| name.ends_with(it));
+        let Some(suffix) = suffix else {
             return Err(Error::at(
                 path,
-                "expected a name that ends with .jsonl, .events.jsonl or .raw",
+                "expected a name with the suffix .jsonl, .events.jsonl or .raw",
             ));
         };
-        let source = name[..name.len() - ending.len()].to_owned();
+        let source = name[..name.len() - suffix.len()].to_owned();
         if !sources.contains(&source) {
             let known = sources.join(", ");
             return Err(Error::at(
                 path,
-                format_args!("the flow has no source `{source}`, but {known}"),
+                format_args!("the flow has no source `{source}`; its sources are {known}"),
             ));
         }
         let bytes = fs::read(path).map_err(|error| Error::at(path, error))?;
         let start = clock.start_ms.saturating_mul(1_000_000);
-        if ending == ".raw" {
+        if suffix == ".raw" {
             let mut batch = Batch::new();
             batch.stream(0).push_fragment(&bytes);
             inputs.push(stamped(source, start, batch));
@@ -76,7 +76,7 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
             let wrong = |error: &dyn std::fmt::Display| {
                 Error::at(path, format_args!("line {}: {error}", number + 1))
             };
-            let event = if ending == ".jsonl" {
+            let event = if suffix == ".jsonl" {
                 let value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
                 Event { at_ms: None, value: Some(value), base64: None, metadata: None }
             } else {

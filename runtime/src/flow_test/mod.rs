@@ -1,24 +1,26 @@
-//! Flow tests: folders with a flow, what goes in and what has to come out. Flows run without their
-//! connectors, on a clock of their own, so that the same events give the same results.
+//! Flow tests: folders with a flow, its input and its expected output.
+//!
+//! Flows run without their connectors and with a simulated clock, so that the same events always give the same results.
 //!
 //! ```text
 //! classify/
-//!   flow.yaml                 the flow, unless `test.yaml` names another
-//!   test.yaml                 settings; may be left out
-//!   input/NAME.jsonl          what the source NAME brings: a value a line
-//!   input/NAME.events.jsonl   the same with times and metadata: { at_ms, value, metadata } a line,
+//!   flow.yaml                 flow, unless `test.yaml` names another file
+//!   test.yaml                 settings; optional
+//!   input/NAME.jsonl          input of the source NAME, one value per line
+//!   input/NAME.events.jsonl   input with times and metadata, { at_ms, value, metadata } per line,
 //!                             or { at_ms, base64, metadata } for a message in bytes
-//!   input/NAME.raw            bytes, through its preprocessors and its codec
-//!   expected/NAME.jsonl       what the sink NAME gets, a value a line
-//!   expected/NAME.events.jsonl  the same with metadata: { value, metadata } a line
-//!   expected/NAME.raw         bytes, through its codec and its postprocessors
+//!   input/NAME.raw            bytes for the preprocessors and the codec of the source
+//!   expected/NAME.jsonl       output of the sink NAME, one value per line
+//!   expected/NAME.events.jsonl  output with metadata, { value, metadata } per line
+//!   expected/NAME.raw         bytes from the codec and the postprocessors of the sink
 //! ```
-//! A port of a pipeline that nothing is linked to is called `PIPELINE.PORT` there. A sink without a
-//! file is expected to get nothing; what leaves by a port that is not linked is looked at only
-//! where there is a file for it, but for `err`: events that fail are a difference always.
 //!
-//! The first event of each source comes at `clock.start_ms`, each that follows `clock.step_ms`
-//! later, and after the last one `clock.run_on_ms` pass before everything drains.
+//! For a port of a pipeline to which nothing is linked, NAME is `PIPELINE.PORT`. A sink without a file is expected to
+//! receive no event. Events at a port that is not linked are compared only if there is a file for the port. The port
+//! `err` is an exception: events that fail are always a difference.
+//!
+//! The first event of each source has the time `clock.start_ms`. Each further event is `clock.step_ms` later than the
+//! one before. After the last event, `clock.run_on_ms` pass before the flow drains.
 
 mod input;
 mod output;
@@ -40,7 +42,7 @@ use crate::{
     run_handle::RunHandle,
 };
 
-/// What keeps a test from running: it names the file, and says what was expected.
+/// An error that prevents a test from running. It names the file and what was expected.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -58,7 +60,7 @@ impl Error {
     }
 }
 
-/// What `test.yaml` says.
+/// Settings in `test.yaml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
@@ -82,13 +84,13 @@ struct Clock {
 }
 
 impl Default for Clock {
-    /// From the beginning of 2026 on, an event a millisecond.
+    /// Returns a clock that starts at the beginning of 2026, with one event for each millisecond.
     fn default() -> Self {
         Self { start_ms: 1_767_225_600_000, step_ms: 1, run_on_ms: 0 }
     }
 }
 
-/// A test in its folder.
+/// A flow test in a folder.
 #[derive(Debug)]
 pub struct FlowTest {
     folder: PathBuf,
@@ -99,7 +101,7 @@ impl FlowTest {
     /// Reads the settings of the test in `folder`.
     ///
     /// # Errors
-    /// Where there is no such folder, or `test.yaml` says what it cannot.
+    /// The folder does not exist, or `test.yaml` is invalid.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         if !folder.is_dir() {
             return Err(Error::at(
@@ -117,24 +119,25 @@ impl FlowTest {
         Ok(Self { folder: folder.to_owned(), settings })
     }
 
-    /// The flow file.
+    /// Returns the path of the flow file.
     pub fn flow(&self) -> PathBuf {
         self.folder.join(&self.settings.flow)
     }
 
-    /// Runs the flow, which was checked [without connectors](Components::without_connectors), and
-    /// compares what comes out with what is expected.
+    /// Runs the flow, and compares its output with the expected output.
+    ///
+    /// The flow must have been checked [without connectors](Components::without_connectors).
     ///
     /// # Errors
-    /// What keeps it from running: files that cannot be read, components that cannot be made.
+    /// Files cannot be read, or components cannot be created.
     pub fn run(&self, flow: &Flow, components: &Components) -> Result<Vec<Difference>, Error> {
         output::compare(&self.expected(), &self.outputs(flow, components)?)
     }
 
-    /// Runs the flow, and makes what comes out what is expected. Returns the files that changed.
+    /// Runs the flow, and stores its output as the expected output. Returns the files that have changed.
     ///
     /// # Errors
-    /// As [`FlowTest::run`]; also where a file cannot be written.
+    /// Errors of [`FlowTest::run`], or a file cannot be written.
     pub fn update(&self, flow: &Flow, components: &Components) -> Result<Vec<PathBuf>, Error> {
         output::update(&self.expected(), &self.outputs(flow, components)?)
     }

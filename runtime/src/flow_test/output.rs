@@ -1,4 +1,4 @@
-//! What comes out of a flow under test, and how it differs from what is expected.
+//! Output of flow tests, and its differences from the expected output.
 
 use std::{
     collections::BTreeSet,
@@ -17,12 +17,12 @@ use crate::{
     flow::{ERR, Flow, Role},
 };
 
-/// How an expectation is written.
+/// Format of an expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// A value a line.
+    /// A value per line.
     Values,
-    /// Value and metadata, a line each.
+    /// An object with value and metadata per line.
     Events,
     /// Bytes.
     Raw,
@@ -31,7 +31,7 @@ pub(super) enum Format {
 impl Format {
     const ALL: [Self; 3] = [Self::Values, Self::Events, Self::Raw];
 
-    fn ending(self) -> &'static str {
+    fn suffix(self) -> &'static str {
         match self {
             Self::Values => ".jsonl",
             Self::Events => ".events.jsonl",
@@ -40,22 +40,22 @@ impl Format {
     }
 }
 
-/// Which expectation there is for an outlet; values where there is none.
+/// Returns the format of the expected output of an outlet, or the format for values if there is no expected output.
 pub(super) fn form(folder: &Path, name: &str) -> Format {
-    let there = |format: &Format| path(folder, name, *format).exists();
-    Format::ALL.into_iter().find(there).unwrap_or(Format::Values)
+    let exists = |format: &Format| path(folder, name, *format).exists();
+    Format::ALL.into_iter().find(exists).unwrap_or(Format::Values)
 }
 
 fn path(folder: &Path, name: &str, format: Format) -> PathBuf {
-    folder.join(format!("{name}{}", format.ending()))
+    folder.join(format!("{name}{}", format.suffix()))
 }
 
-/// What left the flow by one outlet.
+/// Output of one outlet of the flow.
 pub(super) struct Output {
     name: String,
     format: Format,
     contents: Vec<u8>,
-    /// Whether it matters where there is no expectation.
+    /// `true` if the output is compared even if there is no file with the expected output.
     counts: bool,
 }
 
@@ -108,18 +108,18 @@ fn write_lines(format: Format, values: &Batch, contents: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// Where what came out is not what was expected.
+/// A difference between the output and the expected output.
 #[derive(Debug)]
 pub struct Difference {
-    /// The file with the expectation, whether or not it is there.
+    /// Path of the file with the expected output, which need not exist.
     pub path: PathBuf,
     diff: String,
 }
 
-/// The file, and a diff of lines: `-` was expected, `+` came.
+/// Displays the path and a diff of lines: `-` before expected lines, `+` before actual lines.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: - expected, + came out\n{}", self.path.display(), self.diff)
+        write!(f, "{}: - expected, + actual\n{}", self.path.display(), self.diff)
     }
 }
 
@@ -137,13 +137,13 @@ pub(super) fn compare(folder: &Path, outputs: &[Output]) -> Result<Vec<Differenc
         }
     }
     for path in strays(folder, outputs)? {
-        let diff = "there is no such sink, nor such a port without a link\n".to_owned();
+        let diff = "there is no such sink, and no such port without a link\n".to_owned();
         differences.push(Difference { path, diff });
     }
     Ok(differences)
 }
 
-/// Files that no outlet belongs to.
+/// Returns the files in the folder `expected` that belong to no outlet.
 fn strays(folder: &Path, outputs: &[Output]) -> Result<Vec<PathBuf>, Error> {
     let known: BTreeSet<PathBuf> =
         outputs.iter().map(|output| path(folder, &output.name, output.format)).collect();
@@ -170,8 +170,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The same JSON written in another way is no difference.
-fn normal(format: Format, bytes: &[u8]) -> String {
+/// Normalises the text of a file, so that a different notation of the same JSON is not a difference.
+fn normalised(format: Format, bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if format == Format::Raw {
         return text.into_owned();
@@ -183,13 +183,13 @@ fn normal(format: Format, bytes: &[u8]) -> String {
     text.lines().filter(|line| !line.trim().is_empty()).map(line).collect()
 }
 
-/// The lines that differ, with two lines around each; none where nothing does.
-fn diff(format: Format, expected: &[u8], came: &[u8]) -> Option<String> {
-    let (expected, came) = (normal(format, expected), normal(format, came));
-    if expected == came {
+/// Returns the lines that differ, with two lines of context, or `None` if there is no difference.
+fn diff(format: Format, expected: &[u8], actual: &[u8]) -> Option<String> {
+    let (expected, actual) = (normalised(format, expected), normalised(format, actual));
+    if expected == actual {
         return None;
     }
-    let diff = TextDiff::from_lines(&expected, &came);
+    let diff = TextDiff::from_lines(&expected, &actual);
     let mut text = String::new();
     for group in diff.grouped_ops(2) {
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {

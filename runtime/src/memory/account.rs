@@ -1,4 +1,4 @@
-//! The memory of one component, and what it consists of.
+//! Memory that one component and its parts use.
 
 use std::sync::{
     Arc,
@@ -7,17 +7,18 @@ use std::sync::{
 
 use super::{BLOCK, Credit};
 
-/// Maximum memory of one component, in bytes: no process has more addresses. Sums of it do not overflow.
+/// Maximum memory of one component, in bytes: the size of the address space of a process. Sums of this value do
+/// not overflow.
 const ADDRESSES: usize = 1 << 47;
 
-/// The memory of one component: queue, deliveries in flight, loans of its plugin.
+/// Memory of one component: its queue, its deliveries in flight, and the memory lent to its plugin.
 #[derive(Debug)]
 pub(crate) struct Account {
     component: String,
     credit: Arc<Credit>,
-    /// In bytes.
+    /// Bytes that the component uses, borrowed ones included.
     used: AtomicUsize,
-    /// Part of `used` that queues and deliveries have, in bytes.
+    /// Part of `used` that belongs to accepted events, in queues and deliveries, in bytes.
     charged: AtomicUsize,
 }
 
@@ -32,7 +33,7 @@ impl Account {
         &self.component
     }
 
-    /// Returns the bytes that the component has taken.
+    /// Returns the bytes that the component uses.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -53,32 +54,39 @@ impl Account {
         }
     }
 
-    /// Takes `bytes` of accepted events.
+    /// Adds `bytes` of accepted events, even if the component may not borrow that much.
     fn charge(&self, bytes: usize) {
         let before = self.charged.fetch_add(bytes, Ordering::Relaxed);
-        self.credit.overdraw(self.borrowed(before.saturating_add(bytes)) - self.borrowed(before));
+        let overdrawn = self.borrowed(before.saturating_add(bytes)) - self.borrowed(before);
+        if overdrawn > 0 {
+            self.credit.overdraw(overdrawn);
+        }
         self.take(bytes);
     }
 
-    /// Gives back `bytes` of accepted events.
+    /// Subtracts `bytes` of accepted events.
     fn discharge(&self, bytes: usize) {
         let before = self.charged.fetch_sub(bytes, Ordering::Relaxed);
-        self.credit.settle(self.borrowed(before) - self.borrowed(before.saturating_sub(bytes)));
-        // Second, because it wakes the sources that wait.
+        let settled = self.borrowed(before) - self.borrowed(before.saturating_sub(bytes));
+        if settled > 0 {
+            self.credit.settle(settled);
+        }
+        // `give_back` comes last, because it wakes waiting sources, which read the overdraft.
         self.give_back(bytes);
     }
 
-    /// Returns the part of `used` bytes that is above the guaranteed share.
+    /// Returns the number of bytes by which `used` exceeds the guaranteed share.
     fn borrowed(&self, used: usize) -> usize {
         used.saturating_sub(self.credit.budget.share())
     }
 }
 
-/// A buffer of a component, counted whether or not there is credit for it. One task changes it at a time.
+/// Memory of one queue, or of the deliveries of one sink. It is counted even if the component may not borrow that much.
+/// Only one task changes the value at a time.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Arc<Account>,
-    /// Bytes that are counted: a multiple of [`BLOCK`].
+    /// Counted bytes, a multiple of [`BLOCK`].
     counted: AtomicUsize,
 }
 
@@ -87,19 +95,26 @@ impl Charge {
         Self { account, counted: AtomicUsize::new(0) }
     }
 
-    /// Counts `bytes` in place of what was counted before. One block more than needed is kept, so that small changes
-    /// touch no shared counter.
+    /// Sets the size of the buffer to `bytes`. The count is lowered only if it is too high by more than the slack, so
+    /// that a buffer that one batch fills and empties touches no shared counter.
+    ///
+    /// The slack is a sixteenth of the guaranteed share, at least 2 and at most 8 blocks (512 KiB).
     #[inline]
     pub(crate) fn set(&self, bytes: usize) {
         let counted = self.counted.load(Ordering::Relaxed);
-        if bytes > counted || counted > bytes.saturating_add(2 * BLOCK) {
+        if bytes > counted || counted > bytes.saturating_add(self.slack()) {
             self.change(bytes.div_ceil(BLOCK).saturating_mul(BLOCK));
         }
     }
 
+    fn slack(&self) -> usize {
+        (self.account.credit.budget.share() / 16).clamp(2 * BLOCK, 8 * BLOCK)
+    }
+
     #[cold]
     fn change(&self, bytes: usize) {
-        let before = self.counted.swap(bytes, Ordering::Relaxed);
+        let before = self.counted.load(Ordering::Relaxed);
+        self.counted.store(bytes, Ordering::Relaxed);
         if bytes > before {
             self.account.charge(bytes - before);
         } else {
@@ -114,13 +129,13 @@ impl Drop for Charge {
     }
 }
 
-/// The memory that one instance of a component has borrowed or counted. It is returned when the loan is dropped.
+/// Memory that one instance of a component has borrowed or charged. It is returned when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Loan {
     account: Arc<Account>,
-    /// Bytes that were lent.
+    /// Bytes that the instance has borrowed.
     lent: AtomicUsize,
-    /// Bytes of accepted events.
+    /// Bytes of accepted events that the instance has.
     charged: AtomicUsize,
 }
 
@@ -130,9 +145,10 @@ impl Loan {
         Self { account, lent, charged }
     }
 
-    /// Takes `bytes` if the share of the component or the surplus has them. Returns whether it did.
+    /// Borrows `bytes` if the share of the component or the surplus permits. Returns whether it did.
     ///
-    /// A component that has used less than its share always gets a block, even if only a part of the block is left.
+    /// While less than the share is used, one block is always granted, even if less than a block of the share is
+    /// left.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let Account { credit, .. } = &*self.account;
         let before = self.account.used();
@@ -147,20 +163,20 @@ impl Loan {
         true
     }
 
-    /// Gives `bytes` back, at most what was taken.
+    /// Returns `bytes` that were borrowed, but not more than were borrowed.
     pub(crate) fn give_back(&self, bytes: usize) {
         self.account.give_back(subtract(&self.lent, bytes));
     }
 
-    /// Counts `bytes` of accepted events, whether or not there is credit for them.
+    /// Adds `bytes` of accepted events, even if they exceed the credit.
     pub(crate) fn charge(&self, bytes: usize) {
-        // More than all addresses is a mistake of the component, and would overflow.
+        // A component that reports more than the address space has a fault; the sum would overflow.
         let bytes = bytes.min(ADDRESSES.saturating_sub(self.account.used()));
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.account.charge(bytes);
     }
 
-    /// Counts `bytes` of accepted events less, at most what was counted.
+    /// Subtracts `bytes` of accepted events, but not more than were added.
     pub(crate) fn discharge(&self, bytes: usize) {
         self.account.discharge(subtract(&self.charged, bytes));
     }
@@ -173,7 +189,7 @@ impl Drop for Loan {
     }
 }
 
-/// Lowers a counter by `bytes`, at most to zero. Returns by how much it was lowered.
+/// Subtracts `bytes` from a counter, at most down to zero. Returns the amount that was subtracted.
 fn subtract(counter: &AtomicUsize, bytes: usize) -> usize {
     let less = |before: usize| Some(before.saturating_sub(bytes));
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0).min(bytes)

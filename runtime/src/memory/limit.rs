@@ -1,12 +1,12 @@
-//! The memory that the machine, or the control group of the process, has.
+//! Memory of the machine and of the control group of the process.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Returns the memory that the process may take at most, in bytes: the least of the machine's and of the limits of the
-/// control group of the process and the groups around it. `None` if the system does not say.
+/// Returns the memory that the process may use, in bytes: the minimum of the machine's memory and the limits of
+/// the control group of the process and its ancestors. `None` if the system reports neither.
 pub(super) fn available() -> Option<usize> {
     available_below(Path::new("/"))
 }
@@ -21,7 +21,7 @@ fn available_below(root: &Path) -> Option<usize> {
     machine.into_iter().chain(limits).min()
 }
 
-/// Returns the limits of a control group, which a line of `/proc/self/cgroup` names, and of the groups around it.
+/// Returns the memory limits of the control group that a line of `/proc/self/cgroup` names, and of its ancestors.
 fn of_group(root: &Path, line: &str) -> Vec<usize> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else {
@@ -35,10 +35,10 @@ fn of_group(root: &Path, line: &str) -> Vec<usize> {
         _ => return Vec::new(),
     };
     let group = PathBuf::from(group.trim_start_matches('/'));
-    // In a container the path may be that of the host, and only the root is there.
+    // In a container, the path may belong to the host's hierarchy, of which only the root exists here.
     let around = group.ancestors();
     let read = |group: &Path| fs::read_to_string(root.join(folder).join(group).join(file)).ok();
-    // `max` is not a number.
+    // The value `max` means that there is no limit. It is not a number, so it is skipped.
     around.filter_map(read).filter_map(|text| text.trim().parse().ok()).collect()
 }
 

@@ -1,14 +1,18 @@
-//! The memory of a process: one budget, which flows and their components share.
+//! Memory limit of a process, which flows and their components share.
 //!
-//! Each component has a share of the limit that no other one can use, and borrows above it from a common surplus.
-//! One flow of several borrows at most half of the surplus. Only intake waits or refuses: while a flow may borrow no more,
-//! its plugins get no more, and its sources are not pulled if its queues and deliveries have more than their shares.
-//! Whatever moves or ends an accepted event is counted and may overdraw, which keeps the intake closed until it is repaid.
+//! Each component has a guaranteed share of the limit, which no other component can use. Above the share, components
+//! borrow memory from a common surplus. If there are several flows, each borrows at most half of the surplus.
 //!
-//! Beginnings of messages, which wait for the rest of their streams, are no accepted events: a closed intake would never
-//! release them. They are loans. If a loan is refused, the stream that holds most loses its message.
+//! Only new input waits or is refused. While a flow may not borrow more, its plugins get no more memory, and its
+//! sources are not pulled if queues or deliveries exceed their shares. Memory of accepted events is always counted,
+//! even if the flow may not borrow it. Sources are pulled again once enough of it was returned.
 //!
-//! Components count in blocks of 64 KiB, so that most changes touch no shared counter.
+//! Incomplete messages, which wait for the remainder of their streams, do not count as accepted events: if they stopped
+//! the pulls of sources, they could never be completed. They are loans. If a loan is refused, the stream that buffers
+//! the most loses its message.
+//!
+//! Components count memory in blocks of 64 KiB, and lower a count only if it is several blocks too high, so that most
+//! changes touch no shared counter.
 
 mod account;
 mod limit;
@@ -22,42 +26,44 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-pub(crate) use self::account::{Account, Charge, Loan};
-use crate::lock::lock;
+use tremor_pdk::lock;
 
-/// Unit in which components take credit, in bytes.
+pub(crate) use self::account::{Account, Charge, Loan};
+
+/// Unit in which components count memory, in bytes.
 pub(crate) const BLOCK: usize = 64 << 10;
 
-/// Largest share that no other component can use, in bytes: two full queues.
-const LARGEST_SHARE: usize = 8 << 20;
+/// Maximum size of a guaranteed share, in bytes: two full queues.
+const MAX_SHARE: usize = 8 << 20;
 
-/// The memory that all flows of a process may take together.
+/// The memory limit that all flows of a process share.
 #[derive(Clone)]
 pub struct MemoryBudget(Arc<Budget>);
 
 struct Budget {
-    /// In bytes.
+    /// Limit in bytes.
     limit: usize,
     /// Guaranteed share of each component, in bytes. It is set before the flows start.
     share: AtomicUsize,
-    /// Bytes beyond the shares of all components.
+    /// Bytes of the limit that are not part of guaranteed shares.
     surplus: AtomicUsize,
-    /// Part of the surplus that one flow may borrow, in bytes.
+    /// Maximum bytes of the surplus that one flow may borrow.
     cap: AtomicUsize,
-    /// Bytes borrowed from the surplus. Below zero for a moment if two threads change it at once.
+    /// Bytes borrowed from the surplus by all flows. May be negative for a moment if two threads change the value at
+    /// the same time.
     borrowed: AtomicIsize,
     /// Number of flows.
     flows: AtomicUsize,
     /// Number of components of all flows.
     components: AtomicUsize,
-    /// `true` if `waiting` may have wakers.
+    /// `true` if `waiting` may contain wakers.
     is_awaited: AtomicBool,
-    /// Sources whose flows may not borrow more.
+    /// Wakers of sources that wait because their flows may not borrow more.
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl MemoryBudget {
-    /// Returns a budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Budget {
             limit,
@@ -72,7 +78,7 @@ impl MemoryBudget {
         }))
     }
 
-    /// Returns a budget of half of the memory that the machine, or the control group of the process, has.
+    /// Creates a budget of half of the memory that is available to the process.
     pub fn of_machine() -> Self {
         Self::new(limit::available().map_or(usize::MAX, |bytes| bytes / 2))
     }
@@ -85,13 +91,13 @@ impl MemoryBudget {
         FlowMemory { credit: Arc::new(credit), accounts: Arc::default() }
     }
 
-    /// Divides the limit among the components of all flows. Call this after the flows were planned, and before they
-    /// take memory.
+    /// Divides the limit among the components of all flows. Call this after all flows were planned, and before
+    /// they take memory.
     pub(crate) fn divide(&self) {
         let Budget { limit, share, surplus, cap, flows, components, .. } = &*self.0;
         let [flows, components] = [flows, components].map(|count| count.load(Ordering::Relaxed));
-        // Half of the limit is for whoever needs more than others.
-        let each = (limit / 2 / components.max(1)).min(LARGEST_SHARE);
+        // Shares use at most half of the limit. The other half is for components that need more than their shares.
+        let each = (limit / 2 / components.max(1)).min(MAX_SHARE);
         let rest = limit - each * components;
         share.store(each, Ordering::Relaxed);
         surplus.store(rest, Ordering::Relaxed);
@@ -102,9 +108,10 @@ impl MemoryBudget {
         self.0.share.load(Ordering::Relaxed)
     }
 
-    /// Wakes the sources that wait, each of which checks whether its flow may borrow.
+    /// Wakes the waiting sources, each of which checks whether its flow may borrow.
     fn wake(&self) {
-        // The change of a counter comes before the look at the flag: whoever waits does the opposite.
+        // This side changes the counter before it reads the flag. A waiting source sets the flag before it reads the
+        // counter.
         fence(Ordering::SeqCst);
         if self.0.is_awaited.load(Ordering::Relaxed) {
             let waiting = {
@@ -128,7 +135,7 @@ impl MemoryBudget {
 }
 
 impl Default for MemoryBudget {
-    /// A budget without a limit.
+    /// Returns a budget without a limit.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
@@ -140,36 +147,36 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// The memory of one flow.
+/// Memory of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowMemory {
     credit: Arc<Credit>,
     accounts: Arc<Mutex<Vec<Arc<Account>>>>,
 }
 
-/// The part of the surplus that a flow has borrowed.
+/// Memory that a flow has borrowed from the surplus.
 #[derive(Debug)]
 struct Credit {
     budget: MemoryBudget,
-    /// Bytes that the components of the flow have above their shares.
+    /// Bytes by which components of the flow exceed their shares, added up.
     borrowed: AtomicIsize,
-    /// Bytes that the queues and deliveries of components have above their shares: those of accepted events.
+    /// Bytes by which accepted events, in queues and deliveries, exceed the shares of their components, added up.
     overdrawn: AtomicIsize,
 }
 
-/// The memory of a flow at one moment.
+/// Current memory of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStatus {
     /// Limit of the process, in bytes, if it has one.
     pub limit: Option<usize>,
-    /// `true` if sources of the flow are not pulled because it may not borrow more.
+    /// `true` if sources of the flow are not pulled because the flow may not borrow more.
     pub is_short: bool,
-    /// Components and the bytes that they have taken, in blocks of 64 KiB.
+    /// Name and memory of each component. The memory is in bytes, counted in blocks of 64 KiB.
     pub components: Vec<(String, usize)>,
 }
 
 impl FlowMemory {
-    /// Returns the account of a component, which is made if the flow has none of this name.
+    /// Returns the account of a component, which is created if it does not exist.
     pub(crate) fn account(&self, component: &str) -> Arc<Account> {
         let mut accounts = lock(&self.accounts);
         if let Some(account) = accounts.iter().find(|account| account.component() == component) {
@@ -186,7 +193,7 @@ impl FlowMemory {
         self.credit.is_open()
     }
 
-    /// Ready if sources may be pulled; otherwise the task is woken once memory was given back.
+    /// Completes if sources may be pulled. Otherwise wakes the task when memory is returned.
     pub(crate) fn poll_open(&self, context: &Context<'_>) -> Poll<()> {
         if self.is_open() {
             return Poll::Ready(());
@@ -208,8 +215,10 @@ impl FlowMemory {
 }
 
 impl Credit {
-    /// Returns whether sources may be pulled. Loans of plugins alone stop no pull: a pull returns what is lent for input
-    /// that waits, and nothing else would.
+    /// Returns whether sources may be pulled.
+    ///
+    /// Loans to plugins alone do not stop pulls, because a loan is for an incomplete message that only a pull can
+    /// complete.
     fn is_open(&self) -> bool {
         self.overdrawn.load(Ordering::Relaxed) <= 0 || self.may_borrow(1)
     }
@@ -217,11 +226,11 @@ impl Credit {
     /// Returns whether the flow may borrow `bytes` more.
     fn may_borrow(&self, bytes: usize) -> bool {
         let budget = &self.budget.0;
-        let has_room = |borrowed: &AtomicIsize, limit: &AtomicUsize| {
+        let has_capacity = |borrowed: &AtomicIsize, limit: &AtomicUsize| {
             let borrowed = usize::try_from(borrowed.load(Ordering::Relaxed)).unwrap_or(0);
             borrowed.saturating_add(bytes) <= limit.load(Ordering::Relaxed)
         };
-        has_room(&self.borrowed, &budget.cap) && has_room(&budget.borrowed, &budget.surplus)
+        has_capacity(&self.borrowed, &budget.cap) && has_capacity(&budget.borrowed, &budget.surplus)
     }
 
     fn overdraw(&self, bytes: usize) {
@@ -245,7 +254,7 @@ impl Credit {
 }
 
 impl Default for FlowMemory {
-    /// The memory of a flow without a limit.
+    /// Returns the memory of a flow without a limit.
     fn default() -> Self {
         MemoryBudget::default().flow()
     }
@@ -284,7 +293,11 @@ mod tests {
         charge.set(15 * BLOCK);
         assert_eq!(flow.poll_open(&context), Poll::Ready(()));
         charge.set(100 * BLOCK);
-        assert_eq!(flow.poll_open(&context), Poll::Pending, "the charge was counted nevertheless");
+        assert_eq!(
+            flow.poll_open(&context),
+            Poll::Pending,
+            "the charge is counted although it exceeds the limit"
+        );
         assert_eq!(flow.status().components, [("out".to_owned(), 100 * BLOCK)]);
         charge.set(BLOCK);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
@@ -297,32 +310,32 @@ mod tests {
         let (one, two) = (budget.flow(), budget.flow());
         let (greedy, modest) = (one.account("greedy"), two.account("modest"));
         budget.divide();
-        // Each has a share of 16 blocks, and 32 are common.
+        // Each component has a share of 16 blocks. The common surplus has 32 blocks, of which a flow may borrow 16.
         let (greedy, modest) = (Charge::new(greedy), Charge::new(modest));
         modest.set(16 * BLOCK);
         greedy.set(31 * BLOCK);
-        assert!(one.is_open(), "16 of the common blocks are its cap");
+        assert!(one.is_open(), "15 of 16 blocks are borrowed");
         greedy.set(32 * BLOCK);
         assert!(!one.is_open() && two.is_open());
         greedy.set(100 * BLOCK);
-        assert!(two.is_open(), "it has borrowed nothing");
+        assert!(two.is_open(), "the flow has borrowed nothing");
         modest.set(17 * BLOCK);
-        assert!(!two.is_open(), "nothing is left to borrow");
+        assert!(!two.is_open(), "the other flow has borrowed the surplus");
         greedy.set(0);
         assert!(one.is_open() && two.is_open());
     }
 
     #[test]
-    fn loans_for_waiting_input_stop_no_pull() {
+    fn loans_for_incomplete_messages_do_not_stop_pulls() {
         let budget = MemoryBudget::new(64 * BLOCK);
         let flow = budget.flow();
         let [input, output] = ["in", "out"].map(|name| flow.account(name));
         budget.divide();
         let (loan, charge) = (Loan::new(input), Charge::new(output));
         while loan.take(BLOCK) {}
-        assert!(flow.is_open(), "a pull takes the input that waits");
+        assert!(flow.is_open(), "a pull may complete the message of the loan");
         charge.set(16 * BLOCK);
-        assert!(flow.is_open(), "that is the share of the queue");
+        assert!(flow.is_open(), "the queue does not exceed its share");
         charge.set(17 * BLOCK);
         assert!(!flow.is_open());
         let wakes = Arc::<Wakes>::default();
@@ -330,16 +343,16 @@ mod tests {
         assert!(flow.poll_open(&Context::from_waker(&waker)).is_pending());
         charge.set(0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-        assert!(flow.is_open() && !loan.take(BLOCK), "loans are limited as before");
+        assert!(flow.is_open() && !loan.take(BLOCK), "loans are still limited");
     }
 
     #[test]
-    fn loan_larger_than_what_is_left_is_refused() {
+    fn loan_larger_than_remaining_credit_is_refused() {
         let budget = MemoryBudget::new(64 * BLOCK);
         let (one, two) = (budget.flow(), budget.flow());
         let (one, two) = (one.account("one"), two.account("two"));
         budget.divide();
-        // A component has a share of 16 blocks, and borrows at most 16 of the 32 common blocks.
+        // Each component has a share of 16 blocks, and may borrow 16 of the 32 blocks of the common surplus.
         let (large, small) = (Loan::new(one.clone()), Loan::new(two.clone()));
         assert!(!large.take(33 * BLOCK));
         assert_eq!(one.used(), 0, "a refused loan counts nothing");
@@ -347,7 +360,7 @@ mod tests {
         assert!(!large.take(2 * BLOCK) && large.take(BLOCK) && !large.take(1));
         assert!(small.take(16 * BLOCK - 1), "the share of another flow is untouched");
         let rest = Loan::new(two.clone());
-        assert!(rest.take(BLOCK), "its last byte is worth a block");
+        assert!(rest.take(BLOCK), "a block is granted although one byte of the share is left");
         assert!(rest.take(15 * BLOCK) && !rest.take(2 * BLOCK));
     }
 

@@ -1,19 +1,20 @@
-//! A map that holds a bounded number of keys, the oldest of which makes room for a new one.
+//! A map with a limited number of keys. If it is full, it evicts the oldest key before it inserts a new one.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// A map in the order of age: keys are as old as their insertion or their last [`Bounded::renew`].
+/// A map whose keys are ordered by age. The age of a key counts from its insertion, or from the last call of
+/// [`Bounded::renew`].
 ///
-/// Looking up a known key allocates nothing. A key takes its bytes and some 50 bytes beside it and
-/// its value.
+/// Looking up an existing key allocates nothing. An entry takes about 50 bytes in addition to the bytes of its key and
+/// value.
 pub(super) struct Bounded<V> {
     hasher: DefaultHashBuilder,
-    /// Slots by the hash of their key.
+    /// Slots of the keys by hash.
     table: HashTable<u32>,
     entries: Vec<Entry<V>>,
-    /// The first of the unused slots, which are linked by `newer`.
+    /// The first unused slot. Unused slots form a list that is linked by `newer`.
     unused: u32,
     oldest: u32,
     newest: u32,
@@ -25,27 +26,27 @@ struct Entry<V> {
     hash: u64,
     older: u32,
     newer: u32,
-    /// None in an unused slot.
+    /// Value of the key; `None` in an unused slot.
     value: Option<V>,
 }
 
-/// The end of a list.
+/// The end of a linked list of slots.
 const NONE: u32 = u32::MAX;
 
-/// Where a key is, until it is taken out.
+/// The slot of a key. It is valid until the key is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-/// What became of a key that was looked for.
+/// Result of looking up or inserting a key.
 pub(super) enum Found<V> {
-    /// It was there.
+    /// The key existed.
     Known(Slot),
-    /// It was not, and is there now. The oldest that made room for it comes with it.
+    /// The key was inserted. Contains the value of the key that was evicted for it, if any.
     New(Slot, Option<V>),
 }
 
 impl<V> Bounded<V> {
-    /// A map of at most `limit` keys, which is at least one and below 2^32 - 1.
+    /// Creates a map of at most `limit` keys. A limit of 0 counts as 1, and a limit above 2^32 - 2 as 2^32 - 2.
     pub(super) fn new(limit: u32) -> Self {
         Self {
             hasher: DefaultHashBuilder::default(),
@@ -62,16 +63,16 @@ impl<V> Bounded<V> {
         self.table.len()
     }
 
-    /// Finds a key, and adds it as the newest where it is not there.
+    /// Finds a key, or inserts it as the newest key.
     #[inline]
     pub(super) fn find_or_insert(&mut self, key: &[u8], value: impl FnOnce() -> V) -> Found<V> {
         let hash = self.hasher.hash_one(key);
         let entries = &self.entries;
-        let is_it = |slot: &u32| {
+        let is_same = |slot: &u32| {
             let entry = &entries[*slot as usize];
             entry.hash == hash && *entry.key == *key
         };
-        if let Some(slot) = self.table.find(hash, is_it) {
+        if let Some(slot) = self.table.find(hash, is_same) {
             return Found::Known(Slot(*slot));
         }
         let evicted = if self.len() >= self.limit as usize { self.pop_oldest() } else { None };
@@ -96,27 +97,27 @@ impl<V> Bounded<V> {
         Slot(slot)
     }
 
-    /// The value of a key that is there.
+    /// Returns the value of an existing key.
     ///
     /// # Panics
-    /// Where the key was taken out in the meantime and its slot is unused.
+    /// Panics if the key was removed and its slot is unused.
     #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> &mut V {
         self.entries[slot.0 as usize].value.as_mut().expect("the slot of a key that is there")
     }
 
-    /// The value of a key, if it is still there.
+    /// Returns the value of a key, if its slot is in use.
     #[inline]
     pub(super) fn try_get_mut(&mut self, slot: Slot) -> Option<&mut V> {
         self.entries.get_mut(slot.0 as usize)?.value.as_mut()
     }
 
-    /// The oldest value.
+    /// Returns the oldest value.
     pub(super) fn oldest(&self) -> Option<&V> {
         self.entries.get(self.oldest as usize)?.value.as_ref()
     }
 
-    /// Makes a key that is there the newest.
+    /// Makes an existing key the newest key.
     #[inline]
     pub(super) fn renew(&mut self, slot: Slot) {
         if self.newest != slot.0 {
@@ -125,16 +126,16 @@ impl<V> Bounded<V> {
         }
     }
 
-    /// Takes the oldest key out.
+    /// Removes the oldest key and returns its value.
     pub(super) fn pop_oldest(&mut self) -> Option<V> {
         let slot = self.oldest;
         (slot != NONE).then(|| self.remove(Slot(slot)))
     }
 
-    /// Takes a key out.
+    /// Removes a key and returns its value.
     ///
     /// # Panics
-    /// As [`Bounded::get_mut`].
+    /// Panics if the key was removed and its slot is unused, as [`Bounded::get_mut`] does.
     pub(super) fn remove(&mut self, slot: Slot) -> V {
         let Slot(slot) = slot;
         self.unlink(slot);
@@ -149,7 +150,7 @@ impl<V> Bounded<V> {
         value
     }
 
-    /// Puts a slot in no list at the newest end.
+    /// Makes a slot that is in no list the newest slot.
     fn link(&mut self, slot: u32) {
         let older = std::mem::replace(&mut self.newest, slot);
         let entry = &mut self.entries[slot as usize];
@@ -173,8 +174,7 @@ impl<V> Bounded<V> {
     }
 }
 
-/// Counts keys that had to make room, and says so: the first time and whenever their number has
-/// doubled.
+/// Counts evicted keys. Logs the first eviction, and then each time the number of evictions has doubled.
 #[derive(Debug, Default)]
 pub(super) struct Evictions(u64);
 
@@ -185,7 +185,7 @@ impl Evictions {
             tracing::warn!(
                 operator,
                 evicted = self.0,
-                "more keys than there is room for; {remedy}"
+                "the limit of keys was reached, so the oldest keys are evicted; {remedy}"
             );
         }
     }
@@ -203,7 +203,7 @@ mod tests {
     use super::{Bounded, Found};
 
     #[test]
-    fn the_oldest_key_makes_room_and_a_renewed_one_is_not_the_oldest() {
+    fn oldest_key_is_evicted_and_renewed_key_is_newest() {
         let mut map = Bounded::new(2);
         let insert =
             |map: &mut Bounded<u32>, key: &[u8], value| match map.find_or_insert(key, || value) {
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list_of_keys_in_the_order_of_their_age(steps in steps(), limit in 1..8u32) {
+        fn map_behaves_like_a_list_of_keys_by_age(steps in steps(), limit in 1..8u32) {
             let mut map = Bounded::new(limit);
             let mut model: Vec<(u8, usize)> = Vec::new();
             for (number, step) in steps.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The operator `dedupe`: events whose key was seen within a window of time are duplicates.
+//! The operator `dedupe`, which removes events whose key occurred before within a time window.
 
 use std::num::NonZeroU32;
 
@@ -16,14 +16,14 @@ use super::{
 /// Passes the first event of each key within a window of time, and discards the others.
 #[tremor_pdk::config]
 pub(crate) struct Config {
-    /// The fields that make up the key. An event that has none of them passes.
+    /// Fields that make up the key. An event that has none of them passes.
     by: Vec<Field>,
-    /// How long after the first event of a key others are its duplicates.
+    /// Time after the first event of a key in which further events are its duplicates.
     within: Interval,
-    /// How many keys are remembered at a time. When there are more, the oldest makes room.
+    /// Maximum number of keys that are remembered. If there are more, the oldest is forgotten.
     #[serde(default = "max_keys")]
     max_keys: NonZeroU32,
-    /// What becomes of duplicates.
+    /// Treatment of duplicates.
     #[serde(default)]
     duplicates: Duplicates,
 }
@@ -32,10 +32,10 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Duplicates {
-    /// They are dropped, and counted as discarded.
+    /// Duplicates are dropped and counted as discarded.
     #[default]
     Discard,
-    /// They leave by the port `duplicates`.
+    /// Duplicates leave by the port `duplicates`.
     Port,
 }
 
@@ -46,9 +46,9 @@ fn max_keys() -> NonZeroU32 {
 pub(crate) struct Dedupe {
     config: Config,
     key: KeyBuffer,
-    /// When the keys were first seen, in ns since the Unix epoch.
+    /// Times at which the keys first occurred, in ns since the Unix epoch.
     seen: Bounded<u64>,
-    /// Keys that made room before their time.
+    /// Number of keys that were evicted before their window ended.
     evictions: Evictions,
 }
 
@@ -104,7 +104,7 @@ impl Dedupe {
             return true;
         }
         let (now, within) = (event.ingest_ns(), self.config.within.ns());
-        // A clock that jumped back by a whole window or more has forgotten what it saw.
+        // If the clock jumped back by a window or more, keys that were seen before no longer count.
         let is_over = |first: u64| now.abs_diff(first) >= within;
         while self.seen.oldest().is_some_and(|first| is_over(*first)) {
             self.seen.pop_oldest();
@@ -133,7 +133,7 @@ mod tests {
     use tremor_pdk::{Operator as _, Output};
 
     use super::{Config, Dedupe};
-    use crate::operator::testing::{Bench, refused, timed};
+    use crate::operator::testing::{Bench, creation_error, timed};
 
     fn passing(config: Json, events: &[(u64, Json)]) -> Vec<String> {
         let ran = Bench::new("dedupe", config).process(timed(events));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_event_of_a_key_passes_and_others_are_discarded() {
+    fn first_event_of_a_key_passes_and_others_are_discarded() {
         let config = json!({ "by": ["id", "host.name"], "within": "1s" });
         let events = [
             json!({ "id": 1, "host": { "name": "a" } }),
@@ -170,18 +170,22 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_forgotten_exactly_its_window_after_its_first_event() {
+    fn key_is_forgotten_one_window_after_its_first_event() {
         let config = json!({ "by": [""], "within": "1ms" });
         let times = [100, 1_000_099, 1_000_100, 2_000_099, 2_000_100, 50];
         let events = times.map(|time| (time, json!("x")));
         let ran = Bench::new("dedupe", config.clone()).process(timed(&events));
         assert_eq!((ran.out.len(), ran.discarded), (4, 2), "at 100, 1,000,100, 2,000,100 and 50");
         let back = [(5_000_000, json!("x")), (4_000_001, json!("x")), (5_000_000, json!("x"))];
-        assert_eq!(passing(config, &back).len(), 1, "less than a window back is within it");
+        assert_eq!(
+            passing(config, &back).len(),
+            1,
+            "a time that is less than a window earlier is in the window"
+        );
     }
 
     #[test]
-    fn duplicates_leave_by_their_port_where_that_is_asked_for() {
+    fn duplicates_leave_by_port_if_configured() {
         let config = json!({ "by": ["id"], "within": "1s", "duplicates": "port" });
         let events = [(0, json!({ "id": 1 })), (1, json!({ "id": 1 }))];
         let ran = Bench::new("dedupe", config).process(timed(&events));
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_key_makes_room_and_is_counted() {
+    fn oldest_key_is_evicted_and_counted() {
         let config = json!({ "by": [""], "within": "1s", "max_keys": 100 });
         let mut dedupe = Dedupe::of(serde_json::from_value::<Config>(config).unwrap());
         let mut output = Output::new();
@@ -198,18 +202,18 @@ mod tests {
         assert_eq!((dedupe.seen.len(), dedupe.evictions.total()), (100, 900));
         let mut last = timed(&events[900..]);
         dedupe.process(&mut last, &mut output).unwrap();
-        assert!(last.is_empty(), "the newest are remembered");
+        assert!(last.is_empty(), "the newest keys were not evicted");
     }
 
     #[test]
-    fn a_key_of_no_field_is_refused() {
-        let error = refused("dedupe", &json!({ "by": [], "within": "1s" }));
+    fn configuration_without_key_fields_is_rejected() {
+        let error = creation_error("dedupe", &json!({ "by": [], "within": "1s" }));
         assert!(error.starts_with("`by`: expected at least one field"), "{error}");
     }
 
     proptest! {
         #[test]
-        fn with_a_clock_that_does_not_go_back_each_key_passes_once_a_window(
+        fn each_key_passes_once_per_window(
             events in prop::collection::vec((0..5u64, 0..6u64), 0..200),
         ) {
             let (mut now, mut first, mut expected) = (0, [None; 6], Vec::new());

@@ -1,28 +1,46 @@
-//! Where operators look: a place in an event's payload or in its metadata.
+//! Paths of fields in the payload or the metadata of an event.
 
 use std::{fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
+use tremor_abi::batch::Part;
 use tremor_pdk::{EventRef, Path, PathError, ValueRef};
 
-/// A place in an event, written as a path: `host.name`, `tags[0]`. One that starts with `%` is one of
-/// the metadata, `%class`; `%` alone is all of the metadata, and nothing the whole payload.
+/// Path of a field, such as `host.name` or `tags[0]`.
+/// A path that starts with `%`, such as `%class`, refers to the metadata. The path `%` is the whole metadata, and the
+/// empty path is the whole payload. A path of the payload may start with a point, as in VRL: `.host.name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(crate) struct Field {
     in_metadata: bool,
     path: Path,
 }
 
 impl Field {
-    /// What is there.
+    /// Returns the part of the event that contains the field.
+    pub(super) const fn part(&self) -> Part {
+        if self.in_metadata { Part::Metadata } else { Part::Payload }
+    }
+
+    /// Returns the path of the field in its part of the event.
+    pub(super) const fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether one of the fields is a part of the other one, or both are the same.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.in_metadata == other.in_metadata
+            && (self.path.starts_with(&other.path) || other.path.starts_with(&self.path))
+    }
+
+    /// Returns the value of the field in an event.
     #[inline]
-    pub(super) fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
+    pub(crate) fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
         let root = if self.in_metadata { event.metadata() } else { event.value() };
         root?.get_path(&self.path)
     }
 
-    /// As [`Field::get`], for several fields of one event.
+    /// Returns the value of the field. Use this if several fields of the same event are needed.
     #[inline]
     pub(super) fn get_in<'b>(&self, parts: &EventParts<'b>) -> Option<ValueRef<'b>> {
         let root = if self.in_metadata { parts.metadata } else { parts.payload };
@@ -30,7 +48,7 @@ impl Field {
     }
 }
 
-/// Where the fields of an event lie.
+/// Payload and metadata of an event.
 pub(super) struct EventParts<'b> {
     payload: Option<ValueRef<'b>>,
     metadata: Option<ValueRef<'b>>,
@@ -49,10 +67,10 @@ impl FromStr for Field {
     fn from_str(text: &str) -> Result<Self, PathError> {
         let (in_metadata, path) = match text.strip_prefix('%') {
             Some(path) => (true, path),
-            None => (false, text),
+            None => (false, text.strip_prefix('.').unwrap_or(text)),
         };
         let path = path.parse().map_err(|error: PathError| PathError {
-            offset: error.offset + usize::from(in_metadata),
+            offset: error.offset + text.len() - path.len(),
             ..error
         })?;
         Ok(Self { in_metadata, path })
@@ -81,8 +99,8 @@ impl JsonSchema for Field {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A path such as `host.name` or `tags[0]`; one that starts with `%`, such \
-                as `%class`, leads into the metadata.",
+            "description": "A path such as `host.name` or `tags[0]`; a path that starts with `%`, such \
+                as `%class`, is in the metadata.",
         })
     }
 }
@@ -94,7 +112,7 @@ mod tests {
     use super::Field;
 
     #[test]
-    fn a_field_lies_in_the_payload_or_after_a_percent_sign_in_the_metadata() {
+    fn field_is_in_payload_or_with_percent_sign_in_metadata() {
         let mut batch = Batch::new();
         batch.push(&literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
         batch.last_mut().unwrap().set_metadata(literal!({ "class": { "name": "x" } }));
@@ -116,8 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_path_is_an_error_that_says_where() {
+    fn payload_path_may_start_with_a_point() {
+        for (text, same) in [(".a.b[0]", "a.b[0]"), (".", ""), (".\"odd key\"", "\"odd key\"")] {
+            assert_eq!(text.parse::<Field>(), same.parse(), "{text}");
+        }
+    }
+
+    #[test]
+    fn invalid_path_is_an_error_with_its_offset() {
         assert_eq!("%a[".parse::<Field>().unwrap_err().offset, 2);
+        assert_eq!(".a[".parse::<Field>().unwrap_err().offset, 2);
+        assert_eq!("..a".parse::<Field>().unwrap_err().offset, 1);
         let error = serde_json::from_str::<Field>("\"a..b\"").unwrap_err().to_string();
         assert!(error.contains("`a..b`") && error.contains("offset"), "{error}");
     }

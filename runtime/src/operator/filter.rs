@@ -1,10 +1,10 @@
-//! The operator `filter`: keeps the events that meet a condition.
+//! The operator `filter`, which keeps the events that fulfil a condition.
 
 use tremor_pdk::{Batch, Component, ComponentContext, Operator, Output, Result};
 
 use super::condition::{self, Condition};
 
-/// Keeps the events that meet the condition, and discards the others.
+/// Keeps the events that fulfil the condition, and discards the others.
 #[derive(Debug)]
 pub(crate) struct Filter {
     condition: Condition,
@@ -33,7 +33,7 @@ mod tests {
     use crate::operator::testing::{Bench, batch};
 
     #[test]
-    fn events_that_do_not_meet_the_condition_are_discarded_and_counted() {
+    fn other_events_are_discarded_and_counted() {
         let events = [json!({"a": 1}), json!({"a": 2}), json!({"a": "1"}), json!({}), json!("a")];
         let mut filter = Bench::new("filter", json!({ "field": "a", "equals": 1, "not": true }));
         let ran = filter.process(batch(&events));

@@ -1,4 +1,4 @@
-//! Keys of values, as bytes that maps can keep and compare.
+//! Keys that represent values as bytes, which maps can store and compare.
 
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
@@ -6,15 +6,15 @@ use tremor_abi::document::{MAX_DEPTH, NumberForm, Shape};
 use tremor_pdk::ValueRef;
 use twox_hash::XxHash3_128;
 
-/// The longest key that is kept as it is, in bytes. A longer one is known by its start and its
-/// 128-bit hash, so that a map with a bounded number of keys takes bounded memory.
-pub(super) const LONGEST: usize = 128;
+/// Maximum length of a key in bytes. A longer key is replaced by its beginning and its 128-bit hash, so that a map with
+/// a limited number of keys takes limited memory.
+pub(super) const MAX_LENGTH: usize = 128;
 
-/// Puts the key of one or several values together, in a buffer that is used again.
+/// A reusable buffer in which the key of one or several values is built.
 ///
-/// Equal values make equal keys, whatever they are kept as: 1 and 1.0 are equal, and so are objects
-/// with their keys in another order. Unequal values make unequal keys, up to [`LONGEST`] bytes for
-/// certain, and above that unless two 128-bit hashes with a seed of this process coincide.
+/// Equal values have equal keys, in whatever form they are stored: 1 and 1.0 are equal, and so are objects that differ
+/// only in the order of their keys. Values that are not equal have different keys. For keys longer than [`MAX_LENGTH`],
+/// this is not certain: two 128-bit hashes, with a seed of this process, may coincide.
 pub(super) struct KeyBuffer {
     bytes: Vec<u8>,
     seed: u64,
@@ -38,13 +38,13 @@ impl KeyBuffer {
         Self { bytes: Vec::new(), seed: DefaultHashBuilder::default().hash_one(0) }
     }
 
-    /// Begins the next key.
+    /// Begins a new key.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Adds a value, or that there is none.
+    /// Appends a value, or a marker for a missing value.
     #[inline]
     pub(super) fn push(&mut self, value: Option<ValueRef<'_>>) {
         match value {
@@ -56,12 +56,17 @@ impl KeyBuffer {
         }
     }
 
-    /// The key of what was added.
+    /// Returns a hash of the values that were appended, which is the same in every process.
+    pub(super) fn stable_hash(&self) -> u64 {
+        u64::try_from(XxHash3_128::oneshot(&self.bytes) >> 64).unwrap_or_default()
+    }
+
+    /// Returns the key of the values that were appended.
     #[inline]
     pub(super) fn key(&mut self) -> &[u8] {
-        if self.bytes.len() > LONGEST {
+        if self.bytes.len() > MAX_LENGTH {
             let hash = XxHash3_128::oneshot_with_seed(self.seed, &self.bytes).to_le_bytes();
-            self.bytes.truncate(LONGEST - hash.len());
+            self.bytes.truncate(MAX_LENGTH - hash.len());
             self.bytes.extend_from_slice(&hash);
         }
         &self.bytes
@@ -111,7 +116,8 @@ impl KeyBuffer {
         }
     }
 
-    /// Adds a number that is kept as text as the integer or float that it is equal to, if there is one.
+    /// Appends a number that is stored as text. If there is an equal integer or float, the result is the key of that
+    /// integer or float.
     fn number_text(&mut self, text: &str) {
         match NumberForm::new(text) {
             NumberForm::Integer(value) => match (i64::try_from(value), u64::try_from(value)) {
@@ -124,14 +130,14 @@ impl KeyBuffer {
         }
     }
 
-    /// A float that is an integer is that integer.
+    /// Appends a float. If the float is a whole number, the result is the key of that integer.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "bounds are checked"
     )]
     fn float(&mut self, float: f64) {
-        // 2^63 and 2^64; the integers below them are exact as floats.
+        // 2^63 and 2^64. Floats represent both limits exactly.
         const I64_END: f64 = 9_223_372_036_854_775_808.0;
         const U64_END: f64 = 18_446_744_073_709_551_616.0;
         if !float.is_finite() || float.fract().abs() > 0.0 {
@@ -152,7 +158,7 @@ mod tests {
     use tremor_abi::value::Number;
     use tremor_pdk::{Value, ValueRef, literal};
 
-    use super::{KeyBuffer, LONGEST};
+    use super::{KeyBuffer, MAX_LENGTH};
 
     fn number(text: &'static str) -> Value<'static> {
         Value::Number(Number::new(text).expect("a JSON number"))
@@ -166,7 +172,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::cast_precision_loss, reason = "that is what is tested")]
-    fn keys_are_equal_exactly_where_values_are() {
+    fn keys_are_equal_if_and_only_if_values_are() {
         let values = [
             literal!(null),
             literal!(true),
@@ -217,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn values_do_not_run_into_one_another_and_missing_ones_count() {
+    fn key_separates_values_and_includes_missing_ones() {
         let (a, ab, b, bc, c) = ("a".into(), "ab".into(), "b".into(), "bc".into(), "c".into());
         let (null, nested) = (literal!(null), literal!(["a", "b"]));
         let mut buffer = KeyBuffer::new();
@@ -239,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_is_shortened_and_still_tells_values_apart() {
+    fn long_key_is_shortened_and_still_distinguishes_values() {
         let mut buffer = KeyBuffer::new();
         let long = |last: char| Value::from("x".repeat(10_000) + &last.to_string());
         let keys = ['a', 'b', 'a'].map(|last| key(&mut buffer, &[Some(&long(last))]));
-        assert!(keys.iter().all(|key| key.len() == LONGEST));
+        assert!(keys.iter().all(|key| key.len() == MAX_LENGTH));
         assert!(keys[0] == keys[2] && keys[0] != keys[1]);
     }
 }

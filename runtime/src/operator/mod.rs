@@ -1,4 +1,4 @@
-//! Operators: what a pipeline does to events. Each is written as a plugin's operator is.
+//! Built-in operators for pipelines. They implement the same traits as the operators of plugins.
 
 mod bounded;
 mod bucket;
@@ -9,12 +9,16 @@ mod filter;
 mod key;
 mod passthrough;
 mod route;
+mod sample;
 mod select;
+mod set;
+mod template;
 #[cfg(test)]
 mod testing;
+mod unnest;
 mod window;
 
 pub(crate) use self::{
     bucket::Bucket, dedupe::Dedupe, filter::Filter, passthrough::Passthrough, route::Route,
-    select::Select, window::Windows,
+    sample::Sample, select::Select, set::Set, unnest::Unnest, window::Windows,
 };

@@ -1,4 +1,4 @@
-//! The operator `passthrough`: hands events on as they are.
+//! The operator `passthrough`, which passes events unchanged.
 
 use tremor_pdk::{Batch, Component, ComponentContext, NoConfig, Operator, Output, Result};
 

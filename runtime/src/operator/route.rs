@@ -1,26 +1,26 @@
-//! The operator `route`: the first condition that an event meets picks its port.
+//! The operator `route`, which selects the port of an event by conditions.
 
 use tremor_pdk::{Batch, Component, ComponentContext, Error, Operator, Output, Result, Verdict};
 
 use super::condition::{self, Condition};
 use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
 
-/// Sends each event by the port of the first rule whose condition it meets.
+/// Sends each event to the port of the first rule whose condition it fulfils.
 #[tremor_pdk::config]
 pub(crate) struct Config {
-    /// The rules, tried in this order.
+    /// Rules in the order in which they are tried.
     rules: Vec<Rule>,
-    /// The port of events that meet none of the conditions.
+    /// Port of events that fulfil none of the conditions.
     #[serde(default = "out")]
     default: String,
 }
 
-/// Where the events go that meet a condition.
+/// Port for events that fulfil a condition.
 #[tremor_pdk::config]
 struct Rule {
-    /// The condition.
+    /// Condition of the rule.
     when: condition::Config,
-    /// The port, which links name as `PIPELINE/PORT`.
+    /// Port of the rule. Links refer to the port as `PIPELINE/PORT`.
     port: String,
 }
 
@@ -29,7 +29,7 @@ fn out() -> String {
 }
 
 impl Config {
-    /// The ports beside `out`, in the order that they are first named.
+    /// Returns the ports except `out`, in the order in which they first occur.
     fn named(&self) -> Vec<String> {
         let mut named: Vec<String> = Vec::new();
         let ports = self.rules.iter().map(|rule| &rule.port).chain([&self.default]);
@@ -66,21 +66,21 @@ impl Component for Route {
     }
 }
 
-/// What becomes of an event that leaves by a port.
+/// Returns the verdict for an event that leaves through the port `name`.
 fn verdict(ports: &[String], name: &str) -> Result<Verdict> {
-    let wrong = |why: std::fmt::Arguments<'_>| {
-        Err(Error::configuration(format_args!("expected a name for a port, found `{name}`{why}")))
+    let wrong = |expected: std::fmt::Arguments<'_>| {
+        Err(Error::configuration(format_args!("invalid port `{name}`: expected {expected}")))
     };
     if matches!(name, ERR | IN) {
-        return wrong(format_args!(", which is the name of another port"));
+        return wrong(format_args!("another name than `err` and `in`"));
     }
     if !is_valid_name(name) {
-        return wrong(format_args!(": {NAME_FORM}"));
+        return wrong(format_args!("a name ({NAME_FORM})"));
     }
     let Some(position) = ports.iter().position(|port| port == name) else {
         return Ok(Verdict::Keep);
     };
-    let too_many = |_| wrong(format_args!(", which is one more than an operator may have"));
+    let too_many = |_| wrong(format_args!("at most 65536 ports"));
     u16::try_from(position).map(Verdict::Port).or_else(too_many)
 }
 
@@ -102,7 +102,7 @@ impl Operator for Route {
 mod tests {
     use serde_json::{Value as Json, json};
 
-    use crate::operator::testing::{Bench, batch, refused};
+    use crate::operator::testing::{Bench, batch, creation_error};
 
     fn rule(level: &str, port: &str) -> Json {
         json!({ "when": { "field": "level", "equals": level }, "port": port })
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_an_event_meets_picks_its_port() {
+    fn first_matching_rule_selects_the_port() {
         let any = json!({ "when": { "field": "level", "starts_with": "e" }, "port": "rest" });
         let rules = [rule("error", "bad"), rule("info", "out"), rule("warn", "bad"), any];
         let mut route = Bench::new("route", json!({ "rules": rules }));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_meets_no_rule_leaves_by_the_default_port() {
+    fn event_without_matching_rule_uses_default_port() {
         let config = json!({ "rules": [rule("warn", "out")], "default": "other" });
         let ran = Bench::new("route", config).process(batch(&events()));
         assert_eq!(ran.out, [r#"{"level":"warn"}"#]);
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_rule_is_named() {
+    fn error_names_invalid_rule() {
         let bad = json!({ "when": { "field": "a" }, "port": "p" });
-        let error = refused("route", &json!({ "rules": [rule("warn", "p"), bad] }));
+        let error = creation_error("route", &json!({ "rules": [rule("warn", "p"), bad] }));
         assert!(error.starts_with("`rules[1].when`: `field`: "), "{error}");
-        let error = refused("route", &json!({ "rules": [rule("warn", "err")] }));
+        let error = creation_error("route", &json!({ "rules": [rule("warn", "err")] }));
         assert!(
-            error.starts_with("`rules[0].port`: expected a name for a port, found `err`"),
+            error.starts_with("`rules[0].port`: invalid port `err`: expected another name"),
             "{error}"
         );
     }

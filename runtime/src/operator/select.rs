@@ -1,4 +1,4 @@
-//! The operator `select`: keeps, drops and renames fields.
+//! The operator `select`, which keeps, drops and renames fields.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use tremor_pdk::{
     Batch, Component, ComponentContext, Error, Operator, Output, Path, Result, Verdict,
 };
 
-/// Keeps, drops and renames fields of events that are objects, in this order. Fields are written
-/// as the keys that lead to them, such as `host.name`.
+/// Keeps, drops and renames fields of events that are objects, in this order. A field is given by the keys that
+/// lead to it, such as `host.name`.
 #[tremor_pdk::config]
 pub(crate) struct Config {
-    /// The fields that stay. Unless given, all do.
+    /// Fields to keep; all fields unless set.
     keep: Option<Vec<String>>,
-    /// Fields that go, out of what stays.
+    /// Fields to drop from those that are kept.
     #[serde(default)]
     drop: Vec<String>,
-    /// Fields by their names so far, and their new names. They need not be among those that stay.
+    /// New names of fields by their current names. These fields need not be among those that are kept.
     #[serde(default)]
     rename: BTreeMap<String, String>,
 }
@@ -64,10 +64,10 @@ impl Operator for Select {
 mod tests {
     use serde_json::json;
 
-    use crate::operator::testing::{Bench, batch, refused};
+    use crate::operator::testing::{Bench, batch, creation_error};
 
     #[test]
-    fn fields_are_kept_dropped_and_renamed_and_missing_ones_do_not_matter() {
+    fn fields_are_kept_dropped_and_renamed() {
         let config = json!({
             "keep": ["level", "host"],
             "drop": ["host.ip"],
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_rejected() {
+    fn value_other_than_object_is_rejected() {
         let mut select = Bench::new("select", json!({ "drop": ["a"] }));
         let ran = select.process(batch(&[json!([1]), json!({ "a": 1 }), json!(null)]));
         assert_eq!(ran.out, ["{}"]);
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_selection_says_what_is_wrong() {
+    fn invalid_selection_is_reported_with_its_reason() {
         for (config, expected) in [
             (json!({}), "at least one of `keep`, `drop` and `rename`"),
             (json!({ "keep": ["a..b"] }), "`keep`: `a..b`: invalid path"),
             (json!({ "drop": ["a[0]"] }), "`a[0]`: expected the keys"),
             (json!({ "rename": { "a": "c", "b": "c.d" } }), "both are new names"),
         ] {
-            let error = refused("select", &config);
+            let error = creation_error("select", &config);
             assert!(error.contains(expected), "{config}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! What the tests of operators share.
+//! Helpers for the tests of operators.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tremor_pdk::{Batch, Operator, Output, Value};
 
 use crate::components;
 
-/// A batch of these payloads, whose events came in at 0 ns.
+/// Creates a batch with these payloads. All events have the time 0.
 pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
     let mut batch = Batch::new();
     for event in events {
@@ -18,7 +18,7 @@ pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
     batch
 }
 
-/// A batch of these payloads, each with its time in ns.
+/// Creates a batch with these payloads, each with its time in ns.
 pub(super) fn timed<T: Serialize>(events: &[(u64, T)]) -> Batch {
     let mut batch = Batch::new();
     for (time, event) in events {
@@ -28,7 +28,7 @@ pub(super) fn timed<T: Serialize>(events: &[(u64, T)]) -> Batch {
     batch
 }
 
-/// A batch of events with this metadata and time, whose payload is their position.
+/// Creates a batch of events with these times and metadata. The payload of each event is its position.
 pub(super) fn with_metadata(events: &[(u64, Value<'static>)]) -> Batch {
     let mut batch = Batch::new();
     for (position, (time, metadata)) in events.iter().enumerate() {
@@ -39,12 +39,12 @@ pub(super) fn with_metadata(events: &[(u64, Value<'static>)]) -> Batch {
     batch
 }
 
-/// What came of a call, payloads as JSON.
+/// Results of a call. Payloads are JSON texts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ran {
     pub(super) out: Vec<String>,
     pub(super) ports: BTreeMap<String, Vec<String>>,
-    /// The errors.
+    /// Errors of the events that were rejected.
     pub(super) rejected: Vec<String>,
     pub(super) discarded: usize,
     pub(super) merged: usize,
@@ -58,7 +58,7 @@ impl Ran {
     }
 }
 
-/// An operator as a pipeline has it.
+/// An operator with its output, used in the same way as in a pipeline.
 pub(super) struct Bench {
     pub(super) operator: Box<dyn Operator>,
     ports: Vec<String>,
@@ -90,7 +90,7 @@ impl Bench {
         self.ran(0, &Batch::new())
     }
 
-    /// Collects the results of a call with `came` events.
+    /// Collects the results of a call that received `came` events.
     fn ran(&mut self, came: usize, batch: &Batch) -> Ran {
         batch.validate().unwrap();
         assert!(self.output.failed().is_empty());
@@ -114,7 +114,7 @@ impl Bench {
         let released = usize::try_from(released).unwrap();
         let became = count + rejected.len() + discarded + merged + absorbed;
         let had = came + released + self.output.take_created();
-        assert_eq!(had, became, "every event is accounted for");
+        assert_eq!(had, became, "the operator lost or invented no event");
         self.buffered = self.buffered + absorbed - released;
         Ran {
             out,
@@ -132,7 +132,7 @@ fn texts(batch: &Batch) -> Vec<String> {
     batch.events().iter().map(text).collect()
 }
 
-/// Why an operator cannot be made of this configuration.
-pub(super) fn refused(name: &str, config: &Json) -> String {
+/// Returns the error of creating an operator with an invalid configuration.
+pub(super) fn creation_error(name: &str, config: &Json) -> String {
     components::operator(name, config).err().expect("a bad configuration").to_string()
 }

@@ -1,8 +1,8 @@
-//! Who else could change a library: their code would run in this process.
+//! Checks which other users could change a library, because the code of such a user would run in this process.
 //!
-//! What is looked at: owner and mode of the library, of its folder, and of the folder in which a link
-//! to it lies; and whether everybody may write to any folder on the way there from the root. Lists of
-//! access rights beyond the mode are not.
+//! The check covers the owner and the mode of the library, of its folder, and of the folder that contains a symbolic
+//! link to the library. It also covers whether everybody may write to a folder on the path from the root. Access
+//! control lists beyond the mode are not checked.
 
 use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -10,52 +10,55 @@ const STICKY: u32 = 0o1000;
 const GROUP: u32 = 0o020;
 const OTHERS: u32 = 0o002;
 
-/// Something that speaks against running a library.
+/// Reason not to run a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objection {
     message: String,
     pub(super) help: String,
-    /// Everybody could change the library, not only some.
+    /// `true` if everybody could change the library, not only some users.
     pub(super) is_grave: bool,
 }
 
-/// What is wrong, with the file or folder.
+/// Displays what is wrong with the file or folder.
 impl fmt::Display for Objection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-/// The worst that there is to object to a library, if anything. `path` is as it was given,
-/// `canonical` the same without links.
+/// Returns the most serious objection to a library, if there is any.
+///
+/// `path` is the path as it was given, and `canonical` the same path without symbolic links.
 pub(super) fn objection(path: &Path, canonical: &Path) -> Option<Objection> {
     let user = rustix::process::geteuid().as_raw();
-    // Who can put another link there chooses the library.
+    // A user who can replace the symbolic link can choose the library.
     let linked = path.parent().filter(|_| path != canonical).and_then(|it| it.canonicalize().ok());
     let linked = linked.as_deref().filter(|folder| Some(*folder) != canonical.parent());
     let folders = canonical.parent().into_iter().chain(linked).flat_map(|folder| {
-        folder.ancestors().filter_map(move |place| Place::at(place, place == folder))
+        folder.ancestors().filter_map(move |checked| CheckedPath::at(checked, checked == folder))
     });
-    let objections =
-        folders.chain(Place::at(canonical, true)).filter_map(|place| place.objection(user));
-    // Of several as grave the first: a folder says it for all libraries in it.
+    let objections = folders
+        .chain(CheckedPath::at(canonical, true))
+        .filter_map(|checked| checked.objection(user));
+    // If several objections are equally serious, the first one is returned: an objection to a folder applies to all
+    // libraries in the folder.
     objections.reduce(|first, next| if next.is_grave && !first.is_grave { next } else { first })
 }
 
-/// A file or folder that has a say in which code is run.
-struct Place<'p> {
+/// A file or folder whose owner and writers decide which code runs.
+struct CheckedPath<'p> {
     path: &'p Path,
     mode: u32,
     owner: u32,
-    /// The library or its folder, and not one further up.
+    /// `true` for the library and its folder, `false` for folders further up.
     is_near: bool,
 }
 
-impl<'p> Place<'p> {
-    /// None where the file is gone: to open it fails.
+impl<'p> CheckedPath<'p> {
+    /// Returns `None` if the file does not exist any more. Opening the library then fails.
     fn at(path: &'p Path, is_near: bool) -> Option<Self> {
         let about = fs::metadata(path).ok()?;
-        // In a sticky folder, what belongs to one user is not replaced by another.
+        // In a sticky folder, a user cannot replace files of another user.
         let is_sticky = about.is_dir() && about.mode() & STICKY != 0;
         let mode = if is_sticky { 0 } else { about.mode() };
         Some(Self { path, mode, owner: about.uid(), is_near })
@@ -83,12 +86,13 @@ impl<'p> Place<'p> {
 mod tests {
     use std::path::Path;
 
-    use super::Place;
+    use super::CheckedPath;
 
     #[test]
-    fn who_else_may_write_is_objected_to_and_everybody_is_the_worst() {
+    fn write_access_of_others_is_an_objection() {
         const USER: u32 = 1000;
-        // Mode, owner, whether it is near; whether there is an objection, and a grave one.
+        // Mode, owner and `is_near` of a file. The last value is `None` if there is no objection, and otherwise whether
+        // the objection is grave.
         for (mode, owner, is_near, expected) in [
             (0o644, USER, true, None),
             (0o755, 0, true, None),
@@ -99,16 +103,17 @@ mod tests {
             (0o644, 1001, true, Some(false)),
             (0o644, 1001, false, None),
         ] {
-            let place = Place { path: Path::new("/x"), mode, owner, is_near };
-            let said = place.objection(USER);
-            let told = format!("{mode:o} {owner} {is_near}: {said:?}");
-            assert_eq!(said.map(|it| it.is_grave), expected, "{told}");
+            let checked = CheckedPath { path: Path::new("/x"), mode, owner, is_near };
+            let objection = checked.objection(USER);
+            let shown = format!("{mode:o} {owner} {is_near}: {objection:?}");
+            assert_eq!(objection.map(|it| it.is_grave), expected, "{shown}");
         }
     }
 
     #[test]
-    fn root_trusts_root_alone() {
-        let place = Place { path: Path::new("/x"), mode: 0o644, owner: 1000, is_near: true };
-        assert!(place.objection(0).is_some_and(|it| it.to_string().contains("user 1000")));
+    fn root_trusts_only_files_of_root() {
+        let checked =
+            CheckedPath { path: Path::new("/x"), mode: 0o644, owner: 1000, is_near: true };
+        assert!(checked.objection(0).is_some_and(|it| it.to_string().contains("user 1000")));
     }
 }

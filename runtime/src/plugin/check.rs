@@ -1,21 +1,21 @@
-//! What is checked of a library before it is opened: who could change it, and its metadata.
+//! Checks of a library before it is opened: which users could change it, and whether its metadata fits this host.
 
 use serde::{Deserialize, Serialize};
 use tremor_abi::{metadata, module::ArtefactKind, version::AbiVersion};
 
 use super::{Error, ErrorKind, Library};
 
-/// What a host puts up with.
+/// Libraries that a host accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Load plugins that were built with `panic = "abort"`: a panic in one ends the process.
+    /// Accepts plugins that were built with `panic = "abort"`. A panic in such a plugin ends the process.
     pub allow_panic_abort: bool,
-    /// Refuse libraries to which there is any [objection](Library::objection), and not only a grave
-    /// one: those that a group may write to, or that belong to another user.
+    /// Rejects libraries with any [objection](Library::objection), including libraries that a group may write to or
+    /// that belong to another user. By default, only grave objections lead to a rejection.
     pub strict: bool,
 }
 
-/// The kinds of artefacts that this ABI knows.
+/// Kinds of artefacts that this version of the ABI defines.
 const KINDS: [ArtefactKind; 6] = [
     ArtefactKind::CONNECTOR,
     ArtefactKind::CODEC,
@@ -26,7 +26,7 @@ const KINDS: [ArtefactKind; 6] = [
 ];
 
 impl Library {
-    /// Whether this host loads the library, as far as its metadata and the rights to it tell.
+    /// Checks whether this host loads the library, based on its metadata and its access rights.
     ///
     /// # Errors
     /// Kinds [`Access`](ErrorKind::Access), [`AbiVersion`](ErrorKind::AbiVersion),
@@ -59,7 +59,7 @@ impl Library {
                 .expected("`panic = \"unwind\"`, the default")
                 .help(
                     "remove `panic = \"abort\"` from the plugin's profile and rebuild it, or \
-                     allow such plugins with `allow_panic_abort`",
+                     allow such plugins with `--allow-panic-abort`",
                 ));
             }
             Some(other) => {
@@ -83,17 +83,17 @@ impl Library {
     fn other_abi(&self, plugin: AbiVersion, host: AbiVersion) -> Error {
         let remedy = if plugin.major == host.major {
             format!(
-                "update tremor to a version that speaks ABI {plugin}, or rebuild the plugin with \
-                 a `tremor-pdk` that speaks ABI {host}"
+                "update tremor to a version that supports ABI {plugin}, or rebuild the plugin with \
+                 a `tremor-pdk` that supports ABI {host}"
             )
         } else {
-            format!("rebuild the plugin with a `tremor-pdk` that speaks ABI {host}")
+            format!("rebuild the plugin with a `tremor-pdk` that supports ABI {host}")
         };
         Error::new(
             ErrorKind::AbiVersion,
             self.path(),
             format!(
-                "built for ABI {plugin}{}; this tremor speaks ABI {host}",
+                "built for ABI {plugin}{}; this tremor supports ABI {host}",
                 self.metadata()
                     .pdk
                     .as_ref()

@@ -1,7 +1,6 @@
-//! Operators, codecs and processors of loaded plugins, in plain Rust. Nothing here allocates while
-//! all goes well.
+//! Operators, codecs and processors of loaded plugins behind plain Rust types.
 //!
-//! What a plugin leaves in a batch is checked before it is read, as far as it is new.
+//! Successful calls allocate nothing here. The data that a plugin adds to a batch is validated before it is read.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::{
     linked::{self, LinkedComponent},
 };
 
-/// Makes instances of one component, other than a connector, of one library.
+/// Creates instances of one component of one library. The component is not a connector.
 #[derive(Clone)]
 pub struct ComponentFactory {
     name: String,
@@ -36,13 +35,13 @@ enum Make {
     Linked(LinkedComponent),
 }
 
-/// A constructor for each kind: what it makes of an instance of a loaded plugin stands behind the colon.
+/// Defines a constructor for each kind. The expression after the colon wraps an instance of a loaded plugin.
 macro_rules! constructors {
     ($($(#[$about:meta])* $kind:ident($linked:ident) -> $made:ty: |$raw:ident| $loaded:expr)*) => {$(
         $(#[$about])*
         ///
         /// # Errors
-        /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+        /// Errors of the component's constructor, usually of kind configuration; kind panicked if it panicked.
         pub fn $kind(
             &self,
             config: &serde_json::Value,
@@ -64,16 +63,16 @@ macro_rules! constructors {
 }
 
 impl ComponentFactory {
-    /// Makes instances of a component that is built in.
+    /// Creates a factory for a built-in component.
     pub(crate) fn of(component: LinkedComponent) -> Self {
         Self { name: component.name.to_owned(), make: Make::Linked(component) }
     }
 
-    /// Loads the library, if it is not linked, and looks the component up in it: `kind` in the words
-    /// of metadata.
+    /// Loads the library, unless it is linked, and looks up the component. `kind` is the name of its kind in
+    /// metadata.
     ///
     /// # Errors
-    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact).
+    /// Errors of [`load`](super::load()), and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact).
     pub fn load(library: &Library, kind: &str, name: &str, policy: Policy) -> Result<Self, Error> {
         let factory = |make| Self { name: name.to_owned(), make };
         if let Some(linked) = library.linked_component(kind, name) {
@@ -82,33 +81,34 @@ impl ComponentFactory {
         let plugin = load_found(library, policy)?;
         let artefact: ArtefactRef = plugin.artefact(kind, name)?;
         let constructors = artefact.constructors().ok_or_else(|| {
-            let message = format!("its {kind} `{name}` says nothing about how it is made");
-            Error::new(ErrorKind::Lie, library.path(), message)
+            let message = format!("its {kind} `{name}` has no constructor");
+            Error::new(ErrorKind::MetadataMismatch, library.path(), message)
         })?;
         Ok(factory(Make::Loaded(constructors)))
     }
 
     constructors! {
-        /// An operator. It is called as its host's component is.
+        /// Creates an operator with the name of its host's component.
         operator(Operator) -> dyn Operator: |raw| {
             let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
             LoadedOperator { raw, ports, mark: Mark::default() }
         }
 
-        /// A codec.
+        /// Creates a codec.
         codec(Codec) -> dyn DynCodec: |raw| LoadedCodec { raw }
 
-        /// A preprocessor.
+        /// Creates a preprocessor.
         preprocessor(Preprocessor) -> dyn Preprocessor: |raw| LoadedPreprocessor { raw }
 
-        /// A postprocessor.
+        /// Creates a postprocessor.
         postprocessor(Postprocessor) -> dyn Postprocessor: |raw| {
             let suffix = raw.suffix().into_option().map(Into::into);
             LoadedPostprocessor { raw, suffix }
         }
     }
 
-    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata.
+    /// Creates an instance of a component, to check whether a configuration is valid. `kind` is the name of the kind in
+    /// metadata.
     pub(crate) fn check(
         &self,
         kind: &str,
@@ -131,28 +131,30 @@ impl std::fmt::Debug for ComponentFactory {
     }
 }
 
-/// Empties what points to what is not there. Its events are gone, and so the call has failed.
+/// Validates a batch and an output after a call. If an event in them refers to data that does not exist, both are
+/// emptied and the call fails.
 fn checked(
     result: Result<()>,
     batch: &mut Batch,
     output: &mut Output,
     check: impl Fn(&Batch) -> Result<()>,
 ) -> Result<()> {
-    let forged = check(batch).and_then(|()| output.all_batches().try_for_each(&check));
-    if forged.is_err() {
+    let validated = check(batch).and_then(|()| output.all_batches().try_for_each(&check));
+    if validated.is_err() {
         batch.retain(|_| false);
         output.clear();
     }
-    forged.and(result)
+    validated.and(result)
 }
 
-/// Empties an output whose events point to data that does not exist: the call has failed then.
+/// Validates an output after a call. If an event in it refers to data that does not exist, the output is emptied and
+/// the call fails.
 fn checked_output(result: Result<()>, output: &mut Output) -> Result<()> {
-    let forged = output.all_batches().try_for_each(Batch::validate);
-    if forged.is_err() {
+    let validated = output.all_batches().try_for_each(Batch::validate);
+    if validated.is_err() {
         output.clear();
     }
-    forged.and(result)
+    validated.and(result)
 }
 
 struct LoadedOperator {
@@ -231,7 +233,7 @@ impl Preprocessor for LoadedPreprocessor {
         checked(result, batch, output, Batch::validate)
     }
 
-    fn holds(&self, stream: u64) -> bool {
+    fn buffers(&self, stream: u64) -> bool {
         self.raw.holds(stream)
     }
 

@@ -1,4 +1,4 @@
-//! Connectors of plugins, in plain Rust: loaded, or linked into this program.
+//! Connectors of plugins, loaded or linked into this program, behind plain Rust types.
 
 use serde::{Deserialize, Serialize};
 use tremor_abi::{
@@ -19,10 +19,10 @@ use crate::{
     linked::{self, LinkedComponent},
 };
 
-/// Properties of an instance that follow from its configuration.
+/// Properties of an instance that depend on its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceInfo {
-    /// Output ports of an operator, besides `out` and `err`.
+    /// Output ports of an operator other than `out` and `err`.
     pub ports: Vec<String>,
     /// `true` for a connector that has a source.
     pub has_source: bool,
@@ -30,7 +30,7 @@ pub struct InstanceInfo {
     pub has_sink: bool,
 }
 
-/// Makes instances of one connector of one library.
+/// Creates instances of one connector of one library.
 #[derive(Clone)]
 pub struct ConnectorFactory(Make);
 
@@ -41,10 +41,10 @@ enum Make {
 }
 
 impl ConnectorFactory {
-    /// Loads the library, if it is not linked, and looks the connector up in it.
+    /// Loads the library, unless it is linked, and looks up the connector.
     ///
     /// # Errors
-    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](super::ErrorKind::UnknownArtefact).
+    /// Errors of [`load`](super::load()), and kind [`UnknownArtefact`](super::ErrorKind::UnknownArtefact).
     pub fn load(library: &Library, name: &str, policy: Policy) -> Result<Self, Error> {
         if let Some(linked) = library.linked_component("connector", name) {
             return Ok(Self(Make::Linked(linked)));
@@ -54,7 +54,7 @@ impl ConnectorFactory {
         Ok(Self(Make::Loaded { plugin: Box::new(plugin), artefact }))
     }
 
-    /// The plugin that the connector belongs to; none for one that is linked.
+    /// Returns the plugin of the connector, or `None` if the connector is linked.
     pub fn plugin(&self) -> Option<&Plugin> {
         match &self.0 {
             Make::Loaded { plugin, .. } => Some(plugin),
@@ -62,11 +62,11 @@ impl ConnectorFactory {
         }
     }
 
-    /// Makes an instance. It is called as its host's component is.
+    /// Creates an instance with the name of its host's component.
     ///
     /// # Errors
-    /// Those of the connector's constructor, usually kind configuration; kind panicked where it
-    /// panicked; kind internal where it says about itself what cannot be.
+    /// Errors of the connector's constructor, usually of kind configuration; kind panicked if it panicked; kind
+    /// internal if the properties that the connector reports are invalid.
     pub fn create(
         &self,
         config: &serde_json::Value,
@@ -100,11 +100,12 @@ impl std::fmt::Debug for ConnectorFactory {
     }
 }
 
-/// Makes an instance of a component of any kind and drops it, to see whether a configuration is good:
-/// `kind` in the words of metadata. Relative paths start from `folder`.
+/// Creates an instance of a component and drops it, to check whether a configuration is valid.
+///
+/// `kind` is the name of the kind in metadata. Relative paths are relative to `folder`.
 ///
 /// # Errors
-/// Those of loading the library; within, those of the constructor.
+/// Outer: errors of loading the library. Inner: errors of the constructor.
 pub(super) fn check(
     library: &Library,
     (kind, name): (&str, &str),
@@ -126,28 +127,29 @@ pub(super) fn check(
     }))
 }
 
-/// What is linked says of itself what it is, so that this never happens.
+/// Returns the error for a linked component of another kind. It cannot occur, because linked components are looked up
+/// by their kind.
 pub(super) fn other_kind(linked: &LinkedComponent) -> PluginError {
-    PluginError::internal(format!("`{}` is a {}, and nothing else", linked.name, linked.kind))
+    PluginError::internal(format!("cannot create `{}`: it is a {}", linked.name, linked.kind))
 }
 
-/// A configuration as plugins get it.
+/// Converts a configuration to the value that plugins receive.
 pub(super) fn to_value(config: &serde_json::Value) -> Result<Value<'static>> {
     value::to_value(config).map_err(|error| PluginError::configuration(format!("config: {error}")))
 }
 
-fn codec_requirement(says: abi::CodecRequirement) -> Result<CodecRequirement> {
-    match says.need {
+fn codec_requirement(reported: abi::CodecRequirement) -> Result<CodecRequirement> {
+    match reported.need {
         CodecNeed::STRUCTURED => Ok(CodecRequirement::Structured),
         CodecNeed::REQUIRED => Ok(CodecRequirement::Required),
-        CodecNeed::OPTIONAL => Ok(CodecRequirement::Optional(says.default.as_str())),
-        CodecNeed(unknown) => Err(PluginError::internal(format!(
-            "the plugin states an unknown need for codecs, {unknown}"
-        ))),
+        CodecNeed::OPTIONAL => Ok(CodecRequirement::Optional(reported.default.as_str())),
+        CodecNeed(unknown) => {
+            Err(PluginError::internal(format!("invalid codec requirement {unknown} of the plugin")))
+        }
     }
 }
 
-/// An instance of a loaded connector.
+/// Instance of a loaded connector.
 struct LoadedConnector {
     raw: RawConnectorBox,
     codec: CodecRequirement,

@@ -1,4 +1,4 @@
-//! Panics stay on the side of the boundary that they began on.
+//! Stops panics at the plugin ABI, on the side on which they occur.
 
 use std::{
     future::Future,
@@ -10,20 +10,21 @@ use std::{
 use tremor_abi::connector::CallResult;
 use tremor_pdk::{Error, Result};
 
-/// Runs `work`; `None` where it panicked, which the panic hook has reported by then.
+/// Runs `work`. Returns `None` if it panicked. The panic hook has reported the panic by then.
 pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(value) => Some(value),
         Err(payload) => {
-            // Even dropping the payload may panic.
+            // The payload is not dropped, because its drop may panic as well.
             std::mem::forget(payload);
             None
         }
     }
 }
 
-/// A future of a plugin whose poll may panic here: async-ffi panics in the caller where the callee
-/// did. Then it is an error of kind panicked.
+/// Future of a plugin that turns a panic into an error of kind panicked.
+///
+/// Without this, async-ffi would panic in the caller if the future panicked in the plugin.
 pub(super) struct Contained<F> {
     what: &'static str,
     future: F,
@@ -47,7 +48,7 @@ impl<F: Future + Unpin> Future for Contained<F> {
     }
 }
 
-/// Waits for a call, and turns a panic that its callee did not catch into an error.
+/// Waits for a call, and turns a panic that the plugin did not catch into an error.
 pub(super) async fn call<T>(
     what: &'static str,
     call: impl Future<Output = CallResult<T>> + Unpin,
@@ -55,7 +56,7 @@ pub(super) async fn call<T>(
     Contained::new(what, call).await?.into_result()
 }
 
-/// A call to a plugin panicked and the plugin's own guard did not see it.
+/// Returns the error for a panic that left the plugin although the plugin catches panics itself.
 pub(super) fn panicked(what: &str) -> Error {
     Error::panicked(format!("panicked in {what}"))
 }
@@ -73,7 +74,7 @@ mod tests {
     use super::Contained;
 
     #[test]
-    fn a_future_that_panics_on_the_other_side_is_an_error_here() {
+    fn panic_in_foreign_future_is_an_error() {
         let foreign = FfiFuture::<()>::new(async { panic!("on purpose") });
         let mut future = std::pin::pin!(Contained::new("connect", foreign));
         let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -1,59 +1,60 @@
-//! What can be wrong with a plugin library, one kind for each stage.
+//! Errors of plugin libraries. Each stage of loading has kinds of errors of its own.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// What is wrong. Each stage between finding a library and calling it has its own kinds.
+/// Kind of an [`Error`]. Each stage from finding a library to calling it has kinds of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no file or folder at this path.
+    /// The file or folder does not exist.
     NotFound,
-    /// The file or folder is there and cannot be read, or is too large to be a library.
+    /// The file or folder exists but cannot be read, or is too large to be a library.
     Unreadable,
-    /// Others than root and the user of this process could change the library.
+    /// Users other than root and the user of this process could change the library.
     Access,
-    /// The library was replaced or written to while it was loaded, or is loaded with other contents.
+    /// The library was replaced or written to while it was being loaded, or this process has loaded it before with
+    /// other contents.
     Changed,
     /// The file is not a shared library.
     NotALibrary,
     /// The file is a library for another machine or operating system.
     OtherMachine,
-    /// The file starts as a shared library and is cut short or damaged.
+    /// The file begins like a shared library but is truncated or damaged.
     Damaged,
-    /// The library carries no plugin metadata.
+    /// The library contains no plugin metadata.
     NotAPlugin,
-    /// The library's metadata cannot be understood.
+    /// The metadata of the library is invalid.
     BadMetadata,
     /// The plugin was built for a version of the ABI that this host does not load.
     AbiVersion,
-    /// The plugin was built so that a panic ends the process.
+    /// The plugin was built with `panic = "abort"`, so that a panic ends the process.
     PanicAbort,
-    /// The system's loader refused the library.
+    /// The loader of the system rejected the library.
     Open,
-    /// What the library exports is not the header of a plugin of this ABI.
+    /// The library does not export the header of a plugin of this ABI.
     Header,
-    /// A type that crosses the boundary has another layout in the plugin than in the host.
+    /// A type of the plugin ABI has another layout in the plugin than in the host.
     Layout,
-    /// The plugin could not make its root module.
+    /// The plugin failed to create its root module.
     Module,
-    /// The loaded plugin is not what its metadata says.
-    Lie,
-    /// No library in the search path offers this artefact.
+    /// The loaded plugin differs from its metadata.
+    MetadataMismatch,
+    /// No library in the search path provides the artefact.
     UnknownArtefact,
-    /// Two libraries in the search path offer this artefact.
+    /// Two libraries in the search path provide the artefact.
     NameTaken,
-    /// The process that asks a plugin about its configuration crashed, hung or answered nonsense.
+    /// The process that asked a plugin about its configuration crashed, hung or returned an invalid answer.
     Describe,
-    /// The plugin does not accept a configuration.
+    /// The plugin rejected a configuration.
     Configuration,
 }
 
-/// Something is wrong with a plugin: which file, what, what was expected and what to do about it.
+/// Error of a plugin library: the file, the fault, the expected state, and advice.
 ///
-/// Its text is a few lines, made to be shown as it is.
+/// `Display` writes a few lines that are meant for users.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -82,17 +83,17 @@ impl Error {
         self
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The file or folder that it is about; none where no library offers an artefact.
+    /// Returns the path of the file or folder. Returns `None` if the error is that no library provides an artefact.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// What is wrong, in words, without the path, what was expected and the remedy.
+    /// Returns the description of the fault. The path, the expected state and the advice are not included.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -117,7 +118,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl From<Error> for tremor_pdk::Error {
-    /// What a plugin does not accept is an error of its configuration, and not of its file.
+    /// Converts the error of a rejected configuration to kind configuration, and every other error to kind
+    /// internal.
     fn from(error: Error) -> Self {
         match error.kind {
             ErrorKind::Configuration => Self::configuration(error.message),
@@ -132,7 +134,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn an_error_names_the_file_what_is_wrong_what_was_expected_and_the_remedy() {
+    fn display_has_file_fault_expectation_and_help() {
         let error = Error::new(ErrorKind::AbiVersion, Path::new("a.so"), "built for ABI 2.0")
             .expected("ABI 1.0 to 1.1")
             .help("rebuild it");

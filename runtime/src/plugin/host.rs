@@ -1,7 +1,7 @@
-//! The functions that a plugin calls: the host's half of the host API.
+//! Functions of the host that plugins call.
 //!
-//! A plugin gets one context for each component instance and counts its handles to it. Nothing in
-//! here unwinds into the plugin.
+//! Each instance of a component has one context, to which the plugin has counted handles. None of the functions unwinds
+//! into the plugin.
 
 use std::{
     io,
@@ -34,37 +34,39 @@ use super::{
 };
 use crate::{descriptors, dynamic::BoxFuture, executor, log as log_flow, time};
 
-/// What a component may ask of the flow that it runs in. Called from any thread, and possibly
-/// while another call into the same component is under way: implementations take note and return.
+/// Services that a flow provides to a component that runs in it.
+///
+/// The methods may be called from any thread, possibly while another call into the component is in progress.
+/// Implementations therefore only record the request and return.
 pub trait HostServices: Send + Sync + 'static {
-    /// The component's connection is lost: reconnect it.
+    /// Requests a reconnect, because the component lost its connection.
     fn connection_lost(&self);
-    /// The run is to end; `graceful`: once everything under way has drained.
+    /// Requests the end of the run. If `graceful` is set, the flows are drained first.
     fn request_stop(&self, graceful: bool, reason: &str);
-    /// Lends the component `bytes` of the memory of its flow. Returns whether it may take them.
+    /// Borrows `bytes` from the memory limit of the flow. Returns whether the component may use them.
     fn memory_take(&self, bytes: usize) -> bool {
         let _ = bytes;
         true
     }
-    /// Takes back `bytes` that were lent.
+    /// Returns `bytes` that were borrowed.
     fn memory_return(&self, bytes: usize) {
         let _ = bytes;
     }
-    /// Counts `bytes` of events that the component has accepted.
+    /// Adds `bytes` of events that the component has accepted to the memory of the flow.
     fn memory_charge(&self, bytes: usize) {
         let _ = bytes;
     }
-    /// Counts `bytes` of accepted events less.
+    /// Subtracts `bytes` of events that were added by [`HostServices::memory_charge`].
     fn memory_discharge(&self, bytes: usize) {
         let _ = bytes;
     }
 
-    /// Returns the time in ns by a clock that nobody sets.
+    /// Returns the time of a monotonic clock, in ns.
     fn monotonic_ns(&self) -> u64 {
         time::monotonic_ns()
     }
 
-    /// Returns whether the flow drains.
+    /// Returns whether the flow is draining.
     fn is_draining(&self) -> bool {
         false
     }
@@ -72,35 +74,35 @@ pub trait HostServices: Send + Sync + 'static {
     fn flow(&self) -> Option<Arc<str>> {
         None
     }
-    /// A task that the component starts is to be run: what is returned is.
+    /// Wraps a task that the component starts. The host runs the returned future instead of `task`.
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         let _ = name;
         task
     }
 }
 
-/// No flow: nothing comes of what is asked.
+/// Services without a flow. All requests are ignored.
 impl HostServices for () {
     fn connection_lost(&self) {}
 
     fn request_stop(&self, _graceful: bool, _reason: &str) {}
 }
 
-/// What one component instance sees of the host.
+/// Context of one component instance in the host.
 pub struct HostContext {
     component: String,
     folder: String,
     metrics: Arc<Metrics>,
     services: Box<dyn HostServices>,
-    /// Its blocking work, with that of the instances before it.
+    /// Blocking work of this instance and of earlier instances of the component.
     jobs: Jobs,
-    /// In a check: what the constructor did first of what no constructor may do.
+    /// Set in a check: the first action of the constructor that a constructor must not perform.
     misused: Option<OnceLock<&'static str>>,
 }
 
 impl HostContext {
-    /// The context of the component that is called `component` in its flow, whose relative paths
-    /// start from `folder`.
+    /// Creates the context of the component that is called `component` in its flow. Relative paths of the component are
+    /// relative to `folder`.
     pub fn new(
         component: impl Into<String>,
         folder: impl Into<String>,
@@ -109,7 +111,8 @@ impl HostContext {
         Self::with_jobs(component, folder, services, Jobs::default())
     }
 
-    /// Makes the context of an instance whose blocking work shares the bound of `jobs` with other instances.
+    /// Creates the context of an instance. `jobs` makes the instance share the limit on blocking work with earlier
+    /// instances of the component.
     pub(crate) fn with_jobs(
         component: impl Into<String>,
         folder: impl Into<String>,
@@ -126,8 +129,8 @@ impl HostContext {
         })
     }
 
-    /// A context to see whether an instance can be made: its log is quiet, and nothing is done of what
-    /// reaches outside.
+    /// Creates a context for checking whether an instance can be created. Log lines are discarded, and actions with an
+    /// effect outside of the instance are not performed.
     pub(crate) fn checking(folder: impl Into<String>) -> Arc<Self> {
         Arc::new(Self {
             component: "check".to_owned(),
@@ -143,35 +146,38 @@ impl HostContext {
         write_log(self.services.flow().as_ref(), &self.component, level, message);
     }
 
-    /// Takes note of what no constructor may do; `false` where this is no check.
-    fn refuses(&self, what: &'static str) -> bool {
+    /// Records that a constructor has tried a forbidden action. Returns `false` if this context is not for a check, so
+    /// that the action is allowed.
+    fn forbids(&self, what: &'static str) -> bool {
         let Some(misused) = &self.misused else { return false };
         misused.get_or_init(|| what);
         true
     }
 
+    /// Checks that the constructor has performed no forbidden action.
+    ///
     /// # Errors
-    /// Kind internal, where the constructor did what none may do.
+    /// Kind internal, with the first forbidden action.
     pub(super) fn was_respected(&self) -> Result<(), Error> {
         match self.misused.as_ref().and_then(OnceLock::get) {
             None => Ok(()),
             Some(what) => Err(Error::internal(format_args!(
-                "its constructor {what}, which is for later: for `connect`, and what follows it"
+                "its constructor {what}, which is possible only from `connect` on"
             ))),
         }
     }
 
-    /// The component's name in the flow.
+    /// Returns the name of the component in the flow.
     pub fn component(&self) -> &str {
         &self.component
     }
 
-    /// What the component has registered and recorded.
+    /// Returns the metrics that the component has registered.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// A handle for the plugin.
+    /// Returns a handle for the plugin.
     pub(super) fn handle(self: Arc<Self>) -> HostHandle {
         // SAFETY: the context is an `Arc` with one count for this handle, `retain` and `release`
         // count it up and down, and `HostContext` is `Sync`.
@@ -179,11 +185,11 @@ impl HostContext {
     }
 }
 
-/// What an instance is made with: the name of its component in the flow, and a handle to its host.
+/// The host with which an instance is created.
 pub trait InstanceHost {
-    /// The name.
+    /// Returns the name of the component in the flow.
     fn name(&self) -> &str;
-    /// The handle.
+    /// Returns a handle to the host.
     fn handle(&self) -> HostHandle;
 }
 
@@ -197,7 +203,7 @@ impl InstanceHost for Arc<HostContext> {
     }
 }
 
-/// A host that lets no time pass by itself, for the checks of a plugin.
+/// A test host for checks of a plugin. Only the test advances its clock.
 impl InstanceHost for TestHost {
     fn name(&self) -> &'static str {
         "verify"
@@ -244,18 +250,18 @@ fn functions() -> HostFunctionsRef {
     })
 }
 
-/// Runs `work` with the context that a function was called with; the default where it panics.
+/// Runs `work` with the context that a function received. Returns the default value if `work` panics.
 ///
 /// # Safety
-/// `context` is the pointer of a [`HostHandle`] that is alive.
+/// `context` is the context pointer of a [`HostHandle`] that stays alive during the call.
 unsafe fn with<T: Default>(context: *const (), work: impl FnOnce(&HostContext) -> T) -> T {
-    // SAFETY: the contract of this function: the handle's count keeps the context alive.
+    // SAFETY: by the contract of this function the handle stays alive, and its count keeps the context alive.
     let context = unsafe { &*context.cast::<HostContext>() };
     contain(|| work(context)).unwrap_or_default()
 }
 
-// The functions. Each is called through a `HostHandle` alone, which is alive meanwhile and passes
-// its own context: the contract of `HostHandle::new`, and what the SAFETY comments refer to.
+// Host functions. They are called only through a `HostHandle`, which stays alive during the call and passes its own
+// context. This is the contract of `HostHandle::new`, to which the SAFETY comments refer.
 
 unsafe extern "C" fn retain(context: *const ()) {
     // SAFETY: the pointer comes from `Arc::into_raw`, and the handle's count is alive.
@@ -263,7 +269,7 @@ unsafe extern "C" fn retain(context: *const ()) {
 }
 
 unsafe extern "C" fn release(context: *const ()) {
-    // SAFETY: as for `retain`; the handle gives its count back and is gone.
+    // SAFETY: as for `retain`; the handle gives up its count and is not used afterwards.
     let context = unsafe { Arc::from_raw(context.cast::<HostContext>()) };
     let _ = contain(|| drop(context));
 }
@@ -297,7 +303,7 @@ unsafe extern "C" fn metric(
     let kind = match kind {
         abi::MetricKind::COUNTER => MetricKind::Counter,
         abi::MetricKind::HISTOGRAM => MetricKind::Histogram,
-        // An unknown kind keeps the last value: that misleads least.
+        // An unknown kind is treated as a gauge, because the last value is the least misleading one.
         _ => MetricKind::Gauge,
     };
     // SAFETY: a live handle's context.
@@ -311,7 +317,7 @@ unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
 
 unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture<()>) {
     let start = |context: &HostContext| {
-        if context.refuses("starts a task") {
+        if context.forbids("starts a task") {
             return;
         }
         let component = context.component.clone();
@@ -332,7 +338,7 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
 
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     let start = |context: &HostContext| {
-        if !context.refuses("starts work on another thread") {
+        if !context.forbids("starts work on another thread") {
             context.jobs.start(job);
         }
     };
@@ -362,7 +368,7 @@ unsafe extern "C" fn memory_discharge(context: *const (), bytes: usize) {
 
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
     // SAFETY: a live handle's context.
-    if unsafe { with(context, |context| context.refuses("waits")) } {
+    if unsafe { with(context, |context| context.forbids("waits")) } {
         return FfiFuture::new(std::future::ready(()));
     }
     FfiFuture::new(executor::sleep(Duration::from_nanos(ns)))
@@ -374,8 +380,10 @@ unsafe extern "C" fn watch(
     interest: Interest,
 ) -> CallResult<RawWatchBox> {
     // SAFETY: a live handle's context.
-    if unsafe { with(context, |context| context.refuses("waits for a file descriptor")) } {
-        return RResult::RErr(Error::unsupported("nothing is waited for in a check"));
+    if unsafe { with(context, |context| context.forbids("waits for a file descriptor")) } {
+        return RResult::RErr(Error::unsupported(
+            "cannot wait for a file descriptor while a configuration is checked",
+        ));
     }
     let watch = contain(|| Watch::new(descriptor, interest));
     let watch = watch.unwrap_or_else(|| Err(io::Error::other("the host panicked")));
@@ -385,8 +393,10 @@ unsafe extern "C" fn watch(
         .into()
 }
 
-/// Watches a duplicate of a descriptor: so one task can wait to read it and another to write it, and
-/// closing it early makes no task wait for a stranger's descriptor.
+/// Waits for a duplicate of a descriptor.
+///
+/// Because of the duplicate, one task can wait to read and another one to write. If the plugin closes its descriptor
+/// too early and the number is reused, a task does not wait for another file.
 struct Watch(executor::Watched);
 
 impl Watch {
@@ -400,8 +410,8 @@ impl Watch {
             Interest::WRITABLE => executor::Interest::Writable,
             _ => return refused("expected reading or writing"),
         };
-        // SAFETY: the descriptor is not -1, and is open now: the contract of `HostFunctions::watch`.
-        // Were it closed, duplicating it is an error and nothing worse.
+        // SAFETY: the descriptor is not -1, and it is open by the contract of `HostFunctions::watch`. If it were
+        // closed, duplicating it would only return an error.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
         executor::watch(descriptor, interest).map(Self)
     }
@@ -446,7 +456,7 @@ unsafe extern "C" fn is_draining(context: *const ()) -> bool {
     unsafe { with(context, |context| context.services.is_draining()) }
 }
 
-/// Does the same for each level: tracing wants it to be a constant.
+/// Expands an expression once for each level, because tracing requires the level to be a constant.
 macro_rules! at_level {
     ($level:expr, $constant:ident => $does:expr) => {{
         macro_rules! at {
@@ -460,7 +470,7 @@ macro_rules! at_level {
             abi::LogLevel::WARN => at!(WARN),
             abi::LogLevel::DEBUG => at!(DEBUG),
             abi::LogLevel::TRACE => at!(TRACE),
-            // What is unknown is logged as this.
+            // Unknown levels are logged as information.
             _ => at!(INFO),
         }
     }};
@@ -470,7 +480,7 @@ fn is_enabled(level: abi::LogLevel) -> bool {
     at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
 }
 
-/// Logs a line of a component; names its flow if there is one.
+/// Logs a line of a component, with the name of its flow if there is one.
 fn write_log(flow: Option<&Arc<str>>, component: &str, level: abi::LogLevel, message: &str) {
     match flow {
         Some(flow) => log_flow::within(flow, || write_line(component, level, message)),

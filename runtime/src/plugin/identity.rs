@@ -1,4 +1,4 @@
-//! Whether a file is still the one that was read, without reading it again.
+//! Detects changes of a file without reading the file again.
 
 use std::{
     fs::Metadata,
@@ -6,22 +6,25 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The coarsest time stamps of file systems in use are that far apart, those of FAT. A file that was
-/// written more recently might be written again, and its time of change stay the same.
+/// The coarsest resolution of time stamps among the file systems in use, which is the resolution of FAT.
+///
+/// If a file was written less than this time ago, another write may leave its time of change the same.
 const GRANULARITY: Duration = Duration::from_secs(2);
 
-/// What the file system says of a file. Two that are equal are of the same file with the same
-/// contents, provided that the first was [older](Self::is_older_than) when it was read than time
-/// stamps are coarse: each writing changes one that programs cannot set.
+/// Attributes of a file that show whether it has changed.
+///
+/// Each write changes the time of change, which programs cannot set. If two identities are equal, they therefore belong
+/// to the same file with the same contents, as long as the first one was [older](Self::is_older_than) than the
+/// resolution of time stamps when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
-    /// In bytes.
+    /// Size in bytes.
     size: u64,
-    /// Of the contents, in s and ns since the Unix epoch.
+    /// Time of the last change of the contents, in s and ns since the Unix epoch.
     modified: (i64, i64),
-    /// Of the contents or of what is said about them, in s and ns since the Unix epoch.
+    /// Time of the last change of the contents or the attributes, in s and ns since the Unix epoch.
     changed: (i64, i64),
 }
 
@@ -36,19 +39,21 @@ impl Identity {
         }
     }
 
-    /// Whether it is of the same file, whatever is in that.
-    pub(super) fn is_of(&self, other: &Self) -> bool {
+    /// Returns whether both identities belong to the same file, regardless of its contents.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Whether it is of the same file with the same contents, whatever names that has and who may
-    /// read it.
+    /// Returns whether both identities belong to the same file with the same contents. The file may have other names
+    /// and access rights.
     pub(super) fn has_contents_of(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }
 
-    /// Whether the file that is read from `now` on was changed so long ago that a later change
-    /// shows. False as well where the clock of the file system is ahead of `now`.
+    /// Returns whether the last change was so long before `now`, the time at which reading begins, that every later
+    /// change is detected.
+    ///
+    /// Also returns `false` if the clock of the file system is ahead of `now`.
     pub(super) fn is_older_than(&self, now: SystemTime) -> bool {
         let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
         let (s, ns) = self.changed;
@@ -68,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_same_until_it_is_written_to_or_replaced() {
+    fn writing_or_replacing_changes_identity() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "as it was").unwrap();
@@ -77,26 +82,26 @@ mod tests {
 
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b" then").unwrap();
         let written = at(&file);
-        assert!(written.is_of(&first) && !written.has_contents_of(&first));
+        assert!(written.is_same_file(&first) && !written.has_contents_of(&first));
 
         let other = folder.path().join("other");
         fs::write(&other, "as it was then").unwrap();
         fs::rename(&other, &file).unwrap();
-        assert!(!at(&file).is_of(&written) && !at(&file).has_contents_of(&written));
+        assert!(!at(&file).is_same_file(&written) && !at(&file).has_contents_of(&written));
     }
 
     #[test]
-    fn another_name_for_a_file_changes_nothing_of_its_contents() {
+    fn hard_link_keeps_contents() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "a").unwrap();
         let first = at(&file);
         fs::hard_link(&file, folder.path().join("other")).unwrap();
-        assert!(at(&file).is_of(&first) && at(&file).has_contents_of(&first));
+        assert!(at(&file).is_same_file(&first) && at(&file).has_contents_of(&first));
     }
 
     #[test]
-    fn a_file_that_was_written_just_now_is_not_known_again() {
+    fn recently_written_file_is_not_recognised() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "a").unwrap();
@@ -105,7 +110,7 @@ mod tests {
         assert!(!is_known(Duration::ZERO));
         assert!(!is_known(GRANULARITY));
         assert!(is_known(GRANULARITY + Duration::from_secs(1)));
-        // The file system's clock is ahead.
+        // The clock of the file system is ahead.
         assert!(!at(&file).is_older_than(written - Duration::from_secs(9)));
     }
 }

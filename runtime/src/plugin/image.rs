@@ -1,8 +1,8 @@
-//! Whether a file is a whole shared library for this machine, told from its bytes.
+//! Checks, based on the bytes of a file, whether the file is a complete shared library for this machine.
 //!
-//! The system's loader maps a library and believes its headers: one that was cut short ends the
-//! process with SIGBUS. So everything that the headers point to is checked against the file's size
-//! before the loader sees the file.
+//! The loader of the system maps a library and trusts its headers, so a truncated library would end the process with
+//! SIGBUS. Therefore, before the loader opens the file, everything that the headers refer to is checked against the
+//! size of the file.
 
 use std::{
     cell::Cell,
@@ -20,18 +20,19 @@ use tremor_abi::metadata::SECTION;
 
 use super::{Error, ErrorKind};
 
-/// More than this of a file's headers, symbols and names is not read: all of it is in memory at once.
-/// A library with a million symbols takes a third of it. Bytes.
+/// Maximum number of bytes of headers, symbols and names that are read from a file, because all of them are in memory
+/// at the same time. A library with a million symbols uses a third of this number.
 const BUDGET: u64 = 64 << 20;
 
-/// What a name is counted as beyond its own length: how much of a file is read for one. Bytes.
+/// Number of bytes that count for each name in addition to its length, because about as many bytes of the file are read
+/// for each name.
 const NAME: u64 = 256;
 
-/// The contents of a file, of which only so much is read as is left.
+/// The contents of a file, of which only a limited number of bytes may be read.
 #[derive(Clone, Copy)]
 struct Bounded<'b, R> {
     bytes: R,
-    /// In bytes; zero once more was asked for.
+    /// Number of bytes that may still be read; zero once more bytes were requested than were left.
     left: &'b Cell<u64>,
 }
 
@@ -61,26 +62,27 @@ impl<'b, R: ReadRef<'b>> ReadRef<'b> for Bounded<'_, R> {
     }
 }
 
-/// The magic number of ELF, the only one that is longer than a few accidental bytes.
+/// Magic number of ELF. Magic numbers of other formats are too short: a file that begins with one may be an arbitrary
+/// file instead of a truncated library.
 const ELF: &[u8] = b"\x7fELF";
 
-/// What a library's file says.
+/// The contents of a library file that are needed for loading.
 pub(super) struct Image<'b> {
-    /// The contents of its metadata section.
+    /// Contents of the metadata section.
     pub(super) metadata: &'b [u8],
-    /// Whether it names other libraries by where they lie beside it, with `$ORIGIN`.
+    /// `true` if the library refers to other libraries relative to its own folder, with `$ORIGIN`.
     pub(super) finds_others: bool,
 }
 
-/// Checks that `bytes`, the contents of the file at `path`, are a whole shared library for this
-/// machine, and says what is of interest in it.
+/// Checks that `bytes`, the contents of the file at `path`, are a complete shared library for this machine, and
+/// returns its relevant contents.
 pub(super) fn read<'b, R: Read + Seek>(
     path: &Path,
     bytes: &'b ReadCache<R>,
 ) -> Result<Image<'b>, Error> {
     let left = Cell::new(BUDGET);
     let image = read_within(path, Bounded { bytes, left: &left });
-    // Whatever was made of it, this is the reason.
+    // If the limit was exceeded, it is the cause of any error that followed.
     if left.get() == 0 { Err(too_much(path)) } else { image }
 }
 
@@ -92,22 +94,22 @@ fn read_within<'b>(path: &Path, bytes: impl ReadRef<'b>) -> Result<Image<'b>, Er
         return Err(Error::new(
             ErrorKind::OtherMachine,
             path,
-            format!("this is a library for {machine}"),
+            format!("the library is for {machine}"),
         )
-        .expected(format!("one for {ours}"))
+        .expected(format!("a library for {ours}"))
         .help("build the plugin for the machine that the runtime runs on"));
     }
     if file.kind() != ObjectKind::Dynamic {
         return Err(not_a_library(path));
     }
     whole(path, bytes.len().unwrap_or_default(), &file)?;
-    // Mach-O has the segment before the section's name.
+    // Mach-O section names have the segment as a prefix.
     let name = SECTION.rsplit(',').next().unwrap_or(SECTION);
     let Some(section) = file.section_by_name(name) else {
         return Err(Error::new(
             ErrorKind::NotAPlugin,
             path,
-            format!("this library is not a plugin: it has no section `{name}`"),
+            format!("the library is not a plugin: it has no section `{name}`"),
         )
         .expected("a `cdylib` that exports its connectors with `tremor_pdk::export!`"));
     };
@@ -129,34 +131,34 @@ fn parse<'b, R: ReadRef<'b>>(path: &Path, bytes: R) -> Result<File<'b, R>, Error
             | FileKind::Pe64,
         ) => File::parse(bytes).map_err(|error| damaged(path, error)),
         Ok(FileKind::MachOFat32 | FileKind::MachOFat64) => {
-            Err(Error::new(ErrorKind::OtherMachine, path, "this is a universal binary")
-                .help("take the library for this machine out of it with `lipo -thin`"))
+            Err(Error::new(ErrorKind::OtherMachine, path, "the file is a universal binary")
+                .help("extract the library for this machine with `lipo -thin`"))
         }
         Err(_) if bytes.read_bytes_at(0, 4) == Ok(ELF) => {
-            Err(damaged(path, "it ends within its header"))
+            Err(damaged(path, "the file ends within its header"))
         }
         Ok(_) | Err(_) => Err(not_a_library(path)),
     }
 }
 
 fn not_a_library(path: &Path) -> Error {
-    Error::new(ErrorKind::NotALibrary, path, "this is not a shared library")
+    Error::new(ErrorKind::NotALibrary, path, "the file is not a shared library")
         .expected("a plugin: a Rust `cdylib` (`.so`, `.dylib` or `.dll`)")
 }
 
 fn damaged(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Damaged, path, format!("this library is cut short or damaged: {why}"))
+    Error::new(ErrorKind::Damaged, path, format!("the library is truncated or damaged: {why}"))
         .help("copy or build it again")
 }
 
 fn too_much(path: &Path) -> Error {
     let message =
-        format!("this library has more than {} MiB of headers, symbols and names", BUDGET >> 20);
+        format!("the library has more than {} MiB of headers, symbols and names", BUDGET >> 20);
     Error::new(ErrorKind::Unreadable, path, message)
-        .help("a plugin has far less; build it again, without debug information if need be")
+        .help("plugins usually have far less; rebuild it without debug information")
 }
 
-/// Checks that everything the headers point to lies in a file of `size` bytes.
+/// Checks that everything that the headers refer to is within a file of `size` bytes.
 fn whole<'b>(path: &Path, size: u64, file: &File<'b, impl ReadRef<'b>>) -> Result<(), Error> {
     let within = |what: &str, start: u64, len: u64| match start.checked_add(len) {
         Some(end) if end <= size => Ok(()),
@@ -175,12 +177,12 @@ fn whole<'b>(path: &Path, size: u64, file: &File<'b, impl ReadRef<'b>>) -> Resul
         }
     }
     for Range { start, end } in program_headers(file) {
-        within("what a program header points to", start, end.saturating_sub(start))?;
+        within("the target of a program header", start, end.saturating_sub(start))?;
     }
     Ok(())
 }
 
-/// What the program headers of an ELF file point to: more than its segments.
+/// Returns the ranges in the file of all program headers of an ELF file. The segments are only a part of these.
 fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     macro_rules! ranges {
         ($elf:expr) => {{
@@ -201,7 +203,7 @@ fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     }
 }
 
-/// A machine in words.
+/// Returns the name of a machine that is used in messages.
 fn machine(architecture: Architecture, format: BinaryFormat, is_little_endian: bool) -> String {
     let format = match format {
         BinaryFormat::Pe | BinaryFormat::Coff => "Windows",

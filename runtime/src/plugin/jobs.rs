@@ -1,4 +1,4 @@
-//! Blocking work of one component, of which a bounded number of pieces runs at a time.
+//! Blocking work of a component, with a limit on the number of jobs that run at the same time.
 
 use std::{
     collections::VecDeque,
@@ -6,26 +6,29 @@ use std::{
 };
 
 use tremor_abi::host::Job;
+use tremor_pdk::lock;
 
-use crate::{executor, lock::lock};
+use crate::executor;
 
-/// Maximum number of jobs of a component that run at the same time. The process has some 500 threads for blocking work
-/// of all components, so that a component whose jobs never end leaves nearly all of them to others.
+/// Maximum number of jobs of a component that run at the same time. The process has about 500 threads for the blocking
+/// work of all components. If the jobs of a component never end, nearly all of these threads remain for other
+/// components.
 const MAX_RUNNING: usize = 8;
 
-/// Jobs of one component, kept across its instances: jobs of an instance that was restarted still occupy threads.
+/// The jobs of one component. They are kept across instances, because jobs of an instance that was restarted still
+/// occupy threads.
 #[derive(Clone, Default)]
 pub(crate) struct Jobs(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Jobs that start when a running one ends, the oldest first.
+    /// Jobs that have not started, the oldest first. One starts when a running job ends.
     waiting: VecDeque<Job>,
 }
 
 impl Jobs {
-    /// Runs `job` on a thread for blocking work, at once or after jobs that were started before it.
+    /// Runs `job` on a thread for blocking work, immediately or once a running job has ended.
     pub(crate) fn start(&self, job: Job) {
         let mut state = lock(&self.0);
         if state.running >= MAX_RUNNING {
@@ -50,7 +53,7 @@ impl Jobs {
         }
     }
 
-    /// Drops the jobs that have not begun, because the instance that wants their results is replaced.
+    /// Drops the jobs that have not started, because the instance that wanted their results is being replaced.
     pub(crate) fn discard_waiting(&self) {
         let waiting = std::mem::take(&mut lock(&self.0).waiting);
         // Dropping the values that a job captured may take time.
@@ -66,7 +69,7 @@ mod tests {
 
     use super::{Jobs, MAX_RUNNING};
 
-    /// Has as many jobs wait for the barrier as may run at the same time.
+    /// Starts as many jobs as may run at the same time, each of which blocks at the returned barrier.
     fn blocked(jobs: &Jobs) -> Arc<Barrier> {
         let barrier = Arc::new(Barrier::new(MAX_RUNNING + 1));
         for _ in 0..MAX_RUNNING {
@@ -81,7 +84,7 @@ mod tests {
         let blocked_jobs = Jobs::default();
         let barrier = blocked(&blocked_jobs);
         let (done, results) = mpsc::channel();
-        // Several times as many as there are threads for blocking work.
+        // Several times as many jobs as there are threads for blocking work.
         for number in 0..2_000 {
             let done = done.clone();
             blocked_jobs.start(Job::new(move || done.send(number).unwrap()));

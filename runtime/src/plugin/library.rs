@@ -1,4 +1,4 @@
-//! Plugin libraries as files: what can be known of them without running any of their code.
+//! Plugin libraries as files, with all information that is available without running their code.
 
 use std::{
     fmt,
@@ -25,44 +25,45 @@ use super::{
 };
 use crate::linked::{LinkedComponent, LinkedPlugin};
 
-/// Where linked plugins are said to lie.
+/// Beginning of the paths of linked plugins in messages.
 const LINKED: &str = "(linked)";
 
-/// Larger files are not read: no library is that large. Bytes.
+/// Maximum size of a file that is read, in bytes. Plugin libraries are far smaller.
 const LARGEST: u64 = 1 << 30;
 
-/// How a file is opened: at once, even where a pipe has taken its place.
+/// Flags for opening a file. Opening does not block, even if the file was replaced by a pipe.
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// How much of a file is in memory at once, while it is hashed. Bytes.
+/// Number of bytes of a file that are in memory at the same time while the file is hashed.
 const BLOCK: usize = 64 << 10;
 
-/// A hash of a library's contents, XXH3 with 128 bits: tells one build from another. Not proof
-/// against an attacker who wants two libraries to have one hash.
+/// Hash of the contents of a library: XXH3 with 128 bits.
+///
+/// The hash distinguishes builds. It does not protect against somebody who constructs two libraries with the same hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentHash(u128);
 
 impl ContentHash {
-    /// Reads the whole file.
+    /// Reads the whole file and returns its hash.
     fn of(mut file: &File) -> io::Result<Self> {
         file.rewind()?;
         let contents = file.take(LARGEST);
-        // The streaming hasher is generic, and so compiled here: where this is not optimised, it takes a second
-        // for the plugins of a test.
+        // The streaming hasher is generic, so it is compiled in this crate. Without optimisation it takes a second for
+        // the plugins of a test.
         let hash = if cfg!(debug_assertions) { in_one_piece } else { in_blocks };
         hash(contents).map(Self)
     }
 }
 
-/// The hash of what is read, in fresh memory of that size.
+/// Returns the hash of the contents, which are all read into memory first.
 fn in_one_piece(mut contents: impl io::Read) -> io::Result<u128> {
     let mut bytes = Vec::new();
     contents.read_to_end(&mut bytes)?;
     Ok(XxHash3_128::oneshot(&bytes))
 }
 
-/// The same, block by block.
+/// Returns the hash of the contents, which are read block by block.
 fn in_blocks(contents: impl io::Read) -> io::Result<u128> {
     let mut blocks = BufReader::with_capacity(BLOCK, contents);
     let mut hasher = Hasher::new();
@@ -86,16 +87,16 @@ impl fmt::Display for ContentHash {
     }
 }
 
-/// A library with the file that it was read from.
+/// A library, and the file from which it was read.
 pub(super) struct Read {
     pub(super) library: Library,
     pub(super) file: File,
-    /// As the file was before it was read.
+    /// Identity of the file before it was read.
     pub(super) identity: Identity,
 }
 
 impl Read {
-    /// The hash of the file's contents; none where those are others than were read.
+    /// Returns the hash of the contents of the file. Returns `None` if these are no longer the contents that were read.
     ///
     /// # Errors
     /// Kind [`Unreadable`](ErrorKind::Unreadable).
@@ -105,32 +106,35 @@ impl Read {
     }
 }
 
-/// A file that is a plugin library, as far as its bytes tell: a whole shared library for this
-/// machine with plugin metadata. Nothing of it was loaded or run.
+/// A file that is a plugin library according to its bytes: a complete shared library for this machine, with plugin
+/// metadata.
+///
+/// The code of the library was not loaded or run.
 #[derive(Clone)]
 pub struct Library {
     path: PathBuf,
     canonical: PathBuf,
-    /// Found when it is first asked for: of most libraries of a folder nobody asks, and to read all of
-    /// them takes longer than all else of a start.
+    /// Hash of the contents. It is computed when it is first needed. For most libraries of a folder it is not needed,
+    /// and reading all files would take longer than everything else at startup.
     hash: Arc<OnceLock<ContentHash>>,
     metadata: Metadata,
     abi: AbiVersion,
-    /// The file that was read; none where it cannot be told from a later one of its name.
+    /// Identity of the file that was read. `None` if a later change could not be detected.
     identity: Option<Identity>,
-    /// Whether it names other libraries by where they lie beside it.
+    /// `true` if the library refers to other libraries relative to its own folder.
     finds_others: bool,
-    /// What is linked into this program rather than being a file.
+    /// The plugin, if it is linked into this program and is not a file.
     linked: Option<Arc<LinkedPlugin>>,
 }
 
 impl Library {
-    /// Plugins that are linked into this program. Their paths are made up, and their hash is that of
-    /// the program.
+    /// Returns plugins that are linked into this program.
+    ///
+    /// The path of a linked plugin is only a name for messages, and its hash is that of the program.
     ///
     /// # Errors
-    /// Kind [`BadMetadata`](ErrorKind::BadMetadata), and [`Unreadable`](ErrorKind::Unreadable) where
-    /// the program's own file is not to be read.
+    /// Kind [`BadMetadata`](ErrorKind::BadMetadata), and [`Unreadable`](ErrorKind::Unreadable) if the file of the
+    /// program cannot be read.
     pub fn linked(plugins: impl IntoIterator<Item = LinkedPlugin>) -> Result<Vec<Self>, Error> {
         let program =
             std::env::current_exe().map_err(|error| unreadable(Path::new(LINKED), &error))?;
@@ -153,19 +157,19 @@ impl Library {
         Ok(Self { path, canonical, hash, metadata, abi, identity, finds_others, linked })
     }
 
-    /// The component of this kind (in the words of metadata) and name, if this plugin is linked.
+    /// Returns the component with this kind (as in metadata) and name, if this plugin is linked.
     pub(super) fn linked_component(&self, kind: &str, name: &str) -> Option<LinkedComponent> {
         let components = &self.linked.as_ref()?.components;
         let found = components.iter().find(|found| found.kind == kind && found.name == name);
         found.copied()
     }
 
-    /// Whether this plugin is linked into the program.
+    /// Returns whether this plugin is linked into the program.
     pub(super) fn is_linked(&self) -> bool {
         self.linked.is_some()
     }
 
-    /// Reads the file at `path` and says what plugin it is.
+    /// Reads the file at `path` and checks that it is a plugin library.
     ///
     /// # Errors
     /// Kinds [`NotFound`](ErrorKind::NotFound), [`Unreadable`](ErrorKind::Unreadable),
@@ -176,7 +180,7 @@ impl Library {
         Self::read(path).map(|read| read.library)
     }
 
-    /// As [`Library::inspect`], with the file that was read.
+    /// Reads a library as [`Library::inspect`] does, and also returns its file.
     pub(super) fn read(path: &Path) -> Result<Read, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
         #[expect(clippy::disallowed_methods, reason = "it is compared with the stamp of a file")]
@@ -188,9 +192,13 @@ impl Library {
             let image = image::read(path, &cache)?;
             (metadata(path, image.metadata)?, image.finds_others)
         };
-        let abi = parse_version(&metadata.abi)
-            .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
-        // What was read is one file's only where that was not written to meanwhile.
+        let abi = parse_version(&metadata.abi).ok_or_else(|| {
+            bad_metadata(
+                path,
+                format!("invalid ABI version `{}`: expected MAJOR.MINOR", metadata.abi),
+            )
+        })?;
+        // The data is consistent only if the file was not written to while it was being read.
         let (before, after) = (Identity::of(&about), file.metadata().map_err(failed)?);
         let is_settled = before.is_older_than(now) && before == Identity::of(&after);
         let identity = is_settled.then_some(before);
@@ -203,11 +211,12 @@ impl Library {
         Ok(Read { library, file, identity: before })
     }
 
-    /// The library that lies at its path now: read once more only where it may be another one than
-    /// was read, as far as the file system tells.
+    /// Returns the library that is at the path now.
+    ///
+    /// The file is read again only if its identity shows that it may have changed.
     ///
     /// # Errors
-    /// Those of [`Library::inspect`].
+    /// Errors of [`Library::inspect`].
     pub(super) fn current(&self) -> Result<Read, Error> {
         let is_there = || self.path.canonicalize().is_ok_and(|it| it == self.canonical);
         if let Some(identity) = self.identity
@@ -220,67 +229,71 @@ impl Library {
         Self::read(&self.path)
     }
 
-    /// Whether it names other libraries by where they lie beside it: it has to be opened from there.
+    /// Returns whether the library refers to other libraries relative to its own folder. Such a library has to be
+    /// opened from its folder.
     pub(super) fn finds_others(&self) -> bool {
         self.finds_others
     }
 
-    /// What speaks against running this library: others than root and the user of this process could
-    /// change it. The worst, where there are several. Those that are grave keep it from being loaded,
-    /// others only a [strict](super::Policy::strict) host.
+    /// Returns the most serious objection to running this library. There is an objection if users other than root and
+    /// the user of this process could change the library.
+    ///
+    /// A library with a grave objection is never loaded. Other objections prevent loading only on a
+    /// [strict](super::Policy::strict) host.
     pub fn objection(&self) -> Option<Objection> {
         if self.is_linked() { None } else { access::objection(&self.path, &self.canonical) }
     }
 
-    /// The path as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path without links: two of the same file are equal.
+    /// Returns the path without symbolic links. If two paths lead to the same file, the results are equal.
     pub fn canonical(&self) -> &Path {
         &self.canonical
     }
 
-    /// The hash of the contents of the file that was read. None where another file has taken its place
-    /// before anything asked for the hash, or where that cannot be read any more.
+    /// Returns the hash of the contents that were read. Returns `None` if the file was replaced before the hash was
+    /// first requested, or if the file can no longer be read.
     pub fn hash(&self) -> Option<ContentHash> {
         self.hash_of(|| Ok(open(&self.canonical)?.0)).ok().flatten()
     }
 
-    /// Whether two files have the same contents. They are read only where they say the same of themselves.
+    /// Returns whether two files have the same contents. Hashes are computed and compared only if the metadata is
+    /// equal.
     pub(super) fn is_copy_of(&self, other: &Self) -> bool {
         self.metadata == other.metadata
             && self.hash().is_some_and(|hash| other.hash() == Some(hash))
     }
 
-    /// As [`Library::hash`], read from `file` if it is not known yet.
+    /// Returns the hash as [`Library::hash`] does. If it is not known yet, reads it from `file`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     fn hash_of(&self, file: impl FnOnce() -> io::Result<File>) -> io::Result<Option<ContentHash>> {
         if let Some(hash) = self.hash.get() {
             return Ok(Some(*hash));
         }
         let file = file()?;
         let hash = ContentHash::of(&file)?;
-        // Looked at after the last byte: what was written before that shows.
-        let is_it = self.identity == Some(Identity::of(&file.metadata()?));
-        Ok(is_it.then(|| *self.hash.get_or_init(|| hash)))
+        // The identity is checked after the last byte was read, so that writes during the reading are detected.
+        let is_unchanged = self.identity == Some(Identity::of(&file.metadata()?));
+        Ok(is_unchanged.then(|| *self.hash.get_or_init(|| hash)))
     }
 
-    /// What the library says about its component of this kind (in the words of metadata) and name.
+    /// Returns the metadata of the component with this kind (as in metadata) and name.
     pub(crate) fn artefact(&self, kind: &str, name: &str) -> Option<&ArtefactMetadata> {
         let mut artefacts = self.metadata.artefacts.iter();
         artefacts.find(|artefact| artefact.kind == kind && artefact.name == name)
     }
 
-    /// What the library says about itself.
+    /// Returns the metadata of the library.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The ABI that it was built for.
+    /// Returns the version of the ABI that the library was built for.
     pub fn abi_version(&self) -> AbiVersion {
         self.abi
     }
@@ -293,14 +306,14 @@ impl fmt::Debug for Library {
     }
 }
 
-/// Opens a file that may be a library, and says what the system says about it.
+/// Opens a file that may be a library, and returns its attributes as well.
 fn open(path: &Path) -> io::Result<(File, fs::Metadata)> {
-    // Nothing but files is opened: to open a pipe waits for its other end, and a device does
-    // whatever it likes.
+    // Only regular files are opened. Opening a pipe blocks until its other end is opened, and opening a device may have
+    // any effect.
     is_file(&fs::metadata(path)?)?;
     let file = File::from(rustix::fs::open(path, FLAGS, Mode::empty())?);
     let about = file.metadata()?;
-    // Something else may have taken its place.
+    // The file may have been replaced after the first check.
     is_file(&about)?;
     if about.len() > LARGEST {
         return Err(io::Error::other("larger than 1 GiB, too large for a plugin"));
@@ -326,12 +339,9 @@ fn metadata(path: &Path, section: &[u8]) -> Result<Metadata, Error> {
 }
 
 fn bad_metadata(path: &Path, why: impl fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::BadMetadata,
-        path,
-        format!("the plugin's metadata cannot be understood: {why}"),
+    Error::new(ErrorKind::BadMetadata, path, format!("invalid metadata of the plugin: {why}")).help(
+        format!("rebuild the plugin with a `tremor-pdk` that supports ABI {}", AbiVersion::CURRENT),
     )
-    .help(format!("rebuild the plugin with a `tremor-pdk` that speaks ABI {}", AbiVersion::CURRENT))
 }
 
 fn parse_version(text: &str) -> Option<AbiVersion> {
@@ -355,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_the_same_in_blocks_and_in_one_piece() {
+    fn hash_is_equal_in_blocks_and_in_one_piece() {
         for length in [0, 1, 240, BLOCK - 1, BLOCK, 2 * BLOCK + 1] {
             let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
             let hashes = [in_blocks, in_one_piece].map(|hash| hash(&bytes[..]).unwrap());
@@ -363,7 +373,7 @@ mod tests {
         }
     }
 
-    /// A library that was found in the file as it is now, long after that was written.
+    /// Returns a library as if it had been found in the current contents of the file, long after they were written.
     fn found(path: &Path) -> Library {
         let json =
             br#"{"name":"x","version":"1","abi":"2.0","pdk":"1","panic":"unwind","artefacts":[]}"#;
@@ -380,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_of_the_file_that_was_read_or_there_is_none() {
+    fn hash_is_that_of_the_file_that_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.so");
         fs::write(&path, "as it was").unwrap();
@@ -399,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_told_apart() {
+    fn invalid_libraries_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.so");
         assert_eq!(kind(&file), ErrorKind::NotFound);
@@ -417,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_says_why() {
+    fn invalid_metadata_is_reported_with_its_reason() {
         let section = |json: &[u8]| {
             let length = u32::try_from(json.len()).unwrap();
             [&MAGIC[..], &VERSION.to_le_bytes(), &length.to_le_bytes(), json].concat()
@@ -427,10 +437,10 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::BadMetadata);
             error.to_string()
         };
-        assert!(message(b"short").contains("cut short"));
+        assert!(message(b"short").contains("truncated"));
         assert!(message(&section(b"{\"name\":\"x\"}")).contains("missing field"));
         assert!(message(&section(b"\xff")).contains("line 1"));
-        // What a reader of this version does not know, it ignores.
+        // Unknown fields are ignored.
         let json = br#"{"name":"x","version":"1","abi":"1.1","pdk":"1","panic":"unwind",
             "artefacts":[],"colour":"red"}"#;
         assert_eq!(metadata(Path::new("x.so"), &section(json)).unwrap().name, "x");

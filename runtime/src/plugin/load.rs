@@ -1,9 +1,9 @@
-//! Loading a library, from its file to its root module.
+//! Loading of a library, from its file to its root module.
 //!
-//! `abi_stable`'s own loader (`RootModule::load_from_file`) keeps the first library that it ever
-//! loaded for each type of root module and gives that, whatever path it is asked for. So the
-//! stages that it is made of are taken here one by one, each with an error of its own, and the
-//! layouts are compared in the direction that lets an older minor of the ABI pass.
+//! The loader of `abi_stable` (`RootModule::load_from_file`) stores the first library that it loads for each type of
+//! root module, and returns that library for every later path. Therefore the stages of that loader are executed here
+//! one by one. Each stage has an error of its own, and layouts are compared in the direction that accepts an older
+//! minor version of the ABI.
 
 use std::{path::Path, sync::Mutex};
 
@@ -12,16 +12,15 @@ use tremor_abi::{
     module::{ArtefactRef, PluginModuleRef},
     version::AbiVersion,
 };
+use tremor_pdk::lock;
 
 use super::{
     Error, ErrorKind, Library, Policy, layout,
     library::Read,
     open::{Opened, first_line, open},
 };
-use crate::lock::lock;
 
-/// A loaded plugin library. It stays loaded until the process ends: nothing of it is ever unloaded,
-/// so what it hands out is `'static`.
+/// Loaded plugin library. It is never unloaded, so everything that it returns is `'static`.
 #[derive(Clone)]
 pub struct Plugin {
     library: Library,
@@ -29,12 +28,12 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// The file that it was loaded from, as it was then.
+    /// Returns the library as it was when it was loaded.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The artefact of this kind and name.
+    /// Returns the artefact with this kind and name.
     pub(super) fn artefact(&self, kind: &str, name: &str) -> Result<ArtefactRef, Error> {
         let mut all = self.artefacts.iter();
         let found = all
@@ -43,7 +42,7 @@ impl Plugin {
             Error::new(
                 ErrorKind::UnknownArtefact,
                 self.library.path(),
-                format!("this plugin offers no {kind} `{name}`"),
+                format!("the plugin has no {kind} `{name}`"),
             )
         })
     }
@@ -59,8 +58,8 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// What this process has loaded. Loading is a matter of the process: the system's loader keeps
-/// such a list as well.
+/// The libraries that this process has loaded. The list is global to the process, as the list of the system's loader
+/// is.
 static LOADED: Mutex<Loaded> = Mutex::new(Loaded { plugins: Vec::new(), opened: Vec::new() });
 
 struct Loaded {
@@ -68,28 +67,28 @@ struct Loaded {
     opened: Vec<Opened>,
 }
 
-/// Checks and loads the library at `path`. Loading the same contents from the same path again
-/// gives the same plugin; other contents at that path, or another path, give another one.
+/// Checks and loads the library at `path`.
 ///
-/// File, rights, metadata and ABI version are checked before any code of the library runs, and the
-/// layout of every type that crosses the boundary before any function that its author wrote. To open
-/// a library runs its initialisers, which cannot be checked. What was opened stays open, whatever
-/// came of it.
+/// If the same contents are loaded from the same path again, the same plugin is returned. Other contents at this path,
+/// or another path, result in another plugin.
 ///
-/// The file that was checked is the one that is opened. The system's loader maps it: it may be
-/// replaced while it is loaded, by renaming another one to its name or by removing it first, but
-/// not written to.
+/// File, access rights, metadata and ABI version are checked before any code of the library runs. The layout of every
+/// type of the ABI is checked before a function runs that the plugin's author wrote. Opening a library runs its
+/// initialisers, which cannot be checked. A library that was opened stays open, even if a later check fails.
+///
+/// The file that was checked is the file that is opened. The loader of the system maps the file. While it is loaded,
+/// the file may be replaced by renaming another file to its name, or removed, but it must not be written to.
 ///
 /// # Errors
-/// Those of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
+/// Errors of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
 /// [`Changed`](ErrorKind::Changed), [`Header`](ErrorKind::Header), [`Layout`](ErrorKind::Layout),
-/// [`Module`](ErrorKind::Module) and [`Lie`](ErrorKind::Lie).
+/// [`Module`](ErrorKind::Module) and [`MetadataMismatch`](ErrorKind::MetadataMismatch).
 pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
     load_library(Library::read(path)?, policy)
 }
 
-/// As [`load`] of the path of `found`, which is read once more only where it may have changed since
-/// it was found.
+/// Loads a library that was found before, in the same way as [`load`]. The file is read again only if it may have
+/// changed since then.
 pub(super) fn load_found(found: &Library, policy: Policy) -> Result<Plugin, Error> {
     load_library(found.current()?, policy)
 }
@@ -114,11 +113,13 @@ fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
     Ok(plugin)
 }
 
-/// The header of a library. `abi_stable` calls functions of its copy in the library: they tell
-/// whether both sides pass arguments alike, and give the library its globals.
+/// Returns the header of a library.
+///
+/// `abi_stable` calls functions of the copy of `abi_stable` in the library. They report whether both sides pass
+/// arguments in the same way, and initialise the globals of the library.
 fn header(library: &Library, raw: &'static RawLibrary) -> Result<&'static LibHeader, Error> {
-    // SAFETY: the library stays open for good. What its symbol points to begins with a text that says
-    // what it is, which abi_stable looks at before anything else.
+    // SAFETY: the library stays open until the process ends. Its symbol points to data that begins with a text that
+    // identifies the header, and abi_stable checks this text before anything else.
     let header = unsafe { lib_header_from_raw_library(raw) };
     header.map_err(|error| {
         let error_of = |message: String| Error::new(ErrorKind::Header, library.path(), message);
@@ -137,46 +138,47 @@ fn header(library: &Library, raw: &'static RawLibrary) -> Result<&'static LibHea
     })
 }
 
-/// Checks what the header says, and only then makes the root module. To compare layouts calls
-/// functions as well: code that `abi_stable` derived, which answers with a constant each.
+/// Checks the header, and then creates the root module.
+///
+/// Comparing layouts calls functions of the library too, but these were derived by `abi_stable` and only return
+/// constants.
 fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<ArtefactRef>, Error> {
     let path = library.path();
     let version = header.version_strings();
     let agrees = version.parsed().is_ok_and(|version| {
-        let says = library.abi_version();
-        version.major == u32::from(says.major) && version.minor == u32::from(says.minor)
+        let stated = library.abi_version();
+        version.major == u32::from(stated.major) && version.minor == u32::from(stated.minor)
     });
     if !agrees {
         let message = format!(
-            "its metadata says that it was built for ABI {}, its header for {version}",
+            "its metadata states ABI {}, but its header ABI {version}",
             library.abi_version()
         );
-        return Err(lie(path, message));
+        return Err(mismatch(path, message));
     }
     let Some(plugins) = header.layout() else {
         return Err(Error::new(
             ErrorKind::Layout,
             path,
-            "it does not say how its types are laid out",
+            "it does not describe the layout of its types",
         )
         .help("export it with `tremor_pdk::export!`"));
     };
     layout::check(library, plugins)?;
-    // SAFETY: the layouts were compared just now. The plugin's root module may lack fields that the
-    // host has: all of those are after the last prefix field, and read through accessors that look
-    // whether they are there.
+    // SAFETY: the layouts were compared above. The plugin's root module may lack fields that the host has. All of these
+    // are after the last prefix field, and are read through accessors that check whether they exist.
     let module = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
     let module = module.map_err(|error| {
-        let message = format!("it cannot make its root module: {}", first_line(&error));
+        let message = format!("it cannot create its root module: {}", first_line(&error));
         Error::new(ErrorKind::Module, path, message)
     })?;
     if module.abi_version() != library.abi_version() {
-        let says = library.abi_version();
+        let stated = library.abi_version();
         let message = format!(
-            "its metadata says that it was built for ABI {says}, its module for {}",
+            "its metadata states ABI {stated}, but its module ABI {}",
             module.abi_version()
         );
-        return Err(lie(path, message));
+        return Err(mismatch(path, message));
     }
     let artefacts: Vec<ArtefactRef> = module.artefacts()().into_iter().collect();
     same_artefacts(library, &artefacts)?;
@@ -188,15 +190,15 @@ fn same_artefacts(library: &Library, artefacts: &[ArtefactRef]) -> Result<(), Er
         .iter()
         .map(|artefact| (artefact.kind().as_str(), artefact.name().as_str()))
         .collect();
-    let mut said: Vec<_> = library
+    let mut listed: Vec<_> = library
         .metadata()
         .artefacts
         .iter()
         .map(|artefact| (artefact.kind.as_str(), artefact.name.as_str()))
         .collect();
     found.sort_unstable();
-    said.sort_unstable();
-    if found == said {
+    listed.sort_unstable();
+    if found == listed {
         return Ok(());
     }
     let list = |artefacts: &[(&str, &str)]| {
@@ -204,11 +206,11 @@ fn same_artefacts(library: &Library, artefacts: &[ArtefactRef]) -> Result<(), Er
             artefacts.iter().map(|(kind, name)| format!("{kind} `{name}`")).collect();
         names.join(", ")
     };
-    let message = format!("it offers {}; its metadata says {}", list(&found), list(&said));
-    Err(lie(library.path(), message))
+    let message = format!("it provides {}, but its metadata lists {}", list(&found), list(&listed));
+    Err(mismatch(library.path(), message))
 }
 
-fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Lie, path, message)
+fn mismatch(path: &Path, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::MetadataMismatch, path, message)
         .help("export everything with one `tremor_pdk::export!`, and rebuild the plugin")
 }

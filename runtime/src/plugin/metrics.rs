@@ -1,62 +1,63 @@
-//! The metrics that a component registers through its host.
+//! Metrics that a component registers with its host.
 
 use std::sync::Mutex;
 
-use crate::lock::lock;
+use tremor_pdk::lock;
 
-/// What a metric does with what is recorded.
+/// The way in which a metric treats recorded values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Adds it up.
+    /// Sums up the values.
     Counter,
-    /// Keeps the last.
+    /// Keeps the last value.
     Gauge,
-    /// Keeps the distribution.
+    /// Keeps the distribution of the values.
     Histogram,
 }
 
-/// A metric as it stands.
+/// Current state of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// What it does with what is recorded.
+    /// Kind of the metric.
     pub kind: MetricKind,
-    /// Its name, unique within the component.
+    /// Name, unique within the component.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub help: String,
-    /// The sum of a counter or histogram, the last value of a gauge.
+    /// Sum of a counter or a histogram, last value of a gauge.
     pub value: f64,
-    /// How many values were recorded.
+    /// Number of recorded values.
     pub count: u64,
-    /// The smallest value recorded; infinite before the first.
+    /// Smallest recorded value; infinity before the first one.
     pub min: f64,
-    /// The largest value recorded; negative infinity before the first.
+    /// Largest recorded value; negative infinity before the first one.
     pub max: f64,
 }
 
 impl Metric {
-    /// Adds to metrics what those of an instance that is gone have counted. What gauges showed goes with it.
-    pub(crate) fn add_past(past: &mut Vec<Self>, gone: Vec<Self>) {
-        for of in gone.into_iter().filter(|metric| metric.kind != MetricKind::Gauge) {
-            match past.iter_mut().find(|it| (it.kind, &it.name) == (of.kind, &of.name)) {
+    /// Adds the counters and histograms of an instance that has ended to `past`. Gauges are left out, because their
+    /// values no longer apply.
+    pub(crate) fn add_past(past: &mut Vec<Self>, ended: Vec<Self>) {
+        for metric in ended.into_iter().filter(|metric| metric.kind != MetricKind::Gauge) {
+            match past.iter_mut().find(|it| (it.kind, &it.name) == (metric.kind, &metric.name)) {
                 Some(sum) => {
-                    sum.value += of.value;
-                    sum.count += of.count;
-                    (sum.min, sum.max) = (sum.min.min(of.min), sum.max.max(of.max));
+                    sum.value += metric.value;
+                    sum.count += metric.count;
+                    (sum.min, sum.max) = (sum.min.min(metric.min), sum.max.max(metric.max));
                 }
-                None => past.push(of),
+                None => past.push(metric),
             }
         }
     }
 }
 
-/// The metrics of one component.
+/// Metrics of one component.
 #[derive(Debug, Default)]
 pub struct Metrics(Mutex<Vec<Metric>>);
 
 impl Metrics {
-    /// Registers a metric and gives its number. A name that is there gives the metric that is
-    /// there, of whatever kind.
+    /// Registers a metric and returns its number. If there is a metric with this name, returns the number of that
+    /// metric, even if its kind differs.
     pub(crate) fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
         let mut metrics = lock(&self.0);
         let position = metrics.iter().position(|metric| metric.name == name);
@@ -75,8 +76,7 @@ impl Metrics {
         u32::try_from(position).unwrap_or(u32::MAX)
     }
 
-    /// Records a value. What makes no sense is ignored: an unknown number, a value that is not
-    /// finite, a counter that goes down.
+    /// Records a value. Ignores unknown numbers, values that are not finite, and negative values of a counter.
     pub(crate) fn record(&self, number: u32, value: f64) {
         let mut metrics = lock(&self.0);
         let Some(metric) = metrics.get_mut(number as usize) else { return };
@@ -92,7 +92,7 @@ impl Metrics {
         metric.max = metric.max.max(value);
     }
 
-    /// All metrics as they stand, in the order in which they were registered.
+    /// Returns the current state of all metrics, in the order in which they were registered.
     pub fn snapshot(&self) -> Vec<Metric> {
         lock(&self.0).clone()
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::{MetricKind, Metrics};
 
     #[test]
-    fn a_counter_adds_up_a_gauge_keeps_the_last_a_histogram_keeps_the_distribution() {
+    fn counter_sums_gauge_keeps_last_histogram_keeps_all() {
         let metrics = Metrics::default();
         for (kind, name) in [
             (MetricKind::Counter, "counter"),

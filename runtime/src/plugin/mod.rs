@@ -1,19 +1,19 @@
-//! Plugins, seen from the host: finding libraries, judging them from the outside, loading them,
-//! and the host's side of the boundary.
+//! The host's side of plugins: finds libraries, checks them without running their code, loads them, and calls them.
 //!
-//! A library goes through these stages, each with errors of its own:
+//! A library passes through these stages, each with errors of its own:
 //! 1. [`Registry::scan`] and [`Library::inspect`] read files and run none of their code.
-//! 2. [`Library::check`] compares the metadata with what this host loads, and looks whether others
+//! 2. [`Library::check`] compares the metadata with the requirements of this host, and checks whether other users
 //!    could change the library.
-//! 3. [`load`] opens the library, which runs its initialisers, compares the layout of every type that
-//!    crosses the boundary, and only then calls the first function that the plugin's author wrote.
-//! 4. [`ConnectorFactory`] and [`ComponentFactory`] make instances, in plain Rust.
+//! 3. [`load`] opens the library, which runs its initialisers, and compares the layout of every type of the plugin
+//!    ABI. Only after that it calls functions that the plugin's author wrote.
+//! 4. [`ConnectorFactory`] and [`ComponentFactory`] create instances with plain Rust types.
 //!
-//! [`Describer`] asks a plugin about its configuration without any of that: in a child process.
+//! [`Describer`] asks a plugin about its configuration in a child process, so that this process has to execute none of
+//! these stages.
 //!
 //! A loaded library stays loaded until the process ends.
 //!
-//! This is the only module of the runtime that knows FFI-safe types.
+//! This is the only module of the runtime that uses FFI-safe types.
 
 #[cfg(not(any(
     all(target_os = "linux", target_env = "gnu"),
@@ -64,4 +64,4 @@ pub use self::{
     verify::{Configurations, Verification, Verified, verify, verify_main},
 };
 pub use tremor_abi::metadata::{ArtefactMetadata, Metadata};
-pub use tremor_pdk::testing::conformance::NO_EVENT;
+pub use tremor_pdk::testing::conformance::{NO_EVENT, UNCONNECTED};

@@ -1,13 +1,13 @@
-//! Opening a library: the only place that does. Its initialisers run then.
+//! Opening of libraries, which runs their initialisers. No other module opens libraries.
 //!
-//! The system's loader is given a name and not a file, and what has a name may be replaced. So the
-//! library is opened by a name that stands for the descriptor it was read through. The loader knows
-//! libraries by their names as well, and gives what it has under one: the descriptor is kept for as
-//! long as the process lives, so that no other file ever gets its number.
+//! The loader of the system gets a name, and the file with that name may be replaced after it was checked. Therefore a
+//! library is opened by a name that refers to the descriptor through which the library was read. The loader identifies
+//! open libraries by their names, and returns the existing library for a known name. The descriptor therefore stays
+//! open until the process ends, so that no other file gets its number.
 //!
-//! A library that names others by where they lie beside it is opened by its path, from which the loader
-//! starts, and refused afterwards where that no longer led to the file that was read. So is every
-//! library where the system has no names for descriptors.
+//! A library that refers to other libraries relative to its own folder is opened by its path, because the loader
+//! searches from there. After that, it is rejected if the path no longer leads to the file that was read. The same
+//! applies to every library if the system has no names for descriptors.
 
 use std::{fs::File, os::fd::AsRawFd, path::PathBuf};
 
@@ -15,20 +15,22 @@ use abi_stable::library::{LibraryError, RawLibrary};
 
 use super::{Error, ErrorKind, Library, identity::Identity, library::Read};
 
-/// A library that was opened, or was tried to.
+/// A library that was opened, or for which opening failed.
 pub(super) struct Opened {
-    /// Never closed.
+    /// File of the library. It is never closed.
     file: File,
-    /// What it was opened by.
+    /// Name by which the library was opened.
     name: PathBuf,
-    /// The file as it was read.
+    /// Identity of the file when it was read.
     identity: Identity,
-    /// What came of it; none where the loader refused it, which may end.
+    /// Result of opening. `None` if the loader rejected the library, because the reason may be temporary.
     outcome: Option<Result<&'static RawLibrary, Error>>,
 }
 
-/// Opens a library by the file that was read. It is never closed: its initialisers may have started
-/// threads that run its code. `all` is what this process has opened.
+/// Opens a library through the file that was read.
+///
+/// The library is never closed, because its initialisers may have started threads that run its code. `all` contains the
+/// libraries that this process has opened.
 ///
 /// # Errors
 /// Kinds [`Open`](ErrorKind::Open) and [`Changed`](ErrorKind::Changed).
@@ -39,9 +41,9 @@ pub(super) fn open(read: Read, all: &mut Vec<Opened>) -> Result<&'static RawLibr
     if known.is_none() {
         let name = name_of(&file).filter(|_| !library.finds_others());
         let name = name.unwrap_or_else(|| library.canonical().to_owned());
-        // The loader would give what it has.
-        if all.iter().any(|other| other.identity.is_of(&identity) || other.name == name) {
-            let message = "this process has opened it with other contents";
+        // The loader would return the library that is already open.
+        if all.iter().any(|other| other.identity.is_same_file(&identity) || other.name == name) {
+            let message = "this process has already opened it with other contents";
             return Err(changed(&library, message));
         }
         all.push(Opened { file, name, identity, outcome: None });
@@ -51,27 +53,27 @@ pub(super) fn open(read: Read, all: &mut Vec<Opened>) -> Result<&'static RawLibr
         return outcome.clone();
     }
     let raw =
-        RawLibrary::load_at(&opened.name).map_err(|error| refused(&library, opened, error))?;
+        RawLibrary::load_at(&opened.name).map_err(|error| rejected(&library, opened, error))?;
     let raw: &'static RawLibrary = Box::leak(Box::new(raw));
     let now = [opened.file.metadata(), std::fs::metadata(&opened.name)];
     let is_same = |now: &std::fs::Metadata| Identity::of(now).has_contents_of(&identity);
     let outcome = if now.iter().all(|now| now.as_ref().is_ok_and(is_same)) {
         Ok(raw)
     } else {
-        Err(changed(&library, "it was replaced or written to while it was opened"))
+        Err(changed(&library, "it was replaced or written to while it was being opened"))
     };
     opened.outcome.insert(outcome).clone()
 }
 
-/// What stands for a descriptor of this process in the file system, where there is such a thing.
+/// Returns the path of a descriptor of this process in the file system, if the system has such paths.
 fn name_of(file: &File) -> Option<PathBuf> {
-    // With the number of the process, debuggers find it as well.
+    // The path contains the process ID and not `self`, so that debuggers can use it as well.
     let name = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     let (by_name, known) = (std::fs::metadata(&name).ok()?, file.metadata().ok()?);
     (Identity::of(&by_name) == Identity::of(&known)).then_some(name)
 }
 
-fn refused(library: &Library, opened: &Opened, error: LibraryError) -> Error {
+fn rejected(library: &Library, opened: &Opened, error: LibraryError) -> Error {
     let why = match error {
         LibraryError::OpenError { err, .. } => err.to_string(),
         other => first_line(&other),
@@ -79,16 +81,16 @@ fn refused(library: &Library, opened: &Opened, error: LibraryError) -> Error {
     let (name, path) = (opened.name.to_string_lossy(), library.canonical().to_string_lossy());
     let message = format!("the system cannot load it: {}", why.replace(&*name, &path));
     Error::new(ErrorKind::Open, library.path(), message)
-        .help("a missing library or symbol has to be installed where plugins run")
+        .help("install missing libraries on the machine that runs the plugin")
 }
 
 fn changed(library: &Library, message: &str) -> Error {
     Error::new(ErrorKind::Changed, library.path(), message).help(
-        "start the process anew; what is in use is replaced by renaming another file to its name",
+        "restart the process; to replace a library that is in use, rename another file to its name",
     )
 }
 
-/// `abi_stable`'s messages begin with empty lines and go on for pages.
+/// Returns the first line of an error. The messages of `abi_stable` begin with empty lines and continue for pages.
 pub(super) fn first_line(error: &LibraryError) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -1,15 +1,17 @@
-//! The file of this program, which is started again to run the code of plugins where it does no harm.
+//! The path of this program, which is also started as a child process to run the code of plugins in isolation.
 
 use std::{env, ffi::OsString, io, path::PathBuf};
 
-/// The file. Where the system does not say, which without `/proc` it does not, what the program was
-/// started as.
+/// Returns the path of this program.
+///
+/// If the system does not know the path, because there is no `/proc`, returns the name by which the program was
+/// started, or `tremor` if that is unknown too.
 pub(super) fn own() -> PathBuf {
     known(env::current_exe(), env::args_os().next())
 }
 
-fn known(said: io::Result<PathBuf>, started_as: Option<OsString>) -> PathBuf {
-    said.unwrap_or_else(|_| started_as.unwrap_or_else(|| "tremor".into()).into())
+fn known(reported: io::Result<PathBuf>, started_as: Option<OsString>) -> PathBuf {
+    reported.unwrap_or_else(|_| started_as.unwrap_or_else(|| "tremor".into()).into())
 }
 
 #[cfg(test)]
@@ -17,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_that_does_not_say_leaves_what_the_program_was_started_as() {
+    fn unknown_path_falls_back_to_name_of_program() {
         let unknown = || Err(io::ErrorKind::NotFound.into());
         let named = Some("/opt/bin/tremor".into());
         assert_eq!(

@@ -1,35 +1,45 @@
-//! Which library offers which artefact.
+//! Registry of the libraries that provide artefacts.
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs, io, iter,
     path::{Path, PathBuf},
 };
 
 use super::{Error, ErrorKind, Library, library::unreadable};
 
-/// A folder or file to look for plugins in, and where it was named, for messages.
+/// A folder or file that is searched for plugins, and the setting that named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchPath {
-    /// The folder or file.
+    /// Path of the folder or file.
     pub path: PathBuf,
-    /// Who named it: "`--plugin-path`", "`plugins` of flow.yaml".
+    /// Setting that named the path, for messages, such as "`--plugin-path`" or "`plugins` of flow.yaml".
     pub origin: String,
+    /// `true` for a folder that no setting named. It may be missing, and the artefacts of earlier paths take
+    /// precedence over those in it.
+    pub is_fallback: bool,
 }
 
 impl SearchPath {
-    /// `path`, named by `origin`.
+    /// Creates the search path `path` that `origin` named.
     pub fn new(path: impl Into<PathBuf>, origin: impl Into<String>) -> Self {
-        Self { path: path.into(), origin: origin.into() }
+        Self { path: path.into(), origin: origin.into(), is_fallback: false }
+    }
+
+    /// Creates the search path of a folder that no setting named. Pass such paths to [`Registry::scan`] after all
+    /// others.
+    pub fn fallback(path: impl Into<PathBuf>) -> Self {
+        let origin = "the installed plugins".to_owned();
+        Self { path: path.into(), origin, is_fallback: true }
     }
 }
 
-/// A library or folder that cannot be used. The scan goes on: only flows that need it fail.
+/// An error of a library or folder. The scan continues, and only flows that need the library fail.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// What is wrong.
+    /// Error of the library or folder.
     pub error: Error,
-    /// Who named the folder or file that it was found in.
+    /// Setting that named the folder or file.
     pub origin: String,
 }
 
@@ -39,26 +49,32 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The plugin libraries in a search path. Nothing of them was loaded or run.
+/// Plugin libraries in a search path. None of their code was loaded or run.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     libraries: Vec<Library>,
     searched: Vec<PathBuf>,
+    /// Positions in `libraries` at which the libraries of a fallback path begin.
+    fallbacks: Vec<usize>,
 }
 
 impl Registry {
-    /// Looks through folders (not through folders in them) and files, in order. In folders,
-    /// libraries that are no plugins are passed over.
+    /// Scans files and folders in order, without subfolders. Libraries in folders are skipped if they are not plugins.
     ///
-    /// The same file found twice counts once, and so do two files with the same contents, as cargo
-    /// leaves them in `target/release` and `target/release/deps`: the first is the one.
+    /// A file that is found twice is used once. Of two files with the same contents, only the first one is used,
+    /// because cargo creates such files in `target/release` and `target/release/deps`.
+    ///
+    /// An artefact of a [fallback path](SearchPath::fallback) is used only if no earlier path provides it. A fallback
+    /// path that does not exist is ignored.
     pub fn scan(paths: &[SearchPath]) -> (Self, Vec<Problem>) {
         let mut registry = Self::default();
         let mut problems = Vec::new();
-        for SearchPath { path, origin } in paths {
+        for SearchPath { path, origin, is_fallback } in paths {
             registry.searched.push(path.clone());
+            registry.fallbacks.extend(is_fallback.then_some(registry.libraries.len()));
             let found = match candidates(path) {
                 Ok(found) => found,
+                Err(error) if *is_fallback && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     let error = unreadable(path, &error);
                     problems.push(Problem { error, origin: origin.clone() });
@@ -77,9 +93,9 @@ impl Registry {
         (registry, problems)
     }
 
-    /// Plugins that are linked into this program.
+    /// Creates a registry of plugins that are linked into this program.
     pub fn of(libraries: Vec<Library>) -> Self {
-        Self { libraries, searched: Vec::new() }
+        Self { libraries, ..Self::default() }
     }
 
     fn add(&mut self, library: Library) {
@@ -109,13 +125,20 @@ impl Registry {
         problems
     }
 
-    /// The library that offers the artefact of this kind (in the words of metadata: `connector`,
-    /// …) and name; none where no library does.
+    /// Returns the library that provides the artefact with this kind and name, or `None` if there is none. `kind` is
+    /// the name of the kind in metadata, such as `connector`.
     ///
     /// # Errors
-    /// Kind [`NameTaken`](ErrorKind::NameTaken), where more than one does.
+    /// Kind [`NameTaken`](ErrorKind::NameTaken) if more than one library provides the artefact, and the paths of
+    /// both libraries have the same precedence.
     pub fn find(&self, kind: &str, name: &str) -> Result<Option<&Library>, Error> {
-        let mut offering = self.libraries.iter().filter(|it| it.artefact(kind, name).is_some());
+        let offers = |library: &&Library| library.artefact(kind, name).is_some();
+        let mut groups = self.groups().map(|group| group.iter().filter(offers).peekable());
+        let Some(mut offering) =
+            groups.find_map(|mut group| group.peek().is_some().then_some(group))
+        else {
+            return Ok(None);
+        };
         let (Some(first), second) = (offering.next(), offering.next()) else { return Ok(None) };
         let Some(second) = second else { return Ok(Some(first)) };
         let describe = |library: &Library| {
@@ -126,7 +149,7 @@ impl Registry {
             ErrorKind::NameTaken,
             second.path(),
             format!(
-                "two plugins offer the {kind} `{name}`:\n    {}\n    {}",
+                "two plugins provide the {kind} `{name}`:\n    {}\n    {}",
                 describe(first),
                 describe(second)
             ),
@@ -134,7 +157,15 @@ impl Registry {
         .help("remove one of them from the plugin path"))
     }
 
-    /// The names of all artefacts of a kind, in order of the search, each once.
+    /// Returns the libraries in the order of their precedence: those of the named paths, and then those of each
+    /// fallback path.
+    fn groups(&self) -> impl Iterator<Item = &[Library]> {
+        let starts = iter::once(0).chain(self.fallbacks.iter().copied());
+        let ends = self.fallbacks.iter().copied().chain([self.libraries.len()]);
+        starts.zip(ends).map(|(start, end)| &self.libraries[start..end])
+    }
+
+    /// Returns the names of all artefacts of a kind, in the order of the search, each once.
     pub fn names(&self, kind: &str) -> Vec<&str> {
         let mut names = Vec::new();
         for library in &self.libraries {
@@ -147,12 +178,12 @@ impl Registry {
         names
     }
 
-    /// All libraries, in order of the search.
+    /// Returns all libraries in the order of the search.
     pub fn libraries(&self) -> &[Library] {
         &self.libraries
     }
 
-    /// The folders and files that were searched, in order.
+    /// Returns the folders and files that were searched, in order.
     pub fn searched(&self) -> &[PathBuf] {
         &self.searched
     }
@@ -163,7 +194,7 @@ struct Candidates {
     in_folder: bool,
 }
 
-/// The files that a search path stands for.
+/// Returns the files that a search path refers to.
 fn candidates(path: &Path) -> io::Result<Candidates> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(Candidates { files: vec![path.to_owned()], in_folder: false });
@@ -175,7 +206,7 @@ fn candidates(path: &Path) -> io::Result<Candidates> {
             files.push(file);
         }
     }
-    // The file system's order is no order.
+    // Files are sorted, because a file system may return them in any order.
     files.sort();
     Ok(Candidates { files, in_folder: true })
 }
@@ -190,7 +221,7 @@ mod tests {
     use crate::plugin::ErrorKind;
 
     #[test]
-    fn a_path_that_does_not_exist_is_a_problem_that_names_it_and_who_named_it() {
+    fn problem_of_missing_path_names_path_and_origin() {
         let (registry, problems) = Registry::scan(&[SearchPath::new("nowhere", "`--plugin-path`")]);
         assert!(registry.libraries().is_empty());
         let [problem] = &problems[..] else { panic!("{problems:?}") };
@@ -200,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_a_problem_where_it_was_named_and_in_folders_where_it_says_it_is_one() {
+    fn invalid_library_is_a_problem_if_named_or_by_extension() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("notes.txt"), "not looked at").unwrap();
         let named = folder.path().join(format!("x.{}", std::env::consts::DLL_EXTENSION));

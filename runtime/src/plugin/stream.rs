@@ -1,5 +1,5 @@
-//! Sources and sinks of loaded plugins, in plain Rust: the data path. Nothing here allocates while
-//! all goes well.
+//! Sources and sinks of loaded plugins behind plain Rust types. Events pass through this code, so successful calls
+//! allocate nothing here.
 
 use std::{
     ops::Range,
@@ -20,10 +20,10 @@ use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, R
 use super::contain::{call, panicked};
 use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
-/// A source of a loaded connector.
+/// Source of a loaded connector.
 pub(super) struct LoadedSource {
     raw: RawSourceBox,
-    /// What was wrong with a batch that came back from a pull that was given up.
+    /// Validation error of the batch that a cancelled pull left. The next pull returns it.
     forged: Option<Error>,
 }
 
@@ -40,7 +40,7 @@ impl DynSource for LoadedSource {
         }
         let poll = context.with_ffi_context(|context| self.raw.poll_pull(context, batch));
         let Some(result) = ready("pull", poll) else { return Poll::Pending };
-        // What came before an error counts as well.
+        // Events that the source read before it returned an error are validated as well.
         Poll::Ready(check(batch).and(result.and_then(pull)))
     }
 
@@ -63,11 +63,11 @@ impl DynSource for LoadedSource {
     }
 }
 
-/// What hears of the acknowledgements of a loaded source.
+/// Receiver of the acknowledgements of a loaded source.
 struct LoadedAcks(RawAcksBox);
 
 impl Acks for LoadedAcks {
-    fn brings_again(&self) -> bool {
+    fn replays_failed(&self) -> bool {
         self.0.brings_again()
     }
 
@@ -100,7 +100,7 @@ impl Acks for LoadedAcks {
     }
 }
 
-/// A plain poll; `None` is pending.
+/// Converts an FFI poll. Returns `None` if it is pending.
 fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
     match poll {
         FfiPoll::Pending => None,
@@ -109,7 +109,7 @@ fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
     }
 }
 
-/// Empties a batch that points to what is not there, before it is read.
+/// Validates a batch before it is read. If an event refers to data that does not exist, the batch is emptied.
 fn check(batch: &mut Batch) -> Result<()> {
     batch.validate().inspect_err(|_| {
         batch.retain(|_| false);
@@ -122,16 +122,16 @@ fn pull(reply: PullReply) -> Result<Pull> {
         PullKind::IDLE => Ok(Pull::Idle(Duration::from_nanos(reply.wait_ns))),
         PullKind::FINISHED => Ok(Pull::Finished),
         PullKind(unknown) => Err(Error::internal(format!(
-            "the plugin answered a pull with an unknown kind of reply, {unknown}"
+            "invalid kind {unknown} of a reply of the plugin to a pull"
         ))),
     }
 }
 
-/// A sink of a loaded connector.
+/// Sink of a loaded connector.
 pub(super) struct LoadedSink {
     raw: RawSinkBox,
-    /// How many events the delivery under way in each slot has: while it is pending they live with the
-    /// plugin.
+    /// Number of events of the delivery in flight in each slot. It is stored here, because the plugin owns the events
+    /// while the delivery is pending.
     pending: Vec<Option<usize>>,
 }
 
@@ -192,19 +192,19 @@ impl DynSink for LoadedSink {
 /// Returns the exceptions of a reply to a delivery of `events` events.
 ///
 /// # Errors
-/// Kind internal, if the ranges are not in order, overlap, or do not lie within the batch.
+/// Kind internal, if the ranges are not in order, overlap, or are not within the batch.
 fn exceptions(reply: DeliverReply, events: usize) -> Result<Vec<Exception>> {
     let mut exceptions = Vec::with_capacity(reply.exceptions.len());
-    let mut free = 0;
+    let mut covered = 0;
     for ExceptionRange { start, len, error } in reply.exceptions {
         let range = start as usize..(start as usize).saturating_add(len as usize);
-        if range.start < free || range.end > events {
+        if range.start < covered || range.end > events {
             return Err(Error::internal(format_args!(
-                "the sink answered a delivery of {events} events with the range {range:?}, and ranges up to {free} \
-                 before"
+                "the reply of the sink to a delivery of {events} events has the range {range:?} after ranges up to \
+                 {covered}"
             )));
         }
-        free = range.end;
+        covered = range.end;
         exceptions.push(Exception { events: range, error });
     }
     Ok(exceptions)
@@ -224,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_in_order_and_in_bounds_are_believed() {
+    fn ordered_ranges_within_batch_are_accepted() {
         let exceptions = exceptions(reply(&[(0, 1), (3, 1)]), 4).unwrap();
         let ranges: Vec<_> = exceptions.iter().map(|it| it.events.clone()).collect();
         assert_eq!(ranges, [0..1, 3..4]);
     }
 
     #[test]
-    fn ranges_that_cannot_be_are_errors() {
+    fn unordered_or_out_of_bounds_ranges_are_errors() {
         for ranges in [
             &[(0, 5)][..],
             &[(4, 1)],
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_answer_to_a_pull_is_an_error() {
+    fn unknown_reply_to_pull_is_an_error() {
         let known = pull(PullReply { kind: PullKind::FINISHED, wait_ns: 0 });
         assert_eq!(known.unwrap(), Pull::Finished);
         let unknown = pull(PullReply { kind: PullKind(7), wait_ns: 0 });

@@ -1,4 +1,4 @@
-//! `base64`, [RFC 4648](https://www.rfc-editor.org/rfc/rfc4648): every message by itself.
+//! The processors `base64`, [RFC 4648](https://www.rfc-editor.org/rfc/rfc4648), which encode and decode each message.
 
 use base64::{
     DecodeSliceError, Engine, alphabet, decoded_len_estimate, encoded_len,
@@ -11,23 +11,23 @@ use tremor_pdk::{
 
 use super::Join;
 
-/// Decodes every message by itself, padded or not; fragments of a stream are one message.
+/// Decodes each message, padded or not. The fragments of a stream form one message.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct DecodeConfig {
-    /// Which characters stand for 62 and 63.
+    /// Alphabet, which determines the characters for 62 and 63.
     #[serde(default)]
     alphabet: Alphabet,
 }
 
-/// Encodes every message by itself.
+/// Encodes each message.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct EncodeConfig {
-    /// Which characters stand for 62 and 63.
+    /// Alphabet, which determines the characters for 62 and 63.
     #[serde(default)]
     alphabet: Alphabet,
-    /// Whether `=` fills the last four characters up.
+    /// `true` if `=` pads the last group to four characters.
     #[serde(default = "yes")]
     padding: bool,
 }
@@ -36,15 +36,15 @@ const fn yes() -> bool {
     true
 }
 
-/// Which characters are used.
+/// The alphabets of RFC 4648.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 enum Alphabet {
-    /// With `+` and `/`.
+    /// The standard alphabet, with `+` and `/`.
     #[default]
     Standard,
-    /// With `-` and `_`, for file names and URLs.
+    /// The alphabet for file names and URLs, with `-` and `_`.
     Url,
 }
 
@@ -61,7 +61,7 @@ impl Alphabet {
     }
 }
 
-/// The preprocessor.
+/// The preprocessor `base64`.
 pub(crate) struct Decode {
     engine: GeneralPurpose,
     join: Splitter<Join>,
@@ -89,7 +89,7 @@ impl Decode {
                     DecodeSliceError::DecodeError(error) => error.to_string(),
                     DecodeSliceError::OutputSliceTooSmall => error.to_string(),
                 };
-                cutter.refuse(Error::bad_data(format_args!("no base64: {error}")));
+                cutter.refuse(Error::bad_data(format_args!("invalid base64: {error}")));
             }
         }));
     }
@@ -106,8 +106,8 @@ impl Preprocessor for Decode {
         self.join.has_more()
     }
 
-    fn holds(&self, stream: u64) -> bool {
-        self.join.holds(stream)
+    fn buffers(&self, stream: u64) -> bool {
+        self.join.buffers(stream)
     }
 
     fn streams(&self) -> Vec<u64> {
@@ -115,7 +115,7 @@ impl Preprocessor for Decode {
     }
 }
 
-/// The postprocessor.
+/// The postprocessor `base64`.
 pub(crate) struct Encode {
     engine: GeneralPurpose,
     padding: bool,
@@ -135,7 +135,7 @@ impl Postprocessor for Encode {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.reject_all(batch.cut(|cutter| {
             let length = cutter.payload().len();
-            // None for what no memory could hold.
+            // The length is `None` only if it exceeds the address space.
             let most = encoded_len(length, self.padding).unwrap_or(0);
             let fill = |message: &[u8], out: &mut [u8]| self.engine.encode_slice(message, out);
             if let Err(error) = cutter.emit_filled(most, fill) {
@@ -154,7 +154,7 @@ mod tests {
     use crate::processor::testing::{frame, messages, pre, process};
 
     #[test]
-    fn every_message_is_encoded_by_itself() {
+    fn every_message_is_encoded_separately() {
         for (config, expected) in [
             (json!({}), ["+/8=", "", "YWI="]),
             (json!({ "alphabet": "url" }), ["-_8=", "", "YWI="]),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_or_not_a_message_is_decoded_and_what_is_none_is_rejected_with_its_place() {
+    fn invalid_message_is_rejected_with_the_position() {
         let mut decode = pre("base64", &json!({}));
         let mut batch = Batch::new();
         for message in ["YWI=", "YWI", "Y!I=", "", "+/8="] {
@@ -174,11 +174,11 @@ mod tests {
         }
         let rejected = process(&mut *decode, &mut batch);
         assert_eq!(messages(&batch), [&b"ab"[..], b"ab", b"", b"\xfb\xff"]);
-        assert_eq!(rejected, ["no base64: Invalid symbol 33, offset 1."]);
+        assert_eq!(rejected, ["invalid base64: Invalid symbol 33, offset 1."]);
     }
 
     #[test]
-    fn a_stream_is_one_message() {
+    fn stream_is_one_message() {
         let mut decode = pre("base64", &json!({}));
         let mut batch = Batch::new();
         batch.stream(0).push_fragment(b"YW");

@@ -1,4 +1,4 @@
-//! A preprocessor for tests of what ends or bounds preprocessing.
+//! A preprocessor for tests of the end and the limits of preprocessing.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-/// A preprocessor that takes its input, puts nothing out, and always has more of it.
+/// A preprocessor that consumes its input, emits nothing, and always reports more input.
 #[derive(Default)]
 pub(crate) struct Endless {
     rounds: Arc<AtomicUsize>,
@@ -15,7 +15,7 @@ pub(crate) struct Endless {
 }
 
 impl Endless {
-    /// Makes a preprocessor that counts its calls in `rounds`.
+    /// Creates a preprocessor that counts its calls in `rounds`.
     pub(crate) fn new(rounds: &Arc<AtomicUsize>) -> Self {
         Self { rounds: rounds.clone(), has_begun: false }
     }
@@ -33,7 +33,7 @@ impl Preprocessor for Endless {
         self.has_begun
     }
 
-    fn holds(&self, _stream: u64) -> bool {
+    fn buffers(&self, _stream: u64) -> bool {
         self.has_begun
     }
 

@@ -1,5 +1,6 @@
-//! `join`: fragments that no preprocessor before it has cut are one message a stream. It stands, with
-//! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
+//! The preprocessor `join`, which joins the fragments of a stream to one message. Every source of bytes has it, with
+//! its defaults, after its last preprocessor. There it only affects fragments that no other preprocessor has split into
+//! messages.
 
 use tremor_pdk::{
     Component, ComponentContext, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,
@@ -7,17 +8,17 @@ use tremor_pdk::{
 
 use super::max_length;
 
-/// Makes one message of everything that a stream brings until it ends.
+/// Joins the data of a stream into one message at the end of the stream.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The longest message that is taken, in bytes. Longer ones go to `err`.
+    /// Maximum length of a message in bytes. Longer messages go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
 }
 
-/// The preprocessor.
+/// The preprocessor `join`.
 pub(crate) struct Join {
     max_length: usize,
 }
@@ -63,7 +64,7 @@ mod tests {
     use crate::processor::testing::finish;
 
     #[test]
-    fn a_stream_without_preprocessors_is_one_message() {
+    fn stream_without_preprocessors_is_one_message() {
         let (mut join, mut output) = (Join::preprocessor(TestHost::new().context()), Output::new());
         let mut batch = Batch::new();
         batch.stream(0).push_fragment(b"one ");

@@ -1,4 +1,4 @@
-//! `length-prefixed`: before every message stands its length.
+//! The processors `length-prefixed`, which read and write the length of each message before the message.
 
 mod prefix;
 
@@ -10,36 +10,36 @@ use tremor_pdk::{
 use self::prefix::{Endianness, Head, Prefix};
 use super::max_length;
 
-/// Cuts byte streams into messages. Before each stands its length in bytes, which does not count
-/// itself. A whole message is cut as well, and has to end with a message.
+/// Splits byte streams into messages. Each message follows its length in bytes, which does not include the prefix. A
+/// whole message is split too, and must end with a message.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct SplitConfig {
-    /// What the length looks like.
+    /// Format of the length.
     #[serde(default)]
     prefix: Prefix,
-    /// The order of the bytes of a length that has several; `varint` has an order of its own.
+    /// Byte order of a length of several bytes; `varint` has a byte order of its own.
     #[serde(default)]
     endianness: Endianness,
-    /// The longest message that is taken, in bytes. Longer ones go to `err`.
+    /// Maximum length of a message in bytes. Longer messages go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
 }
 
-/// Puts its length in bytes before every message.
+/// Writes the length in bytes before each message.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct PrependConfig {
-    /// What the length looks like.
+    /// Format of the length.
     #[serde(default)]
     prefix: Prefix,
-    /// The order of the bytes of a length that has several; `varint` has an order of its own.
+    /// Byte order of a length of several bytes; `varint` has a byte order of its own.
     #[serde(default)]
     endianness: Endianness,
 }
 
-/// The preprocessor.
+/// The preprocessor `length-prefixed`.
 pub(crate) struct Split(SplitConfig);
 
 impl Component for Split {
@@ -74,7 +74,7 @@ impl StreamSplitter for Split {
     }
 }
 
-/// The postprocessor.
+/// The postprocessor `length-prefixed`.
 pub(crate) struct Prepend(PrependConfig);
 
 impl Component for Prepend {

@@ -1,27 +1,51 @@
-//! `lines`: a message a line.
+//! The processors `lines`, for messages that are lines, or that end with another character.
 
+use serde::{Deserialize, Deserializer, de::Error};
 use tremor_pdk::{
-    Batch, Component, ComponentContext, Found, Input, NoConfig, Output, Postprocessor, Result,
-    StreamSplitter,
+    Batch, Component, ComponentContext, Found, Input, Output, Postprocessor, Result, StreamSplitter,
 };
 
 use super::max_length;
 
-/// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well, and so is a UTF-8
-/// signature at the beginning of a stream or of a whole message. A last line without a line feed is a message; the
-/// end of a stream, and of a whole message, ends a line.
+/// Splits byte streams at line feeds. A carriage return before the line feed is removed, and so is a UTF-8 signature at
+/// the start of a stream or of a whole message. A last line without a line feed is a message, because the end of a
+/// stream or of a whole message ends a line.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The longest line that is taken, in bytes. Longer ones go to `err`.
+    /// ASCII character that ends a message, instead of a line feed. A carriage return before it is then kept.
+    #[serde(default = "line_feed", deserialize_with = "ascii")]
+    #[schemars(with = "char")]
+    separator: u8,
+    /// Maximum length of a line in bytes. Longer lines go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
 }
 
-/// The preprocessor.
+const fn line_feed() -> u8 {
+    b'\n'
+}
+
+fn ascii<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err(D::Error::custom(format_args!("expected one ASCII character, found {text:?}"))),
+    }
+}
+
+/// The preprocessor `lines`.
 pub(crate) struct Lines {
+    separator: u8,
     max_length: usize,
+}
+
+impl Lines {
+    /// Creates a splitter of lines of at most `max_length` bytes.
+    pub(super) const fn of(max_length: usize) -> Self {
+        Self { separator: b'\n', max_length }
+    }
 }
 
 impl Component for Lines {
@@ -29,13 +53,13 @@ impl Component for Lines {
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
-        Ok(Self { max_length: config.max_length })
+        Ok(Self { separator: config.separator, max_length: config.max_length })
     }
 }
 
-/// The state of a stream.
+/// State of a stream.
 pub(crate) struct Line {
-    /// `true` until the first line of the stream is complete, since that one may begin with a UTF-8 signature.
+    /// `true` until the first line of the stream is complete, because the first line may begin with a UTF-8 signature.
     is_first: bool,
 }
 
@@ -52,7 +76,7 @@ impl StreamSplitter for Lines {
     fn next(&mut self, line: &mut Line, input: Input<'_>) -> Result<Found> {
         const SIGNATURE: &[u8] = b"\xef\xbb\xbf";
         let seen = input.seen();
-        let end = memchr::memchr(b'\n', &input[seen..]).map(|length| seen + length);
+        let end = memchr::memchr(self.separator, &input[seen..]).map(|length| seen + length);
         if end.is_none() && !input.is_end() {
             return Ok(Found::More);
         }
@@ -60,7 +84,8 @@ impl StreamSplitter for Lines {
         let start = if is_first { SIGNATURE.len() } else { 0 };
         Ok(match end {
             Some(end) => {
-                let stripped = end - usize::from(input[start..end].ends_with(b"\r"));
+                let has_return = self.separator == b'\n' && input[start..end].ends_with(b"\r");
+                let stripped = end - usize::from(has_return);
                 Found::message(start..stripped, end + 1)
             }
             None if start == input.len() => Found::Skip(start),
@@ -73,25 +98,35 @@ impl StreamSplitter for Lines {
     }
 }
 
-/// The postprocessor: a line feed after every message.
-pub(crate) struct End;
+/// Ends every message with a line feed.
+#[tremor_pdk::config]
+#[derive(Debug)]
+pub(crate) struct EndConfig {
+    /// ASCII character that ends a message, instead of a line feed.
+    #[serde(default = "line_feed", deserialize_with = "ascii")]
+    #[schemars(with = "char")]
+    separator: u8,
+}
+
+/// The postprocessor `lines`, which appends a line feed or another character to each message.
+pub(crate) struct End([u8; 1]);
 
 impl Component for End {
     const NAME: &str = "lines";
-    type Config = NoConfig;
+    type Config = EndConfig;
 
-    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
-        Ok(Self)
+    fn new(config: EndConfig, _context: ComponentContext) -> Result<Self> {
+        Ok(Self([config.separator]))
     }
 }
 
 impl Postprocessor for End {
     fn suffix(&self) -> Option<&[u8]> {
-        Some(b"\n")
+        Some(&self.0)
     }
 
     fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        batch.cut(|cutter| cutter.emit_followed(b"\n"));
+        batch.cut(|cutter| cutter.emit_followed(&self.0));
         Ok(())
     }
 }
@@ -107,7 +142,7 @@ mod tests {
     type Split = Splitter<Lines>;
 
     fn lines(max_length: usize) -> Split {
-        Splitter::of(Lines { max_length }, Lines::NAME, TestHost::new().context())
+        Splitter::of(Lines { separator: b'\n', max_length }, Lines::NAME, TestHost::new().context())
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {
@@ -138,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_cut_anywhere_gives_the_same_lines() {
+    fn stream_has_the_same_lines_in_any_fragments() {
         let text = b"one\ntwo\r\n\nthree\rstill three\nlast";
         let expected = ["one", "two", "", "three\rstill three", "last"];
         for size in 1..=text.len() {
@@ -150,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn other_separator_splits_and_keeps_line_ends() {
+        let lines = Lines { separator: 0, max_length: 100 };
+        let mut lines = Splitter::of(lines, Lines::NAME, TestHost::new().context());
+        let (found, _) = run(&mut lines, &[b"one\ntwo\r\0", b"\0th", b"ree\r\n"]);
+        assert_eq!(found, ["one\ntwo\r", "", "three\r\n"]);
+    }
+
+    #[test]
+    fn separator_is_one_ascii_character() {
+        let read = |text: &str| serde_json::from_str::<super::EndConfig>(text);
+        assert_eq!(read("{}").unwrap().separator, b'\n');
+        assert_eq!(read(r#"{ "separator": "\u0000" }"#).unwrap().separator, 0);
+        for text in ["", "ab", "é"] {
+            let error = read(&format!("{{ \"separator\": {text:?} }}")).unwrap_err().to_string();
+            assert!(error.starts_with("expected one ASCII character"), "{error}");
+        }
+    }
+
+    #[test]
     fn utf8_signature_is_removed_again_after_an_aborted_stream() {
         let mut lines = lines(100);
         for _ in 0..2 {
@@ -157,10 +211,10 @@ mod tests {
             batch.stream(0).push_fragment("\u{feff}one\ntwo".as_bytes());
             assert!(process(&mut lines, &mut batch).is_empty());
             assert_eq!(messages(&batch), ["one"]);
-            // A source that reads the stream again from its start aborts it first.
+            // If a source reads a stream again from its start, it first aborts the stream.
             let mut end = Batch::new();
             end.stream(0).abort();
-            assert_eq!(process(&mut lines, &mut end).len(), 1, "the line that has begun");
+            assert_eq!(process(&mut lines, &mut end).len(), 1, "the incomplete line");
         }
     }
 
@@ -204,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_ends_its_last_line() {
+    fn whole_message_ends_its_last_line() {
         let mut lines = lines(100);
         let mut batch = Batch::new();
         batch.push_message(b"a\nb");
@@ -214,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_above_the_limit_is_rejected_with_its_length_and_the_rest_flows_on() {
+    fn line_above_the_limit_is_rejected_with_its_length() {
         for size in [3, 7, 100] {
             let text = [b"ok\n".as_slice(), &[b'x'; 21], b"\nfine\n"].concat();
             let pieces: Vec<&[u8]> = text.chunks(size).collect();
@@ -226,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_huge_line_no_more_than_4_kib_are_kept() {
+    fn rejected_huge_line_keeps_4_kib() {
         let mut lines = lines(1 << 20);
         let mut batch = Batch::new();
         batch.stream(0).push_fragment(&vec![b'x'; 3 << 20]);
@@ -239,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn many_empty_lines_come_in_light_batches() {
+    fn many_empty_lines_leave_in_light_batches() {
         let mut batch = Batch::new();
         batch.stream(0).push_fragment("\n".repeat(300_000).as_bytes());
         batch.stream(0).push_fragment(b"last\n");
@@ -251,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_have_begun_in_many_streams_take_no_more_than_one_may() {
+    fn incomplete_lines_of_all_streams_share_one_limit() {
         let mut lines = lines(40 << 20);
         let mut rejected = Vec::new();
         for stream in 0..60 {
@@ -267,8 +321,7 @@ mod tests {
         assert_eq!((whole.len(), rejected.len()), (40, 20));
         assert!(whole.iter().all(|line| line.len() == 1 << 20));
         assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (2 << 20)));
-        let expected =
-            "a message of 1048576 bytes came while the beginnings of messages of all streams";
-        assert!(rejected[0].starts_with(expected), "{}", rejected[0]);
+        let expected = "the unfinished messages of all streams had reached their limit";
+        assert!(rejected[0].contains(expected), "{}", rejected[0]);
     }
 }

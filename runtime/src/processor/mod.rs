@@ -1,13 +1,16 @@
-//! The built-in processors, on either side of a codec: preprocessors put messages together before it, postprocessors
-//! frame them after it. Each is written as a plugin's processor is.
+//! The built-in processors. Preprocessors form messages before a codec decodes them, and postprocessors frame messages
+//! after the codec has encoded them. They are implemented in the same way as the processors of plugins.
 
 pub(crate) mod base64;
 pub(crate) mod compression;
+pub(crate) mod container;
 #[cfg(test)]
 pub(crate) mod endless;
 mod join;
+mod joining;
 pub(crate) mod length_prefixed;
 pub(crate) mod lines;
+pub(crate) mod multiline;
 mod remove_empty;
 mod streams;
 #[cfg(test)]
@@ -17,7 +20,8 @@ mod testing;
 pub(crate) use self::testing::{postprocessor, pre, run};
 pub(crate) use self::{join::Join, remove_empty::RemoveEmpty};
 
-/// Maximum length of a message in bytes, unless a flow says otherwise: decoded, it may have as many as any event.
+/// Default maximum length of a message in bytes. The decoded form of a message of this length may have the maximum size
+/// of any event.
 const fn max_length() -> usize {
     4 << 20
 }

@@ -1,8 +1,8 @@
-//! `remove-empty`: drops messages without a byte.
+//! The preprocessor `remove-empty`, which drops messages of zero bytes.
 
 use tremor_pdk::{Batch, Component, ComponentContext, NoConfig, Output, Preprocessor, Result};
 
-/// The preprocessor. Parts of a stream are no messages, and pass.
+/// The preprocessor `remove-empty`. Fragments of a stream are not messages, so they pass.
 pub(crate) struct RemoveEmpty;
 
 impl Component for RemoveEmpty {
@@ -31,7 +31,7 @@ mod tests {
     use crate::processor::testing::pre;
 
     #[test]
-    fn empty_messages_are_dropped_and_counted_and_ends_of_streams_pass() {
+    fn empty_messages_are_discarded_and_stream_ends_pass() {
         let mut batch = Batch::new();
         for message in ["", "a", "", "b"] {
             batch.push_message(message.as_bytes());

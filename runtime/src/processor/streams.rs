@@ -1,26 +1,28 @@
-//! What the preprocessors of byte streams have in common: each keeps something of every stream, and cuts
-//! no more of a batch than one batch should hold.
+//! Common parts of preprocessors of byte streams. They keep a state for each stream, and limit the output of a call to
+//! the weight of one batch.
 
 use halfbrown::{DefaultHashBuilder, SizedHashMap};
-use tremor_abi::batch::{Cutter, Rest};
+use tremor_abi::batch::{Cutter, RemainingInput};
 use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-/// A source mostly has so few streams that comparing them one by one takes less than a hash; it may have
-/// thousands, one for each connection. `docs/benchmarks/experiments.md` has the counts.
+/// Number of streams up to which states are searched linearly. For the few streams that most sources have, this is
+/// faster than a hash table. A source may also have thousands of streams, one for each connection.
+/// `docs/benchmarks/experiments.md` contains the measurements.
 const FEW: usize = 8;
 
-/// What a preprocessor keeps, by stream.
+/// The states of a preprocessor, by stream.
 pub(crate) type States<S> = SizedHashMap<u64, S, DefaultHashBuilder, FEW>;
 
-/// What one preprocessor does, and others do not.
+/// The part of a preprocessor that is specific to its format.
 pub(crate) trait Cut: Send + 'static {
-    /// What it keeps of a stream.
+    /// State of a stream.
     type State: Send;
 
-    /// Cuts an event of a stream.
+    /// Processes an event of a stream, which may be a fragment, a whole message or the end of the stream.
     fn cut(&mut self, states: &mut States<Self::State>, cutter: &mut Cutter<'_>);
 
-    /// Whether a stream of this state has an unfinished message.
+    /// Returns whether a stream with this state has an incomplete message. The default is `true`, for formats that have
+    /// a state only while a message is incomplete.
     fn is_unfinished(_state: &Self::State) -> bool {
         true
     }
@@ -30,33 +32,34 @@ pub(crate) trait Cut: Send + 'static {
 pub(crate) struct Streams<C: Cut> {
     cut: C,
     states: States<C::State>,
-    /// What has come and is not cut yet.
-    rest: Rest,
+    /// Input that was received and is not processed yet.
+    remaining: RemainingInput,
 }
 
 impl<C: Cut> Streams<C> {
     pub(super) fn cutting(cut: C) -> Self {
-        Self { cut, states: States::default(), rest: Rest::default() }
+        Self { cut, states: States::default(), remaining: RemainingInput::default() }
     }
 }
 
 impl<C: Cut> Preprocessor for Streams<C> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let Self { cut, states, rest } = self;
-        output.reject_all(rest.cut(batch, |cutter| cut.cut(states, cutter)));
+        let Self { cut, states, remaining } = self;
+        output.reject_all(remaining.cut(batch, |cutter| cut.cut(states, cutter)));
         Ok(())
     }
 
     fn has_more(&self) -> bool {
-        !self.rest.is_empty()
+        !self.remaining.is_empty()
     }
 
-    fn holds(&self, stream: u64) -> bool {
-        self.states.get(&stream).is_some_and(C::is_unfinished) || self.rest.holds(stream)
+    fn buffers(&self, stream: u64) -> bool {
+        self.states.get(&stream).is_some_and(C::is_unfinished) || self.remaining.contains(stream)
     }
 
     fn streams(&self) -> Vec<u64> {
-        let mut all: Vec<u64> = self.states.keys().copied().chain(self.rest.streams()).collect();
+        let mut all: Vec<u64> =
+            self.states.keys().copied().chain(self.remaining.streams()).collect();
         all.sort_unstable();
         all.dedup();
         all

@@ -1,4 +1,4 @@
-//! What tests of processors have in common.
+//! Common helpers for tests of processors.
 
 use serde_json::Value;
 use tremor_abi::batch::{HostBatch, HostOutput};
@@ -6,35 +6,35 @@ use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
 
 use crate::{components::factory, flow::Kind, plugin::HostContext};
 
-/// A preprocessor that is built in.
+/// Creates a built-in preprocessor.
 pub(crate) fn preprocessor(name: &str, config: &Value) -> Result<Box<dyn Preprocessor>> {
     factory(Kind::Preprocessor, name).unwrap().preprocessor(config, &HostContext::new("", "", ()))
 }
 
-/// A postprocessor that is built in.
+/// Creates a built-in postprocessor.
 pub(crate) fn postprocessor(name: &str, config: &Value) -> Result<Box<dyn Postprocessor>> {
     factory(Kind::Postprocessor, name).unwrap().postprocessor(config, &HostContext::new("", "", ()))
 }
 
-/// A preprocessor with a configuration that is right.
+/// Creates a built-in preprocessor with a valid configuration.
 pub(crate) fn pre(name: &str, config: &Value) -> Box<dyn Preprocessor> {
     preprocessor(name, config).unwrap()
 }
 
-/// The raw payloads of a batch.
+/// Returns the raw payloads of a batch.
 pub(crate) fn messages(batch: &Batch) -> Vec<Vec<u8>> {
     batch.events().iter().filter_map(|event| batch.raw(event)).map(<[u8]>::to_vec).collect()
 }
 
-/// Runs a preprocessor over a batch; says why it rejected what it rejected.
+/// Runs a preprocessor over a batch. Returns the errors of the rejected events.
 pub(crate) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) -> Vec<String> {
     let mut output = Output::new();
     preprocessor.process(batch, &mut output).unwrap();
     reasons(&mut output)
 }
 
-/// Runs a preprocessor over a batch, and again while it has more: what came of each, and why it
-/// rejected what it rejected.
+/// Runs a preprocessor over a batch, and again while it has more input. Returns the resulting batches, and the errors
+/// of the rejected events.
 pub(crate) fn process_all(
     preprocessor: &mut dyn Preprocessor,
     mut batch: Batch,
@@ -53,7 +53,7 @@ fn reasons(output: &mut Output) -> Vec<String> {
     output.take_rejected().iter().map(|rejected| rejected.error.to_string()).collect()
 }
 
-/// What a postprocessor makes of messages, and why it rejected what it rejected.
+/// Runs a postprocessor over messages. Returns the resulting messages, and the errors of the rejected events.
 pub(crate) fn frame(
     name: &str,
     config: &Value,
@@ -65,13 +65,13 @@ pub(crate) fn frame(
     (self::messages(&batch), reasons(&mut output))
 }
 
-/// All streams end.
+/// Ends all streams of a preprocessor.
 pub(crate) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
     preprocessor.streams().into_iter().for_each(|stream| batch.stream(stream).end());
     preprocessor.process(batch, output).unwrap();
 }
 
-/// Gives a stream to a preprocessor in pieces of one size.
+/// Runs a preprocessor over a stream in fragments of `size` bytes. Returns the messages and the errors.
 pub(crate) fn run(
     preprocessor: &mut dyn Preprocessor,
     stream: &[u8],
@@ -92,13 +92,13 @@ pub(crate) fn run(
     (found, rejected)
 }
 
-/// Gives a stream to a new preprocessor in pieces of every size, and what comes of each to `check`.
+/// Runs new preprocessors over a stream in fragments of each size, and passes the messages and the errors to `check`.
 pub(crate) fn cut_anywhere(
     stream: &[u8],
     make: impl Fn() -> Box<dyn Preprocessor>,
     check: impl Fn(Vec<Vec<u8>>, Vec<String>),
 ) {
-    // Every size that a header has, and then fewer.
+    // Every size up to the length of a header, and a few greater ones.
     let sizes = (1..20).chain((20..stream.len()).step_by(1 + stream.len() / 8));
     for size in sizes.chain([stream.len()]) {
         let (found, rejected) = run(&mut *make(), stream, size.max(1));

@@ -8,20 +8,20 @@ use super::{
 };
 use crate::log;
 
-/// The state of a call that is reported.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The call has held a thread for this time.
-    Holds(Duration),
-    /// The call has not been answered for this time.
+    /// The thread has been in the same poll of the call for this time.
+    Blocks(Duration),
+    /// The call has been unanswered for this time.
     Unanswered(Duration),
-    /// The delivery has not been answered for this time after a flush was.
+    /// The delivery has been unanswered for this time since a flush returned.
     Flushed(Duration),
-    /// The call was reported, and is over after this time.
+    /// The call was reported before, and has ended after this time.
     Over(Duration),
 }
 
-/// Something to report.
+/// A call to report, with the reason.
 pub(super) struct Finding {
     pub(super) flow: Arc<str>,
     pub(super) record: Arc<Record>,
@@ -29,7 +29,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
 }
 
-/// A call, with the part of the component that it is made to.
+/// Displays a call after the part of the component that it is made to, such as ``codec `json`: decode``.
 pub(super) struct Named<'f>(pub(super) &'f Record, pub(super) Call);
 
 impl fmt::Display for Named<'_> {
@@ -50,58 +50,66 @@ impl Finding {
     fn log_verdict(record: &Record, call: Call, verdict: &Verdict) {
         let (component, call) = (&record.component, Named(record, call));
         match verdict {
-            Verdict::Holds(lasts) if record.is_of_runtime() => tracing::warn!(
+            Verdict::Blocks(lasts) if record.is_of_runtime() => tracing::warn!(
                 %component, %call, ?lasts,
-                "a task of the runtime keeps its thread in one turn, so that other tasks wait; this \
-                 is a fault of the runtime or a sign of a machine without processor time"
+                "one poll of a task of the runtime blocks its thread, so other tasks wait; this \
+                 is a fault of the runtime, or the machine has no processor time left"
             ),
             Verdict::Over(lasted) if record.is_of_runtime() => {
-                tracing::info!(%component, %call, ?lasted, "the turn is over");
+                tracing::info!(
+                    %component, %call, ?lasted,
+                    "the poll of the runtime's task that blocked its thread has returned"
+                );
             }
-            Verdict::Holds(lasts) => tracing::warn!(
+            Verdict::Blocks(lasts) => tracing::warn!(
                 %component, %call, ?lasts,
-                "a call blocks its thread, which another one stands in for while there may be more; \
-                 the plugin should leave to `Host::blocking` what blocks"
+                "a call into the plugin blocks its thread; the executor starts another thread, \
+                 up to a limit of four times TREMOR_THREADS (by default the number of \
+                 processors); the plugin should run blocking work with `Host::blocking`"
             ),
             Verdict::Unanswered(lasts) => tracing::warn!(
                 %component, %call, ?lasts,
-                "a call has not been answered, and the component waits for that; look at what the \
-                 plugin talks to"
+                "the plugin has not answered a call, and the component waits for the answer; \
+                 check the system that the plugin connects to"
             ),
             Verdict::Flushed(lasts) => tracing::warn!(
                 %component, events = record.events(), ?lasts,
-                "the sink returned from `flush`, and has not answered a delivery that began before; it declares \
-                 that it gathers deliveries, so its `flush` has to answer all of them: a fault of the plugin"
+                "the sink returned from `flush` without answering an earlier delivery; a sink \
+                 that declares that it gathers deliveries has to answer all of them in `flush`: \
+                 this is a fault of the plugin"
             ),
             Verdict::Over(lasted) => {
-                tracing::info!(%component, %call, ?lasted, "the call is over");
+                tracing::info!(
+                    %component, %call, ?lasted,
+                    "the reported call into the plugin has ended"
+                );
             }
         }
     }
 }
 
-/// Logs that the executor has fewer threads than it should have.
+/// Logs that calls block more threads (`wanted`) than the executor can replace (`had`).
 pub(super) fn log_crowded(wanted: usize, had: usize) {
     tracing::warn!(
         blocked = wanted,
         replaced = had,
-        "more calls of plugins block threads than the executor has threads to stand in for them: \
-         other flows may stand still. It has at most four times as many as there are processors, \
-         or as TREMOR_THREADS says"
+        "calls of plugins block more threads than the executor can replace, so other flows may \
+         stop; the limit is four times TREMOR_THREADS (by default the number of processors)"
     );
 }
 
-/// The component, and what call it is in, where that is one that holds others up.
+/// Returns the component and a description of its current call, if the call may delay others: it blocks its thread, or
+/// has to be answered and was not.
 pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
-    // The call into a plugin that the turn may be in has a record of its own.
+    // A turn is left out, because a call into a plugin within the turn has a record of its own.
     let state = record.state().filter(|state| state.call != Call::Turn)?;
-    let (held, open) = {
+    let (blocked, open) = {
         let seen = record.seen();
-        (seen.held, seen.open)
+        (seen.blocked, seen.open)
     };
     let named = Named(record, state.call);
-    let doing = if held > 0 && state.inside {
-        format!("`{named}` has blocked its thread for {}", Seconds(held))
+    let doing = if blocked > 0 && state.inside {
+        format!("`{named}` has blocked its thread for {}", Seconds(blocked))
     } else if matches!(state.call, Call::Deliver | Call::Flushed) {
         format!("delivering {} events for {}", record.events(), Seconds(open))
     } else if state.call.is_to_be_answered() {
@@ -112,7 +120,7 @@ pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
     Some((record.component.clone(), doing))
 }
 
-/// A number of looks, shown in seconds.
+/// A number of samples, displayed as a time in seconds.
 struct Seconds(u32);
 
 impl fmt::Display for Seconds {

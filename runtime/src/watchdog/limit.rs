@@ -1,48 +1,53 @@
-//! Limits of the time for which a call may hold its thread.
+//! Limits on the time for which a call may block its thread.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{PERIOD, lasted};
 
-/// A limit for calls that hold a thread.
+/// Limit for calls that block a thread.
 #[derive(Clone)]
 pub(crate) struct Limit {
-    /// The limit, in looks.
-    pub(super) looks: u32,
-    tell: Arc<dyn Fn(&Overrun) + Send + Sync>,
+    /// The limit, in samples of the watchdog.
+    pub(super) samples: u32,
+    notify: Arc<dyn Fn(&Overrun) + Send + Sync>,
 }
 
-/// A call that is over its limit.
+/// Call that exceeded its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun {
-    /// The call, with the part of the component that it is made to.
+    /// Name of the call, after the part of the component that is called.
     pub(crate) call: String,
-    /// Time for which the call has held its thread, as far as that was seen.
+    /// Time for which the call was observed to block its thread.
     pub(crate) lasted: Duration,
 }
 
-/// A notification of the supervision of a component.
-pub(super) struct Told {
+/// Notification that a call of a component exceeded its limit.
+pub(super) struct Notification {
     limit: Limit,
     overrun: Overrun,
 }
 
 impl Limit {
-    /// Calls that hold their thread for longer than `limit` are told to `tell`, on the thread of the
-    /// watchdog: it may not block.
-    pub(crate) fn new(limit: Duration, tell: impl Fn(&Overrun) + Send + Sync + 'static) -> Self {
-        let looks = limit.as_nanos().div_ceil(PERIOD.as_nanos());
-        Self { looks: u32::try_from(looks).unwrap_or(u32::MAX).max(1), tell: Arc::new(tell) }
+    /// Creates a limit that calls `notify` for each call that blocks its thread for longer than `limit`.
+    ///
+    /// `notify` is called on the thread of the watchdog and must not block.
+    pub(crate) fn new(limit: Duration, notify: impl Fn(&Overrun) + Send + Sync + 'static) -> Self {
+        let samples = limit.as_nanos().div_ceil(PERIOD.as_nanos());
+        Self {
+            samples: u32::try_from(samples).unwrap_or(u32::MAX).max(1),
+            notify: Arc::new(notify),
+        }
     }
 
-    /// Makes the notification of a call that held its thread for this number of looks.
-    pub(super) fn overrun(&self, call: String, looks: u32) -> Told {
-        Told { limit: self.clone(), overrun: Overrun { call, lasted: lasted(looks) } }
+    /// Creates the notification for a call that was inside the same poll in `samples` consecutive samples after the
+    /// first.
+    pub(super) fn overrun(&self, call: String, samples: u32) -> Notification {
+        Notification { limit: self.clone(), overrun: Overrun { call, lasted: lasted(samples) } }
     }
 }
 
-impl Told {
-    pub(super) fn tell(&self) {
-        (self.limit.tell)(&self.overrun);
+impl Notification {
+    pub(super) fn notify(&self) {
+        (self.limit.notify)(&self.overrun);
     }
 }

@@ -1,13 +1,14 @@
-//! Watches the calls into plugins: which of them holds a thread, and which is never answered.
+//! Supervision of calls into plugins: detects calls that block a thread and calls that are never answered.
 //!
-//! Every component of a plugin has a [`Record`](record::Record), and what calls it says so there
-//! ([`watched`]): that is two stores a poll. A thread of the watchdog looks at all of them
-//! [from time to time](PERIOD). A thread that is held by a call is replaced, so that whatever else
-//! runs in the process goes on; what lasts longer is reported. The supervision of a component
-//! has calls [limited](Limit).
+//! Each component of a plugin has a [`Record`](record::Record). The code that calls the component writes the state of
+//! each call to the record ([`watched`]), with two stores for each poll. The thread of the watchdog samples all records
+//! [periodically](PERIOD). If a call blocks a thread, the watchdog has the executor start another thread, so that
+//! everything else in the process continues. Calls that take longer are reported. Components can have [limits](Limit)
+//! on the time of their calls.
 //!
-//! The runtime's own tasks are recorded in the same way. A turn of theirs that lasts is counted and reported,
-//! unless it is within a call into a plugin, which has a record of its own.
+//! The runtime's own tasks are recorded in the same way. A *turn* is one poll of such a task. A long turn is counted
+//! and reported, unless a call into a plugin within the turn blocks the thread, because that call has a record of its
+//! own.
 
 mod findings;
 mod limit;
@@ -26,6 +27,8 @@ use std::{
     time::Duration,
 };
 
+use tremor_pdk::lock;
+
 pub(crate) use self::{
     limit::{Limit, Overrun},
     record::Call,
@@ -36,47 +39,49 @@ use self::{
     sampler::Sampler,
     word::{Word, Words},
 };
-use crate::{
-    executor::{self, StandIns},
-    lock::lock,
-};
+use crate::executor::{self, Replacements};
 
-/// Time between two looks of the watchdog. All its times are numbers of looks: a process that was stopped, or
-/// starved, has not been looked at, and nothing of it is late.
+/// Time between two samples of the watchdog.
+///
+/// The watchdog counts times in samples, so that time in which the whole process was stopped or got no processor does
+/// not count.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// When the watchdog does something, in looks in a row after the first that found the same call.
+/// Numbers of consecutive samples with the same call, not counting the first, after which the watchdog acts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Looks after which the thread that the call holds is replaced.
+    /// Samples after which a thread that a call blocks is replaced.
     pub(crate) replaced: u32,
-    /// Looks after which a call that holds its thread is reported. For a turn of a task of the runtime's own, `replaced` is the limit.
-    pub(crate) held: u32,
-    /// Looks after which an unanswered call is reported.
+    /// Samples after which a call into a plugin that blocks its thread is reported. A turn is reported after `replaced`
+    /// samples.
+    pub(crate) blocked: u32,
+    /// Samples after which an unanswered call is reported.
     pub(crate) unanswered: u32,
-    /// Looks after an answered flush, after which an unanswered delivery is reported.
+    /// Samples after which a delivery is reported that is unanswered although a flush has returned since.
     pub(crate) flushed: u32,
 }
 
 impl Default for Limits {
-    /// 100 ms, a second, half a minute, and a second.
+    /// Returns 100 ms, 1 s, 30 s and 1 s, in samples.
     fn default() -> Self {
-        Self { replaced: 2, held: 20, unanswered: 600, flushed: 20 }
+        Self { replaced: 2, blocked: 20, unanswered: 600, flushed: 20 }
     }
 }
 
-/// Returns the time that `looks` in a row after the first one stand for.
-fn lasted(looks: u32) -> Duration {
-    PERIOD * looks
+/// Returns the time that `samples` consecutive samples after the first one take.
+fn lasted(samples: u32) -> Duration {
+    PERIOD * samples
 }
 
-/// A record that the watchdog looks at.
+/// A record that the watchdog samples.
 struct Known {
     record: Arc<Record>,
     word: Word,
-    /// At the last look it [rested](record::rests), and there was nothing else to be said of it. There may be a
-    /// task for each of many connections, which mostly wait: as long as one does, only its word is looked at.
-    rests: bool,
+    /// `true` if the record was [idle](record::is_idle) in the last sample and nothing had to be reported.
+    ///
+    /// While the record stays idle, the watchdog reads only its word: there may be thousands of tasks, one for each
+    /// connection, most of which are idle.
+    is_idle: bool,
 }
 
 #[derive(Default)]
@@ -85,17 +90,17 @@ struct Records {
     words: Words,
 }
 
-/// The records of one flow.
+/// Records of one flow.
 #[derive(Default)]
 pub(crate) struct Calls {
     flow: Arc<str>,
     records: Mutex<Records>,
-    /// Limits of components after which a call that holds its thread is taken to hang.
+    /// Limits by component. A call that blocks its thread for longer is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
 }
 
-/// Number of turns of the runtime's own tasks that took more than 100 ms, by component and task.
+/// Numbers of turns that took at least 100 ms, by component and task.
 pub(crate) type LongTurns = BTreeMap<(Box<str>, Box<str>), u64>;
 
 impl Calls {
@@ -104,14 +109,14 @@ impl Calls {
         &self.flow
     }
 
-    /// A record for a component, or for `part` of it. It is watched for as long as somebody else
-    /// has it.
+    /// Creates a record for a component, or for `part` of it. The record is watched as long as the returned value
+    /// or a clone of it exists.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
         self.add(component, part, None)
     }
 
-    /// The same for a component whose calls are told when they have held their thread for longer than
-    /// `limit`, and have returned.
+    /// Creates a record for a component, and notifies `limit` of calls that returned after blocking their thread
+    /// for longer than the limit.
     pub(crate) fn watch_limited(&self, component: &str, limit: Limit) -> Watched {
         self.add(component, None, Some(limit))
     }
@@ -120,12 +125,12 @@ impl Calls {
         let records = &mut *lock(&self.records);
         let word = records.words.take();
         let record = Arc::new(Record::new(component, part, limit, word.clone()));
-        records.known.push(Known { record: record.clone(), word, rests: false });
+        records.known.push(Known { record: record.clone(), word, is_idle: false });
         Watched::new(record)
     }
 
-    /// Calls to a component or a part of it, whose limit is the first that is set, are told when they have held their thread for longer than
-    /// `limit`, and have not returned.
+    /// Notifies `limit` of calls to a component or its parts that have not returned within the limit. Has no effect if
+    /// the component has such a limit already.
     pub(crate) fn limit_hangs(&self, component: &str, limit: Limit) {
         let mut hangs = lock(&self.hangs);
         if hangs.iter().all(|(known, _)| **known != *component) {
@@ -133,14 +138,14 @@ impl Calls {
         }
     }
 
-    /// The limit of a component that a call has come to after so many looks.
-    fn hangs_after(&self, component: &str, looks: u32) -> Option<Limit> {
+    /// Returns the limit of `component` if it is exactly `samples` samples long.
+    fn hangs_after(&self, component: &str, samples: u32) -> Option<Limit> {
         let hangs = lock(&self.hangs);
-        let found = hangs.iter().find(|(name, it)| **name == *component && it.looks == looks);
+        let found = hangs.iter().find(|(name, it)| **name == *component && it.samples == samples);
         found.map(|(_, limit)| limit.clone())
     }
 
-    /// Returns the number of long turns so far.
+    /// Returns the numbers of long turns so far.
     pub(crate) fn long_turns(&self) -> LongTurns {
         lock(&self.long_turns).clone()
     }
@@ -151,8 +156,7 @@ impl Calls {
         *lock(&self.long_turns).entry((record.component.clone(), task)).or_default() += 1;
     }
 
-    /// The calls that hold up whoever waits for the flow now: a component each, and what it is
-    /// doing.
+    /// Returns the components that delay the flow, each with a description of its current call.
     pub(crate) fn unanswered(&self) -> Vec<(Box<str>, String)> {
         lock(&self.records)
             .known
@@ -168,34 +172,34 @@ impl std::fmt::Debug for Calls {
     }
 }
 
-/// The calls of all flows of a run.
+/// Records of all flows of a run.
 type Flows = Mutex<Vec<Arc<Calls>>>;
 
-/// Looks after the flows of a run, as long as it lives.
+/// Watchdog of the flows of a run. It stops when the value is dropped.
 pub(crate) struct Watchdog {
     flows: Arc<Flows>,
-    /// Dropped, it ends the thread.
+    /// Dropping the sender ends the thread.
     _ends: mpsc::Sender<()>,
 }
 
 impl Watchdog {
-    /// Starts to look.
+    /// Starts the thread of the watchdog.
     pub(crate) fn start() -> Self {
         let flows = Arc::<Flows>::default();
         let sampler = Sampler::new(flows.clone(), Limits::default());
         let (ends, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("watchdog".to_owned());
-        if let Err(error) = thread.spawn(move || look(sampler, &ended)) {
+        if let Err(error) = thread.spawn(move || sample(sampler, &ended)) {
             tracing::warn!(
                 %error,
-                "no thread to watch the calls of plugins from: one that hangs is not reported, and \
-                 may stop other flows"
+                "cannot start the thread of the watchdog: plugin calls that block a thread are \
+                 neither reported nor replaced, and may stop other flows"
             );
         }
         Self { flows, _ends: ends }
     }
 
-    /// The records of another flow.
+    /// Adds the records of a flow.
     pub(crate) fn flow(&self, name: &str) -> Arc<Calls> {
         let calls = Arc::new(Calls { flow: name.into(), ..Calls::default() });
         lock(&self.flows).push(calls.clone());
@@ -203,20 +207,20 @@ impl Watchdog {
     }
 }
 
-/// Looks until the run has ended.
-fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
-    let mut stand_ins = StandIns::default();
-    let (mut has_said, mut tick) = (false, 0_usize);
+/// Samples the records until the run has ended.
+fn sample(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
+    let mut replacements = Replacements::default();
+    let (mut has_logged, mut tick) = (false, 0_usize);
     while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-        let (wanted, findings) = sampler.look();
-        // First of all: to log may block as well.
-        let had = stand_ins.set(wanted);
+        let (wanted, findings) = sampler.sample();
+        // Threads are replaced before anything is logged, because logging may block as well.
+        let had = replacements.set(wanted);
         executor::attend();
         executor::retry_blocking_threads(tick);
         tick = tick.wrapping_add(1);
-        sampler.take_overruns().iter().for_each(limit::Told::tell);
+        sampler.take_overruns().iter().for_each(limit::Notification::notify);
         findings.iter().for_each(findings::Finding::log);
-        if had < wanted && !std::mem::replace(&mut has_said, true) {
+        if had < wanted && !std::mem::replace(&mut has_logged, true) {
             findings::log_crowded(wanted, had);
         }
     }

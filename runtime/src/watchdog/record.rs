@@ -1,8 +1,8 @@
-//! What a component of a plugin is doing, as far as whoever looks from outside can tell.
+//! The current call of a component, as the watchdog sees it.
 //!
-//! One word says it: which call, whether it is unanswered, and whether a thread is in it. Whoever
-//! calls writes the word, with two relaxed stores a poll and no clock; the watchdog reads it from
-//! time to time, and knows a call that lasts by a word that stays.
+//! A single word contains the current call, whether the call is unanswered, and whether a thread is inside it. The code
+//! that calls the component writes the word with two relaxed stores for each poll, and reads no clock. The watchdog
+//! samples the word. A word that does not change between samples shows a long call.
 
 use std::{
     fmt,
@@ -12,25 +12,26 @@ use std::{
     },
 };
 
-use super::{limit::Limit, word::Word};
-use crate::lock::lock;
+use tremor_pdk::lock;
 
-/// A thread is in the call.
+use super::{limit::Limit, word::Word};
+
+/// Bit that is set while a thread is inside the call.
 const INSIDE: u64 = 1;
-/// The call has not been answered.
+/// Bit that is set while the call is unanswered.
 const OPEN: u64 = 1 << 1;
-/// Which call it is.
+/// Bits that contain the kind of the call.
 const CALL: u64 = 0x3f << CALL_AT;
 const CALL_AT: u32 = 2;
-/// How often it was polled, modulo the field's size: two polls of a call differ.
+/// Bits that contain the number of polls, which wraps, so that two polls of a call differ.
 const POLLS: u64 = 0x00ff_ffff << POLLS_AT;
 const POLLS_AT: u32 = 8;
-/// How many calls there were, modulo the field's size: two calls differ.
+/// Position of the number of calls, which wraps, so that two calls differ.
 const CALLS_AT: u32 = 32;
 
 macro_rules! calls {
     ($($name:ident => $text:literal,)*) => {
-        /// A call into a plugin, or a poll of a task of the runtime's own.
+        /// A call into a plugin, or a turn: one poll of a task of the runtime's own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Call {
@@ -43,7 +44,8 @@ macro_rules! calls {
         impl Call {
             const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its name, as authors know it.
+            /// Returns the name of the call in log lines: for a call into a plugin, the name of the method in
+            /// `tremor-pdk`.
             const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -76,23 +78,24 @@ calls! {
     Time => "on_time",
     Due => "due",
     HasMore => "has_more",
-    Holds => "holds",
+    Buffers => "buffers",
     Streams => "streams",
     Decode => "decode",
     Encode => "encode",
     Task => "a task",
     Drop => "drop",
-    Turn => "one turn",
+    Turn => "one poll",
 }
 
 impl Call {
-    /// Whether it is to be answered some day: a pull waits for events, and a task may run for as
-    /// long as its component does.
+    /// Returns whether the call has to be answered at some time. A pull may wait for events without a limit, and a task
+    /// may run as long as its component.
     pub(super) const fn is_to_be_answered(self) -> bool {
         !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
-    /// Whether the instance is there before it and goes on after it, so that another may do better.
+    /// Returns whether the instance exists before and after the call. Only then can a new instance help after the call
+    /// took too long.
     pub(super) const fn is_within_life(self) -> bool {
         !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }
@@ -104,35 +107,36 @@ impl fmt::Display for Call {
     }
 }
 
-/// The record of one component, or of one side of a connector: one call at a time.
+/// The calls of one component or of one side of a connector. A record has one call at a time.
 pub(crate) struct Record {
     word: Word,
-    /// How many events the delivery has.
+    /// Number of events of the last delivery.
     events: AtomicUsize,
-    /// The component's name in the flow.
+    /// Name of the component in the flow.
     pub(super) component: Box<str>,
-    /// What of it, where that is not the connector itself: ``operator `vrl` ``.
+    /// Part of the component, such as ``operator `vrl` ``; `None` for the connector itself.
     pub(super) part: Option<Box<str>>,
-    /// How long its calls may hold their thread and return, where somebody wants to know.
+    /// Limit for calls that block their thread and return, if there is one.
     pub(super) limit: Option<Limit>,
     seen: Mutex<Seen>,
 }
 
-/// What the watchdog has seen.
+/// Observations of the watchdog about a record.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     word: u64,
-    /// Looks in a row, after the first, that found the thread in the same poll.
-    pub(super) held: u32,
-    /// What held the thread at the last look and does not any more, with the looks that it was seen in.
+    /// Number of consecutive samples, after the first, in which a thread was inside the same poll.
+    pub(super) blocked: u32,
+    /// Call that a thread was inside in earlier samples and that has returned since, with the value of `blocked` at
+    /// that time.
     pub(super) returned: Option<(Call, u32)>,
-    /// Looks in a row, after the first, that found the same call unanswered.
+    /// Number of consecutive samples, after the first, in which the same call was unanswered.
     pub(super) open: u32,
-    /// Whether this call was reported.
+    /// `true` if the current call was reported.
     pub(super) reported: bool,
 }
 
-/// A component in a call.
+/// Call of a component that is unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) call: Call,
@@ -146,7 +150,7 @@ impl Record {
         limit: Option<Limit>,
         word: Word,
     ) -> Self {
-        // The record that had it before is forgotten.
+        // A record that no longer exists may have used the word before.
         word.store(0, Ordering::Relaxed);
         Self {
             word,
@@ -158,13 +162,13 @@ impl Record {
         }
     }
 
-    /// A call begins. What is open so far is over.
+    /// Marks the start of a call. The previous call counts as ended.
     pub(super) fn enter(&self, call: Call) -> Inside<'_> {
         let next = (self.word.load(Ordering::Relaxed) >> CALLS_AT).wrapping_add(1);
         self.store(next << CALLS_AT | (call as u64) << CALL_AT | OPEN | INSIDE)
     }
 
-    /// The open call is polled again; where none is open, one begins.
+    /// Marks the next poll of the unanswered call, or the start of `call` if no call is unanswered.
     pub(super) fn poll(&self, call: Call) -> Inside<'_> {
         let word = self.word.load(Ordering::Relaxed);
         if word & OPEN == 0 {
@@ -174,18 +178,18 @@ impl Record {
         self.store(word & !POLLS | polls | INSIDE)
     }
 
-    /// As [`Record::poll`], for a delivery of so many events.
+    /// Marks a poll of a delivery of `events` events; see [`Record::poll`].
     pub(super) fn poll_deliver(&self, events: usize) -> Inside<'_> {
         let inside = self.poll(Call::Deliver);
         if events > 0 {
-            // While a delivery is pending its events live with the plugin.
+            // While a delivery is pending, the plugin owns its events, so the batch is empty.
             self.events.store(events, Ordering::Relaxed);
         }
         inside
     }
 
-    /// Records that the sink has answered a flush. Returns `true` if the delivery of this record is still open, which
-    /// is a [`Flushed`](Call::Flushed) one from now on.
+    /// Records that the sink answered a flush. Returns `true` if the delivery of this record is still unanswered.
+    /// Counts the call as a [`Flushed`](Call::Flushed) call from now on.
     pub(super) fn flushed(&self) -> bool {
         let is_open = self.state().is_some_and(|state| state.call == Call::Deliver);
         if is_open {
@@ -195,23 +199,23 @@ impl Record {
     }
 
     fn store(&self, word: u64) -> Inside<'_> {
-        // Whoever calls is the only one who writes.
+        // The caller is the only writer of the word.
         self.word.store(word, Ordering::Relaxed);
         Inside { record: self, after: word & !(OPEN | INSIDE) }
     }
 
-    /// The open call is given up.
+    /// Marks the unanswered call as cancelled.
     pub(super) fn close(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !(OPEN | INSIDE), Ordering::Relaxed);
     }
 
-    /// Returns whether the last call was a turn of a task of the runtime's own, and not a call into a plugin.
+    /// Returns whether the last call was a turn, not a call into a plugin.
     pub(super) fn is_of_runtime(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CALL == (Call::Turn as u64) << CALL_AT
     }
 
-    /// How many events the last delivery had.
+    /// Returns the number of events of the last delivery.
     pub(super) fn events(&self) -> usize {
         self.events.load(Ordering::Relaxed)
     }
@@ -220,19 +224,20 @@ impl Record {
         lock(&self.seen)
     }
 
-    /// The call that is open now.
+    /// Returns the unanswered call, if there is one.
     pub(super) fn state(&self) -> Option<State> {
         State::of(self.word.load(Ordering::Relaxed))
     }
 
-    /// Looks once. What was reported and is over since, with the looks that it lasted.
-    pub(super) fn look(&self, seen: &mut Seen) -> Option<(Call, u32)> {
+    /// Samples the record. If a call that was reported has ended since, returns the call and the number of samples that
+    /// it took.
+    pub(super) fn sample(&self, seen: &mut Seen) -> Option<(Call, u32)> {
         let word = self.word.load(Ordering::Relaxed);
         let last = std::mem::replace(&mut seen.word, word);
-        let before = std::mem::take(&mut seen.held);
+        let before = std::mem::take(&mut seen.blocked);
         seen.returned = None;
         if word & INSIDE != 0 && word == last {
-            seen.held = before.saturating_add(1);
+            seen.blocked = before.saturating_add(1);
         } else if before > 0 {
             seen.returned = State::of(last).map(|state| (state.call, before));
         }
@@ -247,10 +252,11 @@ impl Record {
     }
 }
 
-/// Whether this is the word of a task that no thread is in. There is nothing to be seen of it before one is.
-pub(super) fn rests(word: &Word) -> bool {
-    const RESTS: u64 = (Call::Task as u64) << CALL_AT | OPEN;
-    word.load(Ordering::Relaxed) & (CALL | OPEN | INSIDE) == RESTS
+/// Returns whether the word belongs to a task that is not being polled. The record of such a task cannot change before
+/// the next poll.
+pub(super) fn is_idle(word: &Word) -> bool {
+    const IDLE: u64 = (Call::Task as u64) << CALL_AT | OPEN;
+    word.load(Ordering::Relaxed) & (CALL | OPEN | INSIDE) == IDLE
 }
 
 impl State {
@@ -261,15 +267,15 @@ impl State {
     }
 }
 
-/// A thread is in a call, as long as this lives.
+/// Marks that a thread is in a call, until the value is dropped.
 pub(super) struct Inside<'r> {
     record: &'r Record,
-    /// The word behind it.
+    /// Word to store when the thread leaves the call.
     after: u64,
 }
 
 impl Inside<'_> {
-    /// The poll is over; says whether the call is.
+    /// Ends the poll, and the call as well if `has_answered` is `true`.
     pub(super) fn leave(mut self, has_answered: bool) {
         if !has_answered {
             self.after |= OPEN;
@@ -291,54 +297,59 @@ mod tests {
         Record::new(component, None, None, Words::default().take())
     }
 
-    /// Looks once: how often the thread was seen in the same poll, and the same call unanswered.
-    fn look(record: &Record, seen: &mut Seen) -> (u32, u32) {
-        record.look(seen);
-        (seen.held, seen.open)
+    /// Samples the record. Returns the numbers of consecutive samples, after the first, with the same poll and with the
+    /// same unanswered call.
+    fn sample(record: &Record, seen: &mut Seen) -> (u32, u32) {
+        record.sample(seen);
+        (seen.blocked, seen.open)
     }
 
     #[test]
-    fn a_call_that_stays_is_told_from_calls_that_follow_one_another() {
+    fn long_call_is_distinguished_from_consecutive_calls() {
         let (record, mut seen) = (record("input"), Seen::default());
         for _ in 0..3 {
             let _inside = record.enter(Call::Pull);
-            assert_eq!(look(&record, &mut seen), (0, 0), "each time another call");
+            assert_eq!(sample(&record, &mut seen), (0, 0), "each sample sees another call");
         }
         let _inside = record.enter(Call::Pull);
-        let looks = [(0, 0), (1, 1), (2, 2)];
-        assert_eq!(looks.map(|_| look(&record, &mut seen)), looks);
+        let samples = [(0, 0), (1, 1), (2, 2)];
+        assert_eq!(samples.map(|_| sample(&record, &mut seen)), samples);
     }
 
     #[test]
-    fn a_call_that_is_polled_again_and_again_is_unanswered_and_holds_no_thread() {
+    fn repeatedly_polled_call_is_unanswered_and_blocks_no_thread() {
         let (record, mut seen) = (record("output"), Seen::default());
         for open in 0..3 {
             let inside = record.poll_deliver(7);
-            assert_eq!(look(&record, &mut seen), (0, open * 2), "another poll");
+            assert_eq!(sample(&record, &mut seen), (0, open * 2), "another poll");
             inside.leave(false);
-            assert_eq!(look(&record, &mut seen), (0, open * 2 + 1), "no thread is in it");
+            assert_eq!(
+                sample(&record, &mut seen),
+                (0, open * 2 + 1),
+                "no thread is inside the call"
+            );
         }
         assert_eq!(record.events(), 7);
         record.poll(Call::Deliver).leave(true);
-        assert_eq!(look(&record, &mut seen), (0, 0), "it is over");
+        assert_eq!(sample(&record, &mut seen), (0, 0), "the call was answered");
         assert_eq!(record.state(), None);
     }
 
     #[test]
-    fn what_was_reported_is_told_to_be_over_once() {
+    fn end_of_reported_call_is_returned_once() {
         let (record, mut seen) = (record("output"), Seen::default());
         record.poll_deliver(1).leave(false);
         for _ in 0..3 {
-            assert_eq!(record.look(&mut seen), None);
+            assert_eq!(record.sample(&mut seen), None);
         }
         seen.reported = true;
         record.poll_deliver(0).leave(true);
-        assert_eq!(record.look(&mut seen), Some((Call::Deliver, 2)));
-        assert_eq!(record.look(&mut seen), None);
+        assert_eq!(record.sample(&mut seen), Some((Call::Deliver, 2)));
+        assert_eq!(record.sample(&mut seen), None);
     }
 
     #[test]
-    fn every_call_is_told_apart() {
+    fn every_call_is_distinguished() {
         let record = record("input");
         for call in Call::ALL {
             let _inside = record.enter(*call);
@@ -348,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_numbers_have_come_round_goes_on() {
+    fn record_works_after_counters_wrap() {
         let record = record("output");
         let open = |call| Some(State { call, inside: false });
         let last = !(super::INSIDE | super::CALL) | (Call::Deliver as u64) << super::CALL_AT;

@@ -1,4 +1,4 @@
-//! What the watchdog makes of what it sees: how many threads to replace, and what to report.
+//! Evaluation of the samples: the number of replacement threads that are needed, and the calls to report.
 
 use std::{
     collections::VecDeque,
@@ -8,36 +8,38 @@ use std::{
     },
 };
 
+use tremor_pdk::lock;
+
 use super::{
     Calls, Flows, Limits, Records,
     findings::{Finding, Named, Verdict},
     lasted,
-    limit::Told,
+    limit::Notification,
     record::{self, Call, Record, Seen, State},
 };
-use crate::lock::lock;
 
-/// Reports within so many looks, at most: ten a minute.
+/// Maximum number of reports within [`WINDOW`] samples, which is one minute.
 const REPORTS: usize = 10;
 const WINDOW: u64 = 1_200;
-/// How long a thread stands in at least, in looks: what blocks once may soon block again.
-const STAYS: u32 = 200;
+/// Minimum time for which a replacement thread that is no longer needed is kept, in samples. A call that blocked once
+/// may soon block again.
+const MIN_SAMPLES: u32 = 200;
 
-/// Looks at the records of all flows of a run.
+/// Samples the records of all flows of a run.
 pub(super) struct Sampler {
     flows: Arc<Flows>,
     limits: Limits,
-    /// How often it has looked,
-    looks: u64,
-    /// when it last reported calls,
+    /// Number of samples so far.
+    samples: u64,
+    /// Numbers of the samples in which calls into plugins were last reported.
     reports: VecDeque<u64>,
-    /// and when it last reported turns of the runtime's own tasks.
+    /// Numbers of the samples in which turns were last reported.
     turn_reports: VecDeque<u64>,
-    /// Calls that are over their limits, and that have not been told yet.
-    overruns: Vec<Told>,
-    /// Threads that stand in,
+    /// Calls that exceeded their limits, whose notifications have not been taken yet.
+    overruns: Vec<Notification>,
+    /// Number of replacement threads.
     wanted: usize,
-    /// and for how many looks fewer would have done.
+    /// Number of consecutive samples in which fewer than `wanted` replacement threads would have been enough.
     calm: u32,
 }
 
@@ -46,7 +48,7 @@ impl Sampler {
         Self {
             flows,
             limits,
-            looks: 0,
+            samples: 0,
             reports: VecDeque::new(),
             turn_reports: VecDeque::new(),
             overruns: Vec::new(),
@@ -55,32 +57,31 @@ impl Sampler {
         }
     }
 
-    /// Looks once: how many threads are to stand in for those that calls hold, and what is to be
-    /// reported.
-    pub(super) fn look(&mut self) -> (usize, Vec<Finding>) {
-        self.looks += 1;
-        let (mut held, mut findings) = (0, Vec::new());
+    /// Samples all records. Returns the number of replacement threads that are needed, and the calls to report.
+    pub(super) fn sample(&mut self) -> (usize, Vec<Finding>) {
+        self.samples += 1;
+        let (mut blocked, mut findings) = (0, Vec::new());
         let flows = self.flows.clone();
         for calls in &*lock(&flows) {
-            let mut own = Held::default();
-            // A record that nobody else has is that of a task that has ended.
+            let mut own = Blocked::default();
+            // A record without another reference belongs to a task that has ended.
             let Records { known, words } = &mut *lock(&calls.records);
             known.retain_mut(|known| {
-                let rests = record::rests(&known.word);
-                if rests && known.rests {
+                let is_idle = record::is_idle(&known.word);
+                if is_idle && known.is_idle {
                     return true;
                 }
                 let record = &known.record;
                 let mut seen = record.seen();
-                let over = record.look(&mut seen);
+                let over = record.sample(&mut seen);
                 self.overruns.extend(overrun(calls, record, &seen));
                 own.add(record, &seen, self.limits.replaced);
-                let over = over.map(|(call, looks)| (call, Verdict::Over(lasted(looks))));
+                let over = over.map(|(call, samples)| (call, Verdict::Over(lasted(samples))));
                 let found = over.or_else(|| {
                     let state = record.state()?;
                     Some((state.call, self.judge(&mut seen, state)?))
                 });
-                known.rests = rests && seen.held == 0 && !seen.reported;
+                known.is_idle = is_idle && seen.blocked == 0 && !seen.reported;
                 drop(seen);
                 findings.extend(found.map(|(call, verdict)| Finding {
                     flow: calls.flow.clone(),
@@ -88,48 +89,49 @@ impl Sampler {
                     call,
                     verdict,
                 }));
-                let is_had = Arc::strong_count(record) > 1;
-                if !is_had {
-                    // Whatever was written to its word by who had it last was written before this.
+                let is_used = Arc::strong_count(record) > 1;
+                if !is_used {
+                    // Every write of the previous owner of the word happened before this point.
                     atomic::fence(Ordering::Acquire);
                     words.give(known.word.clone());
                 }
-                is_had
+                is_used
             });
-            held += own.threads();
+            blocked += own.threads();
             findings.extend(self.long_turn(calls, &own));
         }
-        (self.stand_ins(held), findings)
+        (self.replacements(blocked), findings)
     }
 
-    /// The calls that have come to their limits since this was last asked.
-    pub(super) fn take_overruns(&mut self) -> Vec<Told> {
+    /// Returns the notifications of exceeded limits since the last call.
+    pub(super) fn take_overruns(&mut self) -> Vec<Notification> {
         std::mem::take(&mut self.overruns)
     }
 
-    /// Counts the turn that lasts too long, and returns what is to be reported of it, once.
-    fn long_turn(&mut self, calls: &Calls, held: &Held) -> Option<Finding> {
-        let (record, looks) = held.own_turn()?;
-        let looks = *looks;
-        if looks == self.limits.replaced {
+    /// Counts a turn when it becomes long, and returns the finding to report, once for each turn.
+    fn long_turn(&mut self, calls: &Calls, blocked: &Blocked) -> Option<Finding> {
+        let (record, samples) = blocked.own_turn()?;
+        let samples = *samples;
+        if samples == self.limits.replaced {
             calls.count_long_turn(record);
         }
         let mut seen = record.seen();
-        if seen.reported || !may_report(&mut self.turn_reports, self.looks) {
+        if seen.reported || !may_report(&mut self.turn_reports, self.samples) {
             return None;
         }
         seen.reported = true;
         let (flow, record, call) = (calls.flow.clone(), record.clone(), Call::Turn);
-        Some(Finding { flow, record, call, verdict: Verdict::Holds(lasted(looks)) })
+        Some(Finding { flow, record, call, verdict: Verdict::Blocks(lasted(samples)) })
     }
 
-    /// What is to be said of a call that goes on, once.
+    /// Returns the verdict on a call into a plugin that continues, once for each call, or `None` if there is nothing to
+    /// report.
     fn judge(&mut self, seen: &mut Seen, state: State) -> Option<Verdict> {
         if state.call == Call::Turn {
             return None;
         }
-        let verdict = if seen.held >= self.limits.held {
-            Verdict::Holds(lasted(seen.held))
+        let verdict = if seen.blocked >= self.limits.blocked {
+            Verdict::Blocks(lasted(seen.blocked))
         } else if seen.open >= self.limits.flushed && state.call == Call::Flushed {
             Verdict::Flushed(lasted(seen.open))
         } else if seen.open >= self.limits.unanswered && state.call.is_to_be_answered() {
@@ -137,57 +139,59 @@ impl Sampler {
         } else {
             return None;
         };
-        if seen.reported || !may_report(&mut self.reports, self.looks) {
+        if seen.reported || !may_report(&mut self.reports, self.samples) {
             return None;
         }
         seen.reported = true;
         Some(verdict)
     }
 
-    /// How many threads are to stand in while so many are held: they stay for a while.
-    fn stand_ins(&mut self, held: usize) -> usize {
-        self.calm = if held < self.wanted { self.calm + 1 } else { 0 };
-        if held > self.wanted {
-            self.wanted = held;
-        } else if self.calm > STAYS {
+    /// Returns the number of replacement threads while calls block `blocked` threads. An additional thread is kept for
+    /// [`MIN_SAMPLES`] samples after it was last needed.
+    fn replacements(&mut self, blocked: usize) -> usize {
+        self.calm = if blocked < self.wanted { self.calm + 1 } else { 0 };
+        if blocked > self.wanted {
+            self.wanted = blocked;
+        } else if self.calm > MIN_SAMPLES {
             (self.wanted, self.calm) = (self.wanted - 1, 0);
         }
         self.wanted
     }
 }
 
-/// Whether there is room for another report. What finds none is reported as soon as there is, if it still goes on.
-fn may_report(reports: &mut VecDeque<u64>, looks: u64) -> bool {
-    while reports.front().is_some_and(|first| looks - first >= WINDOW) {
+/// Returns whether another report is allowed now. A finding that is not allowed now is reported later if the call still
+/// continues.
+fn may_report(reports: &mut VecDeque<u64>, samples: u64) -> bool {
+    while reports.front().is_some_and(|first| samples - first >= WINDOW) {
         reports.pop_front();
     }
-    let has_room = reports.len() < REPORTS;
-    if has_room {
-        reports.push_back(looks);
+    let is_allowed = reports.len() < REPORTS;
+    if is_allowed {
+        reports.push_back(samples);
     }
-    has_room
+    is_allowed
 }
 
-/// The threads of a flow that were in the same call or turn at two looks in a row or more.
+/// The threads of a flow that were inside the same call or turn in at least two consecutive samples.
 #[derive(Default)]
-struct Held {
-    /// Number of calls that hold a thread for long, and that no turn of the runtime's own tasks makes.
+struct Blocked {
+    /// Number of background tasks of plugins that block a thread for long. Plugins' tasks do not run within turns.
     tasks: usize,
-    /// Number of other calls that hold a thread for long.
+    /// Number of other calls into plugins that block a thread for long.
     calls: usize,
-    /// `true` if any of those holds a thread, for however short a time.
+    /// `true` if a call into a plugin other than a task blocks a thread, even if only for a short time.
     has_call: bool,
-    /// Turns that last long, with the number of looks.
+    /// Long turns, each with its number of samples.
     turns: Vec<(Arc<Record>, u32)>,
 }
 
-impl Held {
-    /// Adds a record. A thread is held for long after `long` looks.
+impl Blocked {
+    /// Adds a record. A thread counts as blocked for long after `long` samples.
     fn add(&mut self, record: &Arc<Record>, seen: &Seen, long: u32) {
-        let Some(state) = record.state().filter(|_| seen.held > 0) else { return };
-        let is_long = seen.held >= long;
+        let Some(state) = record.state().filter(|_| seen.blocked > 0) else { return };
+        let is_long = seen.blocked >= long;
         match state.call {
-            Call::Turn if is_long => self.turns.push((record.clone(), seen.held)),
+            Call::Turn if is_long => self.turns.push((record.clone(), seen.blocked)),
             Call::Turn => {}
             Call::Task => self.tasks += usize::from(is_long),
             _ => {
@@ -197,30 +201,34 @@ impl Held {
         }
     }
 
-    /// Number of threads to replace. A call is made within a turn, and both are recorded.
+    /// Returns the number of threads to replace. A call is made within a turn and both have a record, so the greater
+    /// number counts.
     fn threads(&self) -> usize {
         self.tasks + self.calls.max(self.turns.len())
     }
 
-    /// Returns the turn that lasts because of the runtime's own work: none while a call into a plugin holds a
-    /// thread. A sink may be run within the turn of a source, so that the turn that began last counts.
+    /// Returns the turn that is long because of the runtime's own work, or `None` if a call into a plugin blocks a
+    /// thread.
+    ///
+    /// A turn of a source may run the sink, whose turn has a record too. The turn that began last is returned.
     fn own_turn(&self) -> Option<&(Arc<Record>, u32)> {
         let turns = if self.has_call { &[] } else { &self.turns[..] };
-        turns.iter().min_by_key(|(_, looks)| *looks)
+        turns.iter().min_by_key(|(_, samples)| *samples)
     }
 }
 
-/// A call that hangs from this look on, or that has returned too late.
-fn overrun(calls: &Calls, record: &Record, seen: &Seen) -> Option<Told> {
-    if let Some((call, looks)) = seen.returned {
+/// Returns the notification for a call that reached the limit for hanging calls in this sample, or that returned after
+/// its limit.
+fn overrun(calls: &Calls, record: &Record, seen: &Seen) -> Option<Notification> {
+    if let Some((call, samples)) = seen.returned {
         let limit = record.limit.as_ref()?;
-        let is_late = looks >= limit.looks && call.is_within_life();
-        return is_late.then(|| limit.overrun(Named(record, call).to_string(), looks));
+        let is_late = samples >= limit.samples && call.is_within_life();
+        return is_late.then(|| limit.overrun(Named(record, call).to_string(), samples));
     }
-    if seen.held == 0 {
+    if seen.blocked == 0 {
         return None;
     }
     let call = record.state().map(|state| state.call).filter(|call| *call != Call::Turn)?;
-    let limit = calls.hangs_after(&record.component, seen.held)?;
-    Some(limit.overrun(Named(record, call).to_string(), seen.held))
+    let limit = calls.hangs_after(&record.component, seen.blocked)?;
+    Some(limit.overrun(Named(record, call).to_string(), seen.blocked))
 }

@@ -17,8 +17,7 @@ use super::{
 };
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 
-/// A connector whose pulls wait, and whose deliveries and signals are never answered but for the deliveries
-/// in its second slot.
+/// Connector whose pulls, deliveries and hooks never complete, except deliveries in its second slot.
 struct Hangs;
 
 impl DynConnector for Hangs {
@@ -66,14 +65,14 @@ impl DynSink for Hangs {
     }
 }
 
-/// A sampler, and the calls of the flow that it looks at.
+/// Returns a sampler and the records of the flow that it samples.
 fn watched() -> (Sampler, Arc<Calls>) {
     let calls = Arc::<Calls>::default();
     let flows = Arc::new(Mutex::new(vec![calls.clone()]));
     (Sampler::new(flows, Limits::default()), calls)
 }
 
-/// A connector `output`, wrapped.
+/// Returns a watched connector `output`.
 fn connector(calls: &Arc<Calls>) -> Box<dyn DynConnector> {
     let calls = calls.clone();
     calls
@@ -93,13 +92,13 @@ fn connected(connector: &mut dyn DynConnector) -> DynHalves {
     }
 }
 
-/// Looks so often: what was found, each with the number of the look.
-fn look(sampler: &mut Sampler, times: u32) -> Vec<(u32, String, Call, Verdict)> {
-    let found = |look, finding: Finding| {
-        (look, finding.record.component.to_string(), finding.call, finding.verdict)
+/// Takes `times` samples. Returns the findings, each with the number of the sample.
+fn sample(sampler: &mut Sampler, times: u32) -> Vec<(u32, String, Call, Verdict)> {
+    let found = |sample, finding: Finding| {
+        (sample, finding.record.component.to_string(), finding.call, finding.verdict)
     };
-    let looks = 1..=times;
-    looks.flat_map(|at| sampler.look().1.into_iter().map(move |one| found(at, one))).collect()
+    let samples = 1..=times;
+    samples.flat_map(|at| sampler.sample().1.into_iter().map(move |one| found(at, one))).collect()
 }
 
 fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
@@ -110,24 +109,24 @@ fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
 }
 
 #[test]
-fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
+fn unanswered_delivery_is_reported_once() {
     let (mut sampler, calls) = watched();
     let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
     deliver(&mut sink, 240);
     let unanswered = Limits::default().unanswered;
     let reported = (unanswered + 1, "output".to_owned(), Call::Deliver);
     let reported = (reported.0, reported.1, reported.2, Verdict::Unanswered(lasted(unanswered)));
-    assert_eq!(look(&mut sampler, 2 * unanswered), [reported]);
+    assert_eq!(sample(&mut sampler, 2 * unanswered), [reported]);
     let doing = calls.unanswered();
     assert_eq!(doing, [("output".into(), "delivering 240 events for 60.0 s".to_owned())]);
     drop(sink);
     let over = Verdict::Over(lasted(2 * unanswered - 1));
-    assert_eq!(look(&mut sampler, 2), [(1, "output".to_owned(), Call::Deliver, over)]);
+    assert_eq!(sample(&mut sampler, 2), [(1, "output".to_owned(), Call::Deliver, over)]);
     assert_eq!(calls.unanswered(), []);
 }
 
 #[test]
-fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
+fn unanswered_delivery_among_several_is_reported() {
     let (mut sampler, calls) = watched();
     let mut sink = connected(&mut *connector(&calls)).sink.unwrap();
     sink.on_grant(Grant::new(2, true, None));
@@ -136,7 +135,7 @@ fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
     for _ in 0..=unanswered {
         let mut context = Context::from_waker(Waker::noop());
         assert!(sink.poll_deliver(&mut context, 1, &mut Batch::new()).is_ready());
-        found.extend(look(&mut sampler, 1));
+        found.extend(sample(&mut sampler, 1));
     }
     let reported = Verdict::Unanswered(lasted(unanswered));
     assert_eq!(found, [(1, "output".to_owned(), Call::Deliver, reported)]);
@@ -153,18 +152,18 @@ fn gathered_delivery_without_answer_after_a_flush_is_reported() {
     assert!(sink.demand().gathers);
     sink.on_grant(Grant::new(1, true, None));
     deliver(&mut sink, 240);
-    assert_eq!(look(&mut sampler, 100), [], "it may wait for a flush");
+    assert_eq!(sample(&mut sampler, 100), [], "a gathered delivery may wait for a flush");
     assert!(poll(&mut sink.flush()).is_ready());
     let flushed = Limits::default().flushed;
     let reported = Verdict::Flushed(lasted(flushed));
     let reported = (flushed + 1, "output".to_owned(), Call::Flushed, reported);
-    assert_eq!(look(&mut sampler, 100), [reported]);
+    assert_eq!(sample(&mut sampler, 100), [reported]);
     let doing = calls.unanswered();
     assert_eq!(doing, [("output".into(), "delivering 240 events for 5.0 s".to_owned())]);
 }
 
 #[test]
-fn calls_for_the_life_of_a_connector_are_reported_as_deliveries_are() {
+fn unanswered_hooks_and_ticks_are_reported() {
     let (mut sampler, calls) = watched();
     let mut connector = connector(&calls);
     let mut sink = connected(&mut *connector).sink.unwrap();
@@ -172,13 +171,13 @@ fn calls_for_the_life_of_a_connector_are_reported_as_deliveries_are() {
     assert!(poll(&mut call).is_pending());
     let mut signal = sink.on_tick();
     assert!(poll(&mut signal).is_pending());
-    let found = look(&mut sampler, 700);
+    let found = sample(&mut sampler, 700);
     let calls: Vec<_> = found.iter().map(|(_, _, call, _)| *call).collect();
     assert_eq!(calls, [Call::Start, Call::Tick]);
 }
 
 #[test]
-fn a_pull_may_wait_for_ever_and_a_task_may_run_for_ever() {
+fn waiting_pull_and_running_task_are_not_reported() {
     let (mut sampler, calls) = watched();
     let mut source = connected(&mut *connector(&calls)).source.unwrap();
     let mut context = Context::from_waker(Waker::noop());
@@ -186,35 +185,39 @@ fn a_pull_may_wait_for_ever_and_a_task_may_run_for_ever() {
     let task = calls.watch("output", Some("task `reader`"));
     let mut task: BoxFuture<'_, ()> = Box::pin(task.task(Box::pin(std::future::pending())));
     assert!(poll(&mut task).is_pending());
-    assert_eq!(look(&mut sampler, 1_000), []);
+    assert_eq!(sample(&mut sampler, 1_000), []);
     assert_eq!(calls.unanswered(), []);
 }
 
 #[test]
-fn a_thread_that_a_call_holds_is_replaced_after_two_looks_and_reported_after_a_second() {
+fn blocked_thread_is_replaced_and_reported() {
     let (mut sampler, calls) = watched();
     let [first, second] = ["first", "second"].map(|name| calls.watch(name, None));
-    let stand_ins = |sampler: &mut Sampler, looks: u32| -> Vec<usize> {
-        (0..looks).map(|_| sampler.look().0).collect()
+    let replacements = |sampler: &mut Sampler, samples: u32| -> Vec<usize> {
+        (0..samples).map(|_| sampler.sample().0).collect()
     };
     first.call(Call::Pull, || {
-        assert_eq!(stand_ins(&mut sampler, 3), [0, 0, 1]);
+        assert_eq!(replacements(&mut sampler, 3), [0, 0, 1]);
         second.call(Call::Deliver, || {
-            assert_eq!(stand_ins(&mut sampler, 3), [1, 1, 2]);
-            let held = Limits::default().held;
-            let holds =
-                |at, name: &str, call| (at, name.to_owned(), call, Verdict::Holds(lasted(held)));
+            assert_eq!(replacements(&mut sampler, 3), [1, 1, 2]);
+            let blocked = Limits::default().blocked;
+            let blocks = |at, name: &str, call| {
+                (at, name.to_owned(), call, Verdict::Blocks(lasted(blocked)))
+            };
             assert_eq!(
-                look(&mut sampler, 100),
-                [holds(held - 5, "first", Call::Pull), holds(held - 2, "second", Call::Deliver)]
+                sample(&mut sampler, 100),
+                [
+                    blocks(blocked - 5, "first", Call::Pull),
+                    blocks(blocked - 2, "second", Call::Deliver)
+                ]
             );
             let [(_, doing), _] = &calls.unanswered()[..] else { panic!("there are two") };
             assert_eq!(doing, "`pull` has blocked its thread for 5.2 s");
         });
     });
-    // What blocks once may soon block again.
-    assert_eq!(stand_ins(&mut sampler, 200), [2; 200]);
-    assert_eq!(stand_ins(&mut sampler, 401), [vec![1; 201], vec![0; 200]].concat());
+    // Replacement threads are kept, because a call that blocked once may soon block again.
+    assert_eq!(replacements(&mut sampler, 200), [2; 200]);
+    assert_eq!(replacements(&mut sampler, 401), [vec![1; 201], vec![0; 200]].concat());
 }
 
 /// Runs one turn of the task `source` of the component `input`.
@@ -222,29 +225,29 @@ fn turn<T>(calls: &Calls, work: impl FnOnce() -> T) -> T {
     let mut task = pin!(calls.watch("input", Some("source")).turns(async { work() }));
     match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => panic!("it does not wait"),
+        Poll::Pending => panic!("the task does not wait"),
     }
 }
 
 #[test]
 fn long_turn_of_the_runtime_is_counted_and_reported_once() {
     let (mut sampler, calls) = watched();
-    let (limit, told) = limit(Duration::from_millis(100));
+    let (limit, notified) = limit(Duration::from_millis(100));
     calls.limit_hangs("input", limit);
     turn(&calls, || {
         let replaced = Limits::default().replaced;
-        let holds = Verdict::Holds(lasted(replaced));
-        let found = [(replaced + 1, "input".to_owned(), Call::Turn, holds)];
-        assert_eq!(look(&mut sampler, 100), found);
-        assert_eq!(sampler.look().0, 1, "its thread is replaced");
+        let blocks = Verdict::Blocks(lasted(replaced));
+        let found = [(replaced + 1, "input".to_owned(), Call::Turn, blocks)];
+        assert_eq!(sample(&mut sampler, 100), found);
+        assert_eq!(sampler.sample().0, 1, "the thread of the turn is replaced");
     });
     let over = Verdict::Over(lasted(100));
-    assert_eq!(look(&mut sampler, 2), [(1, "input".to_owned(), Call::Turn, over)]);
+    assert_eq!(sample(&mut sampler, 2), [(1, "input".to_owned(), Call::Turn, over)]);
     let long = [(("input".into(), "source".into()), 1)];
     assert_eq!(calls.long_turns(), long.into());
-    tell(&mut sampler, 1);
-    assert_eq!(*told.lock().unwrap(), [], "no plugin hangs");
-    turn(&calls, || assert_eq!(look(&mut sampler, 2), []));
+    sample_and_notify(&mut sampler, 1);
+    assert_eq!(*notified.lock().unwrap(), [], "no plugin hangs");
+    turn(&calls, || assert_eq!(sample(&mut sampler, 2), []));
     assert_eq!(calls.long_turns().len(), 1);
 }
 
@@ -253,10 +256,11 @@ fn call_that_blocks_a_turn_is_reported_without_the_turn() {
     let (mut sampler, calls) = watched();
     turn(&calls, || {
         calls.watch("main", Some("operator")).call(Call::Process, || {
-            let held = Limits::default().held;
-            let holds = (held + 1, "main".to_owned(), Call::Process, Verdict::Holds(lasted(held)));
-            assert_eq!(look(&mut sampler, 100), [holds]);
-            assert_eq!(sampler.look().0, 1, "both hold the same thread");
+            let blocked = Limits::default().blocked;
+            let blocks =
+                (blocked + 1, "main".to_owned(), Call::Process, Verdict::Blocks(lasted(blocked)));
+            assert_eq!(sample(&mut sampler, 100), [blocks]);
+            assert_eq!(sampler.sample().0, 1, "the call and the turn block the same thread");
         });
     });
     assert!(calls.long_turns().is_empty());
@@ -266,53 +270,57 @@ fn call_that_blocks_a_turn_is_reported_without_the_turn() {
 fn sink_run_within_the_turn_of_a_source_is_named() {
     let (mut sampler, calls) = watched();
     turn(&calls, || {
-        assert_eq!(look(&mut sampler, 2), []);
+        assert_eq!(sample(&mut sampler, 2), []);
         let sink = calls.watch("output", Some("sink"));
-        let found = sink.call(Call::Turn, || look(&mut sampler, 4));
+        let found = sink.call(Call::Turn, || sample(&mut sampler, 4));
         let named: Vec<_> = found.iter().map(|(_, component, ..)| component.as_str()).collect();
-        assert_eq!(named, ["input", "output"], "the source before the sink has held it for long");
+        assert_eq!(
+            named,
+            ["input", "output"],
+            "the turn of the source becomes long before that of the sink"
+        );
     });
 }
 
 #[test]
-fn a_task_that_has_rested_for_long_is_seen_as_soon_as_it_holds_its_thread() {
+fn idle_task_is_seen_once_it_blocks_its_thread() {
     let (sampler, calls) = watched();
     let sampler = Arc::new(Mutex::new(sampler));
-    let looks = |sampler: &Mutex<Sampler>, times: u32| -> (Vec<usize>, Vec<Verdict>) {
+    let samples = |sampler: &Mutex<Sampler>, times: u32| -> (Vec<usize>, Vec<Verdict>) {
         let mut sampler = sampler.lock().unwrap();
-        let (stand_ins, found): (_, Vec<_>) = (0..times).map(|_| sampler.look()).unzip();
-        (stand_ins, found.into_iter().flatten().map(|finding| finding.verdict).collect())
+        let (replacements, found): (_, Vec<_>) = (0..times).map(|_| sampler.sample()).unzip();
+        (replacements, found.into_iter().flatten().map(|finding| finding.verdict).collect())
     };
     let (inside, mut polls) = (sampler.clone(), 0);
-    let holds = poll_fn(move |_| {
+    let blocks = poll_fn(move |_| {
         polls += 1;
-        // The watchdog looks while a thread is in the second poll.
+        // The watchdog samples while a thread is in the second poll.
         if polls == 2 {
-            let held = Limits::default().held;
-            let (stand_ins, found) = looks(&inside, held + 10);
+            let blocked = Limits::default().blocked;
+            let (replacements, found) = samples(&inside, blocked + 10);
             assert_eq!(
-                (&stand_ins[..4], &found[..]),
-                (&[0, 0, 1, 1][..], &[Verdict::Holds(lasted(held))][..])
+                (&replacements[..4], &found[..]),
+                (&[0, 0, 1, 1][..], &[Verdict::Blocks(lasted(blocked))][..])
             );
         }
         Poll::Pending
     });
-    let task = calls.watch("output", Some("task `reader`")).task(Box::pin(holds));
+    let task = calls.watch("output", Some("task `reader`")).task(Box::pin(blocks));
     let mut task: BoxFuture<'_, ()> = Box::pin(task);
     assert!(poll(&mut task).is_pending());
-    assert_eq!(looks(&sampler, 1_000), (vec![0; 1_000], vec![]));
+    assert_eq!(samples(&sampler, 1_000), (vec![0; 1_000], vec![]));
     assert!(poll(&mut task).is_pending());
-    assert_eq!(looks(&sampler, 5).1, []);
+    assert_eq!(samples(&sampler, 5).1, []);
     drop(task);
-    let (_, found) = looks(&sampler, 5);
+    let (_, found) = samples(&sampler, 5);
     assert!(matches!(found[..], [Verdict::Over(_)]), "{found:?}");
-    // What is found keeps the record until it is said.
-    looks(&sampler, 1);
+    // A finding keeps a reference to the record until it was reported.
+    samples(&sampler, 1);
     assert_eq!(calls.records.lock().unwrap().known.len(), 0);
 }
 
 #[test]
-fn at_most_ten_calls_a_minute_are_reported_and_the_others_later() {
+fn reports_are_limited_to_ten_a_minute() {
     let (mut sampler, calls) = watched();
     let sinks: Vec<_> = (0..25)
         .map(|_| {
@@ -321,86 +329,86 @@ fn at_most_ten_calls_a_minute_are_reported_and_the_others_later() {
             sink
         })
         .collect();
-    let looks = |found: Vec<(u32, String, Call, Verdict)>| -> Vec<u32> {
-        found.into_iter().map(|(look, ..)| look).collect()
+    let samples = |found: Vec<(u32, String, Call, Verdict)>| -> Vec<u32> {
+        found.into_iter().map(|(sample, ..)| sample).collect()
     };
     let expected = [vec![601; 10], vec![601 + 1_200; 10], vec![601 + 2_400; 5]].concat();
-    assert_eq!(looks(look(&mut sampler, 5_000)), expected);
+    assert_eq!(samples(sample(&mut sampler, 5_000)), expected);
     drop(sinks);
 }
 
 #[test]
-fn the_record_of_a_task_goes_with_the_task() {
+fn record_is_removed_with_its_task() {
     let (mut sampler, calls) = watched();
     let task = calls.watch("output", Some("task `once`")).task(Box::pin(async {}));
-    sampler.look();
+    sampler.sample();
     assert_eq!(calls.records.lock().unwrap().known.len(), 1);
     let mut task: BoxFuture<'_, ()> = Box::pin(task);
     assert!(poll(&mut task).is_ready());
     drop(task);
-    sampler.look();
+    sampler.sample();
     assert_eq!(calls.records.lock().unwrap().known.len(), 0);
 }
 
-/// A limit, and the calls that were over it.
+/// Returns a limit, and the list of calls that exceeded it.
 fn limit(of: Duration) -> (Limit, Arc<Mutex<Vec<Overrun>>>) {
-    let told = Arc::<Mutex<Vec<Overrun>>>::default();
-    let own = told.clone();
-    (Limit::new(of, move |overrun| own.lock().unwrap().push(overrun.clone())), told)
+    let notified = Arc::<Mutex<Vec<Overrun>>>::default();
+    let own = notified.clone();
+    (Limit::new(of, move |overrun| own.lock().unwrap().push(overrun.clone())), notified)
 }
 
-/// Looks so often, and tells what there is to tell.
-fn tell(sampler: &mut Sampler, times: u32) {
+/// Takes `times` samples, and sends the notifications.
+fn sample_and_notify(sampler: &mut Sampler, times: u32) {
     for _ in 0..times {
-        sampler.look();
-        sampler.take_overruns().iter().for_each(super::limit::Told::tell);
+        sampler.sample();
+        sampler.take_overruns().iter().for_each(super::limit::Notification::notify);
     }
 }
 
 #[test]
-fn a_call_that_held_its_thread_for_longer_than_its_limit_is_told_when_it_has_returned() {
+fn call_over_limit_is_notified_after_return() {
     let (mut sampler, calls) = watched();
-    let (limit, told) = limit(Duration::from_millis(199));
+    let (limit, notified) = limit(Duration::from_millis(199));
     let watched = calls.watch_limited("output", limit);
-    watched.call(Call::Deliver, || tell(&mut sampler, 4));
-    tell(&mut sampler, 2);
-    assert_eq!(*told.lock().unwrap(), [], "150 ms, as far as was seen");
-    watched.call(Call::Deliver, || tell(&mut sampler, 7));
-    assert_eq!(*told.lock().unwrap(), [], "it has not returned");
-    tell(&mut sampler, 2);
+    watched.call(Call::Deliver, || sample_and_notify(&mut sampler, 4));
+    sample_and_notify(&mut sampler, 2);
+    assert_eq!(*notified.lock().unwrap(), [], "150 ms were observed, which is below the limit");
+    watched.call(Call::Deliver, || sample_and_notify(&mut sampler, 7));
+    assert_eq!(*notified.lock().unwrap(), [], "it has not returned");
+    sample_and_notify(&mut sampler, 2);
     let overrun = Overrun { call: "deliver".to_owned(), lasted: Duration::from_millis(300) };
-    assert_eq!(*told.lock().unwrap(), [overrun]);
+    assert_eq!(*notified.lock().unwrap(), [overrun]);
     for call in [Call::New, Call::Close, Call::Drop] {
-        watched.call(call, || tell(&mut sampler, 7));
-        tell(&mut sampler, 1);
+        watched.call(call, || sample_and_notify(&mut sampler, 7));
+        sample_and_notify(&mut sampler, 1);
     }
-    assert_eq!(told.lock().unwrap().len(), 1, "another instance does not mend these");
+    assert_eq!(notified.lock().unwrap().len(), 1, "another instance would not help");
 }
 
 #[test]
-fn a_call_to_any_part_of_a_component_that_does_not_return_within_its_limit_is_told_once() {
+fn hanging_call_to_any_part_is_notified_once() {
     let (mut sampler, calls) = watched();
-    let (limit, told) = limit(Duration::from_millis(200));
+    let (limit, notified) = limit(Duration::from_millis(200));
     calls.limit_hangs("output", limit);
     let [codec, other] = ["output", "other"].map(|name| calls.watch(name, Some("codec `json`")));
-    other.call(Call::Encode, || tell(&mut sampler, 10));
-    codec.call(Call::Encode, || tell(&mut sampler, 4));
-    assert_eq!(*told.lock().unwrap(), []);
+    other.call(Call::Encode, || sample_and_notify(&mut sampler, 10));
+    codec.call(Call::Encode, || sample_and_notify(&mut sampler, 4));
+    assert_eq!(*notified.lock().unwrap(), []);
     let lasted = Duration::from_millis(200);
     let overrun = Overrun { call: "codec `json`: encode".to_owned(), lasted };
     codec.call(Call::Encode, || {
-        tell(&mut sampler, 5);
-        assert_eq!(*told.lock().unwrap(), std::slice::from_ref(&overrun));
-        tell(&mut sampler, 20);
+        sample_and_notify(&mut sampler, 5);
+        assert_eq!(*notified.lock().unwrap(), std::slice::from_ref(&overrun));
+        sample_and_notify(&mut sampler, 20);
     });
-    tell(&mut sampler, 5);
-    assert_eq!(*told.lock().unwrap(), [overrun]);
+    sample_and_notify(&mut sampler, 5);
+    assert_eq!(*notified.lock().unwrap(), [overrun]);
 }
 
 #[test]
-fn a_future_that_waits_is_over_no_limit() {
+fn waiting_future_exceeds_no_limit() {
     let (mut sampler, calls) = watched();
-    let (slow, told) = limit(Duration::from_millis(50));
+    let (slow, notified) = limit(Duration::from_millis(50));
     let (hangs, hung) = limit(Duration::from_millis(50));
     calls.limit_hangs("output", hangs);
     let watch = move || calls.watch_limited("output", slow.clone());
@@ -408,7 +416,7 @@ fn a_future_that_waits_is_over_no_limit() {
     let mut start = connector.hook(Hook::START);
     for _ in 0..20 {
         assert!(poll(&mut start).is_pending());
-        tell(&mut sampler, 2);
+        sample_and_notify(&mut sampler, 2);
     }
-    assert_eq!((told.lock().unwrap().len(), hung.lock().unwrap().len()), (0, 0));
+    assert_eq!((notified.lock().unwrap().len(), hung.lock().unwrap().len()), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! A running process is asked, by a client of its own and by the program's.
+//! Tests of the admin API of a running process, with a client in the test and with the commands of the program.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,21 +16,21 @@ use crate::{
     tremor::{Run, Scene, finish},
 };
 
-/// Longer than any of these tests takes.
+/// Maximum time to wait for a condition. Longer than these tests take.
 const LONG: Duration = Duration::from_mins(2);
 
-/// A run that can be asked.
+/// A running process with an admin API.
 pub(crate) struct Asked {
     run: Running,
     pub(crate) address: String,
 }
 
-/// Starts flows with an API at some port.
+/// Starts flows, with the admin API at a free port.
 pub(crate) fn start(scene: Scene, flows: &[&str]) -> Asked {
     start_with(scene, flows, flows.len(), |command| command)
 }
 
-/// Starts `count` flows with further arguments, with an API at some port and with what else is `set`.
+/// Starts `count` flows with further arguments, with the admin API at a free port. `set` changes the command.
 pub(crate) fn start_with(
     scene: Scene,
     arguments: &[&str],
@@ -75,7 +75,7 @@ impl Asked {
         self.run.scene.path()
     }
 
-    /// Asks until the answer is as it should be.
+    /// Repeats a request until `is` returns `true` for the response.
     #[track_caller]
     pub(crate) fn until(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
@@ -88,17 +88,17 @@ impl Asked {
         }
     }
 
-    /// Waits for an event on stdout until this time.
+    /// Waits for an event on stdout until `end`.
     pub(crate) fn event_until(&self, end: Instant) -> Option<String> {
         self.run.event_until(end)
     }
 
-    /// A command of the program that asks at this address.
+    /// Returns a command of the program that uses the API of this process.
     fn ask(&self, arguments: &[&str]) -> Command {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
-    /// Waits for a line of the log with `part` in it.
+    /// Waits for a line of the log that contains `part`.
     #[track_caller]
     pub(crate) fn until_log(&mut self, part: &str) -> String {
         self.run.until(part)
@@ -110,26 +110,26 @@ impl Asked {
         self.run.listens().0
     }
 
-    /// Sends these signals, one right after the other.
+    /// Sends these signals without a delay between them.
     pub(crate) fn signal(&self, names: &[&str]) {
         self.run.signal(names);
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the process to end.
     #[track_caller]
     pub(crate) fn stop(self, signal: &str) -> Run {
         self.run.signal(&[signal]);
         self.run.end()
     }
 
-    /// Waits for the end of the flows, and returns the log.
+    /// Waits until the flows have ended, and returns the log.
     pub(crate) fn ended(self) -> String {
         let ended = self.run.end();
         ended.expect(0, &[]);
         ended.stderr
     }
 
-    /// What it logged, once it has ended as it should.
+    /// Stops the process, checks that it succeeds, and returns the log.
     pub(crate) fn end(self) -> String {
         let ended = self.stop("TERM");
         ended.expect(0, &[]);
@@ -169,7 +169,7 @@ fn count(component: &Value, result: &str) -> i64 {
 }
 
 #[track_caller]
-fn sums_hold(flow: &Value) {
+fn assert_counts_add_up(flow: &Value) {
     for component in flow["components"].as_array().unwrap() {
         let of = |result| count(component, result);
         let went = ["delivered", "dead_lettered", "discarded", "merged", "failed", "in_flight"];
@@ -179,10 +179,10 @@ fn sums_hold(flow: &Value) {
 }
 
 #[test]
-fn for_each_component_the_sum_holds_while_a_flow_runs_and_once_it_has_ended() {
+fn event_counts_add_up_during_and_after_a_run() {
     let asked = live();
     let short = asked.until("/v1/flows/short", |flow| flow["state"] == "stopped");
-    sums_hold(&short);
+    assert_counts_add_up(&short);
     let ticks = component(&short, "ticks");
     let results = ["taken", "created", "delivered", "in_flight"].map(|it| count(ticks, it));
     assert_eq!(results, [20, 20, 40, 0]);
@@ -190,15 +190,15 @@ fn for_each_component_the_sum_holds_while_a_flow_runs_and_once_it_has_ended() {
         let sink = component(&short, sink);
         assert_eq!((count(sink, "delivered"), count(sink, "in_flight")), (20, 0));
     }
-    sums_hold(&asked.json("GET", "/v1/flows/live"));
-    // With both ends paused, what the sink does not have yet is in its queue.
+    assert_counts_add_up(&asked.json("GET", "/v1/flows/live"));
+    // While source and sink are paused, events that the sink has not received are in its queue.
     for connector in ["output", "ticks"] {
         let path = format!("/v1/flows/live/connectors/{connector}");
         asked.json("POST", &format!("{path}/pause"));
         asked.until(&path, |connector| connector["state"] == "paused");
     }
     let paused = asked.json("GET", "/v1/flows/live");
-    sums_hold(&paused);
+    assert_counts_add_up(&paused);
     let [ticks, main, output] = ["ticks", "main", "output"].map(|name| component(&paused, name));
     assert_eq!(count(ticks, "delivered"), count(main, "taken"));
     let queued = output["queue"]["events"].as_i64().unwrap();
@@ -217,12 +217,11 @@ fn for_each_component_the_sum_holds_while_a_flow_runs_and_once_it_has_ended() {
     let before = count(output, "delivered");
     asked.until("/v1/flows/live", |flow| count(component(flow, "output"), "delivered") > before);
     let log = asked.end();
-    assert!(!log.contains(['\r', '\x1b']), "stderr is no terminal: {log}");
+    assert!(!log.contains(['\r', '\x1b']), "stderr is not a terminal: {log}");
 }
 
 #[test]
-fn a_run_is_ready_once_its_connectors_are_connected_and_nothing_of_a_flow_that_has_ended_is_changed()
- {
+fn run_is_ready_once_connected_and_ended_flow_is_immutable() {
     let asked = live();
     asked.until("/v1/flows/short", |flow| flow["state"] == "stopped");
     while asked.request("GET", "/readyz").0 != 200 {}
@@ -232,14 +231,14 @@ fn a_run_is_ready_once_its_connectors_are_connected_and_nothing_of_a_flow_that_h
 }
 
 #[test]
-fn a_flow_that_is_drained_ends_and_the_run_with_its_last_flow() {
+fn drained_flow_ends_and_run_ends_with_last_flow() {
     let asked = live();
     let flow = asked.json("POST", "/v1/flows/live/drain");
     assert_ne!(flow["state"], "running");
     asked.run.end().expect(0, &["flow `live`: ", "flow `short`: 20 events in, 40 out"]);
 }
 
-/// The first lines that a command prints, which is ended then.
+/// Returns the first lines that a command prints, and kills it.
 fn first_lines(mut command: Command, count: usize) -> Vec<String> {
     let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -250,7 +249,7 @@ fn first_lines(mut command: Command, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_tap_shows_events_as_they_pass_and_says_which_ports_there_are() {
+fn tap_shows_passing_events_and_names_ports() {
     let asked = live();
     for (component, port) in [("ticks", "out"), ("main", "in"), ("output", "in")] {
         for named in [component.to_owned(), format!("{component}/{port}")] {
@@ -262,7 +261,7 @@ fn a_tap_shows_events_as_they_pass_and_says_which_ports_there_are() {
     let output = finish(asked.ask(&["tap", "live", "main/other"]).spawn().unwrap());
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("no port `other`; there is `err`, `in`, `out`"), "{stderr}");
+    assert!(stderr.contains("no port `other`; available: `err`, `in`, `out`"), "{stderr}");
     let mut tap = asked.ask(&["tap", "live", "main"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(tap.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -272,7 +271,7 @@ fn a_tap_shows_events_as_they_pass_and_says_which_ports_there_are() {
 }
 
 #[test]
-fn top_prints_a_line_for_each_component_and_ends_with_the_process() {
+fn top_prints_components_and_ends_with_the_process() {
     let asked = live();
     let mut child = asked.ask(&["top"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -285,11 +284,11 @@ fn top_prints_a_line_for_each_component_and_ends_with_the_process() {
     let output = finish(child);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("no admin API answers at 127.0.0.1:"), "{stderr}");
+    assert!(stderr.contains("cannot reach an admin API at 127.0.0.1:"), "{stderr}");
 }
 
 #[test]
-fn a_service_manager_hears_that_flows_run_that_they_go_on_and_that_they_end() {
+fn service_manager_is_notified_of_start_watchdog_and_stop() {
     let scene = Scene::new(
         "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
@@ -299,7 +298,7 @@ links: [ticks -> output]",
     let path = scene.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
-    let hears = || {
+    let receive = || {
         let mut message = [0; 256];
         let length = socket.recv(&mut message).unwrap();
         String::from_utf8_lossy(&message[..length]).trim().to_owned()
@@ -307,24 +306,26 @@ links: [ticks -> output]",
     let mut command = scene.command(&["run", "flow.yaml"]);
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").env_remove("WATCHDOG_PID");
     let run = command.spawn().unwrap();
-    let mut heard = Vec::new();
-    while !(heard.contains(&"READY=1".to_owned()) && heard.contains(&"WATCHDOG=1".to_owned())) {
-        heard.push(hears());
+    let mut received = Vec::new();
+    while !(received.contains(&"READY=1".to_owned()) && received.contains(&"WATCHDOG=1".to_owned()))
+    {
+        received.push(receive());
     }
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
-    while hears() != "STOPPING=1" {}
+    while receive() != "STOPPING=1" {}
     assert_eq!(finish(run).status.code(), Some(0));
 }
 
 #[test]
-fn an_api_that_everybody_could_reach_is_not_started() {
+fn api_reachable_by_everybody_is_not_started() {
     let flow = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   output: { type: 'null' }
 links: [ticks -> output]";
     let scene = Scene::new(flow).write("token", b"a-token-that-everybody-can-read");
     let run = |more: &[&str]| scene.tremor(&[&["run", "flow.yaml"], more].concat());
-    run(&["--api", "0.0.0.0:0"]).expect(2, &["which others can reach", "--api-token-file"]);
+    run(&["--api", "0.0.0.0:0"])
+        .expect(2, &["other machines can reach this address", "--api-token-file"]);
     let with_token = ["--api", "127.0.0.1:0", "--api-token-file", "token"];
     run(&with_token).expect(2, &["other users can read or change it", "chmod 600 token"]);
     run(&["--api-token-file", "token"]).expect(2, &["--api"]);

@@ -1,7 +1,8 @@
-//! The admin API with the programs that people point at it: Prometheus, its `promtool`, and a validator of its description.
+//! Tests of the admin API with other programs: Prometheus, `promtool` of Prometheus, and a validator of the API's
+//! description.
 //!
-//! What is not installed is skipped, with a line that says so. `TREMOR_PROMETHEUS`, `TREMOR_PROMTOOL` and
-//! `TREMOR_OPENAPI_VALIDATOR` name the programs where they are not on the path.
+//! Missing programs are skipped with a message. `TREMOR_PROMETHEUS`, `TREMOR_PROMTOOL` and
+//! `TREMOR_OPENAPI_VALIDATOR` name the programs if they are not on the path.
 
 use std::{
     env,
@@ -17,7 +18,8 @@ use crate::{
     peer::{free_port, prometheus, wait_until},
 };
 
-/// Has a program read a text from its standard input, and end well.
+/// Runs a program with `text` on its standard input, and checks that the program succeeds. Skips the check if the
+/// program is not installed.
 fn reads(variable: &str, program: &str, arguments: &[&str], text: &str) {
     let program = env::var_os(variable).unwrap_or_else(|| program.into());
     let mut command = Command::new(&program);
@@ -29,10 +31,10 @@ fn reads(variable: &str, program: &str, arguments: &[&str], text: &str) {
         );
     };
     let Ok(mut reader) = command.spawn() else { return skip() };
-    // One that does not read it says why.
+    // Ignore an error: a program that does not read its input reports the reason itself.
     let _ = reader.stdin.take().unwrap().write_all(text.as_bytes());
     let output = reader.wait_with_output().unwrap();
-    // What stands in for a program that is in no version of Python at hand.
+    // A wrapper exits with this status if no available version of Python has the program.
     if output.status.code() == Some(127) {
         return skip();
     }
@@ -41,7 +43,7 @@ fn reads(variable: &str, program: &str, arguments: &[&str], text: &str) {
 }
 
 #[test]
-fn promtool_has_nothing_to_say_about_the_metrics() {
+fn promtool_finds_no_problem_in_the_metrics() {
     let asked = live();
     let (_, metrics) = asked.request("GET", "/metrics");
     reads("TREMOR_PROMTOOL", "promtool", &["check", "metrics"], &metrics);
@@ -49,7 +51,7 @@ fn promtool_has_nothing_to_say_about_the_metrics() {
 }
 
 #[test]
-fn a_validator_accepts_the_description_of_the_api() {
+fn validator_accepts_the_description_of_the_api() {
     let asked = live();
     let (_, description) = asked.request("GET", "/v1/openapi.json");
     reads("TREMOR_OPENAPI_VALIDATOR", "openapi-spec-validator", &["-"], &description);
@@ -66,7 +68,7 @@ fn prometheus_scrapes_the_metrics() {
         asked.address
     );
     let Some(_prometheus) = prometheus(&config, port) else { return };
-    // HTTP/1.0 has no chunks.
+    // Use HTTP/1.0, in which responses are not chunked.
     let query = |query: &str| -> Option<Value> {
         let mut connection = TcpStream::connect(("127.0.0.1", port)).ok()?;
         write!(connection, "GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n").ok()?;

@@ -1,4 +1,5 @@
-//! What operators get wrong: exit status 2 or a clean failure, with file, place and remedy.
+//! Tests of mistakes of users. The program exits with status 2, or the flow fails, with a message that names the file,
+//! the position and the remedy.
 
 use std::process::Stdio;
 
@@ -15,7 +16,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn files_that_cannot_be_read_or_written_fail_the_flow() {
+fn unreadable_or_unwritable_file_fails_the_flow() {
     let missing = file_to_file("nowhere", "out").run();
     missing.expect(1, &["connector `input`", "nowhere", "no such file"]);
     file_to_file(".", "out").run().expect(1, &["connector `input`"]);
@@ -24,7 +25,7 @@ fn files_that_cannot_be_read_or_written_fail_the_flow() {
 }
 
 #[test]
-fn a_full_output_is_tried_again_as_often_as_the_flow_says() {
+fn full_output_is_retried_as_configured() {
     let text = "connectors:
   input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
   output:
@@ -38,7 +39,7 @@ links: [input -> output]";
 }
 
 #[test]
-fn a_closed_pipe_fails_the_flow() {
+fn closed_pipe_fails_the_flow() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   output: { type: stdio, codec: json, postprocessors: [lines] }
@@ -48,11 +49,14 @@ links: [ticks -> output]";
     drop(child.stdout.take());
     let output = finish(child);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output is closed"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("cannot write standard output: its reader has closed it")
+    );
 }
 
 #[test]
-fn a_wrong_flow_is_refused_before_anything_runs() {
+fn invalid_flow_is_rejected_before_it_runs() {
     for (flow, parts) in [
         ("connectors: [", vec!["flow.yaml:1:"]),
         (
@@ -69,7 +73,7 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
         ),
         (
             "connectors:\n  a: { type: metronome, codec: json, config: { interval_ms: 1 } }\n  b: { type: 'null' }\nlinks: [a -> b]",
-            vec!["flow.yaml:2:", "takes none"],
+            vec!["flow.yaml:2:", "accepts none"],
         ),
         (
             "connectors:\n  a: { type: file, codec: { json: { max_depth: 0 } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
@@ -77,7 +81,7 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
         ),
         (
             "connectors:\n  a: { type: file, codec: { csv: { quote: ',' } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
-            vec!["flow.yaml:2:43", "codec type `csv`: `quote`: expected another character"],
+            vec!["flow.yaml:2:43", "codec type `csv`: `quote`: expected a character other"],
         ),
     ] {
         for command in ["check", "run"] {
@@ -87,7 +91,7 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_plugin_path_that_does_not_exist_is_named() {
+fn missing_plugin_path_is_named() {
     let scene = Scene::new(
         "plugins: [no/such/folder]\nconnectors:\n  a: { type: absent }\n  b: { type: 'null' }\nlinks: [a -> b]",
     );
@@ -95,7 +99,7 @@ fn a_plugin_path_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_connector_that_is_no_sink_cannot_be_linked_as_one() {
+fn source_only_connector_cannot_be_linked_as_sink() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   other: { type: metronome, config: { interval_ms: 1 } }
@@ -106,7 +110,7 @@ links: [ticks -> other]";
 }
 
 #[test]
-fn all_that_is_wrong_with_a_flow_is_said_at_once_in_order_and_once() {
+fn all_errors_of_a_flow_are_reported_once_in_order() {
     let flow = "plugins: [no/such/folder]
 connectors:
   typo: { type: fil, codec: json }

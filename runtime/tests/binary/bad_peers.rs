@@ -1,7 +1,7 @@
-//! Peers of servers that break the rules, or what carries them, through the real program: each gets a clear answer or
-//! loses its connection, and is counted. Peers that keep to the rules were there before, and notice nothing.
+//! Tests of peers that violate the protocol of a server. Each of them gets a response with the reason or loses its
+//! connection, and is counted. Well-behaved peers are served without interruption.
 //!
-//! The tests of each connector have more cases. Descriptors that run out are in `servers`, peers of TLS in `tls`.
+//! The tests of each connector have more cases. Exhausted descriptors are tested in `servers`, TLS in `tls`.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use std::{
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::{
-    peer::free_port,
+    peer::free_address,
     running::Running,
     servers::{as_frames, as_lines, as_requests},
     tremor::Scene,
@@ -27,7 +27,7 @@ const SERVERS: &str = "connectors:
   requests: { type: http_server, codec: string, config: { listen: '127.0.0.1:0' } }
   frames: { type: ws_server, codec: string, config: { listen: '127.0.0.1:0', max_message_bytes: 1000 } }
   datagrams: { type: udp_server, codec: string, config: { listen: '127.0.0.1:0' } }
-  # Of these nobody is served: their peers are slow on purpose.
+  # The peers of these two servers are slow on purpose, and none of them is served.
   slow-lines: { type: tcp_server, codec: string, config: { listen: '127.0.0.1:0', idle_timeout: 200ms } }
   slow-requests:
     type: http_server
@@ -42,19 +42,19 @@ links: [lines -> output, requests -> output, frames -> output, datagrams -> outp
 const NAMES: [&str; 6] =
     ["lines", "requests", "frames", "datagrams", "slow-lines", "slow-requests"];
 
-/// The servers, and a peer of each of three that keeps to the rules.
+/// The servers, with a well-behaved peer for each of three of them.
 struct Servers {
     run: Running,
     api: String,
     addresses: [String; 6],
     good: [TcpStream; 3],
-    /// How often these have spoken.
+    /// Number of messages that each of the well-behaved peers has sent.
     spoken: usize,
 }
 
 impl Servers {
     fn start() -> Self {
-        let api = format!("127.0.0.1:{}", free_port());
+        let api = free_address();
         let arguments = ["--api", &api, "flow.yaml"];
         let mut run = Running::of(Scene::new(SERVERS), &arguments, |command| command);
         let mut addresses = [const { String::new() }; 6];
@@ -62,12 +62,12 @@ impl Servers {
             let (address, fields) = run.listens();
             let component = fields.split("component=").nth(1).unwrap();
             let component = component.split_whitespace().next().unwrap().trim_matches('"');
-            let place = NAMES.iter().position(|name| *name == component).unwrap();
-            addresses[place] = address;
+            let index = NAMES.iter().position(|name| *name == component).unwrap();
+            addresses[index] = address;
         }
-        let good = [0, 1, 2].map(|place: usize| TcpStream::connect(&addresses[place]).unwrap());
+        let good = [0, 1, 2].map(|index: usize| TcpStream::connect(&addresses[index]).unwrap());
         let mut servers = Self { run, api, addresses, good, spoken: 0 };
-        servers.go_on();
+        servers.expect_service();
         servers
     }
 
@@ -75,20 +75,20 @@ impl Servers {
         &self.addresses[NAMES.iter().position(|it| *it == name).unwrap()]
     }
 
-    /// A peer that has sent this. It may be refused while it sends.
+    /// Connects a peer and sends `bytes`. The server may reject the peer meanwhile.
     fn peer(&self, name: &str, bytes: &[u8]) -> TcpStream {
         let mut peer = TcpStream::connect(self.address(name)).unwrap();
         let _ = peer.write_all(bytes);
         peer
     }
 
-    /// What a peer that has sent this is answered, up to the end of its connection.
+    /// Sends `bytes` from a new peer, and returns everything that it receives until its connection ends.
     fn answer(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
         let mut peer = TcpStream::connect(self.address(name)).unwrap();
         let mut reader = peer.try_clone().unwrap();
         let reads = thread::spawn(move || {
             let mut answer = Vec::new();
-            // A reset ends it as well.
+            // A reset ends the connection too.
             let _ = reader.read_to_end(&mut answer);
             answer
         });
@@ -97,19 +97,20 @@ impl Servers {
         reads.join().unwrap()
     }
 
-    /// The good peers are served on the connections that they have, and nothing else has become an event.
+    /// Checks that the well-behaved peers are still served on their connections, and that other peers have caused no
+    /// events.
     #[track_caller]
-    fn go_on(&mut self) {
+    fn expect_service(&mut self) {
         let is_first = self.spoken == 0;
         self.spoken += 1;
-        for (place, says) in [as_lines, as_requests, as_frames].into_iter().enumerate() {
-            let line = format!("good {} of {}", self.spoken, NAMES[place]);
-            self.good[place].write_all(&says(&line, is_first)).unwrap();
+        for (index, says) in [as_lines, as_requests, as_frames].into_iter().enumerate() {
+            let line = format!("good {} of {}", self.spoken, NAMES[index]);
+            self.good[index].write_all(&says(&line, is_first)).unwrap();
             assert_eq!(self.run.event(), line);
         }
     }
 
-    /// What a component has counted.
+    /// Returns the value of a component's counter.
     fn count(&self, component: &str, name: &str) -> u64 {
         let mut api = TcpStream::connect(&self.api).unwrap();
         let head =
@@ -124,22 +125,22 @@ impl Servers {
         values.sum()
     }
 
-    /// Waits until so many are counted.
+    /// Waits until a component's counter has reached `count`.
     fn until(&self, component: &str, name: &str, count: u64) {
         crate::peer::wait_until(|| self.count(component, name) >= count);
     }
 
     fn end(mut self) {
-        self.go_on();
+        self.expect_service();
         self.run.signal(&["TERM"]);
         let run = self.run.end();
         run.expect(0, &[]);
-        assert_eq!(run.stdout, "", "nothing comes beyond what was waited for");
+        assert_eq!(run.stdout, "", "there are no other events");
     }
 }
 
 #[test]
-fn a_reset_at_every_byte_of_a_message_leaves_no_event() {
+fn reset_at_any_byte_of_a_message_leaves_no_event() {
     let mut servers = Servers::start();
     let says: [fn(&str, bool) -> Vec<u8>; 3] = [as_lines, as_requests, as_frames];
     for (name, says) in NAMES.into_iter().zip(says) {
@@ -148,8 +149,8 @@ fn a_reset_at_every_byte_of_a_message_leaves_no_event() {
             let peer = servers.peer(name, &whole[..count]);
             set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
         }
-        servers.go_on();
-        // All but the good one are gone.
+        servers.expect_service();
+        // Wait until only the well-behaved peer is connected.
         crate::peer::wait_until(|| servers.count(name, "_connections{") == 1);
     }
     assert!(servers.count("lines", "connections_aborted") > 0);
@@ -157,12 +158,12 @@ fn a_reset_at_every_byte_of_a_message_leaves_no_event() {
 }
 
 #[test]
-fn the_system_asks_peers_that_say_nothing_whether_they_are_still_there() {
+fn silent_peers_are_probed_with_keep_alive() {
     let servers = Servers::start();
     for good in &servers.good {
         let port = |address: std::net::SocketAddr| format!("{:04X}", address.port());
         let (ours, theirs) = (port(good.local_addr().unwrap()), port(good.peer_addr().unwrap()));
-        // A socket of the server, and a timer (2) that is not that of bytes on their way: that of keep-alive.
+        // Search for a socket of the server whose timer is 2: a keep-alive timer, and not a retransmission timer.
         let is_asked = |line: &str| {
             let fields: Vec<_> = line.split_whitespace().collect();
             fields.len() > 5
@@ -178,7 +179,7 @@ fn the_system_asks_peers_that_say_nothing_whether_they_are_still_there() {
 }
 
 #[test]
-fn peers_that_say_nothing_or_stop_halfway_are_closed_and_counted() {
+fn silent_and_stalled_peers_are_closed_and_counted() {
     let mut servers = Servers::start();
     let silent = |name: &str, begins: &[u8]| servers.peer(name, begins);
     let halves = [
@@ -201,16 +202,16 @@ fn peers_that_say_nothing_or_stop_halfway_are_closed_and_counted() {
     }
     servers.until("slow-lines", "connections_idle", 2);
     servers.until("slow-requests", "requests_408", 2);
-    servers.go_on();
+    servers.expect_service();
     servers.end();
 }
 
 #[test]
-fn a_slow_loris_is_answered_in_time_however_often_it_sends_a_byte() {
+fn slow_loris_is_rejected_in_time() {
     let mut servers = Servers::start();
     let mut peers: Vec<_> =
         (0..20).map(|_| servers.peer("slow-requests", b"POST / HTTP/1.1\r\nHost: a\r\n")).collect();
-    // Each sends another byte of its head, again and again, until it is refused.
+    // Each peer sends a request head one byte at a time, until it is rejected.
     let dripping = thread::spawn(move || {
         let mut answers = Vec::new();
         while let Some(mut peer) = peers.pop() {
@@ -231,7 +232,7 @@ fn a_slow_loris_is_answered_in_time_however_often_it_sends_a_byte() {
         }
         answers
     });
-    servers.go_on();
+    servers.expect_service();
     let answers = dripping.join().unwrap();
     assert!(
         answers.iter().all(|it| it.is_empty() || it.starts_with("HTTP/1.1 408 ")),
@@ -242,7 +243,7 @@ fn a_slow_loris_is_answered_in_time_however_often_it_sends_a_byte() {
 }
 
 #[test]
-fn a_head_of_100_mib_is_refused_before_it_is_read() {
+fn head_of_100_mib_is_rejected_unread() {
     let mut servers = Servers::start();
     let long = vec![b'a'; 100 << 20];
     for (name, begins) in [
@@ -251,11 +252,11 @@ fn a_head_of_100_mib_is_refused_before_it_is_read() {
         ("frames", "GET / HTTP/1.1\r\nHost: a\r\nA: "),
     ] {
         let answer = servers.answer(name, &[begins.as_bytes(), &long].concat());
-        // The end of the connection may come before the answer is read: not all was read that was sent.
+        // The connection may be reset before the response is read, because the server has not read all input.
         let is_refused =
             [&b"HTTP/1.1 431 "[..], b"HTTP/1.1 414 "].iter().any(|it| answer.starts_with(it));
         assert!(answer.is_empty() || is_refused, "{}", String::from_utf8_lossy(&answer));
-        servers.go_on();
+        servers.expect_service();
     }
     servers.until("requests", "requests_4", 2);
     servers.until("frames", "handshakes_failed", 1);
@@ -263,7 +264,7 @@ fn a_head_of_100_mib_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_request_that_can_be_read_in_two_ways_or_whose_chunks_lie_smuggles_nothing() {
+fn ambiguous_request_smuggles_nothing() {
     let mut servers = Servers::start();
     let smuggled = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nsmuggled";
     let chunked = "Transfer-Encoding: chunked";
@@ -283,7 +284,10 @@ fn a_request_that_can_be_read_in_two_ways_or_whose_chunks_lie_smuggles_nothing()
             format!("{chunked}\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n{smuggled}"),
         ),
         ("a chunk without end", format!("{chunked}\r\n\r\nffff\r\nabc\r\n0\r\n\r\n{smuggled}")),
-        ("a length that is no number", format!("{chunked}\r\n\r\nx\r\nabc\r\n0\r\n\r\n{smuggled}")),
+        (
+            "a length that is not a number",
+            format!("{chunked}\r\n\r\nx\r\nabc\r\n0\r\n\r\n{smuggled}"),
+        ),
         (
             "a length of 72 bits",
             format!("{chunked}\r\n\r\nffffffffffffffffff\r\nabc\r\n0\r\n\r\n{smuggled}"),
@@ -297,16 +301,16 @@ fn a_request_that_can_be_read_in_two_ways_or_whose_chunks_lie_smuggles_nothing()
         let answer = String::from_utf8_lossy(&answer);
         let is_refused = answer.starts_with("HTTP/1.1 400 ") || answer.is_empty();
         assert!(is_refused && answer.matches("HTTP/1.1 ").count() <= 1, "{what}: {answer}");
-        servers.go_on();
+        servers.expect_service();
     }
     assert!(servers.count("requests", "requests_400") > 0);
     servers.end();
 }
 
 #[test]
-fn a_client_that_speaks_another_protocol_is_refused() {
+fn client_of_another_protocol_is_rejected() {
     let mut servers = Servers::start();
-    // How a client of TLS begins.
+    // The beginning of a TLS handshake.
     let hello = b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03\xff\xfe\xfd\r\n\r\n";
     for name in ["requests", "frames"] {
         for bytes in [&hello[..], b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"\x81\x05hello\r\n\r\n"] {
@@ -314,18 +318,18 @@ fn a_client_that_speaks_another_protocol_is_refused() {
             let answer = String::from_utf8_lossy(&answer);
             assert!(answer.starts_with("HTTP/1.1 400 ") || answer.is_empty(), "{name}: {answer}");
         }
-        servers.go_on();
+        servers.expect_service();
     }
-    // For a server of lines these are lines: one that is no text goes to `err`.
+    // The server `lines` splits these bytes into lines. A line that is not UTF-8 text goes to `err`.
     assert_eq!(servers.answer("lines", b"\xff\xfe\n"), b"");
     crate::peer::wait_until(|| servers.run.scene.read("dead").contains("UTF-8"));
-    servers.go_on();
+    servers.expect_service();
     servers.until("frames", "handshakes_failed", 3);
     servers.end();
 }
 
 #[test]
-fn frames_that_may_not_be_end_their_connection_alone() {
+fn invalid_frame_ends_only_its_connection() {
     let mut servers = Servers::start();
     let handshake = as_frames("", true);
     let handshake = &handshake[..handshake.len() - 6];
@@ -333,7 +337,7 @@ fn frames_that_may_not_be_end_their_connection_alone() {
     let cases: [(&str, &[u8], u16); 5] = [
         ("text that is not UTF-8", b"\x81\x82\0\0\0\0\xff\xfe", 1007),
         (
-            "a character that ends in another frame as none",
+            "a character whose second byte, in the next frame, is invalid",
             b"\x01\x81\0\0\0\0\xc3\x80\x81\0\0\0\0x",
             1007,
         ),
@@ -348,14 +352,14 @@ fn frames_that_may_not_be_end_their_connection_alone() {
         let close = &answer[end..];
         assert_eq!(close[..1], [0x88], "{what}");
         assert_eq!(u16::from_be_bytes([close[2], close[3]]), code, "{what}");
-        servers.go_on();
+        servers.expect_service();
     }
     servers.until("frames", "connections_refused", count);
     servers.end();
 }
 
 #[test]
-fn datagrams_without_a_byte_and_of_the_largest_length_are_events() {
+fn empty_and_largest_datagrams_are_events() {
     let servers = Servers::start();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     for length in [0, 65_507, 0, 1] {

@@ -1,4 +1,4 @@
-//! `tremor bench`, and the flows that it is for.
+//! Tests of `tremor bench`, and of the flows in `bench/flows`.
 
 use std::env;
 
@@ -9,12 +9,12 @@ use crate::{
     tremor::{Run, Scene},
 };
 
-/// Five events: three of a class of which one may pass in a window.
+/// Five events. Three of them have a class of which one event may pass per window.
 const EVENTS: &str = "{\"class\":\"a\",\"rate\":1}\n{\"class\":\"a\",\"rate\":1}\n\
                       {\"class\":\"a\",\"rate\":1}\n{\"class\":\"b\",\"rate\":9}\n\
                       {\"class\":\"b\",\"rate\":9}\n";
 
-/// A flow between `bench` connectors, through operators.
+/// Returns a flow between `bench` connectors, through operators.
 fn flow(operators: &str, links: &str) -> String {
     format!(
         "connectors:
@@ -35,7 +35,7 @@ fn bench(scene: &Scene, more: &[&str]) -> Run {
 }
 
 #[test]
-fn a_benchmark_counts_every_event_and_reports_all_that_is_promised() {
+fn benchmark_counts_every_event_and_reports_all_figures() {
     let scene = Scene::new(&flow("passthrough", "")).write("in", EVENTS.as_bytes());
     let run = bench(&scene, &["--hgrm", "out.hgrm"]);
     run.expect(0, &["10 events in, 10 out"]);
@@ -61,7 +61,7 @@ fn a_benchmark_counts_every_event_and_reports_all_that_is_promised() {
 }
 
 #[test]
-fn a_report_says_what_was_run_and_with_what() {
+fn report_names_flow_and_settings() {
     let scene = Scene::new(&flow("passthrough", "")).write("in", EVENTS.as_bytes());
     let run = bench(&scene, &["--rate", "100000"]);
     run.expect(0, &["10 events in, 10 out"]);
@@ -91,7 +91,7 @@ fn a_report_says_what_was_run_and_with_what() {
 }
 
 #[test]
-fn a_rate_is_shared_by_the_sources() {
+fn rate_is_divided_among_the_sources() {
     let text = flow("passthrough", ", other -> main");
     let scene = Scene::new(&text).write("in", EVENTS.as_bytes());
     bench(&scene, &["--rate", "30000"]).expect(0, &["25 events in, 25 out"]);
@@ -101,7 +101,7 @@ fn a_rate_is_shared_by_the_sources() {
 }
 
 #[test]
-fn what_passes_and_what_is_over_is_counted() {
+fn passing_and_excess_events_are_counted() {
     let operators = "bucket: { class: class, rate: rate, dimensions: none, window: 1h }";
     let overflow = ", main/overflow -> bench";
     for (links, expected) in [("", 5), (overflow, 10)] {
@@ -120,7 +120,7 @@ fn several_sources_are_counted_together() {
 }
 
 #[test]
-fn the_command_line_replaces_what_the_flow_says() {
+fn command_line_overrides_flow_file() {
     let scene = Scene::new(&flow("passthrough", "")).write("in", b"").write("more", b"1\n2\n");
     let run = bench(&scene, &["--data", "more"]);
     run.expect(0, &["4 events in"]);
@@ -132,11 +132,11 @@ fn the_command_line_replaces_what_the_flow_says() {
 }
 
 #[test]
-fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
+fn invalid_benchmark_fails_without_a_result() {
     let through = |links| flow("passthrough", links);
     for (flow, data, more, status, parts) in [
         (through(""), "{\n1\n", [].as_slice(), 1, ["no figures: 2 of 4", "codec"]),
-        (through(""), "", &[], 1, ["in: has no event", "one a line"]),
+        (through(""), "", &[], 1, ["in: the file has no events", "one event per line"]),
         (
             through(""),
             "1\n",
@@ -169,7 +169,7 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             2,
             ["--duration", "a duration such as `250ms`"],
         ),
-        (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "a number of events a second"]),
+        (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "a number of events per second"]),
     ] {
         let scene = Scene::new(&flow).write("in", data.as_bytes());
         let run = bench(&scene, more);
@@ -178,11 +178,11 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
     }
 }
 
-/// The flows of `bench/flows`, on events of their own.
+/// Event for the flows of `bench/flows`.
 const EVENT: &str = r#"{"application":"app1","index_type":"edilog","tags":["tag2"]}"#;
 const PACKED: &str = "gaVoZWxsb6V3b3JsZA==";
 
-/// Runs a flow of the project on this event and says how many came out.
+/// Runs a flow of the project on this event, and returns the number of events that it delivered.
 fn events_of(name: &str, data: &str, tremor: impl Fn(&Scene, &[&str]) -> Run) -> Value {
     let text = flow_of_the_project(name).replace(DURATION, "iterations: 2");
     let scene = Scene::new(&text)
@@ -194,7 +194,7 @@ fn events_of(name: &str, data: &str, tremor: impl Fn(&Scene, &[&str]) -> Run) ->
 }
 
 #[test]
-fn the_flows_of_the_project_lose_no_event() {
+fn flows_of_the_project_lose_no_event() {
     for (name, data) in [
         ("passthrough", EVENT),
         ("passthrough-json", EVENT),
@@ -204,6 +204,7 @@ fn the_flows_of_the_project_lose_no_event() {
         ("throughput-logging-json", EVENT),
         ("throughput-logging-msgpack", PACKED),
         ("batched", EVENT),
+        ("containers", "2026-01-02T03:04:05.678Z stdout F a message"),
         ("slow-sink", EVENT),
         ("slow-sink-in-order", EVENT),
     ] {
@@ -214,7 +215,7 @@ fn the_flows_of_the_project_lose_no_event() {
 
 #[test]
 #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` does"]
-fn the_flows_of_the_project_with_vrl_lose_no_event() {
+fn flows_of_the_project_with_vrl_lose_no_event() {
     for (name, data) in
         [("throughput-logging-json-vrl", EVENT), ("throughput-logging-msgpack-vrl", PACKED)]
     {
@@ -222,5 +223,6 @@ fn the_flows_of_the_project_with_vrl_lose_no_event() {
     }
 }
 
-/// What a flow of the project says of its duration: that a clock decides.
+/// Setting of the duration in the flows of the project. The test replaces it by a number of iterations, so that the
+/// result does not depend on the clock.
 const DURATION: &str = "warmup_s: 2, duration_s: 10";

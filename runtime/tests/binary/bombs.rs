@@ -1,5 +1,5 @@
-//! What a little input may cost: bombs of at most 1 MB through the whole binary, which takes no more
-//! than 256 MiB for any of them and brings what comes after it.
+//! Tests of bombs: inputs of at most 1 MB that would need much memory if they were received or decoded without limits.
+//! For each bomb, the process takes at most 256 MiB, and delivers the valid event after the bomb.
 
 mod client;
 mod clients;
@@ -25,16 +25,16 @@ use serde_json::Value;
 
 use crate::tremor::Scene;
 
-/// The most memory that the process may have taken, in bytes.
+/// Maximum memory of the process, in bytes.
 const MOST: u64 = 256 << 20;
 
-/// The longest input, in bytes.
+/// Maximum length of an input, in bytes.
 const INPUT: usize = 1_000_000;
 
-/// What the last event of every input has in it, and what comes before that has not.
+/// Text of the last event of every input. No earlier event contains this text.
 const GOOD: &str = "a good event";
 
-/// How long a run may take.
+/// Maximum duration of a run.
 const LIMIT: Duration = Duration::from_mins(1);
 
 struct Bomb {
@@ -43,7 +43,7 @@ struct Bomb {
     codec: String,
     postprocessors: &'static str,
     input: Vec<u8>,
-    /// Whether some of it goes to `err`.
+    /// `true` if some events of the bomb go to `err`, so that the flow needs a link from it.
     has_letters: bool,
 }
 
@@ -61,18 +61,18 @@ impl Default for Bomb {
 }
 
 impl Bomb {
-    /// Runs it; the most memory that the process took.
+    /// Runs the bomb, and returns the maximum memory of the process, in bytes.
     fn run(&self) -> u64 {
         let Self { what, preprocessors, codec, postprocessors, input, has_letters } = self;
         assert!(input.len() <= INPUT, "{what}: {} bytes", input.len());
-        // Without letters there is one sink, for which the source encodes.
+        // Link `err` only if necessary: without a second sink, the source encodes the events for its only sink.
         let err = if *has_letters { ", input/err -> dead" } else { "" };
         let dead = if *has_letters {
             "\n  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }"
         } else {
             ""
         };
-        // The metronome keeps the process after the last event.
+        // The metronome keeps the process running after the last event.
         let scene = Scene::new(&format!(
             "
 connectors:
@@ -93,7 +93,7 @@ links: [input -> output, alive -> nothing{err}]"
         child.wait().unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let peak = peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10;
-        let length = length.unwrap_or_else(|| panic!("{what}: the good event never came"));
+        let length = length.unwrap_or_else(|| panic!("{what}: the valid event did not arrive"));
         eprintln!(
             "{what}: {} bytes became {length}, and took {} MiB, {:?}",
             input.len(),
@@ -110,7 +110,7 @@ links: [input -> output, alive -> nothing{err}]"
     }
 }
 
-/// Kills a process that has not come to its end in time; until what is returned is dropped.
+/// Kills the process after [`LIMIT`], unless the returned value is dropped before.
 fn watch(process: u32) -> mpsc::Sender<()> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -121,7 +121,8 @@ fn watch(process: u32) -> mpsc::Sender<()> {
     sender
 }
 
-/// Reads until the last event comes; says how many bytes there were.
+/// Reads until the last event arrives. Returns the number of bytes that were read, or `None` if the output ended
+/// before.
 fn read_up_to_the_good_one(child: &mut Child, postprocessors: &str) -> Option<usize> {
     let sought = match postprocessors.matches("base64").count() {
         0 => GOOD.to_owned(),
@@ -144,7 +145,7 @@ fn read_up_to_the_good_one(child: &mut Child, postprocessors: &str) -> Option<us
     }
 }
 
-/// Compresses copies of a text, and what comes after them.
+/// Compresses copies of `text`, followed by `last`.
 fn compressed(format: &str, text: &[u8], copies: usize, last: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let write = |encoder: &mut dyn Write| {
@@ -159,7 +160,7 @@ fn compressed(format: &str, text: &[u8], copies: usize, last: &[u8]) -> Vec<u8> 
         }
         "zstd" => {
             let mut encoder = zstd::Encoder::new(&mut out, 9).unwrap();
-            // The largest window that is taken.
+            // The largest window that the preprocessor accepts.
             encoder.window_log(26).unwrap();
             write(&mut encoder);
             encoder.finish().unwrap();
@@ -189,17 +190,18 @@ const MIB: usize = 1 << 20;
 
 const FORMATS: [&str; 5] = ["gzip", "zstd", "xz", "lz4", "snappy"];
 
-/// A line of this length.
+/// Returns a line of this length that repeats `text`.
 fn line(text: &[u8], length: usize) -> Vec<u8> {
     [&text.repeat(length / text.len())[..], b"\n"].concat()
 }
 
-/// Text as JSON has it.
+/// Returns [`GOOD`] as a JSON string.
 fn good() -> Vec<u8> {
     format!("{GOOD:?}\n").into_bytes()
 }
 
-/// No bomb takes more than it may, and after each the good event arrives.
+/// Runs bombs. Checks that the memory of the process stays within [`MOST`], and that the valid event after each bomb
+/// arrives.
 fn run(bombs: impl IntoIterator<Item = Bomb>) {
     for bomb in bombs {
         let peak = bomb.run();
@@ -212,11 +214,11 @@ fn bomb(what: &'static str, preprocessors: &'static str, codec: &str) -> Bomb {
 }
 
 #[test]
-fn a_stream_of_any_ratio_flows_through_in_pieces_and_one_line_of_it_is_rejected() {
+fn decompressed_stream_flows_in_pieces_and_long_line_fails() {
     let last = [b"\n", &good()[..]].concat();
     let zeros = vec![b'x'; MIB];
     run(FORMATS.map(|format| {
-        // More than their windows have; of snappy 1 MB is no more than that.
+        // Expand to more than the window of the format. 1 MB of snappy cannot expand to more than this size.
         let (preprocessors, mebibytes) = match format {
             "gzip" => ("gzip, lines", 70),
             "zstd" => ("zstd, lines", 70),
@@ -233,7 +235,7 @@ fn a_stream_of_any_ratio_flows_through_in_pieces_and_one_line_of_it_is_rejected(
 }
 
 #[test]
-fn a_message_that_becomes_too_much_is_rejected_and_the_next_one_arrives() {
+fn message_that_expands_too_much_is_rejected_alone() {
     let zeros = vec![b'x'; MIB];
     let encoded = |format, copies| {
         let message = compressed(format, &zeros, copies, GOOD.as_bytes());
@@ -248,8 +250,8 @@ fn a_message_that_becomes_too_much_is_rejected_and_the_next_one_arrives() {
 }
 
 #[test]
-fn values_that_are_many_times_their_text_are_decoded_in_parts_or_rejected() {
-    // A line as long as it may be.
+fn expanding_values_are_decoded_in_parts_or_rejected() {
+    // The length of the longest line that is accepted.
     let longest = 4 * MIB - 1;
     let gzip = |lines: &[Vec<u8>], last: &[u8]| compressed("gzip", &lines.concat(), 1, last);
     let json = [
@@ -291,7 +293,7 @@ fn messages_without_end_are_events_or_errors_in_parts() {
         [&length[..], message].concat()
     };
     let empty = |count: usize, last: &[u8]| [&vec![0; 4 * count][..], &prefixed(last)].concat();
-    // An array that an event may have, and one of extensions that is no event.
+    // An array that is a valid event, and an array of extension values that is not.
     let nil = [&[0xdd, 0, 6, 0x1a, 0x80][..], &[0xc0].repeat(400_000)].concat();
     let extensions = [&[0xdd, 0, 0x13, 0xd6, 0x20][..], &[0xc7, 0, 5].repeat(1_300_000)].concat();
     let packed = [prefixed(&nil), prefixed(&extensions).repeat(3)];
@@ -320,7 +322,7 @@ fn messages_without_end_are_events_or_errors_in_parts() {
 }
 
 #[test]
-fn what_is_written_of_little_is_bounded_as_well() {
+fn encoding_of_small_events_is_bounded() {
     let text = format!("{GOOD}\n").into_bytes();
     let input = compressed("gzip", &line(b"\x01", 4 * MIB - 1), 1, &text);
     let postprocessors = "base64, base64, lines";

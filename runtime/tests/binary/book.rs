@@ -1,6 +1,6 @@
-//! The book: each of its flows is sound, its codecs read what it shows, and `tremor plugin new` makes what
-//! it shows of new plugins. Its other Rust is compiled in `examples/`, which tidy looks at. Its other
-//! commands are not run.
+//! Checks of the book (`docs/`): its flows pass `check`, codecs produce the values that it shows, and `tremor plugin
+//! new` creates the code that it shows. Other Rust code of the book is compiled in `examples/`, and `cargo xtask tidy`
+//! compares both. Other commands in the book are not run.
 
 use std::{fs, path::Path};
 
@@ -13,13 +13,13 @@ use crate::{
 
 /// A fenced block of a page.
 struct Block {
-    /// The page and the line, for messages.
-    place: String,
+    /// Page and line, for messages.
+    position: String,
     language: String,
     text: String,
 }
 
-/// All blocks of all pages.
+/// Returns all blocks of all pages.
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     read(&workspace().join("docs"), &mut blocks);
@@ -39,7 +39,7 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
                 let Some(language) = line.strip_prefix("```") else { continue };
                 let inside = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
                 blocks.push(Block {
-                    place: format!("{}:{number}", path.display()),
+                    position: format!("{}:{number}", path.display()),
                     language: language.to_owned(),
                     text: inside.flat_map(|line| [line, "\n"]).collect(),
                 });
@@ -48,7 +48,7 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
     }
 }
 
-/// A part of a flow, indented, as a flow of its own. A connector may be a source or a sink: two.
+/// Completes a part of a flow to flows. A connector becomes two flows, in which it is a source and a sink.
 fn flows(block: &Block) -> Vec<String> {
     let indented: String = block.text.lines().flat_map(|line| ["    ", line, "\n"]).collect();
     let (start, end) =
@@ -77,11 +77,13 @@ fn flows(block: &Block) -> Vec<String> {
             let input = "  input: { type: metronome, config: { interval_ms: 1 } }\n";
             vec![format!("connectors:\n{input}{}{}", connectors.concat(), block.text)]
         }
-        other => panic!("{}: no flow starts with `{other}`: say here how to check it", block.place),
+        other => {
+            panic!("{}: no flow starts with `{other}`: add a check for it here", block.position)
+        }
     }
 }
 
-/// Whether a flow has a connector of the workspace `brokers`, whose tests check it.
+/// Returns whether a flow has a connector of the workspace `brokers`, whose tests check the flow.
 pub(crate) fn needs_brokers(flow: &str) -> bool {
     ["type: kafka_", "type: nats_"].iter().any(|kind| flow.contains(kind))
 }
@@ -93,7 +95,7 @@ fn check(needs_vrl: bool) {
         if block.text.contains("type: vrl") != needs_vrl || needs_brokers(&block.text) {
             continue;
         }
-        // A workspace of their own: `brokers/tests/tests/book.rs` checks these.
+        // Skip the flows that `brokers/tests/tests/book.rs` checks, because their plugins are in another workspace.
         if ["type: kafka_", "type: nats_"].iter().any(|it| block.text.contains(it)) {
             continue;
         }
@@ -105,7 +107,7 @@ fn check(needs_vrl: bool) {
         let flows = flows(block);
         let runs: Vec<_> = flows.iter().map(check).collect();
         let said: Vec<_> = runs.iter().map(|run| &*run.stderr).collect();
-        let said = || format!("{}:\n{}", block.place, said.join("\n"));
+        let said = || format!("{}:\n{}", block.position, said.join("\n"));
         let is_sound: Vec<_> = runs.iter().map(|run| run.status == Some(0)).collect();
         assert!(is_sound.contains(&true), "{}", said());
         for ((run, flow), _) in runs.iter().zip(&flows).zip(is_sound).filter(|(_, sound)| *sound) {
@@ -119,7 +121,7 @@ fn check(needs_vrl: bool) {
 }
 
 #[test]
-fn every_flow_of_the_book_is_sound() {
+fn every_flow_of_the_book_passes_check() {
     check(false);
 }
 
@@ -127,13 +129,13 @@ mod vrl {
     #[test]
     #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` \
                 does"]
-    fn every_flow_of_the_book_with_a_program_is_sound() {
+    fn every_flow_of_the_book_with_vrl_passes_check() {
         super::check(true);
     }
 }
 
 #[test]
-fn what_the_book_shows_of_a_new_plugin_is_made_by_the_command_before_it() {
+fn book_shows_what_plugin_new_creates() {
     let mut made = String::new();
     let mut shown = 0;
     for block in blocks() {
@@ -146,7 +148,11 @@ fn what_the_book_shows_of_a_new_plugin_is_made_by_the_command_before_it() {
                 .map(|file| scene.read(&format!("{}/{file}", arguments[0])))
                 .concat();
         } else if block.language.ends_with(",generated") {
-            assert!(made.contains(&block.text), "{}: another file is made:\n{made}", block.place);
+            assert!(
+                made.contains(&block.text),
+                "{}: another file is made:\n{made}",
+                block.position
+            );
             shown += 1;
         }
     }
@@ -154,7 +160,7 @@ fn what_the_book_shows_of_a_new_plugin_is_made_by_the_command_before_it() {
 }
 
 #[test]
-fn the_settings_of_a_test_are_those_that_it_has_without_any() {
+fn documented_test_settings_are_the_defaults() {
     let blocks = blocks();
     let settings = blocks.iter().find(|block| block.text.starts_with("# test.yaml")).unwrap();
     let events = b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n";
@@ -176,11 +182,11 @@ links: [in -> p -> out]",
 }
 
 #[test]
-fn codecs_make_the_values_that_the_book_shows_beside_their_messages() {
+fn codecs_produce_the_values_shown_in_the_book() {
     let page = "guide/codecs.md";
     let blocks = blocks();
     let shown = blocks.windows(2).filter(|pair| {
-        pair[0].place.contains(page) && pair[0].language == "text" && pair[1].language == "json"
+        pair[0].position.contains(page) && pair[0].language == "text" && pair[1].language == "json"
     });
     let mut codecs = Vec::new();
     for pair in shown {
@@ -188,6 +194,8 @@ fn codecs_make_the_values_that_the_book_shows_beside_their_messages() {
         let (codec, preprocessor) = match text {
             _ if text.starts_with('<') => ("syslog", "lines"),
             _ if text.starts_with('#') => ("prometheus", "prometheus"),
+            _ if text.starts_with('{') => ("gelf", "lines"),
+            _ if text.starts_with("level=") => ("logfmt", "lines"),
             _ => ("influx", "lines"),
         };
         let scene = Scene::new(&format!(
@@ -202,8 +210,8 @@ links: [input -> output]"
         Run::of(&command.stdin(input).output().unwrap()).expect(0, &["1 out"]);
         let [made, shown] = [&scene.read("out"), &pair[1].text]
             .map(|text| serde_json::from_str::<Value>(text).unwrap());
-        assert_eq!(made, shown, "{}", pair[1].place);
+        assert_eq!(made, shown, "{}", pair[1].position);
         codecs.push(codec);
     }
-    assert_eq!(codecs, ["influx", "syslog", "prometheus"]);
+    assert_eq!(codecs, ["influx", "syslog", "logfmt", "gelf", "prometheus"]);
 }

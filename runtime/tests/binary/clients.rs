@@ -1,5 +1,5 @@
-//! Clients of the network through the real program: peers that put them off or refuse, that move to another address,
-//! and that cannot be trusted.
+//! Tests of network clients whose peers delay or reject requests, move to another address, or have an untrusted
+//! certificate.
 
 use std::{
     collections::HashSet,
@@ -17,7 +17,7 @@ use crate::{
     tremor::Scene,
 };
 
-/// The next request on a connection: its body. None where the connection ends before it.
+/// Returns the body of the next request on a connection; `None` if the connection ends first.
 fn request(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut length = 0;
     loop {
@@ -36,7 +36,7 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<String> {
     }
 }
 
-/// A peer that answers each request with the next of these, and closes the connection after it.
+/// Starts a peer that answers each request with the next of these answers, and closes the connection after it.
 fn peer(answers: Vec<&'static str>) -> (String, thread::JoinHandle<Vec<(String, Instant)>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -54,7 +54,7 @@ fn peer(answers: Vec<&'static str>) -> (String, thread::JoinHandle<Vec<(String, 
 }
 
 #[test]
-fn a_peer_that_puts_a_client_off_is_obeyed_and_what_it_refuses_is_a_dead_letter_with_its_words() {
+fn client_obeys_retry_after_and_rejected_request_goes_to_err() {
     let good = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let (address, requests) = peer(vec![
         "HTTP/1.1 429 Slow down\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -80,14 +80,14 @@ links: [input -> output, output/err -> dead]"
     let requests = requests.join().unwrap();
     let bodies: Vec<_> = requests.iter().map(|(body, _)| &**body).collect();
     assert_eq!(bodies, ["one", "one", "one", "one", "two", "three"]);
-    // It does not come sooner, whatever the flow's own pause is.
+    // The request is not repeated before the time in `Retry-After`, although the retry delay of the flow is shorter.
     assert!(requests[1].1 - requests[0].1 >= Duration::from_secs(1));
     let dead = scene.read("dead");
     assert_eq!(dead.lines().count(), 1, "{dead}");
     assert!(dead.contains("422") && dead.contains("no `id`") && dead.contains("two"), "{dead}");
 }
 
-/// A peer that answers the first request with each body with 429, and the second one with 200.
+/// Starts a peer that answers the first request of each body with 429, and the second with 200.
 fn limiter(bodies: usize) -> (String, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -108,7 +108,7 @@ fn limiter(bodies: usize) -> (String, thread::JoinHandle<()>) {
     (address, requests)
 }
 
-/// Half of the deliveries start while another one waits for the time of its `Retry-After`.
+/// Half of the deliveries start while another delivery waits because of `Retry-After`.
 #[test]
 fn deliveries_deferred_by_retry_after_use_no_attempt() {
     let (address, requests) = limiter(8);
@@ -130,7 +130,7 @@ links: [input -> output]"
     requests.join().unwrap();
 }
 
-/// `tremor` with a file of its own in the place of `/etc/hosts`; none where the system does not allow that.
+/// Starts `tremor` with a file of the test instead of `/etc/hosts`. Returns `None` if the system does not allow that.
 fn with_hosts(scene: Scene) -> Option<Running> {
     let tries = ["--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"];
     let may = Command::new("unshare").args(tries).stderr(Stdio::null()).status();
@@ -158,11 +158,13 @@ fn with_hosts(scene: Scene) -> Option<Running> {
 }
 
 #[test]
-fn a_name_is_looked_up_again_for_each_connection() {
+fn name_is_resolved_for_each_connection() {
     let first = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = first.local_addr().unwrap().port();
     let Ok(second) = TcpListener::bind(("127.0.0.2", port)) else {
-        eprintln!("SKIPPED: 127.0.0.2 is no address of this machine, or its port {port} is taken");
+        eprintln!(
+            "SKIPPED: 127.0.0.2 is not an address of this machine, or its port {port} is taken"
+        );
         return;
     };
     for http in [false, true] {
@@ -185,14 +187,14 @@ links: [input -> output]"
         let hosts = scene.path().join("hosts");
         let Some(running) = with_hosts(scene) else { return };
         let (stream, _) = first.accept().unwrap();
-        // The first event is on its way there.
+        // Wait until the first event is in flight to the first address.
         assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
         fs::write(&hosts, "127.0.0.2 moves.test\n").unwrap();
         drop(stream);
         let (stream, _) = second.accept().unwrap();
         assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
         drop(running);
-        // What else has come to either of them meanwhile is of the past.
+        // Ignore connections that the listeners have received meanwhile.
         for listener in [&first, &second] {
             listener.set_nonblocking(true).unwrap();
             while listener.accept().is_ok() {}
@@ -201,13 +203,13 @@ links: [input -> output]"
     }
 }
 
-/// A flow with these connectors and links.
+/// Returns a flow with these connectors and links.
 fn flow(connectors: impl Iterator<Item = String>, links: impl Iterator<Item = String>) -> String {
     let connectors = connectors.collect::<Vec<_>>().concat();
     format!("connectors:\n{connectors}links: [{}]", links.collect::<Vec<_>>().join(", "))
 }
 
-/// A flow with a client of TLS for each of these servers.
+/// Returns a flow with a TLS client for each of these servers.
 fn clients(addresses: &[(&str, String)], keys: &str) -> String {
     let input = "  input: { type: metronome, config: { interval_ms: 10, count: 1 } }\n".to_owned();
     let client = |(name, address): &(&str, String)| {
@@ -225,7 +227,7 @@ fn clients(addresses: &[(&str, String)], keys: &str) -> String {
     )
 }
 
-/// A server of TLS for each of these certificates, in one process.
+/// Starts a TLS server for each of these certificates, in one process.
 fn servers(certificates: &[(&str, (String, String))]) -> (Running, Vec<(String, String)>) {
     let output = "  output: { type: stdio, codec: json, postprocessors: [lines] }\n".to_owned();
     let server = |(name, _): &(&str, (String, String))| {
@@ -256,7 +258,7 @@ fn servers(certificates: &[(&str, (String, String))]) -> (Running, Vec<(String, 
 }
 
 #[test]
-fn the_log_says_why_a_server_of_tls_is_not_trusted() {
+fn untrusted_tls_server_is_logged_with_reason() {
     let authority = Authority::new();
     let (servers, addresses) = servers(&[
         ("expired", authority.issue_until("localhost", 2001)),
@@ -269,17 +271,17 @@ fn the_log_says_why_a_server_of_tls_is_not_trusted() {
         .write("ca.pem", authority.pem.as_bytes());
     let mut run = Running::of(scene, &["flow.yaml"], |command| command);
     let reasons =
-        ["expired 9", "is self-signed", "is not for `localhost`", "`ca_file` does not have it"];
+        ["expired 9", "is self-signed", "is not for `localhost`", "`ca_file` does not contain it"];
     run.until_all(reasons.map(str::to_owned).into());
     drop(run);
     servers.signal(&["TERM"]);
     let ended = servers.end();
     ended.expect(0, &[]);
-    assert_eq!(ended.stdout, "", "nothing was sent to any of them");
+    assert_eq!(ended.stdout, "", "no event was sent to these servers");
 }
 
 #[test]
-fn a_server_that_a_ca_of_the_system_has_signed_is_trusted_without_further_keys() {
+fn server_signed_by_system_ca_is_trusted_by_default() {
     let authority = Authority::new();
     let (servers, addresses) = servers(&[("good", authority.issue("localhost"))]);
     let scene = Scene::new(&clients(&[("output", addresses[0].1.clone())], ""))
@@ -295,7 +297,7 @@ fn a_server_that_a_ca_of_the_system_has_signed_is_trusted_without_further_keys()
 }
 
 #[test]
-fn the_log_says_that_a_server_speaks_an_old_version_of_tls() {
+fn old_tls_version_of_server_is_logged() {
     if !has("openssl") {
         return;
     }
@@ -315,7 +317,7 @@ fn the_log_says_that_a_server_speaks_an_old_version_of_tls() {
         .spawn()
         .unwrap();
     let mut run = Running::of(scene, &["flow.yaml"], |command| command);
-    run.until("see `min_version` of both sides");
+    run.until("check `min_version` of both sides");
     drop(run);
     old.kill().unwrap();
     old.wait().unwrap();

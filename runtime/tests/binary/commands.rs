@@ -1,6 +1,9 @@
-//! The commands besides `run`.
+//! Tests of commands other than `run`.
+
+use std::{path::Path, process::Command};
 
 use serde_json::Value;
+use tremor_abi::version::AbiVersion;
 
 use crate::tremor::Scene;
 
@@ -17,7 +20,7 @@ fn check_connects_to_nothing() {
 }
 
 #[test]
-fn check_refuses_sides_that_a_configuration_does_not_have() {
+fn check_rejects_links_to_sides_that_do_not_exist() {
     let swapped = "  help: change `config` or `type` of ";
     for (flow, error) in [
         (
@@ -51,8 +54,8 @@ fn plugins_are_listed_and_inspected_by_name() {
         "2.0",
         "unwind",
         "required",
-        "\n    path                 string, required\n      The file.",
-        "\n        `truncate`: Write from scratch",
+        "\n    path                 string, required\n      Path of the file.",
+        "\n        `truncate`: Truncates the file",
         "\n    compression          `auto`, `none`, `gzip`, `zstd` or `xz`, default `auto`\n",
         "\n    chunk_bytes          integer from 1 to 67108864, default 262144\n",
     ] {
@@ -71,7 +74,7 @@ fn plugins_are_listed_and_inspected_by_name() {
 }
 
 #[test]
-fn logs_are_json_where_they_are_asked_to_be() {
+fn log_format_json_prints_json_lines() {
     let scene = Scene::new(FLOW);
     let run = scene.tremor(&["run", "--log-format", "json", "flow.yaml"]);
     let mut logs = run.stderr.lines().filter(|line| line.starts_with('{'));
@@ -80,7 +83,7 @@ fn logs_are_json_where_they_are_asked_to_be() {
 }
 
 #[test]
-fn wrong_usage_has_a_status_of_its_own() {
+fn wrong_usage_has_its_own_exit_status() {
     let scene = Scene::new(FLOW);
     scene.tremor(&["run"]).expect(2, &["Usage"]);
     scene.tremor(&["frobnicate"]).expect(2, &["Usage"]);
@@ -104,8 +107,31 @@ fn durations_have_a_unit_or_are_seconds() {
     scene.tremor(&["plugin", "verify", "file", "--limit", "1 day"]).expect(2, &[expected]);
 }
 
+/// Checks that the commit exists in the repository. It need not be the latest one, because a commit may be made during
+/// the tests.
 #[test]
-fn completions_and_manual_pages_are_those_of_the_commands() {
+fn version_names_abi_and_commit() {
+    let scene = Scene::new(FLOW);
+    let run = scene.tremor(&["--version"]);
+    run.expect(0, &[]);
+    let expected = format!("tremor {} (ABI {}", env!("CARGO_PKG_VERSION"), AbiVersion::CURRENT);
+    let rest = run.stdout.strip_prefix(&expected).and_then(|rest| rest.strip_suffix(")\n"));
+    let commit = rest.unwrap_or_else(|| panic!("{}", run.stdout));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    if !Path::new(root).join(".git").exists() {
+        assert_eq!(commit, "");
+        return;
+    }
+    let commit = commit.strip_prefix(", ").unwrap_or_else(|| panic!("{}", run.stdout));
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["rev-parse", "--verify", &format!("{commit}^{{commit}}")]);
+    let hash = git.output().expect("git runs").stdout;
+    assert!(hash.starts_with(commit.as_bytes()), "{commit} is not a commit");
+    assert_eq!(scene.tremor(&["-V"]).stdout, run.stdout);
+}
+
+#[test]
+fn completions_and_manual_pages_cover_the_commands() {
     let scene = Scene::new(FLOW);
     for shell in ["bash", "zsh", "fish"] {
         let run = scene.tremor(&["completions", shell]);

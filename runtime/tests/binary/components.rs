@@ -1,11 +1,11 @@
-//! Operators, codecs and processors of plugins, in flows: those that work, and those that go wrong.
+//! Tests of operators, codecs and processors of plugins in flows, without and with faults.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use crate::tremor::{Run, Scene, finish};
 
-/// A flow through the fixture's operator, with whatever leaves by its ports beside what stays.
+/// Returns a flow through the operator of the fixture, with further `links` from the operator's ports.
 fn through_operator(config: &str, links: &str) -> String {
     format!(
         "connectors:
@@ -23,35 +23,35 @@ fn run(flow: &str, input: &str) -> (Run, Scene) {
 }
 
 #[test]
-fn what_a_codec_of_a_plugin_makes_much_of_goes_on_in_several_batches_in_order() {
+fn large_codec_output_is_split_into_batches_in_order() {
     let flow = "connectors:
   input:
     type: file
     preprocessors: [lines]
-    codec: logfmt
+    codec: keyvalue
     config: { path: in, mode: read, chunk_bytes: 2000000 }
-  output: { type: file, codec: logfmt, postprocessors: [lines], config: { path: out, mode: write } }
+  output: { type: file, codec: keyvalue, postprocessors: [lines], config: { path: out, mode: write } }
 links: [input -> output]";
     let pairs = (0..30).map(|n| format!("k{n}=v ")).collect::<Vec<_>>().concat();
     let input = (0..5_000).map(|n| format!("{pairs}n={n}\n")).collect::<Vec<_>>().concat();
     let (run, scene) = run(flow, &input);
-    // Each has more than 1 kB, and all come at once.
+    // Each decoded event has more than 1 kB, and all events are in one input.
     run.expect(0, &["5000 events in, 5000 out"]);
     assert!(scene.read("out") == input);
 }
 
 #[test]
-fn a_plugin_may_bring_a_codec_and_processors() {
+fn plugin_may_provide_codec_and_processors() {
     let flow = "connectors:
   input:
     type: file
     preprocessors: [{ type: separated, config: { separator: ';' } }]
-    codec: logfmt
+    codec: keyvalue
     config: { path: in, mode: read }
   output: { type: stdio, codec: json, postprocessors: [lines] }
   again:
     type: file
-    codec: logfmt
+    codec: keyvalue
     postprocessors: [{ type: separated, config: { separator: '|' } }]
     config: { path: again, mode: write }
 links: [input -> output, input -> again, input/err -> bad, again/err -> bad]";
@@ -81,7 +81,7 @@ fn events_leave_an_operator_by_its_own_ports() {
 }
 
 #[test]
-fn a_port_that_an_operator_does_not_have_is_an_error_of_the_flow_file() {
+fn unknown_operator_port_is_an_error_of_the_flow_file() {
     let (run, _) = run(&through_operator("{ ports: [a, b] }", "p/c -> other"), "");
     run.expect(2, &["flow.yaml:6:", "pipeline `p` has no output port `c`", "`a`"]);
     let (run, _) = self::run(&through_operator("{ ports: [panic] }", "p/err -> other"), "");
@@ -89,8 +89,8 @@ fn a_port_that_an_operator_does_not_have_is_an_error_of_the_flow_file() {
 }
 
 #[test]
-fn an_operator_that_panics_is_made_anew_and_its_events_are_dead_letters() {
-    // Far more than one batch.
+fn panicking_operator_is_recreated_and_its_events_go_to_err() {
+    // The input has far more events than a batch.
     let before = "x\n".repeat(10);
     let behind = "y\n".repeat(400_000);
     let input = format!("{before}panic\n{behind}last\n");
@@ -107,30 +107,30 @@ fn an_operator_that_panics_is_made_anew_and_its_events_are_dead_letters() {
 }
 
 #[test]
-fn an_error_of_an_operator_sends_its_batch_to_err() {
+fn error_of_an_operator_sends_its_batch_to_err() {
     let (run, scene) = run(&through_operator("{ }", "p/err -> other"), "x\nerror\n");
     run.expect(0, &["2 events in", "2 dead-lettered"]);
     assert!(scene.read("other").contains("told to"));
 }
 
 #[test]
-fn a_batch_that_an_operator_forged_fails_and_nothing_of_it_is_read() {
+fn batch_forged_by_operator_fails_unread() {
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), "x\nforge\n");
     run.expect(3, &["event 0 of a batch refers to bytes outside", "2 events in, 0 out"]);
     assert_eq!(run.stdout, "");
 }
 
-/// The events are not acknowledged: they count as failed, and the error names the operator's mistake.
+/// The events are not acknowledged. They count as failed, and the error names the fault of the operator.
 #[test]
 fn port_that_does_not_exist_fails_its_events() {
     let config = "{ ports: [side, other] }";
     let (run, _) = run(&through_operator(config, "p/side -> other"), "nowhere\nkeep-this\n");
     run.expect(3, &["2 failed", "port 7", "names 2 of its own", "[side, other]"]);
-    assert_eq!(run.stdout, "", "nothing of such a call can be believed");
+    assert_eq!(run.stdout, "", "no result of the call is used");
 }
 
 #[test]
-fn what_an_operator_holds_back_leaves_when_its_time_comes_or_the_flow_ends() {
+fn buffered_events_leave_on_timer_or_at_end_of_flow() {
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), "hold\n");
     run.expect(0, &["1 events in, 1 out"]);
     assert_eq!(run.stdout, "\"held\"\n");
@@ -144,14 +144,14 @@ links: [io -> p -> io]";
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"hold\n").unwrap();
     let mut line = String::new();
-    // Stdin is open and silent: only the clock can have brought this.
+    // Stdin is open and has no more data, so only the timer can have emitted the event.
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
     drop(stdin);
     Run::of(&finish(child)).expect(0, &["1 events in, 1 out"]);
 }
 
-/// Stdin is open and silent, so that only the time can have emitted the last stack trace.
+/// Stdin is open and has no more data, so only the timer can have emitted the last stack trace.
 #[test]
 fn last_stack_trace_is_emitted_after_a_timeout() {
     let flow = "connectors:
@@ -172,7 +172,7 @@ links: [input -> output]";
     Run::of(&finish(child)).expect(0, &["2 out"]);
 }
 
-/// A flow through the fixture's codec and processors.
+/// Returns a flow through the codec and the processors of the fixture.
 fn through_codec(side: &str) -> String {
     format!(
         "connectors:
@@ -188,23 +188,23 @@ links: [input -> output, input/err -> other, output/err -> other]",
 }
 
 #[test]
-fn a_codec_or_processor_that_goes_wrong_sends_what_it_had_to_err() {
+fn failing_codec_or_processor_sends_its_input_to_err() {
     for side in ["pre", "decode", "encode", "post"] {
         for (fault, cause) in [("error", "told to"), ("panic", "panicked in"), ("forge", "")] {
             let word = if side == "encode" { format!(">{fault}") } else { fault.to_owned() };
             let (run, scene) = run(&through_codec(side), &format!("good\n{word}\n"));
             let letters = scene.read("other");
-            let told = format!("{side} {fault}: {}\n{letters}", run.stderr);
-            // Input that a preprocessor had before it failed cannot go to `err`.
-            assert!(matches!(run.status, Some(0 | 3)), "{told}");
-            assert!(letters.contains(cause), "{told}");
+            let context = format!("{side} {fault}: {}\n{letters}", run.stderr);
+            // The status depends on the case: input that a preprocessor consumed before it failed cannot go to `err`.
+            assert!(matches!(run.status, Some(0 | 3)), "{context}");
+            assert!(letters.contains(cause), "{context}");
             let arrived = run.stdout.lines().count() + letters.lines().count();
             match (side, fault) {
-                // Nothing is left that could be sent anywhere, which is an error in the log.
-                ("pre", "forge") => assert!(run.stderr.contains("of a batch"), "{told}"),
-                // There is nothing that an encoder could forge.
-                ("encode", "forge") => assert_eq!(run.stdout.lines().count(), 2, "{told}"),
-                _ => assert_eq!(arrived, 2, "{told}"),
+                // No event exists that could go to `err`, so the error is only logged.
+                ("pre", "forge") => assert!(run.stderr.contains("of a batch"), "{context}"),
+                // An encoder has no events that it could forge, so it delivers both.
+                ("encode", "forge") => assert_eq!(run.stdout.lines().count(), 2, "{context}"),
+                _ => assert_eq!(arrived, 2, "{context}"),
             }
         }
     }
@@ -215,7 +215,7 @@ fn plugins_list_their_components_of_all_kinds() {
     let run = Scene::new("").tremor(&["plugin", "list"]);
     run.expect(0, &[]);
     for row in [
-        "codec          logfmt",
+        "codec          keyvalue",
         "preprocessor   separated",
         "postprocessor  separated",
         "operator       mischief",

@@ -1,4 +1,4 @@
-//! Connections that are lost, and peers that are full.
+//! Tests of lost connections, and of peers that accept no events for a while.
 
 use serde_json::Value;
 
@@ -18,14 +18,14 @@ const QUICKLY: &str = "{ backoff: 1ms, max_backoff: 1ms }";
 const OUT: &str = "  output: { type: 'null' }\nlinks: [bad -> output]";
 
 impl Run {
-    /// Lines of the log with this part.
+    /// Returns the number of lines of the log that contain `part`.
     fn lines(&self, part: &str) -> usize {
         self.stderr.lines().filter(|line| line.contains(part)).count()
     }
 }
 
 #[test]
-fn an_event_whose_sink_is_lost_after_its_own_source_has_ended_is_delivered_and_acknowledged() {
+fn event_is_delivered_if_sink_is_lost_after_source_ended() {
     let config = "config: { fault: deliver_lost_late, times: 1, transactional: true }";
     let scene = flow(&format!("reconnect: {QUICKLY}, {config}"), "links: [bad -> bad]");
     let run = run(&scene, "debug");
@@ -33,7 +33,7 @@ fn an_event_whose_sink_is_lost_after_its_own_source_has_ended_is_delivered_and_a
 }
 
 #[test]
-fn a_lost_connection_that_brought_nothing_counts_as_an_attempt() {
+fn connection_lost_without_events_counts_as_attempt() {
     for (attempts, made) in [(0, "1 attempt:"), (3, "4 attempts:")] {
         let reconnect = format!("{{ attempts: {attempts}, backoff: 1ms, max_backoff: 1h }}");
         let bad = format!("reconnect: {reconnect}, config: {{ fault: pull_lost }}");
@@ -43,7 +43,7 @@ fn a_lost_connection_that_brought_nothing_counts_as_an_attempt() {
 }
 
 #[test]
-fn a_connection_that_is_lost_again_and_again_is_a_few_lines_in_the_log() {
+fn repeated_connection_losses_log_few_lines() {
     let bad = format!("reconnect: {QUICKLY}, config: {{ fault: pull_lost, times: 500 }}");
     let run = flow(&bad, OUT).run();
     run.expect(0, &["10 events in, 10 out", "left_out=99"]);
@@ -51,7 +51,7 @@ fn a_connection_that_is_lost_again_and_again_is_a_few_lines_in_the_log() {
 }
 
 #[test]
-fn connectors_that_are_lost_together_are_a_few_lines_in_the_log() {
+fn connectors_lost_together_log_few_lines() {
     const CONNECTORS: usize = 200;
     let bad = format!(
         "reconnect: {QUICKLY}, config: {{ fault: pull_lost, times: {CONNECTORS}, count: 1 }}"
@@ -71,8 +71,8 @@ fn connectors_that_are_lost_together_are_a_few_lines_in_the_log() {
 }
 
 #[test]
-fn a_connector_that_feeds_its_own_sink_through_a_pipeline_with_a_queue_is_connected_again() {
-    // Two sources and an operator that keeps something: the pipeline has a task of its own.
+fn connector_that_feeds_itself_reconnects() {
+    // Use two sources and a stateful operator, so that the pipeline has a task of its own.
     let bad =
         format!("reconnect: {QUICKLY}, config: {{ fault: deliver_lost, times: 9, count: 5000 }}");
     let rest = "  other: { type: hostile, config: { count: 1 } }
@@ -80,13 +80,13 @@ pipelines: { p: { operators: [{ type: mischief, config: { } }] } }
 links: [bad -> p, other -> p, p -> bad]";
     let run = flow(&bad, rest).run();
     run.expect(0, &["connection lost", "0 dead-lettered"]);
-    let [came, went] = run.events();
-    assert_eq!(came, went, "{}", run.stderr);
+    let [received, delivered] = run.events();
+    assert_eq!(received, delivered, "{}", run.stderr);
 }
 
 #[test]
-fn a_sink_that_fails_while_its_feeder_runs_it_is_made_again_and_gets_everything() {
-    // What is encoded for one sink is delivered by the task of the source.
+fn sink_failing_inside_its_feeder_restarts_without_loss() {
+    // The task of the source encodes and delivers the events, because they have only one sink.
     for fault in ["deliver_lost", "deliver_error", "deliver_panic"] {
         let bad = format!(
             "codec: json, reconnect: {QUICKLY}, config: {{ fault: {fault}, times: 2, after: 100 }}"
@@ -98,17 +98,18 @@ fn a_sink_that_fails_while_its_feeder_runs_it_is_made_again_and_gets_everything(
 }
 
 #[test]
-fn a_peer_that_is_full_for_a_while_gets_everything_in_the_end() {
+fn peer_that_is_full_for_a_while_gets_every_event() {
     for fault in ["deliver_full", "deliver_timeout"] {
         let bad = format!("retry: {QUICKLY}, config: {{ fault: {fault}, times: 50 }}");
         let run = flow(&bad, "links: [bad -> bad]").run();
         run.expect(0, &["10 events in, 10 out", "0 dead-lettered", "deliveries wait"]);
-        assert_eq!(run.lines("component=bad"), 2, "one for each change:\n{}", run.stderr);
+        // One line when the deliveries begin to wait, and one when they succeed again.
+        assert_eq!(run.lines("component=bad"), 2, "{}", run.stderr);
     }
 }
 
 #[test]
-fn a_peer_that_takes_a_part_of_each_batch_gets_all_of_them() {
+fn peer_that_accepts_parts_of_batches_gets_every_event() {
     let retry = "retry: { attempts: 0, backoff: 1ms }, pull: { max_events: 250 }";
     let bad = format!("{retry}, config: {{ fault: deliver_part, count: 250 }}");
     let run = flow(&bad, "links: [bad -> bad]").run();
@@ -116,7 +117,7 @@ fn a_peer_that_takes_a_part_of_each_batch_gets_all_of_them() {
 }
 
 #[test]
-fn what_a_full_peer_does_not_take_within_its_attempts_goes_to_err() {
+fn events_rejected_by_full_peer_in_all_attempts_go_to_err() {
     let retry = "retry: { attempts: 2, backoff: 1ms }";
     let bad = format!("{retry}, config: {{ fault: deliver_full, times: 3, count: 3 }}");
     let dead = "

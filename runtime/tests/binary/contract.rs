@@ -1,11 +1,12 @@
-//! Sinks that break the contract of plugins: the run says which one, and nothing counts as delivered that was not.
+//! Tests of sinks that violate the contract of plugins. The error names the sink, and no undelivered event counts as
+//! delivered.
 
 use std::fs;
 
 use crate::{running::Running, support::library, tremor::Scene};
 
-/// A flow of three events to a sink of a fixture, which is in a folder of its own: other plugins of these tests have components
-/// of the same names.
+/// Returns a flow of three events to a sink of a fixture. The plugin is in a folder of its own, because other plugins
+/// of these tests have components with the same names.
 fn scene(package: &str, sink: &str) -> Scene {
     let text = format!(
         "plugins: [own]

@@ -1,8 +1,9 @@
-//! What becomes of events under faults: none is lost, none is made up, and a source hears the truth.
+//! Tests of the delivery of events under faults. No event is lost or invented, and the source gets correct
+//! acknowledgements.
 
 use crate::tremor::{Run, Scene};
 
-/// A flow from a scripted source to a file, with dead letters to another one.
+/// Runs a flow from a scripted source to a file, with dead letters in another file.
 fn run(connections: &str, preprocessors: &str, transactional: bool) -> (Scene, Run) {
     let text = format!(
         "connectors:
@@ -29,15 +30,17 @@ links: [input -> output, input/err -> dead]"
     (scene, run)
 }
 
-/// What the source has heard, in order: `1: acknowledged 2` for the second pull of the first
-/// connection.
-fn heard(run: &Run) -> Vec<String> {
-    let heard = |line: &str| {
-        let (_, heard) = line.split_once("connection ")?;
-        let is_heard = [": acknowledged ", ": failed "].iter().any(|it| heard.contains(it));
-        is_heard.then(|| heard.split(" component=").next().unwrap_or_default().trim().to_owned())
+/// Returns the acknowledgements that the source received, in order, such as `1: acknowledged 2` for the second
+/// pull of the first connection.
+fn acknowledgements(run: &Run) -> Vec<String> {
+    let acknowledgement = |line: &str| {
+        let (_, text) = line.split_once("connection ")?;
+        let is_acknowledgement =
+            [": acknowledged ", ": failed "].iter().any(|it| text.contains(it));
+        is_acknowledgement
+            .then(|| text.split(" component=").next().unwrap_or_default().trim().to_owned())
     };
-    run.stderr.lines().filter_map(heard).collect()
+    run.stderr.lines().filter_map(acknowledgement).collect()
 }
 
 #[test]
@@ -54,8 +57,8 @@ fn bytes_of_two_connections_are_never_one_message() {
 }
 
 #[test]
-fn what_broke_a_stream_of_one_connection_does_not_reach_the_next() {
-    // A length whose message never comes, and one that cannot be.
+fn broken_stream_does_not_affect_the_next_connection() {
+    // The first connection sends a length whose message never arrives, or an invalid length.
     for first in [r"\0\0\0\x09lost", r"\x7f\x7f\x7f\x7f lost"] {
         let connections = format!(
             r#"[[{{ pull: [[0, "{first}"]] }}, lose], [{{ pull: [[0, "\0\0\0\x02hi"]] }}]]"#
@@ -71,18 +74,23 @@ fn what_broke_a_stream_of_one_connection_does_not_reach_the_next() {
 }
 
 #[test]
-fn a_pull_whose_message_was_cut_off_fails_and_comes_again() {
+fn pull_with_truncated_message_fails_and_is_redelivered() {
     let connections = r#"[
       [{ pull: [[0, "one\nhalf"]] }, lose],
       [{ pull: [[0, "half a line\n"]] }, { acknowledged: 1 }]]"#;
     let (scene, run) = run(connections, "lines", true);
     run.expect(0, &["0 dead-lettered"]);
     assert_eq!(scene.read("out"), "one\nhalf a line\n");
-    assert_eq!(heard(&run), ["1: failed 1, events [0..1]", "2: acknowledged 1"], "{}", run.stderr);
+    assert_eq!(
+        acknowledgements(&run),
+        ["1: failed 1, events [0..1]", "2: acknowledged 1"],
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
-fn a_stream_that_its_source_aborts_is_no_message() {
+fn aborted_stream_yields_no_message() {
     let connections = r#"[[{ pull: [[7, "half"]] }, { abort: 7 }, { pull: [[7, "whole\n"]] }]]"#;
     let (scene, run) = run(connections, "lines", false);
     run.expect(0, &["2 events in, 1 out, 1 dead-lettered"]);
@@ -90,14 +98,14 @@ fn a_stream_that_its_source_aborts_is_no_message() {
 }
 
 #[test]
-fn a_half_line_that_a_drain_cuts_off_is_accounted_for() {
+fn partial_line_cut_off_by_drain_is_accounted_for() {
     let (scene, run) = run(r#"[[{ pull: [[0, "one\ntw"]] }, drain]]"#, "lines", false);
     run.expect(0, &["2 events in, 1 out, 1 dead-lettered"]);
     assert!(scene.read("dead").contains(r#""original":"tw""#));
 }
 
 #[test]
-fn a_pull_is_not_acknowledged_while_a_part_of_it_is_in_memory() {
+fn pull_is_not_acknowledged_while_partly_in_memory() {
     let connections = r#"[[
       { pull: [[1, "one\ntw"]] },
       { pull: [[2, "of another stream\n"]] }, { acknowledged: 1 },
@@ -105,13 +113,16 @@ fn a_pull_is_not_acknowledged_while_a_part_of_it_is_in_memory() {
     let (scene, run) = run(connections, "lines", true);
     run.expect(0, &[]);
     assert_eq!(scene.read("out"), "one\nof another stream\ntwo\n");
-    let heard = heard(&run);
-    assert_eq!(heard[0], "1: acknowledged 2", "an idle half line holds up no other stream");
-    assert_eq!(heard.len(), 3, "{heard:?}");
+    let acknowledgements = acknowledgements(&run);
+    assert_eq!(
+        acknowledgements[0], "1: acknowledged 2",
+        "a partial line does not delay other streams"
+    );
+    assert_eq!(acknowledgements.len(), 3, "{acknowledgements:?}");
 }
 
 #[test]
-fn the_end_of_a_stream_is_acknowledged_with_what_it_completes() {
+fn end_of_stream_is_acknowledged_with_its_last_message() {
     let connections = r#"[[
       { pull: [[1, "last"]] }, { end: 1 }, { acknowledged: 2 },
       { end: 1 }, { acknowledged: 3 }]]"#;
@@ -121,13 +132,13 @@ fn the_end_of_a_stream_is_acknowledged_with_what_it_completes() {
 }
 
 #[test]
-fn a_source_that_always_has_more_hears_of_its_acknowledgements() {
+fn busy_source_receives_its_acknowledgements() {
     let (_, run) = run("[[{ pull_until_acknowledged: 1000 }]]", "", true);
     run.expect(0, &["0 dead-lettered"]);
-    assert_eq!(heard(&run).len(), 100, "it logs no more");
+    assert_eq!(acknowledgements(&run).len(), 100, "the fixture logs at most 100");
 }
 
-/// A scripted source of messages of JSON that wants to know, and a pipeline.
+/// Returns a flow with a scripted source of JSON messages that requests acknowledgements, and a pipeline.
 fn through(messages: &str, operators: &str, more: &str) -> (Scene, Run) {
     let text = format!(
         "connectors:
@@ -162,46 +173,48 @@ fn events_of_a_window_are_acknowledged_with_its_row() {
     let (scene, run) = through(messages, window, "");
     run.expect(0, &["4 events in, 2 out"]);
     assert_eq!(scene.read("out").lines().count(), 2);
-    let heard = heard(&run);
-    let sorted = |heard: &[String]| {
-        let mut heard = heard.to_vec();
-        heard.sort();
-        heard
+    let acknowledgements = acknowledgements(&run);
+    let sorted = |acknowledgements: &[String]| {
+        let mut acknowledgements = acknowledgements.to_vec();
+        acknowledgements.sort();
+        acknowledgements
     };
-    assert_eq!(sorted(&heard[..2]), ["1: acknowledged 2", "1: acknowledged 3"]);
-    assert_eq!(sorted(&heard[2..]), ["1: acknowledged 1", "1: acknowledged 4"]);
+    assert_eq!(sorted(&acknowledgements[..2]), ["1: acknowledged 2", "1: acknowledged 3"]);
+    assert_eq!(sorted(&acknowledgements[2..]), ["1: acknowledged 1", "1: acknowledged 4"]);
 }
 
 #[test]
-fn an_operator_that_loses_or_makes_up_events_fails_its_batch_by_name() {
-    for (word, accounts) in
-        [("vanish", "had 2 events and accounts for 1"), ("copy", "had 2 events and accounts for 3")]
-    {
+fn operator_that_loses_or_invents_events_fails_its_batch() {
+    for (word, accounts) in [
+        ("vanish", "received 2 events and accounts for 1"),
+        ("copy", "received 2 events and accounts for 3"),
+    ] {
         let messages = format!(r#"{{ messages: ['"{word}"', '"good"'] }}, {{ failed: 1 }}"#);
         let (scene, run) = through(&messages, "mischief", "");
         run.expect(1, &["flow `flow` failed", "`main`", accounts]);
         assert_eq!(scene.read("out"), "");
-        assert_eq!(heard(&run), ["1: failed 1, events [0..2]"], "{}", run.stderr);
+        assert_eq!(acknowledgements(&run), ["1: failed 1, events [0..2]"], "{}", run.stderr);
     }
     let (_, run) = through(r#"{ messages: ['"forget"'] }"#, "mischief", "");
     run.expect(1, &["`main`", "operator 1 (`mischief`)", "still buffers 1 events", "`flush`"]);
 }
 
 #[test]
-fn what_an_operator_held_fails_with_the_operator() {
-    // It panics in a later call, and what it puts out of what it held is more than that.
-    for (messages, heard_of, why) in [
+fn events_buffered_by_failing_operator_fail() {
+    // In the first case the operator panics in a later call. In the second case it emits more events than it had
+    // buffered.
+    for (messages, count, why) in [
         ("{ messages: ['\"keep\"'] }, { messages: ['\"panic\"'] }, { failed: 2 }", 2, "told to"),
-        ("{ messages: ['\"double\"'] }, { failed: 1 }", 1, "had 1 events and accounts for 2"),
+        ("{ messages: ['\"double\"'] }, { failed: 1 }", 1, "received 1 events and accounts for 2"),
     ] {
         let (scene, run) = through(messages, "mischief", "");
         run.expect(1, &["flow `flow` failed", "`main`", why]);
         assert_eq!(scene.read("out"), "");
-        let mut heard = heard(&run);
-        heard.sort();
+        let mut acknowledgements = acknowledgements(&run);
+        acknowledgements.sort();
         assert_eq!(
-            heard,
-            ["1: failed 1, events [0..1]", "1: failed 2, events [0..1]"][..heard_of],
+            acknowledgements,
+            ["1: failed 1, events [0..1]", "1: failed 2, events [0..1]"][..count],
             "{}",
             run.stderr
         );
@@ -209,15 +222,15 @@ fn what_an_operator_held_fails_with_the_operator() {
 }
 
 #[test]
-fn an_event_that_can_never_be_delivered_fails_the_flow_of_a_source_that_would_bring_it_again() {
+fn undeliverable_event_of_replayable_source_fails_flow() {
     let messages = r#"{ messages: ['{"good":1}', 'bad'] }, { failed: 1 }"#;
     let (_, run) = through(messages, "", "");
     run.expect(1, &["flow `flow` failed", "`input`", "link `input/err`", "err: discard"]);
-    assert_eq!(heard(&run), ["1: failed 1, events [1..2]"], "only the one that is bad");
+    assert_eq!(acknowledgements(&run), ["1: failed 1, events [1..2]"], "only the rejected event");
 }
 
 #[test]
-fn dead_letter_within_its_bound_has_all_of_the_original() {
+fn dead_letter_within_its_limit_has_the_whole_original() {
     let flow = |dead_letters: &str| {
         let text = format!(
             "connectors:
@@ -243,7 +256,7 @@ links: [input -> output, input/err -> letters]"
 }
 
 #[test]
-fn where_failed_events_are_to_be_discarded_they_are_counted_and_the_others_go_on() {
+fn discarded_failed_events_are_counted() {
     let messages = r#"{ messages: ['{"good":1}', 'bad'] }, { acknowledged: 1 }"#;
     let (scene, run) = through(messages, "", "err: discard");
     run.expect(0, &["2 events in, 1 out", "1 discarded"]);
@@ -251,8 +264,8 @@ fn where_failed_events_are_to_be_discarded_they_are_counted_and_the_others_go_on
 }
 
 #[test]
-fn an_event_whose_dead_letter_cannot_be_delivered_has_failed() {
-    let dead = |heard: &str, err: &str| {
+fn event_fails_if_its_dead_letter_is_undeliverable() {
+    let dead = |ending: &str, err: &str| {
         Scene::new(&format!(
             "connectors:
   input:
@@ -260,7 +273,7 @@ fn an_event_whose_dead_letter_cannot_be_delivered_has_failed() {
     codec: json
     config:
       transactional: true
-      connections: [[{{ messages: ['{{\"good\":1}}', 'bad'] }}, {{ {heard}: 1 }}]]
+      connections: [[{{ messages: ['{{\"good\":1}}', 'bad'] }}, {{ {ending}: 1 }}]]
   output: {{ type: 'null' }}
   dead:
     type: file
@@ -273,21 +286,25 @@ links: [input -> output, input/err -> dead]"
     };
     let run = dead("failed", "").run();
     run.expect(1, &["`dead`", "No space left on device", "link `dead/err`", "err: discard"]);
-    assert_eq!(heard(&run), ["1: failed 1, events [1..2]"], "and no other event of its pull");
-    // Whether it is to be lost is for the flow file to say.
+    assert_eq!(
+        acknowledgements(&run),
+        ["1: failed 1, events [1..2]"],
+        "the other events of the pull do not fail"
+    );
+    // The same flow succeeds if the flow file discards the events (`err: discard`).
     let run = dead("acknowledged", "err: discard").run();
     run.expect(0, &["2 events in, 1 out, 1 dead-lettered, 1 discarded"]);
 }
 
 #[test]
-fn dead_letters_that_arrive_are_not_events_that_came_out() {
+fn delivered_dead_letters_are_not_counted_as_output() {
     let connections = r#"[[{ messages: ["Z29vZA==", "no base64"] }]]"#;
     let (_, run) = run(connections, "base64", false);
     run.expect(0, &["2 events in, 1 out, 1 dead-lettered"]);
 }
 
 #[test]
-fn a_sink_gets_large_deliveries_where_small_batches_came() {
+fn small_batches_are_joined_to_large_deliveries() {
     let scene = Scene::new(
         "connectors:
   input:
@@ -315,7 +332,7 @@ links: [input -> output, input -> again]",
     let scene = scene.write("in", lines.as_bytes());
     scene.run().expect(0, &["1000 events in, 2000 out"]);
     assert_eq!(scene.read("out"), lines);
-    // A member for each delivery.
+    // Count the gzip members: each delivery is compressed as one member.
     let compressed = std::fs::read(scene.path().join("out.gz")).unwrap();
     let members = compressed.windows(3).filter(|bytes| *bytes == [0x1f, 0x8b, 8]);
     assert_eq!(members.count(), 10);

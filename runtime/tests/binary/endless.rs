@@ -1,4 +1,4 @@
-//! A peer's bytes that expand without end: they cost their own flow its time, and no other flow.
+//! Tests that input which expands almost without end delays only its own flow.
 
 use std::{
     io::{Read, Write},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{running::Running, tremor::Scene};
 
-/// Frames of zeros, compressed once more: a few KiB that expand to 128 GiB, all of which is one line.
+/// Returns zeros that are compressed twice: a few KiB, which expand to a single line of 128 GiB.
 fn bomb() -> Vec<u8> {
     let frame = zstd::bulk::compress(&vec![0; 32 << 20], 1).unwrap();
     let bomb = zstd::stream::encode_all(&*frame.repeat(4096), 3).unwrap();
@@ -17,7 +17,7 @@ fn bomb() -> Vec<u8> {
     bomb
 }
 
-/// Two flows on one thread. One of them expands a bomb.
+/// A process with two flows and one thread. One of the flows expands a bomb, and the other one is not affected.
 struct Bombed {
     run: Running,
     api: String,
@@ -66,8 +66,8 @@ links: [ticks -> output]",
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// Reads events of the other flow, and asks for a sign of life after each.
-    fn others_go_on(&self) {
+    /// Reads events of the other flow, and checks after each event that the admin API answers.
+    fn other_flow_continues(&self) {
         for _ in 0..100 {
             self.run.event();
             assert_eq!(self.request("GET", "/healthz").0, 200);
@@ -76,19 +76,19 @@ links: [ticks -> output]",
 }
 
 #[test]
-fn endless_line_of_a_peer_stops_no_other_flow_and_no_signal() {
+fn endless_line_blocks_neither_other_flow_nor_signal() {
     let bombed = Bombed::start();
-    bombed.others_go_on();
+    bombed.other_flow_continues();
     bombed.run.signal(&["TERM"]);
     let ended = bombed.run.end();
-    // The flow was cut off within the line, which is what failed.
+    // The flow was stopped within the line, so the line failed.
     ended.expect(4, &["flow `bombed`", "the remainder is discarded"]);
 }
 
 #[test]
-fn restarted_connector_forgets_an_endless_line() {
+fn restart_of_connector_discards_endless_line() {
     let mut bombed = Bombed::start();
-    bombed.others_go_on();
+    bombed.other_flow_continues();
     let (status, body) = bombed.request("POST", "/v1/flows/bombed/connectors/input/restart");
     assert!(status < 300, "{body}");
     let (server, _) = bombed.run.listens();

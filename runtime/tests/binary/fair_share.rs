@@ -1,5 +1,5 @@
-//! Peers that try to take more than their share, each beside a flow that has nothing to do with them, in one process
-//! with one thread: the process stays healthy, the other flow delivers every event, and the run drains.
+//! Tests of peers that try to use more than their share of a process. An unrelated flow runs in the same process, which
+//! has one thread. The process stays healthy, the other flow delivers every event, and the run can be drained.
 
 use std::{
     fs::{self, File},
@@ -22,9 +22,9 @@ use crate::{
 
 /// Maximum memory of the process during an attack, in bytes.
 const MOST: u64 = 256 << 20;
-/// Events of the other flow that have to arrive during an attack.
+/// Number of events of the other flow that have to arrive during an attack.
 const EVENTS: usize = 50;
-/// Longest time for these events, and for a drain. Much longer than either takes without an attack.
+/// Maximum time for these events to arrive, and maximum time of a drain. Both take much less without an attack.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const METRONOME: &str = "connectors:
@@ -32,7 +32,7 @@ const METRONOME: &str = "connectors:
   output: { type: file, codec: json, postprocessors: [lines], config: { path: ticks, mode: write } }
 links: [ticks -> output]";
 
-/// An attack in progress, which ends when this is dropped.
+/// An attack that continues until this value is dropped.
 struct Attacker {
     rounds: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
@@ -61,14 +61,14 @@ fn ticks(output: &File) -> Vec<(u64, u64)> {
     let mut text = vec![0; usize::try_from(output.metadata().unwrap().len()).unwrap()];
     output.read_exact_at(&mut text, 0).unwrap();
     let text = String::from_utf8(text).unwrap();
-    // The last line may be in part.
+    // The last line may be incomplete.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let tick = |line| serde_json::from_str::<Value>(line).unwrap();
     let number = |tick: &Value, key: &str| tick[key].as_u64().unwrap();
     whole.lines().map(tick).map(|it| (number(&it, "sequence"), number(&it, "ingest_ns"))).collect()
 }
 
-/// Waits until the other flow has delivered `count` events. The process has to be healthy all the time.
+/// Waits until the other flow has delivered `count` events, and checks repeatedly that the process is healthy.
 #[track_caller]
 fn until_delivered(asked: &Asked, output: &File, count: usize) {
     let start = Instant::now();
@@ -88,7 +88,7 @@ fn peak_memory(process: u32) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Makes the attack of this name on a process with one thread, and judges the other flow of that process.
+/// Runs the attack `name` on a process with one thread, and checks the other flow of the process.
 #[track_caller]
 fn survives(name: &str) {
     let attack = ATTACKS.iter().find(|attack| attack.name == name).unwrap();
@@ -102,7 +102,7 @@ fn survives(name: &str) {
     let attacker = Attacker::start(attack, peer);
     crate::peer::wait_until(|| folder.join("ticks").exists());
     crate::peer::wait_until(|| attacker.rounds.load(Relaxed) > 0);
-    // It can still be read when its folder is removed, at the end of the run.
+    // Open the file now: it remains readable after the end of the run, which removes the folder.
     let output = File::open(folder.join("ticks")).unwrap();
     until_delivered(&asked, &output, ticks(&output).len() + EVENTS);
     let peak = peak_memory(asked.pid());
@@ -111,8 +111,8 @@ fn survives(name: &str) {
     let run = asked.stop("TERM");
     assert!(start.elapsed() < PATIENCE, "the drain took {:?}", start.elapsed());
     drop(attacker);
-    // A drain that has not delivered all that the attacker sent within its deadline ends with status 4. Messages that
-    // cannot be decoded make the status 3.
+    // The status is 4 if the drain did not deliver all events of the attacker within its deadline, and 3 if messages
+    // could not be decoded.
     assert!(matches!(run.status, Some(0 | 3 | 4)), "{:?}: {}", run.status, run.stderr);
     let ticks = ticks(&output);
     let count = ticks.len();
@@ -123,7 +123,7 @@ fn survives(name: &str) {
     assert!(ticks.iter().map(|tick| tick.0).eq(0..count as u64), "{ticks:?}");
 }
 
-/// Makes a test of each attack.
+/// Defines a test for each attack.
 macro_rules! tests {
     ($($name:ident),* $(,)?) => {
         $(
@@ -155,8 +155,8 @@ tests! {
     ws_server_empty_messages,
     ws_server_empty_messages_to_clients_that_do_not_read,
     ws_server_half_messages,
-    syslog_lines_that_are_no_messages,
-    syslog_datagrams_that_are_no_messages,
+    syslog_invalid_lines,
+    syslog_invalid_datagrams,
     tcp_client_bomb_of_a_peer_that_closes,
     tcp_client_peer_that_does_not_read,
     exec_endless_line,

@@ -1,12 +1,12 @@
-//! Every fault of the fixture `hostile`, each in a flow of its own and many in one process: the process
-//! lives, and another flow in it delivers every event.
+//! Tests of every fault of the fixture `hostile`. Each fault has a flow of its own, and many flows run in one process.
+//! The process survives, and another flow in the process delivers every event.
 
 use serde_json::Value;
 
 use crate::{api::start, running::Running, tremor::Scene};
 
-/// Those that hold a thread for good, of which there can be as many as threads can stand in for in a process of
-/// two, and those that keep all threads busy.
+/// Faults that block a thread permanently, or keep all threads busy. At most six: a process with two
+/// threads starts at most six further ones.
 const HOLD: [&str; 6] = [
     "constructor_block",
     "pull_block",
@@ -15,16 +15,16 @@ const HOLD: [&str; 6] = [
     "pull_wake_storm",
     "deliver_wake_storm",
 ];
-/// Those of calls that somebody asks for.
+/// Faults in calls that the runtime makes only on request of a user, and the request.
 const ASKED_FOR: [(&str, &str); 2] = [("pause_panic", "pause"), ("resume_panic", "resume")];
 
-/// A flow of many events at an even pace, which ends when it is asked to.
+/// A flow that emits an event every millisecond until it is stopped.
 const OTHER: &str = "connectors:
   input: { type: hostile, config: { count: 1000000000, pace_ms: 1 } }
   output: { type: stdio, codec: string, postprocessors: [lines] }
 links: [input -> output]";
 
-/// The faults that can happen while a flow runs, as the fixture lists them.
+/// Returns the faults that can happen while a flow runs, from the list of the fixture.
 fn faults() -> Vec<String> {
     let run = Scene::new("").tremor(&["plugin", "inspect", "hostile", "--json"]);
     run.expect(0, &[]);
@@ -34,21 +34,21 @@ fn faults() -> Vec<String> {
     names.filter(|it| *it != "none" && !it.starts_with("check_")).map(str::to_owned).collect()
 }
 
-/// What the fixture logs when a fault happens.
+/// Returns the line that the fixture logs when a fault happens.
 fn says(fault: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     let name: String = fault.split('_').map(capital).collect();
     format!("hostile: {name} component=\"{fault}\"")
 }
 
-/// A flow in which all calls to a connector with this fault happen. It brings events, and takes some.
+/// Returns a flow with a connector that has this fault. The connector is source and sink, so that all calls are made.
 fn flow(fault: &str, times: u32) -> String {
     let to = match fault {
         "fail_panic" => "hostile, config: { fault: deliver_reject }",
         "breaker_panic" => "hostile, config: { fault: deliver_lost }",
         _ => "'null'",
     };
-    // It is told of a sink that is down only while it has more to bring.
+    // Emit events slowly for this fault: a source is notified of an open circuit breaker only while it has more events.
     let pace = if fault == "breaker_panic" { 10 } else { 0 };
     format!(
         "connectors:
@@ -67,7 +67,7 @@ links: [slow -> {fault}, fast -> {fault}, {fault} -> to]"
     )
 }
 
-/// Runs flows with these faults until each has happened, and another one in the same process.
+/// Runs flows with these faults until each fault has happened, together with another flow in the same process.
 fn run(faults: &[&str]) {
     let mut scene = Scene::new("links: []").write("other.yaml", OTHER.as_bytes());
     let mut arguments: Vec<_> = ["--drain-timeout", "1", "other.yaml"].map(str::to_owned).into();
@@ -83,7 +83,7 @@ fn run(faults: &[&str]) {
         arguments.push(file);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // What faults are logged as, and little else: the process has no other reader.
+    // Log the faults and few other lines.
     let log = "warn,tremor::plugin=debug";
     let mut running = Running::of(scene, &arguments, |command| {
         command.env("TREMOR_THREADS", "2").env("TREMOR_LOG", log)
@@ -92,7 +92,7 @@ fn run(faults: &[&str]) {
     expect_all(running);
 }
 
-/// Another flow of the same process has delivered every event that came in, in order; some flows have failed.
+/// Checks that the other flow has delivered every event, in order, and that some flows have failed.
 #[track_caller]
 fn expect_all(running: Running) {
     (0..100).for_each(|_| _ = running.event());
@@ -109,8 +109,7 @@ fn expect_all(running: Running) {
 }
 
 #[test]
-fn a_process_with_every_fault_that_leaves_the_threads_alone_goes_on_and_its_other_flow_loses_nothing()
- {
+fn faults_that_block_no_thread_leave_other_flow_without_loss() {
     let faults = faults();
     let is_asked_for = |fault: &str| ASKED_FOR.iter().any(|(name, _)| *name == fault);
     let is_here = |fault: &&str| !HOLD.contains(fault) && !is_asked_for(fault);
@@ -120,12 +119,12 @@ fn a_process_with_every_fault_that_leaves_the_threads_alone_goes_on_and_its_othe
 }
 
 #[test]
-fn a_process_whose_threads_are_held_or_kept_busy_goes_on_and_its_other_flow_loses_nothing() {
+fn blocked_or_busy_threads_leave_other_flow_without_loss() {
     run(&HOLD);
 }
 
 #[test]
-fn a_connector_that_panics_when_it_is_paused_or_resumed_is_made_again() {
+fn connector_panicking_on_pause_or_resume_is_restarted() {
     for (fault, call) in ASKED_FOR {
         let ticks = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }";
@@ -135,7 +134,7 @@ fn a_connector_that_panics_when_it_is_paused_or_resumed_is_made_again() {
         let path = "/v1/flows/flow/connectors/bad";
         asked.until(path, |it| it["state"] == "running");
         asked.json("POST", &format!("{path}/pause"));
-        // One that is resumed before it knows that it is paused is not told of either.
+        // Wait for the effect of each request: a connector that is resumed before it has paused gets neither call.
         asked.until(path, |it| match call {
             "pause" => it["restarts"] == 1,
             _ => it["state"] == "paused",

@@ -1,4 +1,4 @@
-//! Files that are gone on with: the plugin `file` with a checkpoint, in runs of the program.
+//! Tests of the plugin `file` with a checkpoint, with which several runs of the program read a file.
 
 use std::{
     fs::{self, File},
@@ -33,7 +33,7 @@ fn append(scene: &Scene, text: &str) {
 }
 
 #[test]
-fn a_run_goes_on_where_the_last_has_ended() {
+fn run_continues_where_the_last_one_ended() {
     let scene = Scene::new(&flow("chunk_bytes: 5")).write("in", b"1\n22\n333\n4444444\n5");
     scene.run().expect(0, &["5 events in, 5 out"]);
     assert_eq!(scene.read("out"), "1\n22\n333\n4444444\n5\n");
@@ -44,7 +44,7 @@ fn a_run_goes_on_where_the_last_has_ended() {
 }
 
 #[test]
-fn an_event_that_nothing_handles_comes_again_and_none_after_it_is_lost() {
+fn failed_event_is_redelivered_with_all_later_ones() {
     let scene = Scene::new(&flow("chunk_bytes: 4")).write("in", b"1\n2\nbad\n3\n");
     for _ in 0..2 {
         let run = scene.run();
@@ -52,7 +52,7 @@ fn an_event_that_nothing_handles_comes_again_and_none_after_it_is_lost() {
     }
     let text = scene.read("in").replace("bad", "  9");
     std::fs::write(scene.path().join("in"), text).unwrap();
-    // Other first bytes are another file.
+    // The file has other first bytes now, so it counts as another file and is read from its start.
     scene.run().expect(0, &[]);
     let out = scene.read("out");
     for event in ["1\n", "2\n", "9\n", "3\n"] {
@@ -61,7 +61,7 @@ fn an_event_that_nothing_handles_comes_again_and_none_after_it_is_lost() {
 }
 
 #[test]
-fn a_damaged_checkpoint_fails_the_flow_and_says_what_to_do() {
+fn damaged_checkpoint_fails_flow_with_remedy() {
     let scene = Scene::new(&flow("")).write("in", b"1\n").write("at", b"{ \"version\": 1, ");
     let run = scene.run();
     assert_eq!(run.status, Some(1), "{}", run.stderr);
@@ -72,7 +72,7 @@ fn a_damaged_checkpoint_fails_the_flow_and_says_what_to_do() {
 }
 
 #[test]
-fn a_flow_that_follows_a_file_ends_in_order_and_keeps_its_place() {
+fn stopped_flow_keeps_position_of_followed_file() {
     let text = "connectors:
   input:
     type: file
@@ -104,7 +104,7 @@ fn limit_descriptors(running: &Running, soft: u32) {
     assert!(Command::new("prlimit").args(arguments).status().unwrap().success());
 }
 
-/// Clients of another flow may use up the descriptors when a file is rotated.
+/// The process has no free descriptor while the file is rotated, as if clients of another flow used them up.
 #[test]
 fn rotation_without_descriptors_is_retried() {
     let flow = "connectors:
@@ -131,7 +131,7 @@ fn send(address: &str, line: &str, path: &Path, lines: usize) {
     wait_until(|| fs::read_to_string(path).is_ok_and(|text| text.lines().count() >= lines));
 }
 
-/// Renamed, deleted and truncated files lose nothing that was acknowledged after the change.
+/// No event that is acknowledged after another process has renamed, deleted or truncated the file is lost.
 #[test]
 fn sink_follows_name_of_file_that_others_rotate() {
     for mode in ["append", "truncate", "write"] {

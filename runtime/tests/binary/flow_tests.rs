@@ -1,11 +1,11 @@
-//! `tremor test`: our own flow tests, and what the command does when one fails.
+//! Tests of `tremor test`, with the flow tests of the project and with flow tests that fail.
 
 use std::fs;
 
 use crate::{support::workspace, tremor::Scene};
 
 #[test]
-fn the_flows_of_this_project_do_what_is_expected_of_them() {
+fn flow_tests_of_the_project_pass() {
     let folder = workspace().join("tests/fixtures/flow_tests");
     let tests = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let tests: Vec<String> = tests.map(|path| path.display().to_string()).collect();
@@ -17,7 +17,7 @@ fn the_flows_of_this_project_do_what_is_expected_of_them() {
     assert_eq!(run.stderr.matches(": ok").count(), tests.len(), "{}", run.stderr);
 }
 
-/// A test that passes `a` on, with these expectations.
+/// Returns a flow test that passes `a` on, with these expected events.
 fn scene(expected: &str) -> Scene {
     let scene = Scene::new(
         "connectors: { in: { type: nowhere }, out: { type: nowhere } }
@@ -33,12 +33,12 @@ links: [in -> p -> out]",
 }
 
 #[test]
-fn connectors_need_not_be_there_and_json_may_be_written_in_any_way() {
+fn flow_test_needs_no_connectors_and_compares_json_values() {
     scene("{ \"a\": 1 }\n\n{\"a\":3}\n").tremor(&["test", "."]).expect(0, &[".: ok"]);
 }
 
 #[test]
-fn a_difference_is_shown_line_by_line_and_fails_the_run() {
+fn difference_is_shown_line_by_line_and_fails_the_test() {
     let scene = scene("{\"a\":1}\n{\"a\":2}\n");
     let run = scene.tremor(&["test", "."]);
     run.expect(
@@ -50,7 +50,7 @@ fn a_difference_is_shown_line_by_line_and_fails_the_run() {
     scene.tremor(&["test", "."]).expect(0, &[".: ok"]);
 }
 
-/// The third line would continue the stack trace, if it had come within a second.
+/// The third line would be a part of the stack trace if it had arrived within a second.
 #[test]
 fn preprocessors_have_the_time_of_the_test() {
     let flow = "connectors:
@@ -74,15 +74,17 @@ links: [in -> out]";
 }
 
 #[test]
-fn an_expectation_that_belongs_to_nothing_is_a_difference() {
+fn expectation_for_unknown_sink_is_a_difference() {
     let scene = scene("{\"a\":1}\n{\"a\":3}\n").write("expected/aut.jsonl", b"");
     scene.tremor(&["test", "."]).expect(1, &["aut.jsonl", "there is no such sink"]);
 }
 
 #[test]
-fn what_keeps_a_test_from_running_names_the_file() {
+fn error_before_a_flow_test_names_the_file() {
     let scene = scene("").write("input/elsewhere.jsonl", b"1\n");
-    scene.tremor(&["test", "."]).expect(2, &["elsewhere.jsonl", "no source `elsewhere`, but in"]);
+    scene
+        .tremor(&["test", "."])
+        .expect(2, &["elsewhere.jsonl", "no source `elsewhere`; its sources are in"]);
     let scene = self::scene("").write("input/in.jsonl", b"{}\n{\n");
     scene.tremor(&["test", "."]).expect(2, &["in.jsonl: line 2: "]);
     for (line, expected) in [

@@ -1,4 +1,4 @@
-//! Flows that work.
+//! Tests of valid flows and their results.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn flow(connectors: &[&str], rest: &str) -> String {
 }
 
 #[test]
-fn a_filter_passes_on_what_meets_its_condition() {
+fn filter_passes_matching_events() {
     let events = b"{\"level\":\"error\",\"n\":1}\n{\"level\":\"info\",\"n\":2}\n{\"n\":3}\n";
     for (config, expected) in [
         ("field: level, equals: error", [1].as_slice()),
@@ -35,7 +35,7 @@ links: [input -> p -> output]"
 }
 
 #[test]
-fn a_connector_may_be_linked_straight_to_another_and_to_several() {
+fn connector_may_be_linked_directly_to_several_others() {
     let outputs = ["a", "b"].map(|name| {
         format!("\n  {name}: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: {name}.out, mode: write }} }}")
     });
@@ -62,7 +62,7 @@ links: [input -> p, other -> p, p -> output]",
 }
 
 #[test]
-fn a_file_without_a_preprocessor_is_one_message() {
+fn file_without_preprocessor_is_one_message() {
     let text = "
 connectors:
   input: { type: file, codec: string, config: { path: in, mode: read, chunk_bytes: 3 } }
@@ -74,7 +74,7 @@ links: [input -> output]";
 }
 
 #[test]
-fn several_flows_run_in_one_process_with_instances_of_their_own() {
+fn several_flows_in_one_process_have_own_instances() {
     let second = flow(&[&READ.replace("path: in", "path: in2"), SHOW], "links: [input -> output]");
     let scene = Scene::new(&flow(&[READ, SHOW], "links: [input -> output]"))
         .write("second.yaml", second.as_bytes())
@@ -88,7 +88,7 @@ fn several_flows_run_in_one_process_with_instances_of_their_own() {
 }
 
 #[test]
-fn what_is_bad_goes_to_err_with_its_bytes_and_the_rest_flows_on() {
+fn bad_messages_go_to_err_with_their_bytes() {
     let dead = "
   dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }";
     let text = flow(&[READ, SHOW, dead], "links: [input -> output, input/err -> dead]");
@@ -105,7 +105,7 @@ fn what_is_bad_goes_to_err_with_its_bytes_and_the_rest_flows_on() {
 }
 
 #[test]
-fn a_line_of_100_mib_goes_to_err_with_its_beginning_and_its_length() {
+fn line_of_100_mib_goes_to_err_with_beginning_and_length() {
     let dead = "
   dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }";
     let text = flow(&[READ, SHOW, dead], "links: [input -> output, input/err -> dead]");
@@ -123,7 +123,7 @@ fn a_line_of_100_mib_goes_to_err_with_its_beginning_and_its_length() {
 }
 
 #[test]
-fn a_run_ends_after_so_many_events() {
+fn run_ends_after_its_number_of_events() {
     let text = "
 connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
@@ -137,7 +137,8 @@ links: [ticks -> output, ticks -> enough]";
     assert!(ticks.iter().enumerate().all(|(n, tick)| tick["sequence"] == n), "{}", run.stdout);
 }
 
-/// Returns what `check` reports of a flow between two files, with these keys of its source and its sink.
+/// Returns the output of `check` for a flow between two files. `input` and `output` are keys of the source and
+/// the sink.
 fn check_of(input: &str, output: &str) -> Run {
     let text = format!(
         "connectors:
@@ -176,10 +177,7 @@ fn check_warns_of_binary_messages_between_line_feeds() {
     for (codec, pre, post, what) in bad {
         let run = check_of(&format!("{codec}, {pre}"), &format!("{codec}, {post}"));
         let sink = format!("`lines` of sink `output` rejects messages of {what}");
-        run.expect(
-            0,
-            &["`lines` of source `input` cuts the messages of", &sink, "`base64` before"],
-        );
+        run.expect(0, &["`lines` of source `input` splits messages of", &sink, "`base64` before"]);
     }
 }
 
@@ -198,8 +196,8 @@ fn check_warns_of_deliveries_that_cannot_fill() {
         run.expect(0, &[]);
         assert!(!run.stderr.contains("warning"), "{}", run.stderr);
     }
-    let linger = "hardly have `batch.max_bytes: 64MiB`: they leave after `batch.linger: 50ms`";
+    let linger = "can hardly reach `batch.max_bytes: 64MiB`: they leave after `batch.linger: 50ms`";
     check("{ max_bytes: 64MiB }").expect(0, &[linger, "set `batch.linger`"]);
-    let bytes = "never have `batch.max_events: 2000000`: `batch.max_bytes: 1MiB`, its default,";
+    let bytes = "never reach `batch.max_events: 2000000`: `batch.max_bytes: 1MiB`, its default,";
     check("{ max_events: 2000000 }").expect(0, &[bytes, "set `batch.max_bytes` to more"]);
 }

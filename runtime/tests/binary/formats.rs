@@ -1,4 +1,4 @@
-//! Compression, framing and formats, through the whole binary.
+//! Tests of compression, framing and formats with the whole program.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::tremor::Scene;
 
-/// A flow from a file to a file, as these two lists of settings have it.
+/// Returns a flow from a file to a file, with these keys of source and sink.
 fn copy(input: &str, output: &str) -> String {
     format!(
         "
@@ -19,7 +19,7 @@ links: [input -> output, input/err -> dead, output/err -> dead]"
     )
 }
 
-/// The dead letters of a run.
+/// Returns the dead letters of a run.
 fn dead(scene: &Scene) -> Vec<Value> {
     scene.read("dead").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -29,7 +29,7 @@ fn lines(count: usize) -> String {
 }
 
 #[test]
-fn a_file_is_compressed_and_decompressed_by_the_ending_of_its_name() {
+fn file_name_extension_selects_compression() {
     let text = lines(10_000);
     for (ending, tool) in [("gz", "gzip"), ("zst", "zstd"), ("xz", "xz")] {
         let there = copy(
@@ -52,7 +52,7 @@ fn a_file_is_compressed_and_decompressed_by_the_ending_of_its_name() {
         scene.run().expect(0, &["10000 events in, 10000 out"]);
         scene.tremor(&["run", "back.yaml"]).expect(0, &["10000 events in, 10000 out"]);
         assert!(scene.read("again") == text, "{ending}");
-        // What others make of it, where they are there.
+        // If the program of the format is installed, it has to decompress the output to the same text.
         let file = format!("out.{ending}");
         let other = Command::new(tool).args(["-d", "-c", &file]).current_dir(scene.path()).output();
         if let Ok(other) = other {
@@ -62,7 +62,7 @@ fn a_file_is_compressed_and_decompressed_by_the_ending_of_its_name() {
 }
 
 #[test]
-fn a_compressed_file_that_was_cut_off_fails_the_flow_behind_what_there_was() {
+fn truncated_compressed_file_fails_flow_after_its_events() {
     let write = copy(
         "preprocessors: [lines], codec: json, config: { path: in, mode: read }",
         "postprocessors: [lines], codec: json, config: { path: whole.gz, mode: write }",
@@ -78,12 +78,12 @@ fn a_compressed_file_that_was_cut_off_fails_the_flow_behind_what_there_was() {
     let bytes = std::fs::read(scene.path().join("whole.gz")).unwrap();
     let scene = scene.write("cut.gz", &bytes[..bytes.len() - 20]);
     let run = scene.tremor(&["run", "read.yaml"]);
-    run.expect(1, &["cut.gz", "it ends in the middle of its gzip data", "it was cut"]);
+    run.expect(1, &["cut.gz", "truncated gzip data", "the file was cut"]);
     assert!(lines(10_000).starts_with(&scene.read("out")));
 }
 
 #[test]
-fn processors_undo_in_front_of_a_codec_what_they_did_behind_one() {
+fn preprocessors_reverse_their_postprocessors() {
     for (chain, reversed) in [
         ("gzip, length-prefixed", "length-prefixed, gzip"),
         ("zstd, base64, lines", "lines, base64, zstd"),
@@ -121,14 +121,14 @@ fn processors_undo_in_front_of_a_codec_what_they_did_behind_one() {
 }
 
 #[test]
-fn what_a_processor_cannot_take_goes_to_err_and_the_rest_flows_on() {
+fn input_invalid_for_processor_goes_to_err() {
     let text = copy(
         "preprocessors: [lines, remove-empty, base64], codec: json, \
          config: { path: in, mode: read }",
         "postprocessors: [{ length-prefixed: { prefix: u8 } }], codec: string, \
          config: { path: out, mode: write }",
     );
-    // 1, nothing, what is no base64, a text of 300 letters, 2.
+    // The lines are 1, an empty line, invalid base64, a text of 300 letters, and 2.
     let long = BASE64_STANDARD.encode(format!("\"{}\"", "a".repeat(300)));
     let input = format!("MQ==\n\n!\n{long}\nMg==\n");
     let scene = Scene::new(&text).write("in", input.as_bytes());
@@ -138,14 +138,14 @@ fn what_a_processor_cannot_take_goes_to_err_and_the_rest_flows_on() {
     let find = |component: &str| dead.iter().find(|letter| letter["component"] == component);
     let no_base64 = find("input").unwrap();
     assert_eq!(no_base64["original"], "!");
-    assert!(no_base64["error"]["message"].as_str().unwrap().starts_with("no base64: "));
+    assert!(no_base64["error"]["message"].as_str().unwrap().starts_with("invalid base64: "));
     let too_long = find("output").unwrap();
     let message = too_long["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("a message of 300 bytes is too long"), "{message}");
 }
 
 #[test]
-fn formats_become_each_other() {
+fn events_are_converted_between_formats() {
     let input = "weather,place=sea temperature=1.5,by=\"me\" 1000000000\n# no line\nm f=2i 7\n";
     let text = copy(
         "preprocessors: [lines], codec: influx, config: { path: in, mode: read }",
@@ -183,7 +183,7 @@ fn formats_become_each_other() {
 }
 
 #[test]
-fn wrong_options_are_found_before_anything_runs() {
+fn invalid_options_are_rejected_before_the_flow_runs() {
     for (settings, expected) in [
         ("preprocessors: [{ gzip: { max_bytes: 0 } }], codec: json", "max_bytes"),
         ("preprocessors: [{ length-prefixed: { prefix: u7 } }], codec: json", "u7"),
@@ -200,4 +200,42 @@ fn wrong_options_are_found_before_anything_runs() {
         let scene = Scene::new(&text);
         scene.tremor(&["check", "flow.yaml"]).expect(2, &[expected]);
     }
+}
+
+#[test]
+fn logfmt_is_converted_to_gelf_with_nul_at_the_end() {
+    let there = "
+connectors:
+  input: { type: file, preprocessors: [lines], codec: { logfmt: { typed: true } }, config: { path: in, mode: read } }
+  output:
+    type: file
+    codec: gelf
+    postprocessors: [{ lines: { separator: \"\\0\" } }]
+    config: { path: gelf, mode: write }
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
+pipelines:
+  p:
+    operators:
+      - type: set
+        config: { edits: [{ field: host, value: shop-1 }, { field: short_message, copy: msg }, { remove: [msg] }] }
+links: [input -> p -> output, input/err -> dead, output/err -> dead]";
+    let back = copy(
+        "preprocessors: [{ lines: { separator: \"\\0\" } }], codec: gelf, config: { path: gelf, mode: read }",
+        "codec: logfmt, postprocessors: [lines], config: { path: out, mode: write }",
+    );
+    let input =
+        "msg=\"two\\nlines\" level=4 user=u1 timestamp=1500000000500000000\n\nno=message\n=\n";
+    let scene = Scene::new(there)
+        .write("in", input.as_bytes())
+        .write("back.yaml", back.replace("path: dead", "path: dead2").as_bytes());
+    scene.run().expect(0, &["4 events in, 1 out, 2 dead-lettered", "1 discarded"]);
+    let expected = "{\"version\":\"1.1\",\"level\":4,\"_user\":\"u1\",\"timestamp\":1500000000.5,\
+        \"host\":\"shop-1\",\"short_message\":\"two\\nlines\"}\0";
+    assert_eq!(scene.read("gelf"), expected);
+    let dead = scene.read("dead");
+    assert!(dead.contains("expected text as `short_message`") && dead.contains("expected a key"));
+    scene.tremor(&["run", "back.yaml"]).expect(0, &["1 events in, 1 out"]);
+    let line = "version=1.1 level=4 _user=u1 timestamp=1500000000500000000 host=shop-1 \
+        short_message=\"two\\nlines\"\n";
+    assert_eq!(scene.read("out"), line);
 }

@@ -1,4 +1,4 @@
-//! A sink that makes one object of several deliveries, with an age limit that no test waits for.
+//! Tests of a sink that gathers several deliveries to one object. The age limit of an object is longer than the tests.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::tremor::{Run, Scene, finish};
 
-/// A flow that reads lines of a file into objects, each line a delivery. `keys` belong to the sink.
+/// Returns a flow that gathers the lines of a file to objects. Each line is a delivery. `keys` are keys of the sink.
 fn flow(keys: &str) -> Scene {
     let text = format!(
         "connectors:
@@ -27,7 +27,7 @@ fn flow(keys: &str) -> Scene {
     Scene::new(&text).write("in", b"1\n2\n3\n4\n5\n6\n7\n8\n9\n")
 }
 
-/// The objects of a run, in the order in which they were made.
+/// Returns the objects of a run, in the order of their creation.
 fn objects(scene: &Scene) -> Vec<String> {
     let entries = fs::read_dir(scene.path().join("out")).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -43,7 +43,7 @@ fn finite_input_ends_with_a_flush() {
 }
 
 #[test]
-fn drain_by_a_signal_stores_what_was_gathered() {
+fn drain_by_signal_stores_gathered_deliveries() {
     let text = "connectors:
   input: { type: stdio, preprocessors: [lines], codec: string }
   objects:
@@ -54,7 +54,7 @@ fn drain_by_a_signal_stores_what_was_gathered() {
 links: [input -> objects, input -> output]";
     let scene = Scene::new(text);
     let mut child = scene.command(&["run", "flow.yaml"]).stdin(Stdio::piped()).spawn().unwrap();
-    // Stdin stays open, so that the input does not end by itself.
+    // Keep stdin open, so that the input does not end by itself.
     let mut stdin = child.stdin.take().unwrap();
     let mut echo = BufReader::new(child.stdout.take().unwrap());
     for line in ["one\n", "two\n", "three\n"] {
@@ -71,7 +71,7 @@ links: [input -> objects, input -> output]";
 }
 
 #[test]
-fn smaller_grant_is_logged_and_makes_smaller_objects() {
+fn smaller_grant_is_logged_and_leads_to_smaller_objects() {
     let scene = flow("    in_flight: 2\n");
     let run = Run::of(&finish(scene.command(&["run", "flow.yaml"]).spawn().unwrap()));
     run.expect(0, &["the sink asks for more deliveries in flight", "wanted=64 granted=2"]);

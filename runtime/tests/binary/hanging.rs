@@ -1,8 +1,8 @@
-//! Plugins that block a thread, or never answer: others go on, and people are told.
+//! Tests of plugins that block a thread: other flows continue, and the log names the component and the call.
 
 use crate::{running::Running, tremor::Scene};
 
-/// Flows whose connectors block, one thread each, and another flow in the same process.
+/// Returns a flow with three connectors that block one thread each, and `other.yaml`, a flow that works.
 fn blocking() -> Scene {
     let text = "connectors:
   one: { type: hostile, config: { fault: pull_block } }
@@ -19,16 +19,16 @@ links: [ticks -> output]";
 }
 
 #[test]
-fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
+fn blocking_connectors_are_reported_and_stop_no_other_flow() {
     for threads in ["1", "2"] {
         let mut running = Running::of(blocking(), &["flow.yaml", "other.yaml"], |command| {
             command.env("TREMOR_THREADS", threads)
         });
-        // In whatever order they get a thread.
+        // The order depends on which connector gets a thread first.
         let blocked = [(); 3].map(|()| running.until("hostile: "));
         assert_eq!(blocked.iter().filter(|line| line.contains("PullBlock")).count(), 2);
         (0..200).for_each(|_| _ = running.event());
-        let reports = [(); 3].map(|()| running.until("a call blocks its thread"));
+        let reports = [(); 3].map(|()| running.until("a call into the plugin blocks its thread"));
         for (component, call) in [("one", "pull"), ("two", "pull"), ("three", "deliver")] {
             let named = format!("component={component} call={call} ");
             assert!(reports.iter().any(|line| line.contains(&named)), "{named}: {reports:?}");
@@ -37,7 +37,7 @@ fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
 }
 
 #[test]
-fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
+fn connectors_that_block_all_threads_are_reported() {
     let names: Vec<String> = (0..5).map(|number| format!("blocks_{number}")).collect();
     let connector =
         |name: &String| format!("  {name}: {{ type: hostile, config: {{ fault: pull_block }} }}\n");
@@ -48,14 +48,15 @@ fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
     let mut running = Running::of(Scene::new(&text), &["flow.yaml"], |command| {
         command.env("TREMOR_THREADS", "1")
     });
-    // Of five, four find a thread.
+    // The executor has one thread, and replaces blocked threads as long as there are at most four. So four of the five
+    // connectors block a thread, and the fifth never runs.
     (0..4).for_each(|_| _ = running.until("hostile: PullBlock"));
-    running.until("more calls of plugins block threads than the executor has threads");
+    running.until("calls of plugins block more threads than the executor can replace");
 }
 
 #[test]
-fn whatever_part_of_a_component_blocks_is_named() {
-    let parts = [
+fn report_names_blocking_processor_codec_or_operator() {
+    let cases = [
         (
             "preprocessors: [lines, mischief], codec: string",
             "[]",
@@ -64,7 +65,7 @@ fn whatever_part_of_a_component_blocks_is_named() {
         ("preprocessors: [lines], codec: mischief", "[]", "codec `mischief`: decode"),
         ("preprocessors: [lines], codec: string", "[mischief]", "operator `mischief`: process"),
     ];
-    for (input, operators, call) in parts {
+    for (input, operators, call) in cases {
         let text = format!(
             "connectors:
   input: {{ type: file, {input}, config: {{ path: in, mode: read }} }}
@@ -75,7 +76,7 @@ links: [input -> main, main -> output]"
         );
         let scene = Scene::new(&text).write("in", b"block\n");
         let mut running = Running::of(scene, &["flow.yaml"], |command| command);
-        let report = running.until("a call blocks its thread");
+        let report = running.until("a call into the plugin blocks its thread");
         assert!(report.contains(&format!("call={call} ")), "{call}: {report}");
     }
 }

@@ -1,4 +1,4 @@
-//! Connectors of HTTP, at both ends of real sockets, and with `curl` as a peer.
+//! Tests of the HTTP connectors with real sockets, against each other and with `curl`.
 
 use std::{
     fs,
@@ -14,26 +14,27 @@ use std::{
 
 use crate::{
     network::{are_the_logs, example},
+    peer::free_address,
     running::Running,
     tremor::Scene,
 };
 
 #[test]
-fn the_example_of_http_brings_every_event_once_and_in_order() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+fn http_example_delivers_every_event_once_in_order() {
+    let free = free_address();
     let received = example("http.yaml", &free, &["logs.json"]);
     are_the_logs(&received);
 }
 
-/// A flow that runs, and the address of its server.
+/// Starts a flow with a server, and returns the server's address.
 fn running(flow: &str) -> (Running, String) {
     let mut server = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
     let (address, _) = server.listens();
     (server, address)
 }
 
-/// Sends a body on a connection of its own, and gives the status of the answer and what comes with it; none
-/// where the connection ends without one.
+/// Sends a body on a new connection. Returns the status and the remaining text of the response, or `None` if the
+/// connection ends without a response.
 fn post(address: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
@@ -45,7 +46,7 @@ fn post(address: &str, body: &str) -> Option<(u16, String)> {
     Some((status, answer))
 }
 
-/// A server that answers each request with this, until the test ends.
+/// Starts a server that answers each request with `answer`, until the test ends.
 fn peer(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -55,7 +56,7 @@ fn peer(answer: &'static str) -> String {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
                 let mut chunk = [0; 4096];
-                // Requests are as short as one read, and end with a mark.
+                // Each request ends with `}`.
                 while let Ok(count @ 1..) = stream.read(&mut chunk) {
                     bytes.extend_from_slice(&chunk[..count]);
                     if bytes.ends_with(b"}") {
@@ -88,14 +89,14 @@ links: [input -> output]"
 }
 
 #[test]
-fn a_request_is_answered_with_what_has_become_of_its_events() {
+fn response_reports_result_of_its_events() {
     let good = peer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let refuses = peer("HTTP/1.1 422 X\r\nContent-Length: 8\r\n\r\nno field");
     let is_down = peer("HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n");
     for (to, status, logged) in [
         (good, 200, None),
-        (refuses, 500, Some("answers with 422 Unprocessable Entity: no field")),
-        (is_down, 500, Some("answers with 503 Service Unavailable")),
+        (refuses, 500, Some("answered with 422 Unprocessable Entity: no field")),
+        (is_down, 500, Some("answered with 503 Service Unavailable")),
     ] {
         let (mut server, address) = running(&relay(&to));
         let (found, answer) = post(&address, "{\"a\":1}").expect("an answer");
@@ -103,7 +104,7 @@ fn a_request_is_answered_with_what_has_become_of_its_events() {
         if let Some(part) = logged {
             server.until(part);
         }
-        // What nobody can decode is the client's to mend, and nobody else's.
+        // A body that cannot be decoded is reported only to the client, because the client can correct it.
         let (found, answer) = post(&address, "{").expect("an answer");
         assert_eq!(found, 400, "{answer}");
         assert!(answer.contains("cannot be decoded: "), "{answer}");
@@ -114,7 +115,7 @@ fn a_request_is_answered_with_what_has_become_of_its_events() {
     }
 }
 
-/// The sink never answers, so that the source still waits for the queue when its flow drains.
+/// The sink never answers, so the source still waits for capacity in the queue when the flow drains.
 #[test]
 fn full_queue_of_draining_flow_answers_503() {
     let scene = Scene::new(
@@ -134,8 +135,7 @@ links: [input -> stuck]",
 }
 
 #[test]
-fn of_lines_in_one_body_those_that_can_be_decoded_are_delivered_and_the_answer_names_the_first_other()
- {
+fn valid_lines_of_body_are_delivered_and_answer_names_error() {
     let flow = |links: &str| {
         format!(
             "connectors:
@@ -164,7 +164,7 @@ links: [input -> output{links}]"
 }
 
 #[test]
-fn a_drain_under_load_loses_no_request_that_was_accepted() {
+fn drain_under_load_loses_no_accepted_request() {
     for respond in ["accepted", "delivered"] {
         let flow = format!(
             "connectors:
@@ -219,9 +219,8 @@ links: [input -> output]"
     }
 }
 
-/// Whether `curl` is there: the tests say so where it is not, and CI has it.
 #[test]
-fn a_body_is_read_to_its_end_however_it_comes_and_the_next_request_after_it() {
+fn body_is_read_completely_before_the_next_request() {
     let flow = "connectors:
   input: { type: http_server, codec: string, config: { listen: '127.0.0.1:0' } }
   output: { type: 'null' }
@@ -244,7 +243,7 @@ links: [input -> output]";
         stream.write_all(request.as_bytes()).unwrap();
         assert_eq!(answer(), "HTTP/1.1 202 Accepted");
     }
-    // One after the other without a pause.
+    // Send all requests without waiting for responses.
     let all = requests.concat();
     let sends = thread::spawn(move || stream.write_all(all.as_bytes()));
     for _ in &requests {
@@ -263,7 +262,7 @@ fn has_curl() -> bool {
     has
 }
 
-/// What `curl` prints with these arguments.
+/// Returns the output of `curl` with these arguments.
 fn curl(arguments: &[&str]) -> String {
     let output =
         Command::new("curl").args(["-sS", "--noproxy", "*"]).args(arguments).output().unwrap();
@@ -271,7 +270,7 @@ fn curl(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn curl_posts_a_file_of_lines_and_hears_what_is_wrong() {
+fn curl_posts_lines_and_gets_their_errors() {
     if !has_curl() {
         return;
     }
@@ -311,14 +310,16 @@ links: [input -> output]";
     assert_eq!(sent(&["--data-binary", &body, &url]), "401");
     assert_eq!(sent(&[&user[..], &[&url]].concat()), "405");
     assert_eq!(sent(&[&user[..], &["-d", "x", &format!("http://{address}/")]].concat()), "404");
-    // It is told before it has sent all of it, and still hears that.
+    // The server responds before the client has sent the whole body. The client still has to be able to read the
+    // response.
     let long = [&user[..], &["-H", "Expect:", "--data-binary", &long, &url]].concat();
     assert_eq!(sent(&long), "413");
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);
 }
 
-/// A proxy that answers each connection with this, and the request that it was sent first.
+/// Starts a proxy that answers each connection with `answer`. Returns the address of the proxy, and a thread that
+/// returns the first request.
 fn proxy(answer: &'static str) -> (String, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -336,7 +337,7 @@ fn proxy(answer: &'static str) -> (String, thread::JoinHandle<String>) {
 }
 
 #[test]
-fn a_proxy_is_given_the_whole_url_and_asked_for_a_tunnel_for_tls() {
+fn proxy_gets_full_url_and_tunnels_tls() {
     let run = |url: &str, variable: &str, proxy: &str| {
         let flow = format!(
             "connectors:
@@ -360,14 +361,15 @@ links: [input -> output]"
     }
     let (address, asked) = proxy("HTTP/1.1 403 Not for you\r\n\r\n");
     let ended = run("https://logs.invalid/in", "HTTPS_PROXY", &address);
-    let refused = "the proxy answers with `HTTP/1.1 403 Not for you`";
+    let refused = "the proxy answered with `HTTP/1.1 403 Not for you`";
     assert!(ended.stderr.contains(refused) && !ended.stderr.contains("secret"), "{}", ended.stderr);
     let request = asked.join().unwrap();
     assert!(request.starts_with("CONNECT logs.invalid:443 HTTP/1.1\r\nHost: logs.invalid:443\r\n"));
     assert!(request.contains("Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=\r\n"), "{request}");
 }
 
-/// A proxy that connects its first tunnel to this address, whatever it is asked for.
+/// Starts a proxy that connects its first tunnel to `address` instead of the requested target. Returns the address of
+/// the proxy.
 fn tunnel_to(address: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = listener.local_addr().unwrap();
@@ -388,7 +390,7 @@ fn tunnel_to(address: String) -> String {
 }
 
 #[test]
-fn over_tls_through_a_tunnel_both_sides_know_each_other() {
+fn client_and_server_authenticate_through_a_tunnel() {
     let made = rcgen::generate_simple_self_signed(["logs.invalid".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let scene = |flow: &str| {
@@ -423,9 +425,9 @@ links: [input -> output]"
     let client = Running::of(client, &["flow.yaml"], |command| command.env("https_proxy", proxy));
     assert!(server.event().contains("\"metronome\":\"input\""));
     client.end().expect(0, &[]);
-    // A peer that shows no certificate, or speaks no TLS, is told and changes nothing.
+    // The server rejects a peer without TLS or without a certificate, and continues to serve others.
     assert_eq!(post(&address, "{}"), None);
-    server.until("no TLS connection from");
+    server.until("cannot establish TLS with");
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);
 }

@@ -1,4 +1,4 @@
-//! Standard error that nobody reads, and the form of what is written to it.
+//! Tests of a standard error that nobody reads, and of the format of the log.
 
 use std::{
     fs::{self, File},
@@ -14,18 +14,18 @@ use serde_json::Value;
 
 use crate::{
     api,
-    peer::free_port,
+    peer::free_address,
     running::Running,
     tremor::{Run, Scene, finish},
 };
 
-/// Lines of JSON from stdin to stdout. Lines that are not JSON are logged as failed events.
+/// A flow that copies lines of JSON from stdin to stdout. Lines that are not JSON are logged as failed events.
 const ECHO: &str = "connectors:
   input: { type: stdio, codec: json, preprocessors: [lines] }
   output: { type: stdio, codec: json, postprocessors: [lines] }
 links: [input -> output]";
 
-/// A process whose stdin and stdout are those of a flow.
+/// A process that runs [`ECHO`].
 struct Echo {
     child: Child,
     events: BufReader<ChildStdout>,
@@ -64,7 +64,7 @@ fn signal(child: &Child) {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
 }
 
-/// A pipe that is full; its writing end blocks or not.
+/// Returns a full pipe. If `is_blocking` is set, a write blocks; otherwise it fails.
 fn full_pipe(is_blocking: bool) -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     let flags = fcntl_getfl(&writer).unwrap();
@@ -94,7 +94,7 @@ fn closed_stderr_reader_costs_no_event() {
 #[test]
 fn metric_counts_log_lines_that_stderr_did_not_accept() {
     let scene = Scene::new(ECHO);
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = free_address();
     let mut command = scene.command(&["run", "--api", &address, "flow.yaml"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut child = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
@@ -145,9 +145,10 @@ fn full_stderr_pipe_delays_neither_events_nor_sigterm() {
     }
 }
 
-/// The report of a panic is written by the plugin. Two restarts follow the first panic, and then the flow fails.
+/// The plugin writes the report of a panic itself. After the first panic the connector restarts twice, and then the
+/// flow fails.
 #[test]
-fn panic_with_full_stderr_does_not_hold_its_thread() {
+fn panic_with_full_stderr_does_not_block_its_thread() {
     let flow = "connectors:
   bad:
     type: hostile
@@ -181,14 +182,14 @@ links: [ticks -> bad, ticks -> output]";
     let mut events = BufReader::new(child.stdout.take().unwrap());
     events.read_line(&mut String::new()).unwrap();
     signal(&child);
-    // A signal that comes sooner is the same request as the first.
+    // Wait, because a signal that arrives sooner counts as the same request as the first signal.
     thread::sleep(Duration::from_millis(251));
     signal(&child);
     assert_eq!(finish(child).status.code(), Some(4));
     drop(reader);
 }
 
-/// Returns the lines, each of which has to be a JSON object.
+/// Parses all lines, and checks that each of them is a JSON object.
 #[track_caller]
 fn parsed(stderr: &str) -> Vec<Value> {
     let object = |line: &str| {
@@ -199,13 +200,13 @@ fn parsed(stderr: &str) -> Vec<Value> {
     stderr.lines().map(object).collect()
 }
 
-/// Writes a file where a folder is; and a file that it reads.
+/// A flow that fails, because the path of its sink is a folder.
 const FAILS: &str = "connectors:
   input: { type: file, codec: json, preprocessors: [lines], config: { path: in, mode: read } }
   output: { type: file, codec: json, config: { path: ., mode: append } }
 links: [input -> output]";
 
-/// Events that fail, and a source that reads what the sink writes.
+/// A flow that logs warnings: some of its events fail, and its source reads the file that the sink writes.
 const WARNS: &str = "connectors:
   input: { type: file, codec: json, preprocessors: [lines], config: { path: in, mode: read } }
   copy: { type: file, codec: json, config: { path: in2, mode: append } }
@@ -213,7 +214,7 @@ const WARNS: &str = "connectors:
 links: [input -> copy, input -> again]";
 
 #[test]
-fn json_format_holds_for_warnings_errors_and_summary() {
+fn json_format_applies_to_warnings_errors_and_summary() {
     let scene = Scene::new(FAILS).write("warns.yaml", WARNS.as_bytes());
     let scene = scene.write("in", b"not JSON\n{}\n");
     let run = |flows: &[&str]| {
@@ -233,7 +234,7 @@ fn json_format_holds_for_warnings_errors_and_summary() {
         });
         found.unwrap_or_else(|| panic!("no {level} `{part}` of {flow}: {}", ended.stderr))
     };
-    find("WARN", "warns", "write one file");
+    find("WARN", "warns", "write the same file");
     assert_eq!(find("INFO", "warns", "events in, ")["events_out"], 2);
     assert_eq!(find("ERROR", "warns", "events failed")["component"], "input");
     find("INFO", "warns", "the flow has ended");
@@ -266,7 +267,7 @@ links: [server -> nowhere]";
         "listens on 127.0.0.1",
         "the connector pauses because of a request",
         "the connector resumes because of a request",
-        "connector restarts, as somebody has asked",
+        "the connector restarts because of a request",
         "the flow drains because of a request",
         "the flow has ended",
     ] {
@@ -276,13 +277,13 @@ links: [server -> nowhere]";
 }
 
 #[test]
-fn sink_that_gave_up_does_not_log_delivers_again() {
+fn sink_that_gave_up_never_logs_that_it_delivers_again() {
     let flow = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1, count: 3 } }
   bad: { type: hostile, retry: { attempts: 2, backoff: 1ms }, config: { fault: deliver_full } }
 links: [ticks -> bad]";
     let mut running = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
-    running.until("the peer takes nothing now");
+    running.until("the peer accepts no events at the moment");
     let run = running.end();
     run.expect(3, &["not delivered after 3 attempts", "3 failed"]);
     assert!(!run.stderr.contains("delivers again"), "{}", run.stderr);

@@ -1,4 +1,4 @@
-//! The real binary with real plugin libraries: what users type, and what they get to see.
+//! Tests of the real binary with real plugin libraries: commands of users and their output.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 #![allow(clippy::print_stderr)] // people read it
@@ -18,6 +18,7 @@ mod commands;
 mod components;
 mod connections;
 mod contract;
+mod debian;
 mod delivery;
 mod endless;
 mod exec;
@@ -31,12 +32,17 @@ mod gathering;
 mod hanging;
 mod hostile;
 mod http;
+mod journald;
 mod log_output;
 mod logging;
+mod logrotate;
 mod many;
 mod memory;
+mod metadata;
+mod multiline;
 mod network;
 mod operators;
+mod parse;
 mod peer;
 mod pipes;
 mod plugin_codecs;

@@ -1,10 +1,10 @@
-//! Many flows in one process.
+//! Tests of many flows in one process, and of the limits of descriptors.
 
 use std::process::{Command, Stdio};
 
 use crate::tremor::{Run, Scene, finish};
 
-/// Three connectors, and five events.
+/// A flow of three connectors and five events.
 const FLOW: &str = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1, count: 5 } }
   output: { type: 'null' }
@@ -13,7 +13,7 @@ pipelines: { pass: { operators: [passthrough] } }
 links: [ticks -> pass -> output, pass/err -> errors]";
 
 #[test]
-fn a_hundred_flows_run_in_one_process() {
+fn hundred_flows_run_in_one_process() {
     let names: Vec<String> = (0..100).map(|number| format!("flow-{number}.yaml")).collect();
     let scene = names.iter().fold(Scene::new(FLOW), |scene, it| scene.write(it, FLOW.as_bytes()));
     let arguments: Vec<&str> = ["run"].into_iter().chain(names.iter().map(|it| &**it)).collect();
@@ -23,7 +23,7 @@ fn a_hundred_flows_run_in_one_process() {
 }
 
 #[test]
-fn a_plugin_that_crashes_while_it_is_asked_about_several_flows_is_the_fault_of_one() {
+fn crash_in_check_of_several_flows_names_its_flow() {
     let flow = |config: &str| {
         format!(
             "connectors:
@@ -57,7 +57,7 @@ fn run_limited(scene: &Scene) -> Run {
 }
 
 #[test]
-fn a_process_raises_its_limit_of_descriptors_as_far_as_it_may() {
+fn process_raises_descriptor_limit_to_hard_limit() {
     let scene = Scene::new(
         "connectors:
   input: { type: file, codec: string, preprocessors: [lines], config: { path: /proc/self/limits, mode: read } }

@@ -1,4 +1,4 @@
-//! The memory of the whole process, with a limit for all flows together.
+//! Tests of the memory limit, which applies to all flows of a process together.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use crate::{
     tremor::Scene,
 };
 
-/// The limit for memory, in bytes.
+/// Memory limit, in bytes.
 const LIMIT: u64 = 32 << 20;
 
-/// Bytes that the process may take besides its limit and the memory of an idle process.
+/// Bytes that the process may use in addition to the limit and the memory of an idle process.
 const BEYOND: u64 = 64 << 20;
 
 /// Returns a field of `/proc/PID/status`, in bytes.
@@ -30,14 +30,15 @@ fn memory(asked: &Asked, field: &str) -> u64 {
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() << 10
 }
 
-/// Fails unless the memory of the process has always been within its limit.
+/// Checks that the maximum memory of the process was within the limit. `idle` is the memory of the idle process, in
+/// bytes.
 #[track_caller]
 fn expect_within_limit(asked: &Asked, idle: u64) {
     let (peak, most) = (memory(asked, "VmHWM"), LIMIT + idle + BEYOND);
     assert!(peak <= most, "{peak} bytes of {most}, {idle} of them when idle");
 }
 
-/// Starts a flow with the limit, and returns it with the memory of the idle process.
+/// Starts a flow with the memory limit [`LIMIT`].
 fn start_limited(scene: Scene) -> Asked {
     start_with(scene, &["--memory-limit", &format!("{LIMIT}B"), "flow.yaml"], 1, |command| command)
 }
@@ -50,7 +51,7 @@ fn append(file: &Path, count: usize, length: usize) {
     (0..count).for_each(|_| file.write_all(&line).unwrap());
 }
 
-/// Reads `bytes` bytes of a peer.
+/// Reads `bytes` bytes from a peer.
 fn read_all(mut peer: TcpStream, bytes: usize) {
     peer.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
     let (mut buffer, mut left) = (vec![0; 1 << 20], bytes);
@@ -62,7 +63,7 @@ fn read_all(mut peer: TcpStream, bytes: usize) {
     }
 }
 
-/// The sink's peer reads nothing until the source waits for memory, and then everything.
+/// The peer of the sink reads nothing until the source waits for memory, and then reads everything.
 #[test]
 fn memory_limit_stops_sources_until_sinks_deliver() {
     const LINES: usize = 2_000;
@@ -102,9 +103,10 @@ links: [input -> output, alive -> nothing]"
     asked.end();
 }
 
-/// The operator holds all events until none has come for a while: without a limit, all there are.
+/// The operator buffers all events until no event has arrived for a while. Without a limit, it would buffer the whole
+/// input.
 #[test]
-fn operator_that_holds_events_stays_within_memory_limit() {
+fn operator_that_buffers_events_stays_within_memory_limit() {
     const LINES: usize = 2_500;
     const LINE: usize = 64 << 10;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -126,7 +128,7 @@ links: [input -> main, main -> output]"
     asked.end();
 }
 
-/// Connections send half of a line, and the other half after all connections have done so.
+/// Each connection sends half of a line. The other halves follow after all connections have sent the first half.
 #[test]
 fn half_lines_of_2000_connections_stay_within_memory_limit() {
     const SERVERS: usize = 8;
@@ -179,7 +181,7 @@ links: [{links}]"
     asked.end();
 }
 
-/// Sinks have one delivery in flight each, which their peers do not read.
+/// Each sink has one delivery in flight, which its peer does not read.
 #[test]
 fn deliveries_in_flight_without_batch_stay_within_memory_limit() {
     const PAIRS: usize = 10;
@@ -220,14 +222,14 @@ fn deliveries_in_flight_without_batch_stay_within_memory_limit() {
     asked.end();
 }
 
-/// The sink would wait an hour for a delivery that is larger than all memory.
+/// The sink is configured to wait an hour for a delivery that is larger than the memory limit.
 #[test]
 fn sink_delivers_at_once_when_its_backlog_takes_all_memory() {
     const LINES: usize = 800;
     const LINE: usize = 64 << 10;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Other components have shares of the memory, so that little of it is left for the sink.
+    // Start other components, which use shares of the memory, so that little memory remains for the sink.
     let (mut others, mut links) = (String::new(), String::new());
     for other in 0..5 {
         writeln!(
@@ -254,7 +256,7 @@ links: [input -> output{links}]"
     let asked = start_with(scene.write("in", b""), &arguments, 1, |command| command);
     let (mut peer, _) = listener.accept().unwrap();
     append(&asked.path().join("in"), LINES, LINE);
-    // The last lines wait for others until the flow ends.
+    // The last lines wait until the flow ends, because the sink waits for more lines.
     read_all(peer.try_clone().unwrap(), LINES * LINE / 2);
     let rest = thread::spawn(move || io::copy(&mut peer, &mut io::sink()));
     asked.end();

@@ -1,20 +1,21 @@
-//! Connectors of the network, at both ends of a real socket.
+//! Tests of network connectors against each other, with real sockets.
 
 use std::{
     fs,
     io::Write,
-    net::{Shutdown, TcpListener, TcpStream, UdpSocket},
+    net::{Shutdown, TcpStream},
 };
 
-use crate::{running::Running, support::workspace, tremor::Scene};
+use crate::{peer::free_address, running::Running, support::workspace, tremor::Scene};
 
-/// A flow of the folder `examples`, with plugins from where the test has them.
+/// Returns a flow of the folder `examples` with the plugin folder of these tests.
 pub(crate) fn example_flow(name: &str) -> String {
     let text = fs::read_to_string(workspace().join("examples").join(name)).unwrap();
     text.lines().filter(|line| !line.starts_with("plugins:")).flat_map(|it| [it, "\n"]).collect()
 }
 
-/// A flow of the folder `examples`, with an address that is free, run to its end.
+/// Runs a flow of the folder `examples` to its end, with a free address instead of `address`, and returns the lines of
+/// its output.
 pub(crate) fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
     let folder = workspace().join("examples");
     let mut scene = Scene::new(&example_flow(name));
@@ -26,7 +27,7 @@ pub(crate) fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> 
     run.stdout.lines().map(str::to_owned).collect()
 }
 
-/// Whether these are the events of `examples/logs.json`, each once and in order.
+/// Checks that `lines` are the events of `examples/logs.json`, each once and in order.
 #[track_caller]
 pub(crate) fn are_the_logs(received: &[String]) {
     let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
@@ -39,23 +40,23 @@ pub(crate) fn are_the_logs(received: &[String]) {
 }
 
 #[test]
-fn the_example_of_tcp_brings_every_event_once_and_in_order() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+fn tcp_example_delivers_every_event_once_in_order() {
+    let free = free_address();
     let received = example("tcp.yaml", &free, &["logs.json"]);
     are_the_logs(&received);
 }
 
 #[test]
-fn the_example_of_udp_brings_datagrams() {
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+fn udp_example_delivers_datagrams() {
+    let free = free_address();
     let received = example("udp.yaml", &free, &[]);
     assert!(received.len() >= 5, "{received:?}");
     assert!(received.iter().all(|line| line.contains("\"metronome\":\"ticks\"")), "{received:?}");
 }
 
 #[test]
-fn the_example_of_a_websocket_brings_every_event_once_and_in_order() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+fn websocket_example_delivers_every_event_once_in_order() {
+    let free = free_address();
     let received = example("websocket.yaml", &free, &["logs.json"]);
     are_the_logs(&received);
 }
@@ -70,7 +71,7 @@ const SERVER: &str = "connectors:
   dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
 links: [input -> output, input/err -> dead]";
 
-/// A server that runs, and its address.
+/// Starts a server, and returns its address.
 fn server() -> (Running, String) {
     let mut server = Running::of(Scene::new(SERVER), &["flow.yaml"], |command| command);
     let (address, _) = server.listens();
@@ -78,14 +79,14 @@ fn server() -> (Running, String) {
 }
 
 #[test]
-fn many_clients_are_served_and_a_reset_leaves_no_half_line() {
+fn many_clients_are_served_and_reset_leaves_no_event() {
     let (server, address) = server();
     let mut clients: Vec<_> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         write!(client, "whole {number}\nhalf").unwrap();
     }
     let mut lines: Vec<_> = (0..50).map(|_| server.event()).collect();
-    // One of them ends as it should: what is left is a line.
+    // The first client closes its connection regularly, so its incomplete line counts as a line.
     clients[0].shutdown(Shutdown::Write).unwrap();
     lines.push(server.event());
     assert_eq!(lines.iter().filter(|line| line.starts_with("whole ")).count(), 50);
@@ -93,5 +94,5 @@ fn many_clients_are_served_and_a_reset_leaves_no_half_line() {
     server.signal(&["TERM"]);
     let run = server.end();
     run.expect(0, &[]);
-    assert_eq!(run.stdout, "", "half a line is no event");
+    assert_eq!(run.stdout, "", "half a line is not an event");
 }

@@ -1,11 +1,11 @@
-//! Programs at the other end: started, given something, and read.
+//! Support for tests with other programs as peers.
 
 use std::{
     env,
     ffi::OsString,
     fs,
     io::{BufRead, BufReader, Read},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::TcpStream,
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -16,10 +16,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// No test waits for anything for longer than this.
+/// Maximum time to wait for a condition.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// A program that is not ours. It is killed when this is dropped.
+/// A program, which is killed when this value is dropped.
 pub(crate) struct Peer {
     child: Child,
     folder: TempDir,
@@ -34,7 +34,7 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    /// Starts it in a folder of its own, in which `@DIR@` of its configuration lies.
+    /// Starts a program with a folder of its own. The path of the folder replaces `@DIR@` in the configuration.
     fn start(mut command: Command, config: &str, files: &[(&str, &str)]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let config = config.replace("@DIR@", folder.path().to_str().unwrap());
@@ -63,7 +63,7 @@ impl Peer {
         self.folder.path().join(name)
     }
 
-    /// The next lines that it has written, in their order as text.
+    /// Returns the next lines that the program has written, sorted.
     pub(crate) fn lines(&self, count: usize) -> Vec<String> {
         let mut lines: Vec<_> = (0..count)
             .map(|_| {
@@ -75,7 +75,7 @@ impl Peer {
         lines
     }
 
-    /// Gives it a message as programs of its machine do, once it listens.
+    /// Waits for the local socket of the program, and sends a message to it, as other programs of the machine do.
     pub(crate) fn log(&self, message: &str) {
         let socket = UnixDatagram::unbound().unwrap();
         wait_until(|| socket.connect(self.path("log.sock")).is_ok());
@@ -83,14 +83,14 @@ impl Peer {
     }
 }
 
-/// Whether a process listens at these ports of the loopback address, over TCP and over UDP.
+/// Returns whether a process listens at these ports of the loopback address, over TCP and UDP.
 pub(crate) fn listens(tcp: &[u16], udp: u16) -> bool {
     let sockets = fs::read_to_string("/proc/net/udp").unwrap();
     tcp.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
         && sockets.contains(&format!(" 0100007F:{udp:04X} "))
 }
 
-/// Another program's start is no event that could be waited for.
+/// Polls `is` until it returns `true`, because the start of another program cannot be awaited.
 pub(crate) fn wait_until(mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
@@ -101,16 +101,17 @@ pub(crate) fn wait_until(mut is: impl FnMut() -> bool) {
 
 fn named(variable: &str, program: &str) -> Command {
     let found = env::var_os(variable).unwrap_or_else(|| program.into());
-    let at_usual_place = Path::new("/usr/sbin").join(program);
+    let at_usual_path = Path::new("/usr/sbin").join(program);
     let has_path = Path::new(&found).components().count() > 1;
-    Command::new(if !has_path && at_usual_place.exists() { at_usual_place.into() } else { found })
+    Command::new(if !has_path && at_usual_path.exists() { at_usual_path.into() } else { found })
 }
 
 pub(crate) fn rsyslog(config: &str) -> Option<Peer> {
     start_rsyslog(config, &[])
 }
 
-/// The same with further files, where it has a module that Debian has in a package of its own.
+/// Starts rsyslog with further files. If a module is missing that Debian has in a separate package, prints a message
+/// and returns `None`.
 pub(crate) fn rsyslog_with(
     config: &str,
     files: &[(&str, &str)],
@@ -150,7 +151,17 @@ pub(crate) fn syslog_ng(config: &str, files: &[(&str, &str)]) -> Option<Peer> {
     )
 }
 
-/// Listens at this port once it is ready.
+/// Returns the command `logrotate`. If it is not installed, prints a message and returns `None`.
+pub(crate) fn logrotate() -> Option<Command> {
+    let mut command = named("TREMOR_LOGROTATE", "logrotate");
+    let is_here = command.arg("--version").stderr(Stdio::null()).status().is_ok();
+    if !is_here {
+        eprintln!("SKIPPED: logrotate is not here: install it, or name it with TREMOR_LOGROTATE");
+    }
+    is_here.then(|| named("TREMOR_LOGROTATE", "logrotate"))
+}
+
+/// Starts Prometheus, which listens at this port once it is ready.
 pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
     let mut command = named("TREMOR_PROMETHEUS", "prometheus");
     command.args(["--config.file=peer.conf", "--storage.tsdb.path=data"]);
@@ -158,12 +169,12 @@ pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
     Peer::start(command, config, &[])
 }
 
-/// An address that is free, for a peer that cannot say which one it has.
+/// Returns a free port, for a program that cannot report its port, or for a peer that does not exist.
 pub(crate) fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
+    attackers::free_address().unwrap().port()
+}
+
+/// Returns a free address of the loopback interface.
+pub(crate) fn free_address() -> String {
+    attackers::free_address().unwrap().to_string()
 }

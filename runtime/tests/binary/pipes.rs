@@ -1,4 +1,4 @@
-//! Named pipes in the place of files: the plugin `file`.
+//! Tests of the plugin `file` with named pipes.
 
 use std::{
     fs,
@@ -33,11 +33,11 @@ fn shell(scene: &Scene, script: &str) -> Child {
 }
 
 #[test]
-fn a_pipe_is_read_to_the_end_of_its_writers_and_another_one_is_written_to_its_reader() {
+fn pipe_is_read_until_writers_close_and_written_to_reader() {
     let scene = Scene::new(FLOW);
     ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
     let mut reader = shell(&scene, "cat to > read");
-    // The second writer goes on with the message of the first.
+    // The second writer continues the message of the first writer.
     let mut writer = shell(&scene, "{ printf '1\\n{\"a\":'; printf '2}\\n3'; } > from");
     scene.run().expect(0, &["3 events in, 3 out"]);
     assert!(writer.wait().unwrap().success() && reader.wait().unwrap().success());
@@ -45,10 +45,10 @@ fn a_pipe_is_read_to_the_end_of_its_writers_and_another_one_is_written_to_its_re
 }
 
 #[test]
-fn what_no_reader_of_a_pipe_has_taken_waits_for_the_next_one() {
+fn unread_events_of_a_pipe_wait_for_the_next_reader() {
     let scene = Scene::new(FLOW);
     ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
-    // The sink can open its pipe once somebody has, who is gone before the event comes.
+    // The sink can open the pipe once a reader has opened it. This reader closes the pipe before the event arrives.
     let mut first = shell(&scene, "exec 3< to; exec 3<&-; echo 1 > from");
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
     running.until("Broken pipe");
@@ -64,7 +64,7 @@ fn sink_without_a_reader_of_its_pipe_names_the_remedy() {
     let scene = Scene::new(FLOW).write("from", b"1\n");
     make_pipe(&scene, "to");
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
-    let line = running.until("no process reads the pipe `to` yet; start its reader");
+    let line = running.until("waiting for a process to read the pipe `to`; start its reader");
     assert!(line.contains("component=\"output\""), "{line}");
     let mut reader = shell(&running.scene, "cat to > read");
     running.end().expect(0, &["1 events in, 1 out"]);
@@ -77,19 +77,19 @@ fn socket_at_path_of_file_is_refused_with_remedy() {
         let scene = Scene::new(FLOW).write(if name == "from" { "to" } else { "from" }, b"");
         let _socket = UnixListener::bind(scene.path().join(name)).unwrap();
         let error = format!("cannot {doing} `{name}`");
-        scene.run().expect(1, &[&error, "it is a socket: use a connector of type `unix_client`"]);
+        scene.run().expect(1, &[&error, "it is a socket; use a connector of type `unix_client`"]);
     }
 }
 
 #[test]
-fn a_signal_ends_a_flow_whose_pipe_nobody_writes_to() {
+fn signal_ends_flow_with_idle_pipe() {
     let scene = Scene::new(FLOW);
     make_pipe(&scene, "from");
     let mut running = Running::of(scene, &["--drain-timeout", "1", "flow.yaml"], |command| command);
     running.until("component=output");
     running.signal(&["TERM"]);
     let run = running.end();
-    assert!(run.status.is_some(), "it has ended by itself: {}", run.stderr);
+    assert!(run.status.is_some(), "the process has ended without a signal: {}", run.stderr);
 }
 
 /// Returns the number of threads for blocking work.
@@ -100,7 +100,7 @@ fn blocking_threads(pid: u32) -> usize {
     names.filter(|name| name.starts_with("blocking-")).count()
 }
 
-/// A thread for blocking work ends soon after its last job.
+/// The threads for blocking work end soon after their last job, so they can be counted.
 #[test]
 fn pipes_without_peers_occupy_no_threads() {
     let (from, to): (Vec<_>, Vec<_>) =
@@ -131,7 +131,7 @@ fn pipes_without_peers_occupy_no_threads() {
     asked.until("/v1/flows/flow", |_| blocking_threads(asked.pid()) <= 12);
 }
 
-/// The threads for blocking work are shared by all flows.
+/// Flows share the threads for blocking work, so a blocked sink must not use many of them.
 #[test]
 fn restarts_of_blocked_sink_occupy_few_threads() {
     let scene = Scene::new(FLOW);
@@ -139,7 +139,7 @@ fn restarts_of_blocked_sink_occupy_few_threads() {
     let asked = api::start(scene, &["flow.yaml"]);
     for restarts in 1..=40 {
         asked.json("POST", "/v1/flows/flow/connectors/output/restart");
-        // A request before the new instance connects would ask for the same restart.
+        // Wait until the new instance connects: a request before that counts as the same restart.
         let is_new = |it: &serde_json::Value| {
             it["restarts"].as_i64() >= Some(restarts) && it["state"] == "connecting"
         };

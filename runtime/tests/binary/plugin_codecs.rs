@@ -1,4 +1,4 @@
-//! Codecs of the plugins that come with the program, through the whole binary.
+//! Tests of the codecs of the bundled plugins with the whole program.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{support::workspace, tremor::Scene};
 
-/// A flow of the folder `examples`, and a file beside it.
+/// Returns a flow of the folder `examples`, with a file beside it.
 fn example(name: &str, file: &str) -> Scene {
     let folder = workspace().join("examples");
     let flow = fs::read_to_string(folder.join(name)).unwrap();
@@ -15,7 +15,7 @@ fn example(name: &str, file: &str) -> Scene {
 }
 
 #[test]
-fn the_example_of_prometheus_makes_an_event_of_each_sample() {
+fn prometheus_example_emits_an_event_for_each_sample() {
     let run = example("prometheus.yaml", "scrape.prom").run();
     run.expect(0, &["10 events in, 7 out, 0 dead-lettered"]);
     let events: Vec<Value> =
@@ -26,10 +26,10 @@ fn the_example_of_prometheus_makes_an_event_of_each_sample() {
 }
 
 #[test]
-fn the_example_of_otlp_writes_protobuf_of_json() {
+fn otlp_example_converts_json_to_protobuf() {
     let scene = example("otlp.yaml", "requests.jsonl");
     scene.run().expect(0, &["2 events in, 1 out, 0 dead-lettered"]);
-    // Read again, it is the second line.
+    // Reading the written request and encoding it as JSON returns the second line.
     let again = "connectors:
   input:
     type: file
@@ -48,7 +48,7 @@ links: [input -> output]";
 }
 
 #[test]
-fn what_is_no_request_or_sample_is_a_dead_letter_that_says_where() {
+fn invalid_request_or_sample_goes_to_err_with_its_position() {
     let flow = "connectors:
   samples:
     type: file

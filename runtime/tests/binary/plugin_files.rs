@@ -1,10 +1,10 @@
-//! Where plugins are looked for, and which files are taken for one.
+//! Tests of the search for plugins: of the folders that are searched, and the files that are accepted.
 
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ connectors:
   a: { type: relay, codec: string, config: { count: 1 } }
 links: [a -> a]";
 
-/// A flow with a folder of its own for plugins.
+/// Returns a flow with a plugin folder of its own.
 fn scene() -> Scene {
     let scene = Scene::new(FLOW);
     fs::create_dir(scene.path().join("own")).unwrap();
@@ -41,14 +41,14 @@ fn missing_target_folder_names_the_build_command() {
     }
 }
 
-/// `tremor` with these arguments, and with this as the plugin path of the environment.
+/// Runs `tremor` with these arguments, and with `variable` as the plugin path of the environment.
 fn tremor(scene: &Scene, variable: &str, arguments: &[&str]) -> Run {
     let mut command = scene.command(arguments);
     Run::of(&finish(command.env("TREMOR_PLUGIN_PATH", variable).spawn().unwrap()))
 }
 
 #[test]
-fn the_plugin_path_of_the_command_line_adds_to_that_of_the_environment() {
+fn plugin_path_option_adds_to_the_environment() {
     let scene = scene();
     for folder in ["given", "also", "variable", "last"] {
         fs::create_dir(scene.path().join(folder)).unwrap();
@@ -65,18 +65,70 @@ fn the_plugin_path_of_the_command_line_adds_to_that_of_the_environment() {
 }
 
 #[test]
-fn a_part_of_the_plugin_path_that_does_not_exist_says_where_it_was_named() {
+fn missing_plugin_folder_is_reported_with_its_origin() {
     let run = tremor(&scene(), "gone", &["check", "--plugin-path", "missing", "flow.yaml"]);
     run.expect(2, &[]);
     for (path, origin) in [("missing", "`--plugin-path`"), ("gone", "TREMOR_PLUGIN_PATH")] {
         let said = format!("{path}: there is no such file or folder\n  help: correct {origin}");
         assert_eq!(run.stderr.matches(&said).count(), 1, "{}", run.stderr);
     }
-    tremor(&scene(), "", &["plugin", "list"]).expect(2, &["no folder to search for plugins"]);
+}
+
+/// Runs a copy of the program that is installed in the scene's folder `opt`, with these arguments, and with `variable`
+/// as the plugin path of the environment. The program is started by a link, as administrators often install programs.
+fn installed(scene: &Scene, variable: &str, arguments: &[&str]) -> Run {
+    let (bin, link) = (scene.path().join("opt/bin"), scene.path().join("tremor"));
+    if !link.exists() {
+        fs::create_dir_all(&bin).unwrap();
+        let program = env!("CARGO_BIN_EXE_tremor");
+        // A link to the program would lead to the folder of the build, so only a second name will do.
+        fs::hard_link(program, bin.join("tremor"))
+            .or_else(|_| fs::copy(program, bin.join("tremor")).map(drop))
+            .unwrap();
+        std::os::unix::fs::symlink("opt/bin/tremor", &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    command.args(arguments).current_dir(scene.path()).env("TREMOR_PLUGIN_PATH", variable);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Run::of(&finish(command.spawn().unwrap()))
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn installed_plugins_are_found_unless_others_are_named() {
+    let scene = scene();
+    let folder = scene.path().join("opt/lib/tremor/plugins");
+    let searched = |own: &str| format!("searched for plugins: {own}`{}`", folder.display());
+    let missing = installed(&scene, "", &["plugin", "list"]);
+    missing.expect(2, &["no folder to search for plugins: ", &folder.display().to_string()]);
+    installed(&scene, "", &["check", "flow.yaml"]).expect(2, &[&searched("`own`, ")]);
+
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(library("fixture-relay"), folder.join("librelay.so")).unwrap();
+    installed(&scene, "", &["check", "flow.yaml"]).expect(0, &["flow `flow` is valid"]);
+    let list = installed(&scene, "", &["plugin", "list"]);
+    assert!(list.stdout.contains("relay"), "{}", list.stdout);
+    let named = ["check", "--plugin-path", "own", "flow.yaml"];
+    installed(&scene, "", &named).expect(2, &["unknown connector type `relay`"]);
+    installed(&scene, "own", &["check", "flow.yaml"]).expect(2, &["unknown connector type"]);
+}
+
+#[test]
+fn plugin_of_the_flow_precedes_the_installed_one() {
+    let scene = scene();
+    let folder = scene.path().join("opt/lib/tremor/plugins");
+    fs::create_dir_all(&folder).unwrap();
+    // Both libraries provide the connector `relay`.
+    fs::copy(library("fixture-impostor"), folder.join("libimpostor.so")).unwrap();
+    fs::copy(library("fixture-relay"), scene.path().join("own/librelay.so")).unwrap();
+    let run = installed(&scene, "", &["check", "flow.yaml"]);
+    run.expect(0, &["flow `flow` is valid"]);
+    assert!(!run.stderr.contains("two plugins"), "{}", run.stderr);
+    let named = ["check", "--plugin-path", "opt/lib/tremor/plugins", "flow.yaml"];
+    installed(&scene, "", &named).expect(2, &["two plugins provide the connector `relay`"]);
+}
+
+#[test]
+fn pipe_in_plugin_folder_is_rejected_without_waiting() {
     let scene = scene();
     let pipe = scene.path().join("own/pipe.so");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -86,7 +138,7 @@ fn a_pipe_is_not_waited_for() {
     scene.tremor(&["check", "flow.yaml"]).expect(2, &["unknown connector type `relay`"]);
 }
 
-/// A scene with a plugin in its folder, and the paths of both.
+/// Returns a scene with a plugin, the path of the plugin's folder, and the path of the plugin.
 fn with_plugin() -> (Scene, PathBuf, PathBuf) {
     let scene = scene();
     let folder = scene.path().join("own").canonicalize().unwrap();
@@ -102,7 +154,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_plugin_that_everybody_could_change_is_refused() {
+fn world_writable_plugin_is_rejected() {
     let (scene, folder, file) = with_plugin();
     scene.tremor(&["check", "--strict-plugins", "flow.yaml"]).expect(0, &[]);
     for (path, bad, good) in [(&file, 0o646, 0o644), (&folder, 0o777, 0o1777)] {
@@ -120,7 +172,7 @@ fn a_plugin_that_everybody_could_change_is_refused() {
 }
 
 #[test]
-fn a_folder_further_up_that_everybody_may_write_to_is_as_bad() {
+fn plugin_below_world_writable_folder_is_rejected() {
     let (scene, folder, _) = with_plugin();
     let inner = folder.join("inner");
     fs::create_dir(&inner).unwrap();
@@ -132,7 +184,7 @@ fn a_folder_further_up_that_everybody_may_write_to_is_as_bad() {
 }
 
 #[test]
-fn a_link_in_a_folder_that_everybody_may_write_to_is_as_bad_as_a_file() {
+fn link_in_world_writable_folder_is_rejected_like_a_file() {
     let (scene, folder, file) = with_plugin();
     let elsewhere = scene.path().join("elsewhere.so");
     fs::rename(&file, &elsewhere).unwrap();
@@ -144,7 +196,7 @@ fn a_link_in_a_folder_that_everybody_may_write_to_is_as_bad_as_a_file() {
 }
 
 #[test]
-fn a_plugin_that_a_group_could_change_is_warned_of_once_and_refused_by_who_is_strict() {
+fn group_writable_plugin_warns_once_and_fails_if_strict() {
     let (scene, folder, file) = with_plugin();
     let second = FLOW.replace("plugins", "name: second\nplugins");
     let scene = scene.write("second.yaml", second.as_bytes());
@@ -152,7 +204,7 @@ fn a_plugin_that_a_group_could_change_is_warned_of_once_and_refused_by_who_is_st
         set_mode(path, bad);
         let said = format!("a group may write to {}", path.display());
         let warned = scene.tremor(&["check", "flow.yaml", "second.yaml"]);
-        warned.expect(0, &["WARN", "`--strict-plugins` refuses such plugins"]);
+        warned.expect(0, &["WARN", "`--strict-plugins` rejects such plugins"]);
         assert_eq!(warned.stderr.matches(&said).count(), 1, "{}", warned.stderr);
         let strict = ["check", "--strict-plugins", "flow.yaml"];
         scene.tremor(&strict).expect(2, &["flow.yaml:3:", &said, "help: `chmod g-w "]);
@@ -161,7 +213,7 @@ fn a_plugin_that_a_group_could_change_is_warned_of_once_and_refused_by_who_is_st
     }
 }
 
-/// Compiles a library that is no plugin, in the folder of the scene.
+/// Compiles a library that is not a plugin, in the folder of the scene.
 fn compiled(scene: &Scene, name: &str, code: &str) -> PathBuf {
     let (source, path) =
         (scene.path().join(format!("{name}.c")), scene.path().join(format!("{name}.so")));
@@ -173,7 +225,7 @@ fn compiled(scene: &Scene, name: &str, code: &str) -> PathBuf {
 }
 
 #[test]
-fn what_was_checked_is_opened_even_where_another_file_gets_its_name_in_between() {
+fn checked_file_is_opened_even_if_renamed_over() {
     let (scene, _, file) = with_plugin();
     let ran = scene.path().join("ran");
     let other = format!(
@@ -182,7 +234,8 @@ fn what_was_checked_is_opened_even_where_another_file_gets_its_name_in_between()
         ran.display()
     );
     let other = compiled(&scene, "other", &other);
-    // In front of the system's own: it renames another file before it opens a plugin.
+    // A replacement for a function of the C library. It renames another file to the plugin's name before it opens the
+    // file.
     let shim = format!(
         "#define _GNU_SOURCE
         #include <dlfcn.h>
@@ -200,7 +253,7 @@ fn what_was_checked_is_opened_even_where_another_file_gets_its_name_in_between()
     let shim = compiled(&scene, "shim", &shim);
     let mut command = scene.command(&["plugin-describe", "own/librelay.so"]);
     let run = Run::of(&finish(command.env("LD_PRELOAD", shim).spawn().unwrap()));
-    assert!(!other.exists(), "it was renamed");
-    assert!(!ran.exists(), "nothing of it ran");
+    assert!(!other.exists(), "the shim has renamed the other file");
+    assert!(!ran.exists(), "no code of the other file ran");
     assert!(run.stdout.contains("connector relay"), "{}{}", run.stdout, run.stderr);
 }

@@ -1,4 +1,4 @@
-//! Positions of a source after a drain that its sink did not end.
+//! Test of the position of a source after a drain that its sink did not complete.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,18 +10,18 @@ use std::{
 
 use crate::tremor::{Run, Scene, finish};
 
-/// Number of lines in the input, and their length with the line feed.
+/// Number of lines in the input, and below that the length of a line in bytes, including the line feed.
 const LINES: usize = 10_000;
 const LENGTH: usize = 40;
 /// Number of requests that the peer answers before it hangs.
 const ANSWERED: usize = 6_492;
-/// Number of lines that a pull brings: it is acknowledged as a whole.
+/// Number of lines in a pull. A pull is acknowledged as a whole.
 const PULL: usize = (64 << 10) / LENGTH;
 
-/// A peer that answers its first requests, as many as the next number that it gets, and hangs with the next one.
+/// A peer that answers a given number of requests and hangs at the next one.
 struct Peer {
     address: String,
-    /// The line of each request.
+    /// Receiver of the line of each request.
     lines: Receiver<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Peer {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 fn serve(mut stream: &TcpStream, left: &mut usize, lines: &Sender<usize>) {
     let mut requests = BufReader::new(stream);
     loop {
@@ -91,7 +91,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn drain_that_times_out_keeps_what_was_answered() {
+fn drain_that_times_out_keeps_delivered_positions() {
     let width = LENGTH - 1;
     let lines: Vec<_> = (0..LINES).map(|line| format!("{line:>width$}\n")).collect();
     let hangs = Peer::start(ANSWERED);

@@ -1,13 +1,13 @@
-//! References of flow files to variables and files, and that no secret of theirs gets into a message.
+//! Tests of references in flow files to variables and files. Their values may be secrets, which no message may contain.
 
 use std::process::Command;
 
 use crate::tremor::{Run, Scene, finish};
 
-/// What no message may have.
+/// The secret that no message may contain.
 const CANARY: &str = "canary-7f3a";
 
-/// Runs `tremor` with the canary in the variable `CANARY`, and in the file `secret`.
+/// Runs `tremor` with the canary in the variable `CANARY` and in the file `secret`.
 fn tremor(scene: &Scene, arguments: &[&str]) -> Run {
     let mut command: Command = scene.command(arguments);
     command.env("CANARY", CANARY).env("TREMOR_LOG", "trace");
@@ -25,7 +25,7 @@ const ENDS: &str = "
   out: { type: stdio, codec: json, postprocessors: [lines] }";
 
 #[test]
-fn values_come_from_variables_and_files_and_have_types() {
+fn references_have_values_and_types_of_variables_and_files() {
     let flow = "connectors:
   ticks:
     type: metronome
@@ -45,7 +45,7 @@ links: [ticks -> out]";
     let scene = scene.write("folder/count", b"3\n").write("folder/mode", b"write\r\n");
     for command in ["check", "run"] {
         let mut command = scene.command(&[command, "flow.yaml"]);
-        // Paths start from the folder of the flow, wherever the program runs.
+        // Run the program in another folder: paths are relative to the folder of the flow file.
         command.env("INTERVAL", "1").env("NAME", "events");
         Run::of(&finish(command.spawn().unwrap())).expect(0, &[]);
     }
@@ -53,7 +53,7 @@ links: [ticks -> out]";
 }
 
 #[test]
-fn what_a_reference_lacks_is_an_error_of_a_run_and_a_warning_of_a_check() {
+fn unresolved_reference_fails_run_and_warns_in_check() {
     let flow = "connectors:
   ticks: { type: metronome, config: { interval_ms: '${env:NOT_SET}', count: 1 } }
   out:
@@ -66,7 +66,7 @@ links: [ticks -> out]";
         "the variable `NOT_SET` is not set",
         "help: set it, or write a default: `${env:NOT_SET:-…}`",
         "flow.yaml:6:24: ",
-        "none: the file cannot be read: there is no such file",
+        "none: cannot read the file: there is no such file",
     ];
     let run = scene(flow).run();
     run.expect(2, &parts);
@@ -78,7 +78,7 @@ links: [ticks -> out]";
     denied.expect(2, &["there are 2 warnings, and `--deny-warnings` is set"]);
 }
 
-/// Says nothing of the canary, in the log and in messages of any kind.
+/// Checks that the output of a run does not contain the canary.
 #[track_caller]
 fn keeps_quiet(run: &Run, what: &str) {
     assert!(!run.stderr.contains(CANARY), "{what}:\n{}", run.stderr);
@@ -86,7 +86,7 @@ fn keeps_quiet(run: &Run, what: &str) {
 }
 
 #[test]
-fn no_value_is_in_a_message_about_the_configuration() {
+fn messages_about_configuration_contain_no_value() {
     let value = "'${file:secret}'";
     let connectors = [
         "type: ${value}, codec: json",
@@ -138,8 +138,8 @@ fn no_value_is_in_a_message_about_the_configuration() {
 }
 
 #[test]
-fn no_value_is_in_what_a_flow_says_while_it_runs() {
-    // A path in an error of the system, which fails the flow.
+fn messages_of_running_flow_contain_no_value() {
+    // The value is a path in an error of the operating system that fails the flow.
     let flow = format!(
         "connectors:{ENDS}\n  x: {{ type: file, codec: json, config: {{ path: '${{file:secret}}/x', mode: write }} }}\nlinks: [in -> out, in -> x]"
     );
@@ -148,7 +148,7 @@ fn no_value_is_in_what_a_flow_says_while_it_runs() {
         run.expect(1, &["[redacted]", "connector `x`"]);
         keeps_quiet(&run, format);
     }
-    // A value in the log.
+    // The value is in a line of the log.
     let flow = format!(
         "connectors:{ENDS}\n  x: {{ type: exit, config: {{ when: {{ field: n, equals: '${{file:secret}}' }} }} }}\nlinks: [in -> out, in -> x]"
     );
@@ -158,7 +158,8 @@ fn no_value_is_in_what_a_flow_says_while_it_runs() {
     assert!(!run.stderr.contains(CANARY), "{}", run.stderr);
 }
 
-/// Addresses and paths that come from variables are needed in messages; the keys of these have no mark.
+/// Messages have to show addresses and paths, even if they come from variables. The keys of these values are not marked
+/// as secret.
 #[test]
 fn variables_of_keys_that_are_not_secret_are_shown() {
     let flow = format!(
@@ -169,7 +170,7 @@ fn variables_of_keys_that_are_not_secret_are_shown() {
     assert!(!run.stderr.contains("[redacted]"), "{}", run.stderr);
 }
 
-/// The key `says` is marked in the schema of the plugin, whose panic quotes it.
+/// The key `says` is marked as secret in the schema of the plugin, whose panic quotes its value.
 #[test]
 fn variables_of_secret_keys_are_redacted() {
     let flow = format!(
@@ -187,7 +188,7 @@ links: [in -> out, bad -> out]"
 }
 
 #[test]
-fn no_value_is_in_the_report_of_a_benchmark() {
+fn benchmark_report_contains_no_value() {
     let flow = "connectors:
   bench:
     type: bench
@@ -206,7 +207,7 @@ links: [bench -> bench]";
 }
 
 #[test]
-fn a_rate_from_a_reference_is_not_in_the_report_of_a_benchmark() {
+fn benchmark_report_omits_rate_from_a_reference() {
     let flow = "connectors:
   bench:
     type: bench
@@ -227,7 +228,7 @@ links: [bench -> bench]";
 }
 
 #[test]
-fn no_value_is_in_what_a_panic_of_a_plugin_says() {
+fn messages_of_plugin_panics_contain_no_value() {
     for fault in ["connect_panic", "pull_panic", "drop_panic"] {
         let flow = format!(
             "connectors:
@@ -245,10 +246,14 @@ links: [bad -> out]"
             let run = Run::of(&finish(command.spawn().unwrap()));
             keeps_quiet(&run, fault);
             let hook = run.stderr.lines().filter(|line| line.contains(" panicked at "));
-            assert!(hook.count() > 0, "{fault}: the place of the panic is told:\n{}", run.stderr);
+            assert!(
+                hook.count() > 0,
+                "{fault}: the location of the panic is reported:\n{}",
+                run.stderr
+            );
             let is_traced = run.stderr.contains("stack backtrace:");
             assert_eq!(is_traced, backtrace == "1", "{fault}:\n{}", run.stderr);
-            // What nobody waits for has no error.
+            // The error of a panic in `drop` is not reported, because no caller waits for it.
             if fault != "drop_panic" {
                 assert!(run.stderr.contains("[redacted]"), "{fault}:\n{}", run.stderr);
             }
@@ -257,7 +262,7 @@ links: [bad -> out]"
 }
 
 #[test]
-fn the_values_of_one_tested_flow_are_words_to_the_next() {
+fn values_of_one_tested_flow_are_not_redacted_in_the_next() {
     let test = |scene: Scene, flow: &str| {
         std::fs::create_dir_all(scene.path().join(format!("{flow}/input"))).unwrap();
         scene.write(&format!("{flow}/input/in.jsonl"), b"{\"a\":\"expected\"}\n")
@@ -278,7 +283,7 @@ fn the_values_of_one_tested_flow_are_words_to_the_next() {
 }
 
 #[test]
-fn no_value_is_in_a_dead_letter() {
+fn dead_letters_contain_no_value() {
     let flow = format!(
         "connectors:{ENDS}
 pipelines:

@@ -1,4 +1,4 @@
-//! A run of the binary while it goes on: its log, its signals, its end.
+//! A running process of the binary: its log, its signals and its end.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -10,23 +10,24 @@ use std::{
 
 use crate::tremor::{Run, Scene};
 
-/// No test waits for anything for longer than this.
+/// Maximum time to wait for a line or an event.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// What a server logs before its address.
+/// Text before the address in the log line of a server.
 const LISTENS: &str = "listens on ";
 
-/// A process that runs. It is killed when this is dropped.
+/// A running process, killed when this value is dropped.
 pub(crate) struct Running {
     pub(crate) scene: Scene,
     child: Child,
     log: Receiver<String>,
-    /// What was read of the log so far.
+    /// Text of the log that was read so far.
     read: String,
     events: Receiver<String>,
 }
 
-/// The lines that come out of a pipe, read to its end whether or not anybody takes them.
+/// Reads a pipe to its end on a thread, and sends the lines. Reads on even if nobody receives them, so that the process
+/// never blocks.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -38,8 +39,8 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Running {
-    /// Starts `tremor run` with these arguments, logging everything from `debug` on, and with what
-    /// else is `set`.
+    /// Starts `tremor run` with these arguments and a log of all levels from `debug` on. `set` changes the
+    /// command.
     pub(crate) fn of(
         scene: Scene,
         arguments: &[&str],
@@ -53,14 +54,14 @@ impl Running {
         Self { scene, child, log, read: String::new(), events }
     }
 
-    /// Waits for a line of the log, and the errors and the summary at its end, with `part` in it.
+    /// Waits for a line on stderr that contains `part`: a line of the log, an error or the summary.
     #[track_caller]
     pub(crate) fn until(&mut self, part: &str) -> String {
         self.find(|line| line.contains(part))
             .unwrap_or_else(|| panic!("no `{part}`: {}", self.read))
     }
 
-    /// Waits until a server listens, and gives its address and what the log says after that.
+    /// Waits for the log line of a server that listens. Returns the address and the remainder of the line.
     #[track_caller]
     pub(crate) fn listens(&mut self) -> (String, String) {
         let line = self.until(LISTENS);
@@ -69,7 +70,8 @@ impl Running {
         (address.to_owned(), rest.to_owned())
     }
 
-    /// Reads until a line is found, or the log or the limit ends.
+    /// Reads lines until `is_found` returns `true`, the log ends, or [`LIMIT`] has passed. Returns the line that was
+    /// found.
     fn find(&mut self, mut is_found: impl FnMut(&str) -> bool) -> Option<String> {
         let end = Instant::now() + LIMIT;
         loop {
@@ -81,7 +83,7 @@ impl Running {
         }
     }
 
-    /// Waits for lines with each of these, in any order. Gives them in the order in which they came.
+    /// Waits for lines that contain each of these parts, in any order. Returns them in the order of the log.
     #[track_caller]
     pub(crate) fn until_all(&mut self, mut parts: Vec<String>) -> Vec<String> {
         let mut lines = Vec::new();
@@ -106,17 +108,17 @@ impl Running {
         })
     }
 
-    /// Waits for an event on stdout until this time.
+    /// Waits for an event on stdout until `end`.
     pub(crate) fn event_until(&self, end: Instant) -> Option<String> {
         self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// The number of the process.
+    /// Returns the process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends these signals, one right after the other.
+    /// Sends these signals, one immediately after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
         let pid = self.child.id();
         let kill = |name: &&str| format!("kill -{name} {pid}; ");
@@ -124,13 +126,13 @@ impl Running {
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
     }
 
-    /// Waits for the end, and gives what came out.
+    /// Waits until the process has ended, and returns its status and output.
     #[track_caller]
     pub(crate) fn end(mut self) -> Run {
-        // Its end closes its pipes.
+        // Read to the end of the log: the process closes its pipes when it ends.
         self.find(|_| false);
         let has_ended = self.log.try_recv() == Err(TryRecvError::Disconnected);
-        assert!(has_ended, "it goes on: {}", self.read);
+        assert!(has_ended, "the process still runs: {}", self.read);
         let status = self.child.wait().unwrap().code();
         let stdout = self.events.iter().map(|line| line + "\n").collect();
         Run { stdout, stderr: std::mem::take(&mut self.read), status }
@@ -139,7 +141,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // Ignore the error, which means that the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! `tremor schema`: what editors are told of flow files.
+//! Tests of `tremor schema`, which prints the schema of flow files for editors.
 
 use std::{fs, sync::OnceLock};
 
@@ -17,7 +17,7 @@ fn schema() -> &'static Value {
     })
 }
 
-/// What the schema finds wrong with a flow.
+/// Returns the errors that the schema finds in a flow.
 fn errors(flow: &str) -> Vec<String> {
     static VALIDATOR: OnceLock<Validator> = OnceLock::new();
     let validator =
@@ -26,13 +26,13 @@ fn errors(flow: &str) -> Vec<String> {
     validator.iter_errors(&flow).map(|error| error.to_string()).collect()
 }
 
-/// The schema of the plugins of these tests accepts a flow.
+/// Checks that the schema of the plugins of these tests accepts a flow.
 #[track_caller]
 pub(crate) fn accepts(flow: &str) {
     assert_eq!(errors(flow), [""; 0], "{flow}");
 }
 
-/// The flows of the workspace, without the folders of their plugins, which these tests have elsewhere.
+/// Returns the flows of the workspace, without their plugin folders, because these tests use another one.
 fn flows() -> Vec<(String, String)> {
     let mut flows = Vec::new();
     for folder in ["examples", "bench/flows"] {
@@ -55,16 +55,16 @@ fn flows() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_schema_is_one_itself_and_accepts_the_flows_of_the_workspace() {
+fn schema_is_valid_and_accepts_flows_of_the_workspace() {
     jsonschema::draft202012::meta::validate(schema()).unwrap();
     flows().iter().for_each(|(_, flow)| accepts(flow));
 }
 
 #[test]
-fn no_flow_of_the_workspace_is_warned_of() {
+fn flows_of_the_workspace_cause_no_warning() {
     for (name, flow) in flows() {
         let check = Scene::new(&flow).tremor(&["check", "flow.yaml"]);
-        // Benchmarks begin their output again on purpose.
+        // Ignore this warning, because benchmarks truncate their output on purpose.
         let meant = "`mode: truncate` deletes events";
         let mut lines = check.stderr.lines().filter(|line| line.contains(" warning: "));
         let is_sound = check.status == Some(0) && lines.all(|line| line.contains(meant));
@@ -79,13 +79,13 @@ fn components_and_keys_have_descriptions() {
     let file = types.iter().find(|one| one["const"] == "file").unwrap();
     assert!(file["description"].as_str().unwrap().contains("file"), "{file}");
     let path = &schema["$defs"]["connector.file"]["properties"]["path"];
-    assert!(path["description"].as_str().unwrap().starts_with("The file."), "{path}");
+    assert!(path["description"].as_str().unwrap().starts_with("Path of the file."), "{path}");
     let lines = &schema["$defs"]["preprocessor.lines"]["properties"];
     assert!(lines.is_object(), "{lines}");
 }
 
 #[test]
-fn a_reference_stands_for_a_value_of_any_type() {
+fn reference_is_accepted_for_a_value_of_any_type() {
     accepts(
         "connectors:
   ticks:
@@ -105,7 +105,7 @@ links: [ticks -> out]",
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_flows_are_rejected_by_the_schema() {
     let ends = "
   in: { type: metronome, config: { interval_ms: 1 } }
   out: { type: 'null' }";
@@ -152,11 +152,11 @@ fn what_is_wrong_is_refused() {
 }
 
 #[test]
-fn without_plugins_the_schema_allows_any_connector_and_says_so() {
+fn schema_without_plugins_allows_any_connector() {
     let scene = Scene::new("");
     let mut command = scene.command(&["schema"]);
     let run = crate::tremor::Run::of(&command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap());
-    run.expect(0, &["warning: there are no connectors at hand"]);
+    run.expect(0, &["warning: no connectors are available"]);
     let schema: Value = serde_json::from_str(&run.stdout).unwrap();
     let flow = serde_json::json!({
         "connectors": { "a": { "type": "any", "codec": "json", "config": { "b": 1 } } },

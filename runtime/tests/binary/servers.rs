@@ -1,9 +1,9 @@
-//! What servers of the network need of the system: descriptors, threads, memory.
+//! Tests of the resources that network servers use: descriptors, threads and memory.
 
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::net::UnixStream,
     path::Path,
     process::Command,
@@ -11,17 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{running::Running, support::workspace, tremor::Scene};
+use crate::{peer::free_port, running::Running, support::workspace, tremor::Scene};
 
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-/// A server, and how one speaks to it.
+/// A server, and the protocol of its clients.
 struct Server {
     running: Running,
     address: String,
     connect: fn(&Path, &str) -> Box<dyn Stream>,
-    /// What has a line be an event, the first of its connection or not.
+    /// Encodes a line as an event. The second argument is `true` for the first event of its connection.
     says: fn(&str, bool) -> Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Server {
 links: [input -> output]"
         );
         let mut running = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
-        // The sink opens its descriptors as well.
+        // Wait for the sink too, because it opens descriptors as well.
         let parts = ["listens on ", "component=output state=running"].map(str::to_owned);
         let lines = running.until_all(parts.into());
         let address = lines.iter().find_map(|line| line.split_once("listens on "));
@@ -77,7 +77,8 @@ pub(crate) fn as_requests(line: &str, _: bool) -> Vec<u8> {
     format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{line}").into()
 }
 
-/// A frame of a client, masked with zeros, after the request of RFC 6455, section 1.2.
+/// Returns a line as a WebSocket frame of a client, masked with zeros. Before the first frame, the handshake request of
+/// RFC 6455, section 1.2, is inserted.
 pub(crate) fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
     let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -86,9 +87,9 @@ pub(crate) fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
     [if is_first { request.as_bytes() } else { b"" }, &frame].concat()
 }
 
-/// A server that may have 64 descriptors, and a hundred clients.
+/// Tests a server with a limit of 64 descriptors and a hundred clients.
 #[track_caller]
-fn serves_those_that_it_has_and_later_the_others(mut server: Server) {
+fn expect_waiting_clients_are_served_later(mut server: Server) {
     let limit = ["--pid", &server.running.pid().to_string(), "--nofile=64:64"];
     assert!(Command::new("prlimit").args(limit).status().unwrap().success());
     let mut clients = Vec::new();
@@ -97,8 +98,8 @@ fn serves_those_that_it_has_and_later_the_others(mut server: Server) {
         client.write_all(&(server.says)(&format!("line {number}"), true)).unwrap();
         clients.push(Some(client));
     }
-    server.running.until("which wait: ");
-    // Others notice nothing.
+    server.running.until("connections wait to be accepted");
+    // Established connections are not affected.
     let another = (server.says)("another line", false);
     clients[0].as_mut().unwrap().write_all(&another).unwrap();
     let mut lines = Vec::new();
@@ -106,14 +107,14 @@ fn serves_those_that_it_has_and_later_the_others(mut server: Server) {
         lines.push(server.running.event());
     }
     assert!(lines.len() < 100, "some wait");
-    // One that has been heard goes, and one that waits has its turn.
+    // Whenever a client disconnects, a waiting client is served.
     let mut number = 0;
     while number < lines.len() || lines.len() < 101 {
         if number == lines.len() {
             lines.push(server.running.event());
         }
-        if let Some(heard) = lines[number].strip_prefix("line ") {
-            clients[heard.parse::<usize>().unwrap()] = None;
+        if let Some(number) = lines[number].strip_prefix("line ") {
+            clients[number.parse::<usize>().unwrap()] = None;
         }
         number += 1;
     }
@@ -124,12 +125,8 @@ fn serves_those_that_it_has_and_later_the_others(mut server: Server) {
 }
 
 #[test]
-fn a_tcp_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
-    serves_those_that_it_has_and_later_the_others(Server::start(
-        "tcp_server",
-        "127.0.0.1:0",
-        as_lines,
-    ));
+fn tcp_server_out_of_descriptors_serves_others_later() {
+    expect_waiting_clients_are_served_later(Server::start("tcp_server", "127.0.0.1:0", as_lines));
 }
 
 #[test]
@@ -138,7 +135,7 @@ fn connections_leave_descriptors_to_other_components() {
     let limit = ["--pid", &server.running.pid().to_string(), "--nofile=64:64"];
     assert!(Command::new("prlimit").args(limit).status().unwrap().success());
     let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
-    server.running.until("which wait: ");
+    server.running.until("connections wait to be accepted");
     let open = fs::read_dir(format!("/proc/{}/fd", server.running.pid())).unwrap().count();
     assert!(open <= 60, "{open} descriptors of 64 are in use");
     drop(clients);
@@ -146,23 +143,19 @@ fn connections_leave_descriptors_to_other_components() {
 }
 
 #[test]
-fn a_unix_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
-    serves_those_that_it_has_and_later_the_others(Server::start("unix_server", "socket", as_lines));
+fn unix_server_out_of_descriptors_serves_others_later() {
+    expect_waiting_clients_are_served_later(Server::start("unix_server", "socket", as_lines));
 }
 
 #[test]
-fn an_http_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
+fn http_server_out_of_descriptors_serves_others_later() {
     let server = Server::start("http_server", "127.0.0.1:0", as_requests);
-    serves_those_that_it_has_and_later_the_others(server);
+    expect_waiting_clients_are_served_later(server);
 }
 
 #[test]
-fn a_ws_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
-    serves_those_that_it_has_and_later_the_others(Server::start(
-        "ws_server",
-        "127.0.0.1:0",
-        as_frames,
-    ));
+fn ws_server_out_of_descriptors_serves_others_later() {
+    expect_waiting_clients_are_served_later(Server::start("ws_server", "127.0.0.1:0", as_frames));
 }
 
 #[test]
@@ -172,7 +165,7 @@ fn unix_server_listens_again_after_its_socket_is_deleted() {
     before.write_all(b"before\n").unwrap();
     assert_eq!(server.running.event(), "before");
     fs::remove_file(server.running.scene.path().join("socket")).unwrap();
-    server.running.until("was deleted or replaced: listens on a new socket there");
+    server.running.until("was deleted or replaced; listening on a new socket there");
     server.connect().write_all(b"after\n").unwrap();
     assert_eq!(server.running.event(), "after");
     before.write_all(b"still open\n").unwrap();
@@ -180,11 +173,10 @@ fn unix_server_listens_again_after_its_socket_is_deleted() {
     server.end();
 }
 
-/// A flow of `bench/network` that has nothing to do.
+/// Starts a flow of `bench/network`, which receives no events in this test.
 fn resting(file: &str) -> Running {
     let flow = fs::read_to_string(workspace().join("bench/network").join(file)).unwrap();
-    let port =
-        || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = || free_port().to_string();
     let (port, to) = (port(), port());
     Running::of(Scene::new(&flow), &["flow.yaml"], |it| it.env("PORT", port).env("TO", to))
 }
@@ -194,14 +186,14 @@ fn threads(running: &Running) -> usize {
 }
 
 #[test]
-fn connectors_of_the_network_need_no_threads_of_their_own() {
+fn network_connectors_use_no_own_threads() {
     let mut without = resting("no-plugins.yaml");
     without.until("component=seldom state=running");
     let mut all = resting("all-plugins.yaml");
     for _ in 0..4 {
         all.until("listens on ");
     }
-    // What is only for the start ends by itself.
+    // Wait, because threads that are needed only at the start end by themselves.
     let end = Instant::now() + Duration::from_mins(1);
     while threads(&all) > threads(&without) + 2 {
         let (all, without) = (threads(&all), threads(&without));
@@ -214,7 +206,7 @@ fn connectors_of_the_network_need_no_threads_of_their_own() {
     }
 }
 
-/// The memory of a process, in bytes.
+/// Returns the memory of a process, in bytes.
 fn memory(running: &Running) -> usize {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", running.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
@@ -222,7 +214,7 @@ fn memory(running: &Running) -> usize {
 }
 
 #[test]
-fn a_connection_that_has_fallen_silent_has_no_buffer_of_its_own() {
+fn idle_connection_has_no_buffer_of_its_own() {
     let server = Server::start("tcp_server", "127.0.0.1:0", as_lines);
     let mut clients = Vec::new();
     let mut add = |count: usize| {
@@ -234,11 +226,11 @@ fn a_connection_that_has_fallen_silent_has_no_buffer_of_its_own() {
         (0..count).for_each(|_| assert_eq!(server.running.event().len(), 600));
         memory(&server.running)
     };
-    // What all of them share is there then.
+    // After 200 connections, the memory that all connections share is allocated.
     let before = add(200);
     let after = add(400);
     let each = after.saturating_sub(before) / 400;
-    // A buffer of the usual sizes is not to be among it, and neither is a task.
+    // This is less than a buffer of the usual size, or a task.
     assert!(each < 8 << 10, "{each} bytes each");
     drop(clients);
     server.end();

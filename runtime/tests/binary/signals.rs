@@ -1,4 +1,4 @@
-//! Signals end runs in order.
+//! Tests of signals to the process.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[test]
-fn a_signal_drains_while_events_flow() {
+fn signal_drains_flow_under_load() {
     for signal in ["-INT", "-TERM"] {
         let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
@@ -35,14 +35,14 @@ links: [ticks -> output]";
 }
 
 #[test]
-fn a_signal_interrupts_a_read_of_an_idle_stdin() {
+fn signal_interrupts_read_of_idle_stdin() {
     let text = "connectors:
   input: { type: stdio, preprocessors: [lines], codec: string }
   output: { type: stdio, codec: string, postprocessors: [lines] }
 links: [input -> output]";
     let scene = Scene::new(text);
     let mut child = scene.command(&["run", "flow.yaml"]).stdin(Stdio::piped()).spawn().unwrap();
-    // Stdin stays open and silent after one line, which says that the flow is running.
+    // Send one line and keep stdin open. The event of the line shows that the flow is running.
     let mut stdin = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, b"ready\n").unwrap();
     let mut events = BufReader::new(child.stdout.take().unwrap());
@@ -57,14 +57,14 @@ links: [input -> output]";
     assert!(stderr.contains("1 events in, 1 out"), "{stderr}");
 }
 
-/// A connector that misbehaves as its configuration says, and a flow around it.
+/// A connector with a fault, and the other parts of its flow.
 struct Bad {
     config: &'static str,
-    /// The flow, in which the connector has no name yet.
+    /// The other parts of the flow file. `BAD` stands for the name of the connector.
     around: &'static str,
 }
 
-/// A sink that a metronome feeds.
+/// Returns a sink that a metronome feeds.
 fn sink(config: &'static str) -> Bad {
     let around = "
   ticks: { type: metronome, config: { interval_ms: 1 } }
@@ -72,7 +72,7 @@ links: [ticks -> BAD]";
     Bad { config, around }
 }
 
-/// A sink that gets one event.
+/// Returns a sink that gets one event.
 fn sink_of_one(config: &'static str) -> Bad {
     let around = "
   ticks: { type: metronome, config: { interval_ms: 3600000 } }
@@ -80,12 +80,11 @@ links: [ticks -> BAD]";
     Bad { config, around }
 }
 
-/// A source.
 fn source(config: &'static str) -> Bad {
     Bad { config, around: "\n  nowhere: { type: 'null' }\nlinks: [BAD -> nowhere]" }
 }
 
-/// Both.
+/// Returns a connector that is both source and sink.
 fn both(config: &'static str) -> Bad {
     let around = "
   ticks: { type: metronome, config: { interval_ms: 1 } }
@@ -94,12 +93,12 @@ links: [ticks -> BAD, BAD -> nowhere]";
     Bad { config, around }
 }
 
-/// Both, and it feeds itself.
+/// Returns a connector that is both source and sink and feeds itself.
 fn itself(config: &'static str) -> Bad {
     Bad { config, around: "\nlinks: [BAD -> BAD]" }
 }
 
-/// A source whose events an operator holds back.
+/// Returns a source whose events an operator buffers.
 fn source_of_few(config: &'static str) -> Bad {
     let around = "
   nowhere: { type: 'null' }
@@ -116,7 +115,7 @@ impl Bad {
         format!("connectors:\n  {name}: {config}{}", around.replace("BAD", name))
     }
 
-    /// What it logs when it misbehaves.
+    /// Returns the line that the connector logs when its fault happens.
     fn says(&self, name: &str) -> String {
         let fault = self.config.split([',', ' ']).nth(1).unwrap();
         let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
@@ -125,8 +124,8 @@ impl Bad {
     }
 }
 
-/// Runs flows in one process, `flow_0` with the connector `bad_0` and so on, until each of these
-/// misbehaves.
+/// Runs these flows in one process until each fault has happened. The first flow is `flow_0` with the connector
+/// `bad_0`.
 fn run(flows: &[Bad], drain_timeout: &str) -> Running {
     let mut scene = Scene::new("links: []");
     let mut arguments = vec!["--drain-timeout".to_owned(), drain_timeout.to_owned()];
@@ -138,19 +137,19 @@ fn run(flows: &[Bad], drain_timeout: &str) -> Running {
         arguments.push(file);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // So that there are threads enough for those that block theirs, on any machine.
+    // Use four threads, so that enough threads remain on every machine if some are blocked.
     let mut running = Running::of(scene, &arguments, |command| command.env("TREMOR_THREADS", "4"));
-    // Before that, there may be nothing that does not drain.
+    // Wait until all faults have happened.
     running.until_all(says);
     running
 }
 
-/// A signal that comes sooner is the same request as the last.
+/// Waits so that the next signal does not count as the same request as the previous one.
 fn later() {
     std::thread::sleep(Duration::from_millis(251));
 }
 
-/// The number of events that the summary of a flow tells of, before this word: 0 unless it is there.
+/// Returns the number before `word` in the summary of a flow, or 0 if the summary does not contain the word.
 fn count(summary: &str, word: &str) -> u64 {
     let words: Vec<&str> = summary.split([' ', ',']).filter(|word| *word != "events").collect();
     let at = words.iter().position(|known| *known == word);
@@ -158,7 +157,7 @@ fn count(summary: &str, word: &str) -> u64 {
 }
 
 #[test]
-fn a_second_signal_ends_the_process_whatever_hangs() {
+fn second_signal_ends_hanging_process() {
     let flows = [
         sink("fault: deliver_hang"),
         sink("fault: deliver_block"),
@@ -183,13 +182,13 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
         );
         run.expect(4, &[&error]);
         let summary = run.stderr.lines().find(|line| line.starts_with(&name)).unwrap();
-        let [came_in, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
-        assert_eq!(out + failed, came_in, "all are accounted for: {summary}");
+        let [received, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
+        assert_eq!(out + failed, received, "all are accounted for: {summary}");
     }
 }
 
 #[test]
-fn a_second_signal_ends_a_process_that_hangs_before_its_flows_run() {
+fn second_signal_ends_process_that_hangs_at_start() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   nowhere: { type: 'null' }
@@ -202,25 +201,26 @@ links: [ticks -> main, main -> nowhere]";
     running.until("the flows drain");
     later();
     running.signal(&["TERM"]);
-    running.end().expect(4, &["the flows stop at once"]);
+    running.end().expect(4, &["the flows are stopping immediately"]);
 }
 
 #[test]
 fn two_signals_at_once_are_one_request() {
     let mut running = run(&[sink("fault: deliver_wait")], "1000");
-    // As `timeout` does, to the process and to its group; but two of one kind may become one.
+    // The program `timeout` sends its signal to the process and to its group, so the process gets it twice. The system
+    // may merge two signals of one kind, so this test sends two kinds.
     running.signal(&["TERM", "INT"]);
-    running.until("the same request as the last signal");
+    running.until("signal belongs to the same request");
     std::fs::write(running.scene.path().join("release"), "").unwrap();
     let run = running.end();
     run.expect(0, &["0 dead-lettered, "]);
     let summary = run.stderr.lines().find(|line| line.contains("events in")).unwrap();
-    let [came_in, out] = ["in", "out"].map(|word| count(summary, word));
-    assert!(came_in > 0 && came_in == out, "{summary}");
+    let [received, out] = ["in", "out"].map(|word| count(summary, word));
+    assert!(received > 0 && received == out, "{summary}");
 }
 
 #[test]
-fn a_signal_ends_at_once_what_has_nothing_under_way() {
+fn signal_ends_idle_flow_at_once() {
     let flows = [
         sink("fault: connect_refused"),
         sink("fault: connect_hang"),
@@ -241,7 +241,7 @@ fn a_signal_ends_at_once_what_has_nothing_under_way() {
 }
 
 #[test]
-fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
+fn signal_ends_lost_sink_without_pending_events_at_once() {
     let flows = [
         sink_of_one("fault: connect_refused, lost: later"),
         sink_of_one("fault: connect_hang, lost: later"),
@@ -254,7 +254,7 @@ fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
 }
 
 #[test]
-fn what_operators_hold_back_goes_out_although_the_source_is_lost() {
+fn events_buffered_by_operators_leave_after_source_is_lost() {
     let running = run(&[source_of_few("fault: connect_refused, lost: later")], "1000");
     running.signal(&["TERM"]);
     let run = running.end();
@@ -263,7 +263,7 @@ fn what_operators_hold_back_goes_out_although_the_source_is_lost() {
 }
 
 #[test]
-fn what_is_cut_off_names_the_connectors_that_held_it_up() {
+fn drain_timeout_names_blocking_connectors() {
     let (flows, doing): (Vec<_>, Vec<_>) = [
         (sink("fault: deliver_hang"), "delivering "),
         (sink("fault: deliver_block"), "`deliver` has blocked its thread for "),
@@ -276,8 +276,8 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
     .into_iter()
     .unzip();
     let mut running = run(&flows, "0");
-    // So that they are seen to block.
-    (0..3).for_each(|_| _ = running.until("a call blocks its thread"));
+    // Wait until all three blocked calls are reported.
+    (0..3).for_each(|_| _ = running.until("a call into the plugin blocks its thread"));
     running.signal(&["TERM"]);
     let run = running.end();
     for (number, doing) in doing.iter().enumerate() {
@@ -285,7 +285,9 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
             "error: flow `flow_{number}` was stopped before everything had been delivered\n  \
              `bad_{number}`: {doing}"
         );
-        let log = format!("held up the end of its flow component=bad_{number} doing=\"{doing}");
+        let log = format!(
+            "the component delayed the end of its flow component=bad_{number} doing=\"{doing}"
+        );
         run.expect(4, &[&error, &log]);
     }
     run.expect(4, &["the last attempt failed: not connected yet"]);
@@ -293,7 +295,7 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
 }
 
 #[test]
-fn hup_usr1_and_usr2_end_nothing() {
+fn hup_usr1_and_usr2_do_not_end_the_process() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   output: { type: stdio, codec: json, postprocessors: [lines] }
@@ -302,7 +304,7 @@ links: [ticks -> output]";
     running.event();
     running.signal(&["USR1", "USR2", "HUP"]);
     running.until("SIGHUP is ignored");
-    // More events than can have been on their way.
+    // Read more events than can have been in flight when the signals arrived.
     (0..1_000).for_each(|_| _ = running.event());
     running.signal(&["TERM"]);
     running.end().expect(0, &[" events in, "]);
@@ -325,7 +327,7 @@ links: [ticks -> output]";
     run.expect(1, &["cannot write `", "out`: ", "`ulimit -f`", "events in, "]);
 }
 
-/// Signals that the program ignores or handles would otherwise be ignored by all that it starts.
+/// Child processes inherit ignored signals, so the program has to reset the signals that it ignores.
 #[test]
 fn processes_of_exec_start_with_default_signals() {
     let text = "connectors:
@@ -339,7 +341,7 @@ links: [process -> terminal]";
     let running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
     let line = running.event();
     let mask = u64::from_str_radix(line.trim_start_matches("SigIgn:").trim(), 16).unwrap();
-    // Bits of HUP, USR1, USR2, PIPE and XFSZ.
+    // The bits of HUP, USR1, USR2, PIPE and XFSZ.
     let ours = [1, 10, 12, 13, 25].iter().fold(0, |mask, signal| mask | 1 << (signal - 1));
     assert_eq!(mask & ours, 0, "{line}");
 }

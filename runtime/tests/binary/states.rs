@@ -1,4 +1,5 @@
-//! Retries and their ends: states, metrics, readiness and log lines, and what the service manager is notified of.
+//! Tests of how retries and their ends are shown: in states, metrics, readiness, log lines and notifications to the
+//! service manager.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -20,10 +21,10 @@ use crate::{
     tremor::{Run, Scene, finish},
 };
 
-/// Longer than any of these tests takes.
+/// Maximum time to wait for a condition. Longer than these tests take.
 const LONG: Duration = Duration::from_mins(2);
 
-/// A server over HTTP that answers all requests with one status.
+/// An HTTP server that answers all requests with the same status.
 struct Server {
     address: SocketAddr,
     status: Arc<AtomicU16>,
@@ -51,7 +52,7 @@ impl Server {
         server
     }
 
-    /// Answers requests that each come with one read.
+    /// Answers requests, each of which arrives in a single read.
     fn answer(mut stream: TcpStream, status: &AtomicU16) {
         let mut request = [0; 4096];
         while matches!(stream.read(&mut request), Ok(1..)) {
@@ -71,12 +72,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The thread that accepts connections waits for one.
+        // Connect, so that the thread that accepts connections notices the end.
         _ = TcpStream::connect(self.address);
     }
 }
 
-/// Waits until a connector of the flow is in this state, and returns it.
+/// Waits until a connector of the flow is in this state, and returns the connector.
 #[track_caller]
 fn until_state(asked: &Asked, connector: &str, state: &str) -> Value {
     asked.until(&format!("/v1/flows/flow/connectors/{connector}"), |it| it["state"] == state)
@@ -95,7 +96,7 @@ fn until_ready(asked: &Asked, expected: u16) -> String {
     }
 }
 
-/// Returns the number of retries of an operation, of all kinds, from the metrics.
+/// Returns the number of retries of an operation from the metrics, for errors of all kinds together.
 fn retries(asked: &Asked, component: &str, operation: &str) -> u64 {
     let (_, metrics) = asked.request("GET", "/metrics");
     let start = format!(
@@ -131,7 +132,7 @@ links: [input -> output]",
     let path = "/v1/flows/flow/connectors/input";
     asked.until(path, |it| it["retries"]["pull"].as_u64() > Some(2));
     let body = until_ready(&asked, 503);
-    assert!(body.contains("the connector `input` of `flow` is retrying for "), "{body}");
+    assert!(body.contains("the connector `input` of `flow` has been retrying for "), "{body}");
     assert!(retries(&asked, "input", "pull") > 2);
     let (_, metrics) = asked.request("GET", "/metrics");
     let state = "tremor_connector_state{flow=\"flow\",component=\"input\",state=\"retrying\"} 1\n";
@@ -161,7 +162,7 @@ fn sink_whose_deliveries_fail_is_retrying_until_they_succeed() {
     let mut asked = start(to_http("", &server.address.to_string(), keys), &["flow.yaml"]);
     until_state(&asked, "output", "retrying");
     let body = until_ready(&asked, 503);
-    assert!(body.contains("the connector `output` of `flow` is retrying for "), "{body}");
+    assert!(body.contains("the connector `output` of `flow` has been retrying for "), "{body}");
     assert!(retries(&asked, "output", "deliver") > 0);
     server.answer_with(200);
     asked.until_log("delivers again");
@@ -185,8 +186,8 @@ fn sink_that_gave_up_is_not_retrying_and_never_delivers_again() {
     expect_counts(&run.stderr, &[("deliveries wait", 1), ("delivers again", 0)]);
 }
 
-/// Starts a flow whose sink is down under a service manager, until it is notified of `until`, stops it, and
-/// returns all notifications.
+/// Runs a flow whose sink is down, with a service manager. Stops the process after the notification `until`, or after
+/// the first failed connection if `until` is `None`. Returns all notifications.
 fn notifications(arguments: &[&str], until: Option<&str>) -> (Vec<String>, Run) {
     let flow = "connectors:
   input: { type: metronome, config: { interval_ms: 1 } }
@@ -196,8 +197,8 @@ links: [input -> output]";
     let path = scene.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
-    let mut heard: Vec<String> = Vec::new();
-    let mut hear = |socket: &UnixDatagram| {
+    let mut received: Vec<String> = Vec::new();
+    let mut receive = |socket: &UnixDatagram| {
         let mut message = [0; 256];
         let length = match socket.recv(&mut message) {
             Ok(length) => length,
@@ -205,7 +206,7 @@ links: [input -> output]";
             Err(error) => panic!("{error}"),
         };
         let message = String::from_utf8_lossy(&message[..length]).trim().to_owned();
-        heard.push(message.clone());
+        received.push(message.clone());
         Some(message)
     };
     let mut command = scene.command(&[&["run"], arguments, &["flow.yaml"]].concat());
@@ -213,9 +214,9 @@ links: [input -> output]";
     command.env("TREMOR_LOG", "info");
     let mut run = command.spawn().unwrap();
     if let Some(until) = until {
-        while hear(&socket).unwrap() != until {}
+        while receive(&socket).unwrap() != until {}
     } else {
-        // The log is a pipe, of which the first line about the sink is enough.
+        // Read the log up to the first line about the sink.
         let mut log = Vec::new();
         let mut stderr = run.stderr.take().unwrap();
         while !String::from_utf8_lossy(&log).contains("not connected") {
@@ -229,24 +230,24 @@ links: [input -> output]";
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
     let run = Run::of(&finish(run));
     socket.set_nonblocking(true).unwrap();
-    while hear(&socket).is_some() {}
-    (heard, run)
+    while receive(&socket).is_some() {}
+    (received, run)
 }
 
 #[test]
 fn run_whose_sink_is_down_starts_and_is_ready_once() {
-    let (heard, run) = notifications(&[], Some("READY=1"));
-    assert_eq!(heard, ["READY=1", "STOPPING=1"]);
+    let (received, run) = notifications(&[], Some("READY=1"));
+    assert_eq!(received, ["READY=1", "STOPPING=1"]);
     run.expect(0, &[]);
 }
 
 #[test]
 fn run_that_waits_for_its_connectors_is_never_ready_in_shutdown() {
-    let (heard, _) = notifications(&["--ready", "connected"], None);
-    assert_eq!(heard, ["STOPPING=1"]);
+    let (received, _) = notifications(&["--ready", "connected"], None);
+    assert_eq!(received, ["STOPPING=1"]);
 }
 
-/// Runs a flow from a file to a sink that is down, and stops it with a deadline of a second.
+/// Runs a flow from a file to a sink that is down, and stops it with a drain deadline of a second.
 fn stopped(config: &str) -> Run {
     let scene = Scene::new(&format!(
         "connectors:
@@ -269,7 +270,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn stop_while_a_sink_is_down_succeeds_if_events_are_read_again() {
+fn stop_while_sink_is_down_succeeds_if_source_is_replayable() {
     stopped("checkpoint: position").expect(
         0,
         &["warning: flow `flow` was stopped before everything had been delivered", "`output`"],
@@ -281,7 +282,7 @@ fn stop_while_a_sink_is_down_succeeds_if_events_are_read_again() {
 }
 
 #[test]
-fn status_tells_success_from_failed_events() {
+fn exit_status_distinguishes_success_from_failed_events() {
     let flow = |err: &str, input: &[u8]| {
         let text = format!(
             "connectors:
@@ -291,7 +292,7 @@ links: [input -> output]"
         );
         Scene::new(&text).write("in", input).run()
     };
-    // A message that cannot be decoded was never accepted. If there is nothing else, something is wrong.
+    // A message that cannot be decoded was never accepted. A run without any accepted message fails.
     flow("", b"1\nx\n2\n").expect(0, &["3 events in, 2 out", "1 failed"]);
     flow("", b"x\ny\n")
         .expect(3, &["2 events in, 0 out", "2 failed", "error: 2 events of flow `flow` failed"]);
@@ -333,7 +334,7 @@ links: [input -> main -> output]";
 }
 
 #[test]
-fn check_refuses_wrong_modes_and_warns_of_truncate() {
+fn check_rejects_wrong_modes_and_warns_of_truncate() {
     let flow = |input: &str, output: &str| {
         let text = format!(
             "connectors:

@@ -1,4 +1,4 @@
-//! Streams of several sources in one pipeline.
+//! Tests of streams of several sources in one pipeline.
 
 use std::{
     io::Write,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{running::Running, tremor::Scene};
 
-/// Both servers number their first connection alike.
+/// The first connections of both servers have the same stream number.
 #[test]
 fn streams_of_two_sources_are_not_mixed() {
     let scene = Scene::new(
@@ -25,7 +25,7 @@ links: [a -> main, b -> main, a -> output, b -> output, main -> output]",
     );
     let mut run = Running::of(scene, &["flow.yaml"], |command| command);
     let mut peers = [(); 2].map(|()| TcpStream::connect(run.listens().0).unwrap());
-    // Each line has reached the pipeline before the other peer sends its own.
+    // Send the lines alternately: each line reaches the pipeline before the other peer sends its next line.
     for line in ["one", "two"] {
         for (peer, name) in peers.iter_mut().zip(["first", "second"]) {
             writeln!(peer, "{name} {line}").unwrap();
@@ -50,7 +50,8 @@ links: [input -> main, input -> output, main -> output]"
     )
 }
 
-/// Runs a flow whose source connects to peers, which `accept` returns. Each peer sends a line and goes.
+/// Runs a flow whose source connects to two peers, one after the other. `accept` returns the connection of the next
+/// peer, which sends a line and disconnects.
 fn expect_stream_for_each_peer<S: Write>(scene: Scene, accept: impl Fn() -> S) {
     let run = Running::of(scene, &["flow.yaml"], |command| command);
     for line in ["one", "two"] {

@@ -1,5 +1,4 @@
-//! Connectors that fail, panic and hang: they are restarted, then their flow has failed, and other flows
-//! go on.
+//! Tests of connectors that fail, panic and hang. They are restarted until their flow fails, and other flows continue.
 
 use std::thread;
 
@@ -7,7 +6,7 @@ use crate::{running::Running, tremor::Scene};
 
 const QUICKLY: &str = "reconnect: { backoff: 1ms, max_backoff: 1ms }";
 
-/// A flow from a connector that misbehaves to nowhere.
+/// Returns a flow from a faulty source.
 fn source(keys: &str, config: &str) -> Scene {
     Scene::new(&format!(
         "connectors:
@@ -17,7 +16,7 @@ links: [bad -> nowhere]"
     ))
 }
 
-/// A flow of these events to a connector that misbehaves.
+/// Returns a flow of these events to a faulty sink.
 fn sink(events: &str, keys: &str, config: &str) -> Scene {
     Scene::new(&format!(
         "connectors:
@@ -27,7 +26,7 @@ links: [good -> bad]"
     ))
 }
 
-/// Another flow, of a thousand events.
+/// A second flow, of a thousand events.
 const OTHER: &str = "connectors:
   input: { type: hostile, config: { count: 1000, pace_ms: 1 } }
   output: { type: file, codec: string, postprocessors: [lines], config: { path: out, mode: write } }
@@ -37,7 +36,7 @@ fn with_other(scene: Scene) -> Scene {
     scene.write("other.yaml", OTHER.as_bytes())
 }
 
-/// What the other flow has delivered, all of it and in order.
+/// Checks that the other flow has delivered all events in order.
 #[track_caller]
 fn expect_all(scene: &Scene) {
     let numbers: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
@@ -45,7 +44,7 @@ fn expect_all(scene: &Scene) {
 }
 
 #[test]
-fn a_source_that_panics_again_and_again_recovers_until_its_flow_fails_and_another_loses_nothing() {
+fn panicking_source_restarts_until_only_its_flow_fails() {
     let keys = "restart: { attempts: 3 }";
     let scene = with_other(source(keys, "fault: pull_panic, after: 10, count: 20"));
     let run = scene.tremor(&["run", "flow.yaml", "other.yaml"]);
@@ -62,7 +61,7 @@ fn a_source_that_panics_again_and_again_recovers_until_its_flow_fails_and_anothe
 }
 
 #[test]
-fn a_connector_that_panics_less_often_than_it_may_is_a_line_in_the_log_and_no_failure() {
+fn panics_within_the_limit_are_only_logged() {
     for fault in ["pull_panic", "start_panic", "connect_panic"] {
         let run = source("restart: { attempts: 2 }", &format!("fault: {fault}, times: 2")).run();
         run.expect(0, &["10 events in, 10 out", "connector restarts component=bad", "panicked"]);
@@ -70,7 +69,7 @@ fn a_connector_that_panics_less_often_than_it_may_is_a_line_in_the_log_and_no_fa
 }
 
 #[test]
-fn what_a_sink_had_when_it_failed_is_delivered_after_the_restart() {
+fn events_of_failed_sink_are_delivered_after_restart() {
     for fault in ["deliver_panic", "deliver_error", "signal_panic"] {
         let run =
             sink("count: 500", "in_flight: 4", &format!("fault: {fault}, times: 3, after: 100"))
@@ -80,7 +79,7 @@ fn what_a_sink_had_when_it_failed_is_delivered_after_the_restart() {
 }
 
 #[test]
-fn a_flow_whose_connector_says_so_ends_the_process_when_it_has_failed() {
+fn connector_can_end_the_process_when_its_flow_fails() {
     for (on_failure, ends) in [("continue", false), ("exit", true)] {
         let keys = format!("restart: {{ attempts: 1 }}, on_failure: {on_failure}");
         let other = "connectors:
@@ -102,25 +101,25 @@ links: [ticks -> output]";
 }
 
 #[test]
-fn a_connector_whose_call_held_its_thread_for_too_long_is_restarted_and_loses_nothing() {
-    let held = "held its thread for";
-    // Events come until it has been seen that the call has returned.
+fn connector_that_blocked_its_thread_restarts_without_loss() {
+    let blocked = "blocked its thread for";
+    // Emit many events: they continue until the runtime has noticed that the blocked call returned.
     let config = "fault: deliver_hold, hold_ms: 500, times: 1, after: 10";
     let scene = sink("count: 1000000, pace_ms: 1", "call_limit: 100ms", config);
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
     let restarts = running.until("connector restarts component=bad");
-    assert!(restarts.contains("`deliver` ") && restarts.contains(held), "{restarts}");
+    assert!(restarts.contains("`deliver` ") && restarts.contains(blocked), "{restarts}");
     running.signal(&["INT"]);
     let run = running.end();
     run.expect(0, &["0 dead-lettered"]);
-    let [came, went] = run.events();
-    assert_eq!(came, went, "{}", run.stderr);
+    let [received, delivered] = run.events();
+    assert_eq!(received, delivered, "{}", run.stderr);
 
     let config = "fault: pull_hold, hold_ms: 500, after: 5, pace_ms: 1";
     let run = source("call_limit: 100ms, restart: { attempts: 1 }", config).run();
     run.expect(
         1,
-        &["failed again after a restart within 60s", "`pull` ", held, "`call_limit` is 100ms"],
+        &["failed again after a restart within 60s", "`pull` ", blocked, "`call_limit` of 100ms"],
     );
 
     let config = "fault: deliver_hold, hold_ms: 500, times: 1";
@@ -130,7 +129,7 @@ fn a_connector_whose_call_held_its_thread_for_too_long_is_restarted_and_loses_no
 }
 
 #[test]
-fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing() {
+fn endless_call_fails_its_flow_and_no_other() {
     let fails = |scene: Scene, call: &str| {
         let scene = with_other(scene);
         let arguments = ["run", "flow.yaml", "other.yaml", "--drain-timeout", "1"];
@@ -141,7 +140,7 @@ fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing
         run.expect(1, &[&says, "flow `other`: 1000 events in, 1000 out"]);
         expect_all(&scene);
     };
-    // Each takes seconds, in which it waits.
+    // Run the cases in parallel, because each of them takes seconds.
     thread::scope(|scope| {
         for (scene, call) in [
             (source("hang_limit: 300ms", "fault: pull_block"), "pull"),
@@ -154,7 +153,7 @@ fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing
 }
 
 #[test]
-fn a_part_of_a_connector_that_never_returns_fails_the_flow() {
+fn processor_call_that_never_returns_fails_the_flow() {
     let text = "connectors:
   input:
     type: file
@@ -170,7 +169,7 @@ links: [input -> output]";
 }
 
 #[test]
-fn events_that_fail_without_a_way_out_are_a_line_a_second_with_the_first_cause_and_their_number() {
+fn failed_events_are_logged_once_a_second_with_count() {
     let run = sink("count: 300, pace_ms: 1", "err: dead_letter", "fault: deliver_reject").run();
     run.expect(3, &["300 events in, 0 out, 0 dead-lettered, 300 failed"]);
     let lines = run.stderr.lines().filter(|line| line.contains("events failed component=bad"));
@@ -184,12 +183,13 @@ fn events_that_fail_without_a_way_out_are_a_line_a_second_with_the_first_cause_a
     };
     let events: Vec<u32> = lines.map(events).collect();
     assert_eq!(events.iter().sum::<u32>(), 300);
-    // The first, the last, and one a second for as long as the slowest machine takes.
+    // The log has lines for the first and the last event, and at most one line per second between them. 20 lines leave
+    // time for a slow machine.
     assert!(events.len() < 20, "{events:?}");
 }
 
 #[test]
-fn a_flow_that_fails_with_a_pipeline_says_so() {
+fn failure_of_flow_with_pipeline_is_reported() {
     let scene = Scene::new(
         "connectors:
   input:

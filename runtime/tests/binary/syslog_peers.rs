@@ -1,8 +1,8 @@
-//! Syslog with the programs that people have at the other end: `logger`, rsyslog and syslog-ng, over UDP and
-//! over TCP in both framings. `syslog_tls` has the same over TLS.
+//! Tests of syslog with the programs `logger`, rsyslog and syslog-ng, over UDP, and over TCP in both framings (lines,
+//! and counted octets). `syslog_tls` has tests over TLS.
 //!
-//! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
-//! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
+//! Missing programs are skipped with a message. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name the programs if
+//! they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
 
 use std::{
     fmt::Write,
@@ -17,7 +17,7 @@ use crate::{
     tremor::Scene,
 };
 
-/// A flow with a server for each way in which syslog comes. What comes in one of them has its name.
+/// A flow with a server for each transport and framing. Each event contains the name of its server.
 const SERVERS: &str = "connectors:
   lines:
     type: tcp_server
@@ -34,7 +34,7 @@ const SERVERS: &str = "connectors:
 links: [lines -> output, counted -> output, datagrams -> output, lines/err -> output,
   counted/err -> output, datagrams/err -> output]";
 
-/// Our side where others send.
+/// A flow that receives from peers.
 struct Servers {
     run: Running,
     lines: String,
@@ -58,7 +58,7 @@ impl Servers {
         Self { run, lines, counted, datagrams }
     }
 
-    /// The next events, in the order of their texts: those of several connections come in any.
+    /// Returns the next `count` events, sorted by their texts, because events of different connections have no order.
     fn events(&self, count: usize) -> Vec<Value> {
         let event = || serde_json::from_str(&self.run.event()).unwrap();
         let mut events: Vec<Value> = std::iter::repeat_with(event).take(count).collect();
@@ -70,11 +70,11 @@ impl Servers {
         self.run.signal(&["TERM"]);
         let run = self.run.end();
         run.expect(0, &[" 0 dead-lettered"]);
-        assert_eq!(run.stdout, "", "nothing comes beyond what was waited for");
+        assert_eq!(run.stdout, "", "there are no other events");
     }
 }
 
-/// Sends with `logger`; whether it is there.
+/// Sends with `logger`. Returns whether `logger` is installed.
 fn logger(port: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new("logger");
     command.args(["--server", "127.0.0.1", "--port", port, "--tag", "prog"]).args(arguments);
@@ -86,7 +86,7 @@ fn logger(port: &str, arguments: &[&str]) -> bool {
     true
 }
 
-/// The parts of an event that do not depend on when and where it was made.
+/// Returns the event without the fields that depend on the time and the machine.
 fn stable(event: &Value) -> Value {
     let mut event = event.clone();
     let object = event.as_object_mut().unwrap();
@@ -96,7 +96,7 @@ fn stable(event: &Value) -> Value {
 }
 
 #[test]
-fn logger_is_understood_over_udp_and_tcp_in_both_framings_and_both_formats() {
+fn logger_is_received_over_udp_and_tcp_in_all_forms() {
     let servers = Servers::start();
     let sends: [(&str, &[&str]); 7] = [
         (&servers.lines, &["--tcp", "--id=42", "1 über TCP"]),
@@ -125,7 +125,7 @@ fn logger_is_understood_over_udp_and_tcp_in_both_framings_and_both_formats() {
         .iter()
         .map(|event| {
             let mut event = stable(event);
-            // It depends on the machine's clock.
+            // This element depends on the clock of the machine.
             if let Some(data) = event.pointer_mut("/structured_data/timeQuality") {
                 *data = quality["timeQuality"].clone();
             }
@@ -163,7 +163,7 @@ fn logger_is_understood_over_udp_and_tcp_in_both_framings_and_both_formats() {
     servers.end();
 }
 
-/// A message as a program of the machine writes it to the local socket, and as it comes through a relay.
+/// A message in the form in which programs of the machine write it to the local socket.
 const LOCAL: &str = "<30>Feb  5 17:32:18 relayed[7]: via é\n";
 
 fn relayed(protocol: &str, msg: &str) -> Value {
@@ -174,7 +174,7 @@ fn relayed(protocol: &str, msg: &str) -> Value {
 }
 
 #[test]
-fn rsyslog_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+fn rsyslog_is_received_over_udp_and_tcp_in_all_forms() {
     let servers = Servers::start();
     let [lines, counted, datagrams] = [&servers.lines, &servers.counted, &servers.datagrams];
     let mut config = "module(load=\"imuxsock\" SysSock.Use=\"off\")
@@ -203,7 +203,7 @@ input(type=\"imuxsock\" Socket=\"@DIR@/log.sock\" CreatePath=\"off\")\n"
     let Some(peer) = rsyslog(&config) else { return };
     peer.log(LOCAL);
     let found: Vec<_> = servers.events(9).iter().map(stable).collect();
-    // Its template for RFC 5424 has the space that RFC 3164 puts before a text, and a line feed.
+    // rsyslog's template for RFC 5424 keeps the space before the text, which is a part of the format of RFC 3164.
     for (protocol, msg, count) in [("RFC5424", " via é", 3), ("RFC3164", "via é", 6)] {
         let expected = relayed(protocol, msg);
         assert_eq!(found.iter().filter(|event| **event == expected).count(), count, "{found:?}");
@@ -213,7 +213,7 @@ input(type=\"imuxsock\" Socket=\"@DIR@/log.sock\" CreatePath=\"off\")\n"
 }
 
 #[test]
-fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+fn syslog_ng_is_received_over_udp_and_tcp_in_all_forms() {
     let servers = Servers::start();
     let [lines, counted, datagrams] = [&servers.lines, &servers.counted, &servers.datagrams];
     let mut config = "source s { unix-dgram(\"@DIR@/log.sock\"); };\n".to_owned();
@@ -236,7 +236,7 @@ fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
     peer.log(LOCAL);
     let mut found: Vec<_> = servers.events(5).iter().map(stable).collect();
     for event in &mut found {
-        // A number that it counts itself.
+        // Remove the element, which contains a counter of syslog-ng.
         event.as_object_mut().unwrap().remove("structured_data");
     }
     for (protocol, count) in [("RFC5424", 3), ("RFC3164", 2)] {
@@ -247,7 +247,7 @@ fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
     servers.end();
 }
 
-/// A flow that sends events over TCP in both framings, and over UDP.
+/// Returns a flow that sends events over TCP in both framings, and over UDP.
 fn clients(lines: u16, counted: u16, datagrams: u16) -> Scene {
     let flow = format!(
         "connectors:
@@ -281,7 +281,7 @@ links: [input -> lines, input -> counted, input -> datagrams]"
     Scene::new(&flow).write("in", events.as_bytes())
 }
 
-/// What a peer makes of these events: its fields, with `|` between them.
+/// Checks the events that a peer received. Each line has the fields of an event, separated by `|`.
 fn received(lines: &[String]) {
     let [new, old]: [&str; 2] = [
         "new é|local4|err|host|prog|42|ID47|[a@1 k=\"v\\]\\\"\\\\é\"]",
@@ -291,7 +291,7 @@ fn received(lines: &[String]) {
 }
 
 #[test]
-fn rsyslog_receives_from_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+fn rsyslog_receives_over_udp_and_tcp_in_all_forms() {
     let port = free_port();
     let config = format!(
         "module(load=\"imtcp\")
@@ -309,7 +309,7 @@ action(type=\"omfile\" file=\"/dev/stdout\" template=\"fields\")\n"
 }
 
 #[test]
-fn syslog_ng_receives_from_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+fn syslog_ng_receives_over_udp_and_tcp_in_all_forms() {
     let [lines, counted, datagrams] = [(); 3].map(|()| free_port());
     let config = format!(
         "source s {{

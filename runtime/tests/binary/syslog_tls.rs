@@ -1,7 +1,7 @@
-//! Syslog over TLS, as RFC 5425 has it, with rsyslog (its drivers `gtls` and `ossl`) and syslog-ng at the
-//! other end. Each side shows a certificate of a CA, and asks the other one for one.
+//! Tests of syslog over TLS (RFC 5425) with rsyslog (drivers `gtls` and `ossl`) and syslog-ng as peers. Both peers have
+//! a certificate of the same CA, and each requires the certificate of the other.
 //!
-//! What is not installed is skipped, as in `syslog_peers`.
+//! Missing programs are skipped, as in `syslog_peers`.
 
 use serde_json::{Value, json};
 
@@ -12,13 +12,13 @@ use crate::{
     tremor::{Run, Scene},
 };
 
-/// A message as a program of the machine writes it to the local socket.
+/// A message in the form in which programs of the machine write it to the local socket.
 const LOCAL: &str = "<30>Feb  5 17:32:18 relayed[7]: via é\n";
 
-/// The drivers of rsyslog, and the packages of Debian that have them.
+/// TLS drivers of rsyslog, with the Debian packages that contain them.
 const DRIVERS: [(&str, &str); 2] = [("gtls", "rsyslog-gnutls"), ("ossl", "rsyslog-openssl")];
 
-/// The certificate of a CA, and those of both ends with their keys.
+/// Certificates of the CA, of tremor and of the peer, with their keys.
 struct Certificates(Vec<(&'static str, String)>);
 
 impl Certificates {
@@ -45,7 +45,7 @@ impl Certificates {
     }
 }
 
-/// Our side where others send, and its port.
+/// Starts a flow that receives from peers, and returns its port.
 fn server(certificates: &Certificates) -> (Running, String) {
     let flow = "connectors:
   input:
@@ -63,7 +63,7 @@ links: [input -> output, input/err -> output]";
     (run, port)
 }
 
-/// What the peer passes on is the event that was given to it, and nothing else comes.
+/// Sends a message to the peer, and checks that the flow receives this event and no other.
 fn receives(run: Running, peer: Peer) {
     peer.log(LOCAL);
     let event: Value = serde_json::from_str(&run.event()).unwrap();
@@ -74,7 +74,7 @@ fn receives(run: Running, peer: Peer) {
     run.end().expect(0, &["1 events in, 1 out"]);
 }
 
-/// Sends events of our own to this port, once the peer listens.
+/// Sends events to this port, once the peer listens.
 fn send(certificates: &Certificates, port: u16, keys: &str) -> Run {
     let flow = format!(
         "connectors:
@@ -99,7 +99,8 @@ fn sends(certificates: &Certificates, port: u16, peer: &Peer) {
     assert!(peer.lines(100).iter().eq(&(0..100).map(|it| format!("{it:03}")).collect::<Vec<_>>()));
 }
 
-/// rsyslog with a driver of TLS, unless that is not there. What is odd about one driver is not seen with the other.
+/// Starts rsyslog with a TLS driver, unless the driver is missing. Both drivers are tested, because their behaviour
+/// differs.
 fn rsyslog(
     driver: (&str, &str),
     certificates: &Certificates,

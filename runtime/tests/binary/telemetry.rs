@@ -1,29 +1,27 @@
-//! Telemetry over HTTP: scrapes of Prometheus' format, and requests of OpenTelemetry.
+//! Tests of telemetry over HTTP: scrapes in the format of Prometheus, and OTLP requests.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::Command,
 };
 
 use serde_json::Value;
 
-use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
+use crate::{
+    network::example_flow, peer::free_address, running::Running, support::workspace, tremor::Scene,
+};
 
 fn event(run: &Running) -> Value {
     serde_json::from_str(&run.event()).unwrap()
 }
 
 #[test]
-fn a_scrape_of_its_own_admin_api_is_an_event_of_each_sample() {
+fn scrape_of_own_admin_api_emits_an_event_for_each_sample() {
     let address = free_address();
     let flow = format!(
         "connectors:
@@ -38,7 +36,7 @@ links: [scrape -> output, scrape/err -> output]"
     let arguments = ["--api", &*address, "flow.yaml"];
     let run = Running::of(Scene::new(&flow), &arguments, |command| command);
     let mut events = Vec::new();
-    // A second scrape counts the events of the first.
+    // Wait for a second scrape, whose counters include the events of the first one.
     while !events.iter().any(|event: &Value| {
         event["name"] == "tremor_events_total" && event["value"].as_f64().unwrap() > 10.0
     }) {
@@ -51,7 +49,7 @@ links: [scrape -> output, scrape/err -> output]"
     run.end().expect(0, &[" 0 dead-lettered"]);
 }
 
-/// A body that an exporter has sent, and the event that it is.
+/// Returns the body of an exporter's request, and the event that it is decoded to.
 fn request(signal: &str) -> (Vec<u8>, Value) {
     let folder = workspace().join("codecs-plugins/otlp/fixtures");
     let json = fs::read_to_string(folder.join(format!("{signal}.json"))).unwrap();
@@ -59,7 +57,7 @@ fn request(signal: &str) -> (Vec<u8>, Value) {
     (body, serde_json::from_str(&json).unwrap())
 }
 
-/// Posts a request of logs; the first line of the answer, its content type and its body.
+/// Posts a request with logs. Returns the first line, the content type and the body of the response.
 fn post(address: &str, content_type: &str, body: &[u8]) -> [String; 3] {
     post_to("/v1/logs", address, content_type, body)
 }
@@ -84,7 +82,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
 #[test]
-fn an_export_request_is_received_sent_on_and_received_again_as_the_same_event() {
+fn export_request_survives_a_round_trip() {
     let next = free_address();
     let flow = format!(
         "connectors:
@@ -115,7 +113,7 @@ links: [first -> sender, second -> output]"
     let json = expected.to_string();
     assert_eq!(post(first, JSON, json.as_bytes()), ["HTTP/1.1 200 OK", JSON, "{}"]);
     assert_eq!(event(&run), expected);
-    // Half of it is none: a `Status` says so in the request's own encoding.
+    // Half of a request is invalid. The response reports that with a `Status` in the encoding of the request.
     let [status, content_type, status_body] = post(first, PROTOBUF, &body[..body.len() / 2]);
     assert_eq!([&*status, &*content_type], ["HTTP/1.1 400 Bad Request", PROTOBUF]);
     assert!(
@@ -135,7 +133,7 @@ links: [first -> sender, second -> output]"
 const SIGNALS: [&str; 3] = ["logs", "metrics", "traces"];
 
 #[test]
-fn one_server_receives_every_signal_and_one_client_sends_each_to_its_path() {
+fn one_server_and_one_client_handle_every_signal() {
     let next = free_address();
     let flow = format!(
         "connectors:
@@ -176,14 +174,14 @@ links: [first -> sender, second -> output]"
 }
 
 #[test]
-fn the_example_of_a_collector_has_a_file_for_each_signal() {
+fn collector_example_writes_a_file_for_each_signal() {
     let scene = Scene::new(&example_flow("otlp-collector.yaml"));
     let mut run =
         Running::of(scene, &["flow.yaml"], |command| command.env("ADDRESS", "127.0.0.1:0"));
     let (address, _) = run.listens();
     for signal in SIGNALS {
         let (body, expected) = request(signal);
-        // What was answered is in its file.
+        // Wait for the response: the events of acknowledged requests are in the file of the sink.
         let [status, ..] = post_to(&format!("/v1/{signal}"), &address, PROTOBUF, &body);
         assert_eq!(status, "HTTP/1.1 200 OK");
         let written = run.scene.read(&format!("{signal}.jsonl"));
@@ -193,8 +191,8 @@ fn the_example_of_a_collector_has_a_file_for_each_signal() {
     run.end().expect(0, &["3 events in, 3 out"]);
 }
 
-/// The SDK and an exporter for Python, if they are there: `TREMOR_OTLP_PYTHON` names an interpreter that has the
-/// package `opentelemetry-sdk`, and those of the exporters.
+/// Returns a Python interpreter that has OpenTelemetry's SDK and this exporter, if there is one. `TREMOR_OTLP_PYTHON`
+/// is the path of an interpreter with the packages `opentelemetry-sdk` and those of the exporters.
 fn python_with(exporter: &str) -> Option<OsString> {
     let python = env::var_os("TREMOR_OTLP_PYTHON").filter(|it| Path::new(it).exists());
     let has_it = |python: &OsString| {
@@ -214,7 +212,7 @@ fn python_with(exporter: &str) -> Option<OsString> {
 }
 
 #[test]
-fn an_exporter_of_opentelemetry_sends_protobuf_to_us() {
+fn opentelemetry_exporter_sends_protobuf_to_server() {
     if let Some(python) = python_with("proto") {
         receive_from(&python, "protobuf", &SIGNALS);
         receive_from(&python, "protobuf", &["any"]);
@@ -222,14 +220,15 @@ fn an_exporter_of_opentelemetry_sends_protobuf_to_us() {
 }
 
 #[test]
-fn an_exporter_of_opentelemetry_sends_json_to_us() {
+fn opentelemetry_exporter_sends_json_to_server() {
     if let Some(python) = python_with("json") {
         receive_from(&python, "json", &SIGNALS);
         receive_from(&python, "json", &["any"]);
     }
 }
 
-/// Has an exporter send a request of each signal to the server with the preset for it, or to that for any.
+/// Runs an exporter that sends a request of each signal. The requests go to servers with these presets: one for each
+/// signal, or one for all signals.
 fn receive_from(python: &OsStr, encoding: &str, presets: &[&str]) {
     let script = workspace().join("codecs-plugins/otlp/scripts/record.py");
     let servers = presets.iter().map(|signal| {
@@ -262,7 +261,7 @@ links:
         }
     }
     let output = command.output().unwrap();
-    // It says nothing else of an answer that it does not take.
+    // Search the output, because the exporter reports a rejected response only there.
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("Failed to export"), "{said}");
     let mut events = [(); 3].map(|()| event(&run));

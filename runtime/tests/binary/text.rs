@@ -1,10 +1,10 @@
-//! Text with line feeds, blank lines, comments and UTF-8 signatures, through the whole binary.
+//! Tests of text with line feeds, blank lines, comments and UTF-8 byte order marks, with the whole program.
 
 use serde_json::Value;
 
 use crate::tremor::Scene;
 
-/// A flow from the file `in` to the file `out`. Whatever fails goes to `dead`.
+/// Returns a flow from the file `in` to the file `out`, with failed events in `dead`.
 fn copy(input: &str, output: &str) -> String {
     format!(
         "connectors:
@@ -47,7 +47,7 @@ fn line_feed_in_a_message_cannot_forge_another() {
             r#"{"measurement":"m","fields":{"f":"text\nforged f=1"}}"#.to_owned(),
             r#"{"measurement":"m","fields":{"f":"a"}}"#.to_owned(),
         ),
-        // The codec of a plugin. A length of 10 is a line feed in protobuf.
+        // The codec of a plugin: in protobuf, the length 10 is encoded as a line feed.
         ("{ otlp: { signal: logs, encoding: protobuf } }", logs("a"), "{}".to_owned()),
     ] {
         let scene = Scene::new(&copy(
@@ -67,7 +67,7 @@ fn line_feed_in_a_message_cannot_forge_another() {
             "{codec}: {errors:?}"
         );
     }
-    // JSON escapes it, and a length before the message needs no escape.
+    // These outputs work: JSON escapes line feeds, and with a length prefix no escape is needed.
     for output in
         ["codec: json, postprocessors: [lines]", "codec: string, postprocessors: [length-prefixed]"]
     {
@@ -78,16 +78,22 @@ fn line_feed_in_a_message_cannot_forge_another() {
 }
 
 #[test]
-fn lines_that_hold_no_event_are_discarded() {
+fn lines_without_event_are_discarded() {
     for (codec, input, discarded) in [
         ("json", "{\"n\":1}\n\n{\"n\":2}\n \r\n\n", 3),
         ("csv", "a,b\n\n\r\nc,d\n", 2),
         ("influx", "# by a script\ncpu v=1i 1\n\n   \n # end\ncpu v=2i 2\n", 4),
         ("syslog", "<13>a\n\n<13>b\n\r\n", 2),
+        ("logfmt", "a=1\n\n \t\nb=2\n\r\n", 3),
+        (
+            "gelf",
+            "{\"host\":\"h\",\"short_message\":\"m\"}\n\n \n\0\n{\"host\":\"h\",\"short_message\":\"n\"}\n",
+            3,
+        ),
         ("prometheus", "# HELP a b\n# TYPE a gauge\na 1\n\na 2\n# EOF\n", 4),
         ("{ otlp: { signal: logs, encoding: json } }", "{}\n\n{}\n", 1),
     ] {
-        // Without a link from `err`, a dead letter would end the flow.
+        // `err` has no link, so a dead letter would fail the flow.
         let text = format!(
             "connectors:
   input:
@@ -108,7 +114,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn utf8_signature_of_a_file_is_no_part_of_the_first_event() {
+fn byte_order_mark_of_file_is_not_part_of_first_event() {
     for (input, text, expected) in [
         ("preprocessors: [lines], codec: string", "a\r\n\u{feff}b\n", "\"a\"\n\"b\"\n"),
         ("codec: string", "a\r\nb", "\"a\\r\\nb\"\n"),
@@ -160,7 +166,7 @@ fn several_lines_without_a_preprocessor_name_the_missing_one() {
 }
 
 #[test]
-fn time_without_a_unit_is_answered_with_the_unit() {
+fn time_without_a_unit_is_rejected_with_advice() {
     for time in ["5", "'5'", "true"] {
         let flow = format!(
             "connectors:

@@ -1,4 +1,4 @@
-//! Connectors of the network with TLS, at both ends and against OpenSSL.
+//! Tests of TLS of network connectors, against each other and against OpenSSL.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,16 +13,18 @@ use rcgen::{
     date_time_ymd,
 };
 
-use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
+use crate::{
+    network::example_flow, peer::free_address, running::Running, support::workspace, tremor::Scene,
+};
 
-/// A certificate for this machine that only its owner has signed, and its key.
+/// Returns a self-signed certificate for this machine, and its key.
 pub(crate) fn certificate() -> (String, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// A CA, made for a test.
+/// A CA that is created for a test.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -30,7 +32,7 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Self {
-        // Two of the same name would be taken for each other.
+        // The name is unique, because a verifier would confuse two CAs of the same name.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("authority {} of tests", MADE.fetch_add(1, Ordering::Relaxed));
         let key = KeyPair::generate().unwrap();
@@ -42,12 +44,12 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate for this name, and its key.
+    /// Returns a certificate for this name, and its key.
     pub(crate) fn issue(&self, name: &str) -> (String, String) {
         self.issue_until(name, 2999)
     }
 
-    /// One that ends with the beginning of this year.
+    /// Returns a certificate that expires at the beginning of this year.
     pub(crate) fn issue_until(&self, name: &str, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -59,13 +61,13 @@ impl Authority {
     }
 }
 
-/// A scene with a certificate in it, `cert.pem` and `key.pem`.
+/// Returns a scene with the certificate `cert.pem` and its key `key.pem`.
 fn scene(flow: &str) -> Scene {
     let (certificate, key) = certificate();
     Scene::new(flow).write("cert.pem", certificate.as_bytes()).write("key.pem", key.as_bytes())
 }
 
-/// Whether the program is there: the test says so where it is not, and CI has it.
+/// Returns whether a program is installed. If not, prints a message. CI has the programs.
 pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
@@ -74,12 +76,8 @@ pub(crate) fn has(program: &str) -> bool {
     has
 }
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 #[test]
-fn the_example_of_tls_brings_every_event_once_and_in_order() {
+fn tls_example_delivers_every_event_once_in_order() {
     let logs = std::fs::read(workspace().join("examples/logs.json")).unwrap();
     let scene = scene(&example_flow("tls.yaml"))
         .write("sender.yaml", example_flow("tls-sender.yaml").as_bytes())
@@ -98,7 +96,7 @@ fn the_example_of_tls_brings_every_event_once_and_in_order() {
     assert!(run.stdout.lines().map(guid).eq(sent.lines().map(guid)));
 }
 
-/// A server of TLS that runs, and its address.
+/// Starts a TLS server, and returns its address.
 fn server(preprocessor: &str, codec: &str, min_version: &str) -> (Running, String) {
     let flow = format!(
         "connectors:
@@ -119,7 +117,7 @@ links: [input -> output, input/err -> dead]",
     (server, address)
 }
 
-/// A client that is OpenSSL's, and what it sends.
+/// Starts OpenSSL's client, and returns its input.
 fn openssl_client(server: &Running, address: &str, more: &[&str]) -> (Child, ChildStdin) {
     let mut client = Command::new("openssl")
         .args([
@@ -143,7 +141,7 @@ fn openssl_client(server: &Running, address: &str, more: &[&str]) -> (Child, Chi
 }
 
 #[test]
-fn clients_of_openssl_are_served_with_either_version_and_those_without_tls_are_refused() {
+fn openssl_clients_are_served_and_plain_ones_rejected() {
     if !has("openssl") {
         return;
     }
@@ -159,7 +157,7 @@ fn clients_of_openssl_are_served_with_either_version_and_those_without_tls_are_r
     plain.write_all(b"no TLS at all\n").unwrap();
     server.until("does not speak TLS");
     let mut bytes = Vec::new();
-    // What it says, or a reset, for it has not read everything.
+    // Ignore an error: the client gets a response, or a reset because the server has not read all data.
     let _ = plain.read_to_end(&mut bytes);
     assert!(bytes.len() < 100 && !bytes.starts_with(b"no"));
     server.signal(&["TERM"]);
@@ -169,7 +167,7 @@ fn clients_of_openssl_are_served_with_either_version_and_those_without_tls_are_r
 }
 
 #[test]
-fn a_client_of_openssl_with_an_old_version_is_refused() {
+fn openssl_client_with_old_tls_version_is_rejected() {
     if !has("openssl") {
         return;
     }
@@ -185,7 +183,7 @@ fn a_client_of_openssl_with_an_old_version_is_refused() {
 }
 
 #[test]
-fn a_server_of_openssl_is_written_to() {
+fn openssl_server_receives_events() {
     if !has("openssl") {
         return;
     }
@@ -218,7 +216,7 @@ links: [input -> output]"
     let reader = std::thread::spawn(move || {
         BufReader::new(stdout).lines().map_while(Result::ok).collect::<Vec<_>>()
     });
-    // It connects again until the peer listens.
+    // The peer may not listen yet: the client reconnects until it does.
     Running::of(scene, &["flow.yaml"], |command| command).end().expect(0, &[]);
     drop(peer.stdin.take());
     let received = reader.join().unwrap();
@@ -227,14 +225,14 @@ links: [input -> output]"
 }
 
 #[test]
-fn what_logger_writes_comes_over_tls_as_rfc_5425_has_it() {
+fn messages_of_logger_arrive_over_tls_by_rfc_5425() {
     if !has("openssl") || !has("logger") {
         return;
     }
     let (server, address) = server("{ length-prefixed: { prefix: decimal } }", "syslog", "1.3");
     let (mut client, mut stdin) = openssl_client(&server, &address, &[]);
     for number in 0..3 {
-        // It knows no TLS, so that its bytes go through here.
+        // This connector supports no TLS, so the test forwards its bytes through this listener.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
         let mut logger = Command::new("logger")
@@ -257,7 +255,7 @@ fn what_logger_writes_comes_over_tls_as_rfc_5425_has_it() {
 }
 
 #[test]
-fn a_renewed_certificate_is_used_without_a_restart() {
+fn renewed_certificate_is_used_without_a_restart() {
     if !has("openssl") {
         return;
     }
@@ -275,7 +273,7 @@ fn a_renewed_certificate_is_used_without_a_restart() {
     let (certificate, key) = certificate();
     std::fs::write(server.scene.path().join("cert.pem"), certificate).unwrap();
     std::fs::write(server.scene.path().join("key.pem"), key).unwrap();
-    // They are looked at once a second at most.
+    // Repeat, because certificate files are checked at most once a second.
     let begun = std::time::Instant::now();
     while shown(&server) == first {
         assert!(begun.elapsed().as_secs() < 30);

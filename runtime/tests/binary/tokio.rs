@@ -1,4 +1,4 @@
-//! Plugins on tokio: two libraries at once, and connectors with a runtime each.
+//! Tests of plugins that use tokio: with two libraries in one process, and with a runtime for each connector.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{running::Running, tremor::Scene};
 
-/// How many threads of a runtime a process has.
+/// Returns the number of threads of tokio runtimes in a process.
 fn threads(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let names = tasks.filter_map(|it| fs::read_to_string(it.path().join("comm")).ok());
@@ -16,7 +16,7 @@ fn threads(pid: u32) -> usize {
 }
 
 #[test]
-fn connectors_have_a_runtime_each_and_the_process_ends_under_load() {
+fn connectors_have_own_runtime_and_process_ends_under_load() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let scene = Scene::new(&format!(
@@ -28,7 +28,7 @@ links: [one -> peer, two -> peer]"
     ));
     scene.tremor(&["check", "flow.yaml"]).expect(0, &[]);
     let running = Running::of(scene, &["flow.yaml"], |it| it);
-    // A connection that breaks is made again, on the same runtime.
+    // Each lost connection is established again on the same tokio runtime.
     for _ in 0..3 {
         let (peer, _) = listener.accept().unwrap();
         assert!(BufReader::new(peer).lines().take(10).all(|line| line.is_ok()));
@@ -38,14 +38,14 @@ links: [one -> peer, two -> peer]"
     assert!(lines.next().unwrap().is_ok());
     assert_eq!(threads(running.pid()), 3, "three connectors of two libraries");
     running.signal(&["TERM"]);
-    // What is still on its way is read.
+    // Read the remaining lines, including those in flight.
     while lines.next().is_some_and(|line| line.is_ok()) {}
-    // What ends with the threads of tokio asks the host once more, and the process may be ending by then.
+    // Objects that are dropped together with tokio's threads call the host once more, possibly while the process ends.
     running.end().expect(0, &[]);
 }
 
 #[test]
-fn a_panic_on_tokio_restarts_its_connector_and_the_runtime_goes_on() {
+fn panic_on_tokio_restarts_only_its_connector() {
     let scene = Scene::new(
         "connectors:
   one:

@@ -1,4 +1,4 @@
-//! A run of the binary in a folder of its own.
+//! Runs of the binary, each in a folder of its own.
 
 use std::{
     env, fs,
@@ -13,38 +13,33 @@ use tempfile::TempDir;
 
 use crate::support::{library, target_folder};
 
-/// No run may take longer than this; one that does is killed and fails its test.
+/// Maximum duration of a run. A run that takes longer is killed and fails its test.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// The plugins that flows of these tests use, built once, in one folder.
+/// Returns a folder with the plugins that the flows of these tests use, built once.
 fn plugins() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const PLUGINS: [&str; 28] = [
+const PLUGINS: [&str; 23] = [
     "connector-file",
+    "connector-journald",
     "connector-stdio",
     "connector-metronome",
     "connector-null",
     "connector-exec",
     "connector-exit",
     "connector-bench",
-    "connector-tcp-server",
-    "connector-tcp-client",
-    "connector-udp-server",
-    "connector-udp-client",
-    "connector-unix-server",
-    "connector-unix-client",
+    "connector-socket",
     "codec-otlp",
     "codec-prometheus",
-    "connector-http-server",
-    "connector-http-client",
-    "connector-ws-server",
-    "connector-ws-client",
+    "connector-http",
+    "connector-ws",
     "operator-logging",
+    "operator-parse",
     "plugin-peers",
-    "plugin-logfmt",
+    "plugin-keyvalue",
     "plugin-pieces",
     "fixture-dice",
     "fixture-hostile",
@@ -53,63 +48,72 @@ const PLUGINS: [&str; 28] = [
     "fixture-tokio",
 ];
 
-/// The plugin `vrl`: by itself, since it takes minutes to build.
+/// Returns a folder with the plugin `vrl`, which is built only on demand because that takes minutes.
 fn vrl() -> &'static Path {
     static VRL: OnceLock<PathBuf> = OnceLock::new();
     VRL.get_or_init(|| gathered("binary-test-vrl", [library("operator-vrl")]))
 }
 
-/// Copies libraries to this folder in the target folder.
+/// Copies libraries to a subfolder of the target folder, and returns the path of the subfolder.
 fn gathered(name: &str, libraries: impl IntoIterator<Item = PathBuf>) -> PathBuf {
     let folder = target_folder().join(name);
     fs::create_dir_all(&folder).unwrap();
+    let mut names = Vec::new();
     for library in libraries {
         let name = library.file_name().unwrap();
-        // Renamed into place: another run may have the old one open.
+        names.push(name.to_owned());
+        // Copy to another name and rename atomically, because another run may have the old file open.
         let copy = folder.join(format!("{}.{}", name.display(), std::process::id()));
         fs::copy(&library, &copy).unwrap();
         fs::rename(&copy, folder.join(name)).unwrap();
     }
+    // Remove other files, because libraries of earlier builds may provide the same components.
+    for entry in fs::read_dir(&folder).unwrap().filter_map(Result::ok) {
+        let name = entry.file_name();
+        if name.to_string_lossy().ends_with(".so") && !names.contains(&name) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
     folder
 }
 
-/// A folder with a flow file and whatever the flow reads.
+/// A folder with a flow file, and the files that the flow reads.
 pub(crate) struct Scene(TempDir);
 
 impl Scene {
-    /// A folder with `flow.yaml`.
+    /// Creates a folder with this text as `flow.yaml`.
     pub(crate) fn new(flow: &str) -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         scene.write("flow.yaml", flow.as_bytes())
     }
 
-    /// The same with another file.
+    /// Adds a file to the folder.
     pub(crate) fn write(self, name: &str, contents: &[u8]) -> Self {
         fs::write(self.0.path().join(name), contents).unwrap();
         self
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// What is in a file of the folder.
+    /// Returns the contents of a file in the folder.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.0.path().join(name)).unwrap()
     }
 
-    /// Whether a file is there.
+    /// Returns whether a file exists in the folder.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.path().join(name).exists()
     }
 
-    /// `tremor` with these arguments, in this folder, with the plugins of these tests.
+    /// Returns a `tremor` command with these arguments, in this folder, with the plugins of these tests.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
         command.args(arguments).current_dir(self.0.path());
         command.env("TREMOR_PLUGIN_PATH", plugins()).env_remove("TREMOR_LOG");
-        // Plugins panic in many tests, and a backtrace takes a tenth of a second.
+        // Disable backtraces: plugins panic in many tests, and a backtrace takes a tenth of a second.
         command.env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -125,7 +129,7 @@ impl Scene {
         Run::of(&finish(self.command(arguments).spawn().unwrap()))
     }
 
-    /// The same with the plugin `vrl` beside the others.
+    /// Runs `tremor` like [`Self::tremor`], with the plugin `vrl` as well.
     pub(crate) fn tremor_with_vrl(&self, arguments: &[&str]) -> Run {
         let path = env::join_paths([plugins(), vrl()]).unwrap();
         let mut command = self.command(arguments);
@@ -133,7 +137,7 @@ impl Scene {
     }
 }
 
-/// Waits for the end of a process, within the limit.
+/// Waits until a process has ended, at most [`LIMIT`].
 pub(crate) fn finish(mut child: Child) -> Output {
     let started = Instant::now();
     let pid = child.id().to_string();
@@ -151,11 +155,11 @@ pub(crate) fn finish(mut child: Child) -> Output {
     output
 }
 
-/// What a run came to.
+/// Result of a run.
 pub(crate) struct Run {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The exit status; `None` where a signal ended the process.
+    /// Exit status; `None` if a signal ended the process.
     pub(crate) status: Option<i32>,
 }
 
@@ -168,7 +172,7 @@ impl Run {
         }
     }
 
-    /// The run ended with this status, and stderr has all of these parts.
+    /// Checks the exit status, and that stderr contains all of these parts.
     #[track_caller]
     pub(crate) fn expect(&self, status: i32, parts: &[&str]) -> &Self {
         assert_eq!(self.status, Some(status), "{}", self.stderr);
@@ -178,7 +182,7 @@ impl Run {
         self
     }
 
-    /// How many events came in and how many went out, of the only flow: its summary says so.
+    /// Returns the numbers of events in the summary of the only flow: received and delivered.
     #[track_caller]
     pub(crate) fn events(&self) -> [u64; 2] {
         let (before, after) = self.stderr.split_once(" events in, ").expect("a summary");

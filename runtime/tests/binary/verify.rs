@@ -1,10 +1,10 @@
-//! `tremor plugin verify`: it finds what breaks the contract of plugins, and nothing else.
+//! Tests of `tremor plugin verify`. It finds violations of the contract of plugins, and reports no others.
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     thread,
@@ -14,11 +14,12 @@ use std::{
 use serde_json::Value as Json;
 
 use crate::{
+    peer::free_address,
     support::library,
     tremor::{Run, Scene},
 };
 
-/// The faults of connectors: the component, the check that fails, and a part of what to do.
+/// Faulty connectors: the component, the check that fails, and a part of the remedy.
 const CONNECTORS: &[(&str, &str, &str)] = &[
     ("new_panics", "makes", "return an error"),
     ("new_opens_a_file", "stays_inside", "to `Connector::connect`"),
@@ -35,42 +36,42 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("connect_hangs", "connects", "waiting on the thread of the caller"),
     ("connect_is_never_woken", "connects", "poll what it waits for with the context"),
     ("pause_panics", "lives", "return an error"),
-    ("pause_fails", "lives", "answer `Ok` to a call in its legal order"),
+    ("pause_fails", "lives", "return `Ok` from a call in its legal order"),
     ("one_source_only", "reconnects", "return every wanted half"),
     ("reconnect_panics", "reconnects", "return an error"),
-    ("drop_panics", "drops_at_every_stage", "handle the error there"),
+    ("drop_panics", "drops_at_every_stage", "handle the error at the location"),
     ("leaves_a_task", "leaves_nothing", "end in `Connector::close`"),
     ("leaves_a_thread", "leaves_nothing", "end in `Connector::close`"),
     ("leaves_a_descriptor", "leaves_nothing", "close what was opened"),
     ("pull_panics", "pulls", "return an error"),
-    ("pull_is_busy", "pulls", "answer `Pull::Idle`"),
+    ("pull_is_busy", "pulls", "return `Pull::Idle`"),
     ("pull_blocks", "pulls", "`Host::blocking`"),
     ("pull_is_never_woken", "pulls", "poll what it waits for with the context"),
     ("pull_forges", "pulls", "with the methods of the batch"),
-    ("pull_ignores_the_limit", "heeds_the_limit", "ask `Batch::is_full`"),
+    ("pull_ignores_the_limit", "heeds_the_limit", "call `Batch::is_full`"),
     ("pull_starts_again", "stays_finished", "keep in `self` that it has finished"),
     ("pull_loses", "survives_dropped_pulls", "before the next `await`"),
     ("pull_doubles", "survives_dropped_pulls", "before the next `await`"),
     ("pull_loses_work", "survives_dropped_pulls", "keep the future of `Host::blocking`"),
     ("shared_source", "sources_share_nothing", "not in a static"),
-    ("ack_panics", "hears_acknowledgements", "return an error"),
-    ("ack_fails", "hears_acknowledgements", "answer `Ok` to the acknowledgement"),
-    ("limit_has_no_key", "hears_acknowledgements", "name the key of the configuration"),
-    ("forgets_failures", "reads_again", "where `Watermarks::begin` says"),
+    ("ack_panics", "accepts_acknowledgements", "return an error"),
+    ("ack_fails", "accepts_acknowledgements", "return `Ok` for the acknowledgement"),
+    ("limit_has_no_key", "accepts_acknowledgements", "name the key of the configuration"),
+    ("forgets_failures", "reads_again", "the positions of `Watermarks::begin`"),
     ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
     ("empty_batch_panics", "delivers", "return an error"),
-    ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
+    ("empty_batch_fails", "delivers", "if there is nothing to deliver"),
     ("rejects_another_batch", "delivers", "reject events of the batch"),
-    ("binary_fails_for_good", "delivers", "answer with kind bad data"),
+    ("binary_is_unsupported", "delivers", "an error of the kind bad data"),
     ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
     ("tick_panics", "answers_ticks", "return an error"),
-    ("drain_leaves_work", "drains", "await in `Sink::deliver`"),
-    ("drain_leaves_a_buffer", "drains", "flush buffers"),
+    ("drain_leaves_work", "drains", "in `Sink::deliver`, await"),
+    ("drain_leaves_a_buffer", "drains", "send the buffered events"),
     ("shared_sink", "sinks_share_nothing", "not in a static"),
     ("stop_panics_undrained", "stops_without_a_drain", "return an error"),
 ];
 
-/// As [`CONNECTORS`], with the kind first.
+/// Other faulty components, like [`CONNECTORS`] but with the kind first.
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("connector", "together_panics", "takes_several", "return an error"),
     ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
@@ -84,7 +85,7 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("operator", "unknown_port", "accounts_for_events", "name every port in `Operator::ports`"),
     ("operator", "process_panics", "accounts_for_events", "return an error"),
     ("operator", "keeps_after_drain", "drains", "emit, reject or discard"),
-    ("operator", "due_for_ever", "knows_the_time", "answer `due` with a later time"),
+    ("operator", "due_for_ever", "knows_the_time", "return a later time from `due`"),
     ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
     ("operator", "port_called_out", "names_ports", "a name of its own"),
     ("operator", "shared", "shares_nothing", "not in a static"),
@@ -98,23 +99,28 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
         "preprocessor",
         "forgets_between_batches",
         "splits_do_not_matter",
-        "until the rest of them comes",
+        "until the remaining ones arrive",
     ),
     ("preprocessor", "mixes_streams", "keeps_streams_apart", "a state for each stream"),
-    ("preprocessor", "lists_no_streams", "ends_streams", "name in `streams`"),
-    ("preprocessor", "lists_ended_streams", "ends_streams", "forget the state"),
-    ("preprocessor", "keeps_aborted_streams", "aborts_streams", "forget all of a stream"),
-    ("preprocessor", "holds_nothing", "holds_what_it_buffers", "while bytes of the stream are"),
-    ("preprocessor", "time_stands_still", "keeps_time", "answer `due` with a later time"),
-    ("preprocessor", "has_more_for_ever", "takes_any_bytes", "answer `has_more` with `false`"),
+    ("preprocessor", "lists_no_streams", "ends_streams", "list in `streams`"),
+    ("preprocessor", "lists_ended_streams", "ends_streams", "drop the state"),
+    (
+        "preprocessor",
+        "keeps_aborted_streams",
+        "aborts_streams",
+        "drop the state of an aborted stream",
+    ),
+    ("preprocessor", "hides_buffered", "reports_buffered_bytes", "while bytes of the stream are"),
+    ("preprocessor", "time_stands_still", "keeps_time", "return a later time from `due`"),
+    ("preprocessor", "has_more_for_ever", "takes_any_bytes", "return `false` from `has_more`"),
     ("preprocessor", "empty_input_panics", "takes_any_bytes", "return an error"),
     ("postprocessor", "swallows_empty_messages", "frames", "leave every message"),
-    ("postprocessor", "suffix_differs", "frames", "let `process` do what `suffix` says"),
+    ("postprocessor", "suffix_differs", "frames", "let `process` append `suffix`"),
     ("postprocessor", "binary_panics", "takes_any_bytes", "return an error"),
     ("postprocessor", "shared", "shares_nothing", "not in a static"),
 ];
 
-/// What is found in the components of a library: by kind and name, the failed checks with what to do.
+/// For each kind and name of a component, the failed checks and their remedies.
 type Found = BTreeMap<(String, String), Vec<(String, String)>>;
 
 fn verify(scene: &Scene, arguments: &[&str]) -> Run {
@@ -142,7 +148,16 @@ fn found(json: &Json) -> Found {
     found.collect()
 }
 
-/// Every component has its fault and no other, and what to do about it is said.
+/// Returns the checks of a component that were skipped, each with the reason.
+fn skipped(json: &Json, component: &str) -> Vec<(String, String)> {
+    let components = json["components"].as_array().unwrap();
+    let component = components.iter().find(|it| it["name"] == component).unwrap();
+    let checks = component["checks"].as_array().unwrap().iter();
+    let skipped = checks.filter(|check| check["result"] == "skipped");
+    skipped.map(|check| (text(&check["check"]), text(&check["reason"]))).collect()
+}
+
+/// Checks that for every component, only the expected check fails, with the expected remedy.
 fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
     let scene = Scene::new("");
     let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "5"]);
@@ -156,7 +171,7 @@ fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
             wrong.push(format!("{kind} {name}: expected {check}, with `{help}`: {faults:?}"));
         }
     }
-    // What is left has no fault.
+    // No check of the remaining components may fail.
     for ((kind, name), faults) in found.iter().filter(|(_, faults)| !faults.is_empty()) {
         wrong.push(format!("{kind} {name}: expected no fault: {faults:?}"));
     }
@@ -171,11 +186,11 @@ fn verify_finds_each_fault_of_a_connector_and_no_other() {
 }
 
 #[test]
-fn verify_finds_each_fault_of_what_works_on_events_and_no_other() {
+fn verify_finds_each_fault_of_other_components_and_no_other() {
     expect("fixture-step-faults", OTHERS);
 }
 
-/// A plugin keeps the contract, with these configurations.
+/// Checks that a plugin passes with these configurations.
 fn expect_good(package: &str, configurations: &[(&str, &str)]) {
     let mut scene = Scene::new("").write("input", b"{\"a\":1}\n{\"a\":2}\n");
     let mut arguments = vec![library(package).to_str().unwrap().to_owned()];
@@ -189,7 +204,7 @@ fn expect_good(package: &str, configurations: &[(&str, &str)]) {
 }
 
 #[test]
-fn our_plugins_keep_the_contract() {
+fn bundled_plugins_keep_the_contract() {
     let file = [
         ("file", r#"{ "path": "input", "mode": "read", "chunk_bytes": 3 }"#),
         ("file", r#"{ "path": "output", "mode": "truncate" }"#),
@@ -217,20 +232,20 @@ fn our_plugins_keep_the_contract() {
 }
 
 #[test]
-fn the_plugins_of_the_book_keep_the_contract() {
-    for package in ["plugin-logfmt", "plugin-pieces", "connector-countdown"] {
+fn plugins_of_the_book_keep_the_contract() {
+    for package in ["plugin-keyvalue", "plugin-pieces", "connector-countdown"] {
         expect_good(package, &[]);
     }
 }
 
-/// A copy of a good library in the scene.
+/// Copies a correct library to the scene.
 fn copied(scene: &Scene) -> std::path::PathBuf {
     let path = scene.path().join("libnull.so");
     fs::copy(library("connector-null"), &path).unwrap();
     path
 }
 
-/// The stage that fails, of a library that no code of is run.
+/// Checks that a stage fails before any code of the library runs.
 fn expect_stage(scene: &Scene, path: &Path, stage: &str, help: &str) {
     let run = verify(scene, &[path.to_str().unwrap()]);
     run.expect(1, &["1 checks failed"]);
@@ -244,7 +259,7 @@ fn expect_stage(scene: &Scene, path: &Path, stage: &str, help: &str) {
 }
 
 #[test]
-fn a_file_that_is_no_plugin_fails_the_stage_that_tells() {
+fn file_that_is_not_a_plugin_fails_the_stage_that_finds_it() {
     let scene = Scene::new("").write("text.so", b"no library").write("empty.so", b"");
     expect_stage(&scene, &scene.path().join("missing.so"), "file", "name the library");
     expect_stage(&scene, &scene.path().join("text.so"), "file", "name the library");
@@ -256,14 +271,14 @@ fn a_file_that_is_no_plugin_fails_the_stage_that_tells() {
 }
 
 #[test]
-fn a_library_that_others_may_write_to_fails_the_stage_of_access() {
+fn world_writable_library_fails_the_access_stage() {
     let scene = Scene::new("");
     let path = copied(&scene);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     expect_stage(&scene, &path, "access", "chmod");
 }
 
-/// A copy of a good library, with this in place of that.
+/// Copies a correct library to the scene, with `from` replaced by `to`.
 fn changed(scene: &Scene, from: &str, to: &str) -> std::path::PathBuf {
     let path = copied(scene);
     let mut bytes = fs::read(&path).unwrap();
@@ -274,7 +289,7 @@ fn changed(scene: &Scene, from: &str, to: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn metadata_that_this_tremor_does_not_load_fails_the_stage_of_metadata() {
+fn unsupported_metadata_fails_the_metadata_stage() {
     let scene = Scene::new("");
     let path = changed(&scene, "\"abi\":\"2", "\"abi\":\"9");
     expect_stage(&scene, &path, "metadata", "rebuild it");
@@ -283,14 +298,14 @@ fn metadata_that_this_tremor_does_not_load_fails_the_stage_of_metadata() {
 }
 
 #[test]
-fn a_library_that_is_not_what_its_metadata_says_fails_the_stage_of_layout() {
+fn library_contradicting_its_metadata_fails_the_layout_stage() {
     let scene = Scene::new("");
     let path = changed(&scene, "\"name\":\"null\"", "\"name\":\"zero\"");
     expect_stage(&scene, &path, "layout", "rebuild it");
 }
 
 #[test]
-fn a_component_that_needs_a_configuration_is_not_passed_in_silence() {
+fn component_that_needs_a_configuration_is_reported() {
     let scene = Scene::new("");
     let run = verify(&scene, &[library("connector-exit").to_str().unwrap()]);
     run.expect(2, &["1 components need a configuration", "--config NAME=FILE"]);
@@ -300,29 +315,45 @@ fn a_component_that_needs_a_configuration_is_not_passed_in_silence() {
 }
 
 #[test]
-fn connector_that_does_not_connect_has_a_status_of_its_own() {
-    // Nobody listens there.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+fn unconnected_connector_has_its_own_exit_status() {
+    // An address on which no process listens.
+    let free = free_address();
     let config = format!(r#"{{ "address": "{free}" }}"#);
     let scene = Scene::new("").write("config.json", config.as_bytes());
-    let library = library("connector-tcp-client");
+    let library = library("connector-socket");
     let arguments = [library.to_str().unwrap(), "--config", "tcp_client=config.json"];
     let run = verify(&scene, &arguments);
-    run.expect(5, &["connector `tcp_client`: it does not connect", "give each one a peer"]);
-    let checks = json(&run)["components"][0]["checks"].clone();
-    let skipped = |check: &&Json| check["result"] == "skipped";
-    let skipped: Vec<_> = checks.as_array().unwrap().iter().filter(skipped).collect();
-    assert!(skipped.iter().any(|check| check["check"] == "pulls"), "{checks:#}");
-    assert!(skipped.iter().all(|check| !text(&check["reason"]).is_empty()), "{checks:#}");
+    run.expect(5, &["connector `tcp_client`: it does not connect", "start a peer for each"]);
+    let skipped = skipped(&json(&run), "tcp_client");
+    assert!(skipped.iter().any(|(check, _)| check == "pulls"), "{skipped:#?}");
+    assert!(skipped.iter().all(|(_, reason)| !reason.is_empty()), "{skipped:#?}");
+}
+
+#[test]
+fn connector_that_connects_only_once_is_reported_as_unconnected() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(r#"{{ "address": "{}" }}"#, listener.local_addr().unwrap());
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    // The peer closes the listener after the first connection, so that the second one is refused.
+    let peer = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop((listener, stream));
+    });
+    let library = library("connector-socket");
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "tcp_client=config.json"]);
+    peer.join().unwrap();
+    run.expect(5, &["connector `tcp_client`: it does not connect", "start a peer for each"]);
+    let skipped = skipped(&json(&run), "tcp_client");
+    assert!(skipped.iter().all(|(check, _)| check != "connects"), "{skipped:#?}");
 }
 
 #[test]
 fn verify_shows_no_value_that_a_schema_marks_as_secret() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let auth = r#"{ "basic": { "user": "known", "password": "hidden \"word\"" } }"#;
     let config = format!(r#"{{ "url": "http://{free}/", "auth": {auth} }}"#);
     let scene = Scene::new("").write("config.json", config.as_bytes());
-    let library = library("connector-http-client");
+    let library = library("connector-http");
     let path = library.to_str().unwrap();
     for option in ["--limit=20s", "--json"] {
         let run = scene.tremor(&[
@@ -342,40 +373,13 @@ fn verify_shows_no_value_that_a_schema_marks_as_secret() {
     }
 }
 
-/// Runs `verify` for a TCP server at `address`, and returns the result of the check `pulls` as well.
-fn verify_tcp_server(address: SocketAddr) -> (Run, Json) {
-    let config = format!(r#"{{ "listen": "{address}" }}"#);
-    let scene = Scene::new("").write("config.json", config.as_bytes());
-    let library = library("connector-tcp-server");
-    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "tcp_server=config.json"]);
-    let json = json(&run);
-    let checks = json["components"][0]["checks"].as_array().unwrap();
-    let pulls = checks.iter().find(|check| check["check"] == "pulls").unwrap();
-    (run, pulls["result"].clone())
-}
-
 #[test]
-fn server_without_clients_has_a_status_of_its_own() {
-    let (run, pulls) = verify_tcp_server("127.0.0.1:0".parse().unwrap());
-    run.expect(5, &["connector `tcp_server`: the source brings no event", "start a client"]);
-    assert_eq!(pulls, "skipped");
-}
-
-#[test]
-fn client_lets_checks_of_a_server_be_made() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // The client ends with the process of the test. Between two instances of the server nobody listens.
-    thread::spawn(move || {
-        loop {
-            if let Ok(mut client) = TcpStream::connect(free) {
-                let _ = client.write_all(b"one\ntwo\n");
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    });
-    let (run, pulls) = verify_tcp_server(free);
-    run.expect(0, &[]);
-    assert_eq!(pulls, "passed");
+fn server_without_clients_has_its_own_exit_status() {
+    let scene = Scene::new("");
+    let run = verify(&scene, &[library("connector-http").to_str().unwrap()]);
+    run.expect(5, &["connector `http_server`: the source produces no event", "start a client"]);
+    let skipped = skipped(&json(&run), "http_server");
+    assert!(skipped.iter().any(|(check, _)| check == "pulls"), "{skipped:#?}");
 }
 
 /// Reads a request with its body. Returns `None` if the connection has ended.
@@ -395,7 +399,8 @@ fn read_request(stream: &mut impl BufRead) -> Option<()> {
     stream.read_exact(&mut vec![0; length]).ok()
 }
 
-/// An HTTP server that answers each request with an event, on as many connections as there are. Returns its address.
+/// Starts an HTTP server that answers each request with an event, on any number of connections. Returns its
+/// address.
 fn http_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -415,32 +420,54 @@ fn http_server() -> String {
     address
 }
 
+/// Starts an HTTP client that repeatedly connects to a free port until the process of the test ends. Returns
+/// the address that it connects to.
+fn http_client() -> String {
+    let free = free_address();
+    let address = free.clone();
+    thread::spawn(move || {
+        loop {
+            // Ignore an error: no server listens between two instances.
+            if let Ok(mut client) = TcpStream::connect(&address) {
+                let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3";
+                let _ = write!(client, "{head}\r\n\r\none");
+                let _ = client.read_to_end(&mut Vec::new());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    free
+}
+
 #[test]
-fn real_http_server_lets_all_checks_of_the_client_be_made() {
-    let config = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http_server());
-    let scene = Scene::new("").write("config.json", config.as_bytes());
-    let library = library("connector-http-client");
-    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "http_client=config.json"]);
+fn all_checks_run_with_peers_of_client_and_server() {
+    let client = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http_server());
+    let server = format!(r#"{{ "listen": "{}" }}"#, http_client());
+    let scene = Scene::new("").write("client.json", client.as_bytes());
+    let scene = scene.write("server.json", server.as_bytes());
+    let library = library("connector-http");
+    let configs = ["--config", "http_client=client.json", "--config", "http_server=server.json"];
+    let run = verify(&scene, &[&[library.to_str().unwrap()], &configs[..]].concat());
     run.expect(0, &[]);
     let json = json(&run);
-    let checks = json["components"][0]["checks"].as_array().unwrap().iter();
-    let skipped: Vec<_> = checks.filter(|check| check["result"] == "skipped").collect();
-    let names: Vec<_> = skipped.iter().map(|check| text(&check["check"])).collect();
-    // The source has no end and no acknowledgements, and the sink gathers no deliveries.
+    let skipped_names = |component| -> Vec<String> {
+        skipped(&json, component).into_iter().map(|(check, _)| check).collect()
+    };
+    // The client's source has no end and no acknowledgements, and its sink does not gather deliveries.
     assert_eq!(
-        names,
-        ["stays_finished", "hears_acknowledgements", "reads_again", "flushes"],
-        "{skipped:#?}"
+        skipped_names("http_client"),
+        ["stays_finished", "accepts_acknowledgements", "reads_again", "flushes"]
     );
+    assert!(!skipped_names("http_server").contains(&"pulls".to_owned()), "{json:#}");
 }
 
 #[test]
 fn sample_that_a_codec_cannot_decode_is_a_fault() {
     let scene = Scene::new("").write("good", b"a=1 b=2").write("bad", b"\xff=\xff");
-    let library = library("plugin-logfmt");
+    let library = library("plugin-keyvalue");
     let arguments = |file| [library.to_str().unwrap().to_owned(), "--sample".to_owned(), file];
     let run = |file: &str| {
-        let arguments = arguments(format!("logfmt={file}"));
+        let arguments = arguments(format!("keyvalue={file}"));
         verify(&scene, &arguments.each_ref().map(String::as_str))
     };
     run("good").expect(0, &[]);
@@ -451,7 +478,7 @@ fn sample_that_a_codec_cannot_decode_is_a_fault() {
 }
 
 #[test]
-fn a_configuration_of_a_component_that_there_is_not_or_without_a_name_is_an_error() {
+fn configuration_for_unknown_or_unnamed_component_is_an_error() {
     let scene = Scene::new("").write("config.json", b"{}");
     let library = library("connector-null");
     let run = verify(&scene, &[library.to_str().unwrap(), "--config", "zero=config.json"]);
@@ -461,15 +488,13 @@ fn a_configuration_of_a_component_that_there_is_not_or_without_a_name_is_an_erro
 }
 
 #[test]
-fn people_get_a_line_for_each_check_and_a_summary() {
+fn text_output_has_a_line_per_check_and_a_summary() {
     let scene = Scene::new("");
     let library = library("connector-null");
     let run = scene.tremor(&["plugin", "verify", library.to_str().unwrap()]);
     run.expect(0, &[]);
-    for line in
-        ["  passed   layout", "connector `null`", "  passed   leaves_nothing", "  SKIPPED  pulls: "]
-    {
-        assert!(run.stdout.contains(line), "{line}: {}", run.stdout);
-    }
+    let (passed, skipped) = (["layout", "leaves_nothing"], "  SKIPPED  pulls: ");
+    assert!(passed.iter().all(|it| run.stdout.contains(&format!("  passed   {it}"))));
+    assert!(run.stdout.contains(skipped) && run.stdout.contains("connector `null`"));
     assert!(run.stdout.ends_with("19 checks passed, 0 failed, 10 skipped\n"), "{}", run.stdout);
 }

@@ -1,4 +1,4 @@
-//! Sources that wait for sinks: who waits for what is in the API, in the metrics and in the log.
+//! Tests of sources that wait for sinks, and of how the API, the metrics and the log show that.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ links: [fast -> good, slow -> bad]",
 
 #[test]
 fn full_queue_behind_pipeline_names_the_sink_at_its_end() {
-    // Two sources and an operator with state: the pipeline has a task and a queue of its own.
+    // Use two sources and a stateful operator, so that the pipeline has a task and a queue of its own.
     let scene = Scene::new(
         "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }

@@ -1,4 +1,4 @@
-//! The artefacts that the cases can name, with schemas made as plugins make them.
+//! The artefacts that the cases can use, with schemas like those of plugins.
 
 use std::{path::PathBuf, sync::LazyLock};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tremor_pdk::{Error, Result, Sides};
 use tremor_runtime::flow::{Flow, Kind, Lookup, Resolver};
 
-/// Knows a handful of artefacts, none of which exists.
+/// A resolver of a few artefacts, for which no library exists.
 pub(crate) struct Artefacts;
 
 pub(crate) type Artefact = (Kind, &'static str, Option<Value>);
@@ -29,7 +29,7 @@ static ARTEFACTS: LazyLock<Vec<Artefact>> = LazyLock::new(|| {
     ]
 });
 
-/// All of them, with their schemas.
+/// Returns all artefacts, with their schemas.
 pub(crate) fn all() -> impl Iterator<Item = Artefact> {
     ARTEFACTS.iter().cloned()
 }
@@ -90,7 +90,7 @@ struct File {
     ///
     /// More about it.
     path: String,
-    /// What to do with the file.
+    /// The way in which the file is opened.
     mode: Mode,
     #[serde(default)]
     follow: bool,

@@ -1,8 +1,8 @@
-//! Every folder in the workspace's `tests/fixtures/flow_files` is a case: a `flow.yaml`, and in
-//! `expected` what a user gets to see for it: the errors, or the graph and the warnings.
+//! Tests of flow files. Every folder in `tests/fixtures/flow_files` of the workspace is a case. It has a flow file,
+//! `flow.yaml`, and the expected output, `expected`: the errors, or the graph and the warnings.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p tremor-runtime --test flow_files` writes the expectations anew;
-//! read the difference before you commit it.
+//! `UPDATE_EXPECT=1 cargo test -p tremor-runtime --test flow_files` rewrites the expected output. Read the
+//! difference before you commit it.
 
 mod artefacts;
 
@@ -16,7 +16,7 @@ use tremor_runtime::flow::{self, Described, Draft, Environment, Error, Limits};
 
 use artefacts::Artefacts;
 
-/// What `tremor check` has to say about a flow.
+/// Returns the output of `tremor check` for a flow.
 fn outcome(draft: Result<Draft, Error>) -> String {
     let flow = match draft.and_then(|draft| draft.check(&Artefacts)) {
         Ok(flow) => flow,
@@ -30,7 +30,7 @@ fn outcome(draft: Result<Draft, Error>) -> String {
     out
 }
 
-/// The variables that the cases refer to; others are not set.
+/// Returns the environment variables of the cases. No other variables are set.
 fn environment() -> Environment<'static> {
     Environment::default().elsewhere().variables(&|name: &str| {
         let value = match name {
@@ -44,7 +44,7 @@ fn environment() -> Environment<'static> {
     })
 }
 
-/// The schema of flow files with the artefacts of the cases.
+/// Returns the schema of flow files with the artefacts of the cases.
 fn schema() -> Validator {
     let described = artefacts::all().map(|(kind, name, config)| Described {
         kind,
@@ -58,7 +58,7 @@ fn schema() -> Validator {
     jsonschema::draft202012::new(&schema).expect("a schema")
 }
 
-/// What is wrong in these is beyond a schema: what links make of names.
+/// Cases with errors that a schema cannot find, because they concern names in links.
 const BEYOND_A_SCHEMA: &[&str] = &[
     "bad_file_modes",
     "bad_port",
@@ -74,7 +74,7 @@ const BEYOND_A_SCHEMA: &[&str] = &[
 ];
 
 #[test]
-fn the_schema_accepts_what_is_sound_and_refuses_what_it_can() {
+fn schema_accepts_valid_cases_and_rejects_most_invalid_ones() {
     let schema = schema();
     let mut accepted = Vec::new();
     for case in cases() {
@@ -106,7 +106,8 @@ fn check(case: &Path) -> Result<(), String> {
 }
 
 fn cases() -> Vec<PathBuf> {
-    // Tests run in the folder of their package, so paths in messages are the same everywhere.
+    // Use a relative path, so that the paths in messages are the same on every machine. Tests run in the folder of
+    // their package.
     let mut cases: Vec<PathBuf> = fs::read_dir("../tests/fixtures/flow_files")
         .expect("the folder of the cases")
         .map(|entry| entry.expect("a case").path())
@@ -124,23 +125,24 @@ fn flow_files() {
     assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), cases.len(), failed.join("\n"));
 }
 
-/// A flow file that ends at any character is refused or accepted but nothing else.
+/// A flow file that is cut off after any character is accepted or rejected, without a panic.
 #[test]
-fn flow_files_that_break_off() {
+fn truncated_flow_files_cause_no_panic() {
     damaged(0, |before, _| before.to_owned());
 }
 
 #[test]
-fn flow_files_that_lack_a_character() {
+fn flow_files_without_a_character_cause_no_panic() {
     damaged(1, |before, after| format!("{before}{after}"));
 }
 
-/// Reads each case with damage at every second character: schemas are slow to prepare in a debug build.
+/// Reads each case with damage at every second character, from `first` on. Every second one suffices, and a debug build
+/// prepares schemas slowly.
 fn damaged(first: usize, damage: impl Fn(&str, &str) -> String) {
     let limits = Limits { max_expanded_bytes: 1 << 14, ..Limits::default() };
     for case in cases() {
         let Ok(text) = fs::read_to_string(case.join("flow.yaml")) else { continue };
-        // One long line takes long and shows nothing that the others do not.
+        // Skip long files, which take long and find nothing that other files do not find.
         for (at, c) in text.char_indices().filter(|(at, _)| text.len() < 2_000 && at % 2 == first) {
             let text = damage(&text[..at], &text[at + c.len_utf8()..]);
             outcome(flow::parse("flow.yaml", text, &limits, &environment()));

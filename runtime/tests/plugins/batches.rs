@@ -1,5 +1,5 @@
-//! Who frees what: buffers go back to where they came from, whichever side lets go of them last, and
-//! on whichever thread.
+//! Tests of the ownership of buffers. Host or plugin, whichever allocated a buffer, also frees it. It does not matter
+//! which of them, and which thread, drops the last reference.
 
 use std::{future::poll_fn, thread};
 
@@ -19,12 +19,12 @@ fn relay() -> Instance {
 }
 
 #[test]
-fn a_plugin_may_be_the_last_to_let_go_of_a_batch_and_on_a_thread_of_its_own() {
+fn batch_dropped_on_thread_of_plugin_returns_to_the_pool() {
     let pool = Pool::new(2);
     let mut relay = relay();
     let mut batch = Batch::from_pool(&pool);
     batch.push_message(b"keep");
-    let place = batch.bytes().as_ptr().addr();
+    let address = batch.bytes().as_ptr().addr();
 
     let sink = relay.sink.as_mut().unwrap();
     block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch))).unwrap();
@@ -32,11 +32,11 @@ fn a_plugin_may_be_the_last_to_let_go_of_a_batch_and_on_a_thread_of_its_own() {
     assert_eq!(pool.waiting(), 0, "the plugin still has it");
     block_on(sink.on_tick()).unwrap();
     assert_eq!(pool.waiting(), 1, "the plugin's thread gave it back");
-    assert_eq!(Batch::from_pool(&pool).bytes().as_ptr().addr(), place);
+    assert_eq!(Batch::from_pool(&pool).bytes().as_ptr().addr(), address);
 }
 
 #[test]
-fn a_plugin_that_goes_gives_back_what_it_kept() {
+fn dropped_plugin_returns_its_buffers() {
     let pool = Pool::new(2);
     let mut relay = relay();
     let mut batch = Batch::from_pool(&pool);
@@ -49,11 +49,11 @@ fn a_plugin_that_goes_gives_back_what_it_kept() {
 }
 
 #[test]
-fn buffers_that_a_plugin_allocated_are_freed_on_a_thread_of_the_host() {
+fn plugin_buffers_may_be_freed_on_a_host_thread() {
     let pool = Pool::new(2);
     let mut relay = relay();
     let mut batch = Batch::from_pool(&pool);
-    // Shared, so that the plugin's first message makes buffers on the plugin's side.
+    // Share the buffers, so that the plugin has to allocate new ones for its first message.
     let shared = batch.clone();
     assert_eq!(relay.pull(&mut batch).unwrap(), Pull::Events);
     drop(relay);
@@ -62,5 +62,5 @@ fn buffers_that_a_plugin_allocated_are_freed_on_a_thread_of_the_host() {
     drop(shared);
     assert_eq!(pool.waiting(), 1);
     thread::spawn(move || drop(batch)).join().unwrap();
-    assert_eq!(pool.waiting(), 1, "they are not the pool's");
+    assert_eq!(pool.waiting(), 1, "the plugin's buffers do not return to the pool of the host");
 }

@@ -1,4 +1,4 @@
-//! What plugins do once they are loaded, good and bad.
+//! Tests of the behaviour of loaded plugins, without and with faults.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ fn hostile(config: &Value) -> Result<Instance> {
 }
 
 #[test]
-fn a_source_and_a_sink_work_through_the_boundary() {
+fn source_and_sink_work_across_the_plugin_abi() {
     let relay = factory(&library("fixture-relay"), "relay");
     let context = host("relay");
     let config = json!({ "count": 300 });
@@ -30,9 +30,9 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
 
     let exceptions = instance.deliver(&["good", "bad", "good", "later"]).unwrap();
-    let told = exceptions.iter();
-    let told: Vec<_> = told.map(|told| (told.events.clone(), told.error.policy())).collect();
-    assert_eq!(told, [(1..2, ErrorPolicy::DEAD_LETTER), (3..4, ErrorPolicy::RETRY)]);
+    let reported = exceptions.iter();
+    let reported: Vec<_> = reported.map(|it| (it.events.clone(), it.error.policy())).collect();
+    assert_eq!(reported, [(1..2, ErrorPolicy::DEAD_LETTER), (3..4, ErrorPolicy::RETRY)]);
     let metrics = context.metrics().snapshot();
     assert_eq!(metrics.len(), 1);
     assert_eq!((&*metrics[0].name, metrics[0].value), ("delivered", 2.0));
@@ -45,7 +45,7 @@ fn a_source_and_a_sink_work_through_the_boundary() {
 }
 
 #[test]
-fn a_bad_configuration_is_an_error_of_the_constructor() {
+fn invalid_configuration_is_an_error_of_the_constructor() {
     let relay = factory(&library("fixture-relay"), "relay");
     for (config, said) in [
         (json!({ "count": 1_001 }), "`count` is 1001, at most 1,000"),
@@ -60,7 +60,7 @@ fn a_bad_configuration_is_an_error_of_the_constructor() {
 }
 
 #[test]
-fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
+fn panic_in_any_method_is_an_error_of_its_instance() {
     for fault in ["constructor", "connect", "start"] {
         let error = hostile(&json!({ "fault": format!("{fault}_panic") })).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::PANICKED, "{fault}: {error}");
@@ -72,7 +72,11 @@ fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
     assert_eq!(batch.len(), 2);
     for _ in 0..2 {
         let error = instance.pull(&mut Batch::new()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::PANICKED, "now and for good: {error}");
+        assert_eq!(
+            error.kind(),
+            ErrorKind::PANICKED,
+            "each call after the panic fails too: {error}"
+        );
     }
     let mut instance = hostile(&json!({ "fault": "deliver_panic", "after": 1 })).unwrap();
     instance.deliver(&["x"]).unwrap();
@@ -88,14 +92,14 @@ fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
 }
 
 #[test]
-fn a_constructor_s_error_comes_through_as_it_is() {
+fn constructor_error_is_passed_on_unchanged() {
     let error = hostile(&json!({ "fault": "constructor_error" })).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
     assert_eq!(error.message(), "hostile: ConstructorError");
 }
 
 #[test]
-fn a_forged_batch_is_an_error_and_none_of_it_is_seen() {
+fn forged_batch_is_an_error_and_not_read() {
     let mut instance = hostile(&json!({ "fault": "forged_batch", "after": 3 })).unwrap();
     let mut batch = Batch::new();
     let error = instance.pull(&mut batch).unwrap_err();
@@ -105,13 +109,13 @@ fn a_forged_batch_is_an_error_and_none_of_it_is_seen() {
 }
 
 #[test]
-fn a_reply_about_events_that_were_not_delivered_is_an_error() {
+fn result_for_undelivered_events_is_an_error() {
     let mut instance = hostile(&json!({ "fault": "deliver_lie" })).unwrap();
     assert_eq!(instance.deliver(&["x"]).unwrap_err().kind(), ErrorKind::INTERNAL);
 }
 
 #[test]
-fn a_fault_may_pass() {
+fn delivery_succeeds_after_a_temporary_fault() {
     let config = json!({ "fault": "deliver_timeout", "times": 1 });
     let mut instance = hostile(&config).unwrap();
     assert_eq!(instance.deliver(&["x"]).unwrap_err().kind(), ErrorKind::TIMEOUT);
@@ -119,14 +123,14 @@ fn a_fault_may_pass() {
 }
 
 #[test]
-fn a_pull_that_is_given_up_gives_its_batch_back() {
+fn cancelled_pull_returns_its_batch() {
     use std::task::{Context, Waker};
     let relay = factory(&library("fixture-relay"), "relay");
     let mut instance = Instance::start(&relay, &json!({ "count": 1 }), &host("relay")).unwrap();
     let source = instance.source.as_mut().unwrap();
     let mut batch = Batch::new();
     batch.stream(7).push_message(b"was here before");
-    // It waits on the host's clock first.
+    // The first poll is pending, because the source waits on the host's clock.
     let poll = source.poll_pull(&mut Context::from_waker(Waker::noop()), &mut batch);
     assert!(poll.is_pending() && batch.is_empty());
     source.give_up(&mut batch);
@@ -135,13 +139,13 @@ fn a_pull_that_is_given_up_gives_its_batch_back() {
 }
 
 #[test]
-fn what_a_component_asks_of_its_flow_arrives_and_its_context_goes_with_it() {
+fn requests_to_the_flow_arrive_with_component_context() {
     let asked = Asked::default();
     let context = HostContext::new("relay", "/", asked.clone());
     let relay = factory(&library("fixture-relay"), "relay");
     let instance = Instance::start(&relay, &json!({ "count": 1 }), &context).unwrap();
-    assert!(std::sync::Arc::strong_count(&context) > 1, "the plugin holds handles");
+    assert!(std::sync::Arc::strong_count(&context) > 1, "the plugin has handles of the context");
     drop(instance);
-    assert_eq!(std::sync::Arc::strong_count(&context), 1, "and has given them back");
+    assert_eq!(std::sync::Arc::strong_count(&context), 1, "the plugin has dropped its handles");
     assert_eq!((asked.lost.load(Ordering::Relaxed), asked.stops.load(Ordering::Relaxed)), (0, 0));
 }

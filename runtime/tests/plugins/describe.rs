@@ -1,4 +1,4 @@
-//! Asking plugins about their configuration, whatever they answer.
+//! Tests of requests for the configuration schemas of plugins. A child process answers them, correctly or not.
 
 use std::{
     ffi::OsStr,
@@ -20,8 +20,8 @@ fn describer() -> Describer {
         .cache(None)
 }
 
-/// A program that sets the hostile plugin's switch, which is for the whole process, and goes on as
-/// the binary; or does something else.
+/// Writes a shell script, which is used as the child process. `@TREMOR@` stands for the path of the program. The script
+/// can set `TREMOR_HOSTILE_SCHEMA`, which selects a fault of the hostile plugin for the whole process.
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("tremor.sh");
     let text = format!("#!/bin/sh\n{text}\n").replace("@TREMOR@", env!("CARGO_BIN_EXE_tremor"));
@@ -34,7 +34,7 @@ fn hostile() -> Library {
     Library::inspect(&library("fixture-hostile")).unwrap()
 }
 
-/// What becomes of asking for the hostile plugin's schema when the child is this script.
+/// Requests the hostile plugin's schema with this script as the child process.
 fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), text);
@@ -44,7 +44,7 @@ fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value
 const LONG: Duration = Duration::from_mins(1);
 
 #[test]
-fn a_schema_comes_from_the_author_s_type() {
+fn schema_is_generated_from_the_config_type() {
     let library = Library::inspect(&library("fixture-relay")).unwrap();
     let schema = describer().config_schema(&library, "connector", "relay").unwrap().unwrap();
     assert_eq!(schema["properties"]["count"]["type"], "integer");
@@ -53,7 +53,7 @@ fn a_schema_comes_from_the_author_s_type() {
 }
 
 #[test]
-fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
+fn plugin_error_about_configuration_is_reported_verbatim() {
     let relay = Library::inspect(&library("fixture-relay")).unwrap();
     describer()
         .check(&relay, ("connector", "relay"), &json!({ "count": 1_000 }), Path::new(""))
@@ -66,7 +66,7 @@ fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
     for (fault, said) in [
         ("check_error", "hostile: CheckError"),
         ("check_panic", "panicked in new"),
-        ("check_spawn", "its constructor starts a task, which is for later"),
+        ("check_spawn", "its constructor starts a task, which is possible only from `connect` on"),
     ] {
         let error = describer().check(
             &hostile(),
@@ -81,7 +81,7 @@ fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
 }
 
 #[test]
-fn a_child_says_that_configurations_fit_and_what_keeps_it_from_that_is_a_no() {
+fn configuration_fits_only_if_child_confirms() {
     let schema = json!({ "properties": { "count": { "type": "integer", "minimum": 1 } } });
     let (good, bad, no_schema) = (json!({ "count": 1 }), json!({ "count": 0 }), json!(7));
     let asked = describer().comparing();
@@ -101,7 +101,7 @@ fn a_child_says_that_configurations_fit_and_what_keeps_it_from_that_is_a_no() {
 }
 
 #[test]
-fn a_configuration_is_checked_in_a_folder_whose_name_is_no_utf_8() {
+fn configuration_is_checked_in_a_non_utf_8_folder() {
     let relay = Library::inspect(&library("fixture-relay")).unwrap();
     let folder = Path::new(OsStr::from_bytes(b"/caf\xe9"));
     let checked = describer().check(&relay, ("connector", "relay"), &json!({ "count": 1 }), folder);
@@ -109,7 +109,7 @@ fn a_configuration_is_checked_in_a_folder_whose_name_is_no_utf_8() {
 }
 
 #[test]
-fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
+fn crash_or_hang_in_child_process_is_an_error() {
     let ask = |fault: &str, timeout| {
         let describer = describer().timeout(timeout);
         let error = describer.check(
@@ -130,27 +130,27 @@ fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
         with_script("TREMOR_HOSTILE_SCHEMA=hang exec @TREMOR@ \"$@\"", Duration::from_millis(500));
     assert!(hung.unwrap_err().to_string().contains("within 500ms"));
     let panicked = with_script("TREMOR_HOSTILE_SCHEMA=panic exec @TREMOR@ \"$@\"", LONG);
-    assert_eq!(panicked.unwrap(), None, "its constructor is what checks");
+    assert_eq!(panicked.unwrap(), None, "the constructor checks the configuration instead");
 }
 
 #[test]
-fn what_a_plugin_prints_is_not_taken_for_an_answer() {
+fn output_of_plugin_is_not_used_as_the_answer() {
     let chatty = with_script("TREMOR_HOSTILE_SCHEMA=chatter exec @TREMOR@ \"$@\"", LONG);
     assert!(chatty.unwrap().unwrap()["properties"]["fault"].is_object());
     for nonsense in ["echo '{}'", "echo 'tremor-plugin-describe: {\"maybe\": 1}'", "true"] {
         let error = with_script(nonsense, LONG).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Describe);
-        assert!(error.to_string().contains("cannot be understood"), "{error}");
+        assert!(error.to_string().contains("returned an invalid answer"), "{error}");
     }
     let failed = with_script("echo 'no such thing' >&2; exit 7", LONG).unwrap_err().to_string();
     assert!(failed.contains("exit status: 7") && failed.contains("no such thing"), "{failed}");
     let missing = describer().program("/nonexistent/tremor");
     let error = missing.config_schema(&hostile(), "connector", "hostile").unwrap_err();
-    assert!(error.to_string().contains("`/nonexistent/tremor` cannot be run"), "{error}");
+    assert!(error.to_string().contains("cannot run `/nonexistent/tremor`"), "{error}");
 }
 
 #[test]
-fn schemas_are_cached_by_contents_and_a_broken_cache_is_only_slow() {
+fn schemas_are_cached_by_content_and_survive_broken_cache() {
     let folder = tempfile::tempdir().unwrap();
     let cached = describer().cache(Some(folder.path()));
     let offline = cached.clone().program("/nonexistent/tremor");
@@ -159,14 +159,14 @@ fn schemas_are_cached_by_contents_and_a_broken_cache_is_only_slow() {
     assert_eq!(
         offline.config_schema(&hostile(), "connector", "hostile").unwrap(),
         schema,
-        "nobody was asked"
+        "no child process was started"
     );
 
     let entry = fs::read_dir(folder.path().join("schemas")).unwrap().next().unwrap().unwrap();
     fs::write(entry.path(), "{\"version\":1").unwrap();
     assert!(
         offline.config_schema(&hostile(), "connector", "hostile").is_err(),
-        "no entry any more"
+        "the damaged entry is not used"
     );
     assert_eq!(cached.config_schema(&hostile(), "connector", "hostile").unwrap(), schema);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Driving connectors by hand, as the engine does.
+//! Support for tests that call connectors directly, as the engine does.
 
 use std::{
     future::poll_fn,
@@ -18,7 +18,7 @@ use tremor_runtime::{
     plugin::{ConnectorFactory, HostContext, HostServices, Library, Policy},
 };
 
-/// Counts what a component asks for.
+/// Counts the requests that a component makes to the host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) lost: Arc<AtomicU32>,
@@ -44,7 +44,7 @@ pub(crate) fn factory(library: &Path, name: &str) -> ConnectorFactory {
     ConnectorFactory::load(&library, name, Policy::default()).unwrap()
 }
 
-/// An instance with everything that the engine would have made of it by the time events flow.
+/// A connector that is connected and started, like one of the engine before the first event.
 pub(crate) struct Instance {
     pub(crate) connector: Box<dyn DynConnector>,
     pub(crate) source: Option<Box<dyn DynSource>>,
@@ -79,7 +79,7 @@ impl Instance {
         block_on(poll_fn(|context| source.poll_pull(context, batch)))
     }
 
-    /// Pulls until the source is finished, and gives the text of all messages.
+    /// Pulls until the source is finished, and returns the texts of all messages.
     pub(crate) fn pull_all(&mut self) -> Result<Vec<String>> {
         let mut messages = Vec::new();
         loop {

@@ -1,5 +1,6 @@
-//! Libraries that were built against earlier minors of the ABI, and are kept as they were: whatever the ABI
-//! gains, they load, and do what they always did. `tests/fixtures/kept/README.md` says how one is made.
+//! Tests of libraries that were built with earlier minor versions of the ABI and archived unchanged. They load and
+//! behave as before, although later versions of the ABI have more methods. `tests/fixtures/kept/README.md` describes
+//! how to archive a library.
 
 use std::{
     env, fs,
@@ -23,12 +24,12 @@ use crate::{
 };
 
 #[test]
-fn a_library_of_today_does_what_is_expected_of_those_that_are_kept() {
+fn current_library_passes_checks_of_kept_ones() {
     does_everything(&library("fixture-every-kind"));
 }
 
 #[test]
-pub(crate) fn libraries_that_are_kept_load_and_do_what_they_did() {
+pub(crate) fn kept_libraries_load_and_behave_as_before() {
     let folder = workspace().join("tests/fixtures/kept");
     let platform = format!("{}-{}", env::consts::ARCH, env::consts::OS);
     let mut found = 0;
@@ -38,7 +39,7 @@ pub(crate) fn libraries_that_are_kept_load_and_do_what_they_did() {
         let Some(version) = name.strip_suffix(&format!("-{platform}.so.zst")) else { continue };
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{name}.so"));
         let bytes = zstd::decode_all(fs::File::open(&path).unwrap()).unwrap();
-        // Another process may have it open: written beside it, and moved there.
+        // Write to another file and rename it, because another process may have the old file open.
         let new = target.with_extension(std::process::id().to_string());
         fs::write(&new, bytes).unwrap();
         fs::rename(new, &target).unwrap();
@@ -80,14 +81,14 @@ fn the_source_and_its_acknowledgements(path: &Path) {
         tremor_runtime::dynamic::CodecRequirement::Optional("string")
     );
     let source = it.source.as_mut().unwrap();
-    let mut acks = source.acks().unwrap().expect("it wants to know");
+    let mut acks = source.acks().unwrap().expect("the source requests acknowledgements");
     let most = InFlight { events: 7, bytes: 1_000, key: "count" };
     assert_eq!(acks.most_in_flight(), most);
     let mut batch = Batch::new();
     batch.set_pull(1);
     let mut waits = Context::from_waker(Waker::noop());
     assert!(source.poll_pull(&mut waits, &mut batch).is_pending());
-    // While it waits.
+    // Acknowledge a pull while the source waits.
     acks.ack(1).unwrap();
     let pulled = block_on(poll_fn(|context| source.poll_pull(context, &mut batch)));
     assert_eq!(pulled, Ok(Pull::Finished));
@@ -119,8 +120,8 @@ fn the_sink_and_its_slots(path: &Path) {
     for slot in [2, 1] {
         let answer = poll_fn(|context| sink.poll_deliver(context, slot, &mut batches[slot]));
         let exceptions = block_on(pin!(answer)).unwrap();
-        let told = exceptions.iter().map(|it| (it.events.start, it.events.end));
-        assert!(told.eq((slot == 1).then_some((1, 2))));
+        let reported = exceptions.iter().map(|it| (it.events.start, it.events.end));
+        assert!(reported.eq((slot == 1).then_some((1, 2))));
         for exception in &exceptions {
             assert_eq!(exception.error.policy(), ErrorPolicy::RETRY);
             assert_eq!(exception.error.delay().as_millis(), 7);

@@ -1,4 +1,4 @@
-//! Loading: which library one gets, and what is found out on the way.
+//! Tests of loading libraries: the current file of a path is loaded, and invalid libraries are rejected.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
 
 #[test]
 fn two_plugins_and_two_instances_of_each_run_in_one_process() {
-    // The runtime's first attempt gave the first library for every path.
+    // Load two libraries, because an early version of the runtime returned the first library for every path.
     let relay = factory(&library("fixture-relay"), "relay");
     let hostile = factory(&library("fixture-hostile"), "hostile");
     let start = |factory: &ConnectorFactory, id: &str, count: u64| {
@@ -36,7 +36,7 @@ fn two_plugins_and_two_instances_of_each_run_in_one_process() {
 }
 
 #[test]
-fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
+fn file_is_loaded_once_and_again_after_replacement() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plugin.so");
     fs::copy(library("fixture-relay"), &path).unwrap();
@@ -46,7 +46,8 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
     let again = load(&linked, Policy::default()).unwrap();
     assert_eq!(again.library().path(), path, "the same as before");
 
-    // Replaced as installers do, under the same name: the loader's cache must not fool us.
+    // Replace the library under the same name, as installers do. The cache of the system's loader must not return the
+    // old library.
     let other = folder.path().join("other.so");
     fs::copy(library("fixture-hostile"), &other).unwrap();
     fs::rename(&other, &path).unwrap();
@@ -57,7 +58,7 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
 }
 
 #[test]
-fn what_was_found_is_loaded_as_its_file_is_now() {
+fn library_is_loaded_from_current_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("found.so");
     fs::copy(library("fixture-relay"), &path).unwrap();
@@ -82,7 +83,7 @@ fn what_was_found_is_loaded_as_its_file_is_now() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
-/// A copy of the relay in which the metadata differs: `old` becomes `new`, of the same length.
+/// Returns a copy of the relay whose metadata has `new` instead of `old`, which has the same length.
 fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(library("fixture-relay")).unwrap();
@@ -92,7 +93,7 @@ fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
     let record = &mut bytes[start..start + usize::try_from(len).unwrap()];
     let at = record.windows(old.len()).position(|window| window == old.as_bytes()).unwrap();
     record[at..at + new.len()].copy_from_slice(new.as_bytes());
-    // A name of its own: a file that the loader has open must not be written again.
+    // Use a unique name, because a file that the loader has open must not be overwritten.
     let path = folder.join(format!("{}.so", letters(new)));
     fs::write(&path, bytes).unwrap();
     path
@@ -103,19 +104,19 @@ fn letters(text: &str) -> String {
 }
 
 #[test]
-fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
+fn other_abi_major_is_rejected_before_opening() {
     let folder = tempfile::tempdir().unwrap();
     let path = with_other_metadata(folder.path(), "\"abi\":\"2.", "\"abi\":\"3.");
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
-    for part in ["built for ABI 3.0", "this tremor speaks ABI 2.0", "help: rebuild the plugin"] {
+    for part in ["built for ABI 3.0", "this tremor supports ABI 2.0", "help: rebuild the plugin"] {
         assert!(text.contains(part), "{text}");
     }
 }
 
 #[test]
-fn a_library_whose_metadata_lies_is_found_out() {
+fn library_with_false_metadata_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     for (old, new) in [
         ("\"name\":\"relay\"", "\"name\":\"delay\""),
@@ -123,7 +124,7 @@ fn a_library_whose_metadata_lies_is_found_out() {
     ] {
         let path = with_other_metadata(folder.path(), old, new);
         let error = load(&path, Policy::default()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Lie, "{new}: {error}");
+        assert_eq!(error.kind(), ErrorKind::MetadataMismatch, "{new}: {error}");
     }
     let path =
         with_other_metadata(folder.path(), "\"kind\":\"connector\"", "\"kind\":\"connectar\"");
@@ -131,7 +132,7 @@ fn a_library_whose_metadata_lies_is_found_out() {
 }
 
 #[test]
-fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
+fn plugin_with_panic_abort_is_rejected_unless_allowed() {
     let path = library_with_flags("fixture-abort", &["-C", "panic=abort"]);
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PanicAbort);
@@ -143,13 +144,11 @@ fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
 }
 
 #[test]
-fn an_artefact_that_a_library_does_not_have_is_an_error_that_names_both() {
+fn missing_artefact_error_names_library_and_artefact() {
     let library = Library::inspect(&library("fixture-relay")).unwrap();
     let error = ConnectorFactory::load(&library, "nothing", Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownArtefact);
     assert!(
-        error
-            .to_string()
-            .ends_with("libfixture_relay.so: this plugin offers no connector `nothing`")
+        error.to_string().ends_with("libfixture_relay.so: the plugin has no connector `nothing`")
     );
 }

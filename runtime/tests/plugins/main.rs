@@ -1,5 +1,5 @@
-//! Plugin libraries, from the file to the last call: what is refused, what is loaded, and that
-//! nothing a plugin does hurts the host.
+//! Tests of plugin libraries, from the search for the file to the last call: which libraries are rejected, how loaded
+//! ones behave, and which faults must not affect the host.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 #![allow(clippy::print_stderr)] // people read it

@@ -1,7 +1,7 @@
-//! Opening libraries: of which files, and what stays behind of those that are refused.
+//! Tests of opening libraries: which file is opened, and what happens to rejected libraries.
 //!
-//! These libraries are written in C: they say of themselves that they are plugins, and have nothing but
-//! an initialiser.
+//! The libraries of these tests are written in C. They have the metadata of a plugin and at most an initialiser, but no
+//! header of a plugin.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,7 +15,7 @@ use tremor_runtime::plugin::{Error, ErrorKind, Policy, load};
 
 use crate::support::library;
 
-/// Compiles a library that has the metadata of the relay, in a folder.
+/// Compiles a library with the metadata of the relay, in a folder.
 fn compiled(folder: &Path, name: &str, code: &str, flags: &[&str]) -> PathBuf {
     let bytes = fs::read(library("fixture-relay")).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -39,14 +39,14 @@ fn refused(path: &Path) -> Error {
     load(path, Policy::default()).unwrap_err()
 }
 
-/// Whether code of the library is still there.
+/// Returns whether a part of the library is mapped into this process.
 fn is_mapped(path: &Path) -> bool {
     let name = path.to_string_lossy().into_owned();
     fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.contains(&name))
 }
 
 #[test]
-fn a_library_that_is_refused_once_it_is_open_is_not_closed_under_its_own_threads() {
+fn library_rejected_after_opening_stays_open() {
     let folder = tempfile::tempdir().unwrap();
     let code = "#include <pthread.h>\n#include <unistd.h>\n
         static void *run(void *none) { for (;;) usleep(1000); return none; }
@@ -58,11 +58,11 @@ fn a_library_that_is_refused_once_it_is_open_is_not_closed_under_its_own_threads
     let error = refused(&path);
     assert_eq!(error.kind(), ErrorKind::Header, "{error}");
     assert!(is_mapped(&path));
-    // Nor is it opened again.
+    // The rejected library is not opened a second time.
     assert_eq!(refused(&path).kind(), ErrorKind::Header);
 }
 
-/// An initialiser that renames the file `from` to the library's own name, and says that it ran.
+/// Returns an initialiser that renames the file `other.so` to the name of the library.
 fn replaces_itself(folder: &Path, name: &str) -> String {
     let folder = folder.display();
     format!(
@@ -74,18 +74,22 @@ fn replaces_itself(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn the_file_that_was_read_is_the_one_that_is_opened_whatever_has_its_name_by_then() {
+fn inspected_file_is_opened_even_if_renamed_over() {
     let folder = tempfile::tempdir().unwrap();
     let path = compiled(folder.path(), "renamed", &replaces_itself(folder.path(), "renamed"), &[]);
     fs::copy(library("fixture-relay"), folder.path().join("other.so")).unwrap();
     let error = refused(&path);
-    assert_eq!(error.kind(), ErrorKind::Header, "what was read has no header: {error}");
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Header,
+        "the library that was inspected has no header: {error}"
+    );
     let replaced = load(&path, Policy::default()).unwrap();
-    assert_eq!(replaced.library().path(), path, "what took its place is a plugin");
+    assert_eq!(replaced.library().path(), path, "the file that replaced the library is a plugin");
 }
 
 #[test]
-fn a_library_that_names_another_one_beside_it_finds_it_and_is_refused_where_it_was_replaced() {
+fn library_finds_dependency_beside_it_unless_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().display().to_string();
     compiled(folder.path(), "helper", "int helper(void) { return 1; }", &[]);
@@ -93,7 +97,7 @@ fn a_library_that_names_another_one_beside_it_finds_it_and_is_refused_where_it_w
     let beside = ["-L", &own, "-lhelper", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
     let path = compiled(folder.path(), "finds", code, &beside);
     let error = refused(&path);
-    assert_eq!(error.kind(), ErrorKind::Header, "the system finds what it needs: {error}");
+    assert_eq!(error.kind(), ErrorKind::Header, "the loader finds the neighbour: {error}");
 
     let code = format!("{code}\n{}", replaces_itself(folder.path(), "replaced"));
     let path = compiled(folder.path(), "replaced", &code, &beside);
@@ -103,20 +107,20 @@ fn a_library_that_names_another_one_beside_it_finds_it_and_is_refused_where_it_w
 }
 
 #[test]
-fn a_library_that_was_written_to_while_it_is_open_is_refused() {
+fn library_modified_while_open_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("written.so");
     fs::copy(library("fixture-relay"), &path).unwrap();
     load(&path, Policy::default()).unwrap();
-    // What is in use of it stays as it is.
+    // Append a byte, so that the bytes that are in use do not change.
     OpenOptions::new().append(true).open(&path).unwrap().write_all(&[0]).unwrap();
     let error = refused(&path);
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
-    assert!(error.to_string().contains("by renaming another file to its name"), "{error}");
+    assert!(error.to_string().contains("rename another file to its name"), "{error}");
 }
 
 #[test]
-fn what_the_system_says_of_a_library_names_its_file() {
+fn loader_error_names_the_library_file() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().display().to_string();
     let helper = compiled(folder.path(), "missing", "int helper(void) { return 1; }", &[]);

@@ -1,4 +1,4 @@
-//! Search paths.
+//! Tests of the search paths of the plugin registry.
 
 use std::{fs, process::Command};
 
@@ -8,7 +8,7 @@ use tremor_runtime::plugin::{ErrorKind, Registry, SearchPath};
 use crate::support::{library, workspace};
 
 #[test]
-fn no_build_of_the_workspace_puts_a_fixture_where_people_keep_their_plugins() {
+fn no_build_puts_fixtures_on_the_plugin_path() {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
     let output = cargo.current_dir(workspace()).output().unwrap();
@@ -18,13 +18,13 @@ fn no_build_of_the_workspace_puts_a_fixture_where_people_keep_their_plugins() {
     let targets: Vec<_> = fixtures.flat_map(|it| it["targets"].as_array().unwrap()).collect();
     assert!(targets.len() > 5, "{targets:?}");
     for target in targets {
-        // Cargo has a folder for examples; libraries lie beside the binary.
+        // Cargo puts examples into a folder of their own, and other libraries beside the program.
         assert_eq!(target["kind"], serde_json::json!(["example"]), "{target}");
     }
 }
 
 #[test]
-fn a_pipe_is_no_library_and_nobody_waits_for_its_other_end() {
+fn pipe_is_rejected_without_waiting_for_its_other_end() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.so");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -38,7 +38,7 @@ fn a_pipe_is_no_library_and_nobody_waits_for_its_other_end() {
 }
 
 #[test]
-fn a_name_that_two_plugins_offer_is_a_problem_and_an_error_once_it_is_used() {
+fn ambiguous_name_is_reported_and_fails_when_used() {
     let paths = [
         SearchPath::new(library("fixture-relay"), "test"),
         SearchPath::new(library("fixture-impostor"), "test"),
@@ -50,7 +50,7 @@ fn a_name_that_two_plugins_offer_is_a_problem_and_an_error_once_it_is_used() {
     for name in ["libfixture_relay.so", "libfixture_impostor.so", "`relay`", "help: remove one"] {
         assert!(error.to_string().contains(name), "{error}");
     }
-    // What only one of them offers can be used.
+    // Names of only one plugin can still be used.
     let unique = registry.find("connector", "unique").unwrap().unwrap();
     assert_eq!(unique.path(), paths[1].path);
     assert_eq!(registry.names("connector"), ["relay", "unique"]);
@@ -58,7 +58,7 @@ fn a_name_that_two_plugins_offer_is_a_problem_and_an_error_once_it_is_used() {
 }
 
 #[test]
-fn copies_and_links_of_one_library_are_one_library() {
+fn copies_and_links_of_a_library_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let original = library("fixture-relay");
     let deps = folder.path().join("deps");
@@ -70,7 +70,11 @@ fn copies_and_links_of_one_library_are_one_library() {
     let (registry, problems) = Registry::scan(&paths);
     assert!(problems.is_empty(), "{problems:?}");
     let found = registry.find("connector", "relay").unwrap().unwrap();
-    assert_eq!(found.path(), folder.path().join("librelay.so"), "the first is the one");
+    assert_eq!(
+        found.path(),
+        folder.path().join("librelay.so"),
+        "the library of the first search path is used"
+    );
     assert_eq!(registry.libraries().len(), 1);
     assert_eq!(registry.searched(), paths.map(|path| path.path));
 }

@@ -1,4 +1,4 @@
-//! Plugins made by another compiler.
+//! Test of a plugin that was built by another compiler.
 
 use std::process::Command;
 
@@ -10,10 +10,10 @@ use crate::{
 };
 
 #[test]
-fn a_plugin_of_the_nightly_compiler_with_shuffled_layouts_runs_in_this_host() {
+fn nightly_plugin_with_shuffled_layouts_runs() {
     let cargo = |arguments: &[&str]| {
         let mut rustup = Command::new("rustup");
-        // The toolchain of the cargo that runs this test is not the one that is asked for.
+        // Remove the variables because of which cargo would use the toolchain of this test.
         for variable in
             ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
         {

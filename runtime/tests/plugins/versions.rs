@@ -1,4 +1,5 @@
-//! Plugins of other versions of the ABI, and of the same version with fewer methods or other layouts.
+//! Tests of plugins that were built for another version of the ABI, and of a plugin with the same version but another
+//! layout. The plugins are built from changed sources of the kit.
 
 use serde_json::json;
 use tremor_runtime::{
@@ -11,12 +12,13 @@ use crate::{
     support::derive::{self, Change},
 };
 
-/// A method after the last prefix field of the sink, where it is declared.
-const METHOD: Change<'static> = (
+/// Removes the declaration of the sink's method `close` from the ABI. The method follows the last prefix field, so an
+/// older plugin may lack it.
+const WITHOUT_CLOSE: Change<'static> = (
     "tremor-pdk/abi/src/connector.rs",
     "
-    /// Ends the sink: no event follows, and every delivery has been answered. Repeated if it fails with the policy
-    /// to retry.
+    /// Ends the sink: no event follows, and every delivery has been answered. Called again if the call failed with the
+    /// policy to retry.
     fn close(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
@@ -24,8 +26,9 @@ const METHOD: Change<'static> = (
     "",
 );
 
-/// Where the plugin's side implements it. It stays as a method that nobody calls.
-const ADAPTER: Change<'static> = (
+/// Moves the kit's implementation of `close` out of the trait implementation, so that the kit compiles without the
+/// declaration.
+const CLOSE_UNUSED: Change<'static> = (
     "tremor-pdk/src/ffi/stream.rs",
     "
     fn close(&mut self) -> CallFuture<'_, ()> {
@@ -39,18 +42,20 @@ impl FfiSink {
         self.start(\"close\", |sink| sink.close())",
 );
 
-/// Two of acknowledgements.
-const ANSWER: Change<'static> = (
+/// Removes the declarations of `brings_again` and `undecodable`, the methods after the last prefix field of
+/// acknowledgements.
+const WITHOUT_ACKS: Change<'static> = (
     "tremor-pdk/abi/src/connector.rs",
     "
 
-    /// Whether the source brings again what has failed. Asked once; without it, the source does.
+    /// Returns whether the source redelivers failed events. Called once; if the method is missing, the answer is
+    /// `true`.
     fn brings_again(&self) -> bool {
         true
     }
 
-    /// These messages of this pull could not be decoded, and why; `fail` of the pull follows, and names them
-    /// as well. Without it, nobody hears why.
+    /// Reports messages of `pull` that could not be decoded, and the reasons. `fail` of the pull follows and names the
+    /// messages too. If the method is missing, the reasons are discarded.
     fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
         let _ = (pull, messages);
         RResult::ROk(())
@@ -58,8 +63,8 @@ const ANSWER: Change<'static> = (
     "",
 );
 
-/// Where the plugin's side implements them.
-const ANSWERED: Change<'static> = (
+/// Moves the kit's implementations of these two methods out of the trait implementation.
+const ACKS_UNUSED: Change<'static> = (
     "tremor-pdk/src/ffi/stream.rs",
     "
 
@@ -72,23 +77,24 @@ impl FfiAcks {
     fn undecodable(",
 );
 
-/// A field after the last prefix field of artefacts.
-const FIELD: Change<'static> = (
+/// Removes the field `constructors` of artefacts, which follows their last prefix field.
+const WITHOUT_CONSTRUCTORS: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
-    /// How to make an instance of an artefact that is no connector.
+    /// Constructors for the kinds other than connectors.
     pub constructors: ConstructorsRef,",
     "",
 );
 
-/// Where the plugin's side sets it.
-const SET: Change<'static> = (
+/// Removes the code of the kit that sets `constructors`.
+const CONSTRUCTORS_UNSET: Change<'static> = (
     "tremor-pdk/src/ffi/artefact.rs",
     "\n        constructors: constructors.leak_into_prefix(),",
     "",
 );
 
-/// A plugin of another version of the ABI, with changes.
+/// Builds the plugin `name` for `version` of the ABI, with further `changes` to the sources, and returns the path of
+/// its library.
 fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::PathBuf {
     let version = derive::abi_version(version);
     let version = version.iter().map(|(file, old, new)| (*file, *old, &**new));
@@ -96,10 +102,18 @@ fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::P
 }
 
 #[test]
-fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
-    // One that was loaded before does not narrow what this one may have.
-    crate::kept::libraries_that_are_kept_load_and_do_what_they_did();
-    let changes = [METHOD, ADAPTER, ANSWER, ANSWERED, FIELD, SET];
+fn older_plugin_loads_with_defaults_for_new_methods() {
+    // Load plugins of older releases first: after that, a plugin of the current version must still have all its
+    // methods.
+    crate::kept::kept_libraries_load_and_behave_as_before();
+    let changes = [
+        WITHOUT_CLOSE,
+        CLOSE_UNUSED,
+        WITHOUT_ACKS,
+        ACKS_UNUSED,
+        WITHOUT_CONSTRUCTORS,
+        CONSTRUCTORS_UNSET,
+    ];
     let path = of_version("abi-earlier-minor", "2.0.0", &changes);
     assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "2.0");
     let context = host("old");
@@ -108,11 +122,11 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     assert_eq!(instance.pull_all().unwrap(), ["old 0", "old 1"]);
     assert_eq!(instance.deliver(&["good", "bad"]).unwrap().len(), 1);
     assert_eq!(context.metrics().snapshot()[0].count, 1);
-    // The method: without it the plugin is not closed, so that the second call is no error.
+    // The plugin has no method `close`, so a call does nothing, and a second call is not an error.
     let sink = instance.sink.as_mut().unwrap();
     block_on(sink.close()).unwrap();
     block_on(sink.close()).unwrap();
-    // A plugin of this version beside it has all of it.
+    // A plugin of the current version in the same process has `close`, which rejects a second call.
     let new = factory(&crate::support::library("fixture-relay"), "relay");
     let mut instance = Instance::start(&new, &json!({ "count": 1 }), &host("new")).unwrap();
     let sink = instance.sink.as_mut().unwrap();
@@ -121,16 +135,16 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
 }
 
 #[test]
-fn the_next_minor_is_refused_on_one_screen() {
+fn plugin_of_next_minor_version_is_rejected() {
     let method: Change<'_> = (
-        METHOD.0,
-        METHOD.1,
+        WITHOUT_CLOSE.0,
+        WITHOUT_CLOSE.1,
         &format!(
             "{}
-    /// What a later minor adds.
+    /// A method that a later minor version adds.
     fn on_idle(&mut self) {{}}
 ",
-            METHOD.1
+            WITHOUT_CLOSE.1
         ),
     );
     let path = of_version("abi-next-minor", "2.1.0", &[method]);
@@ -138,17 +152,17 @@ fn the_next_minor_is_refused_on_one_screen() {
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
     assert!(text.lines().count() <= 5, "{text}");
-    for part in ["ABI 2.1", "this tremor speaks ABI 2.0", "help: update tremor"] {
+    for part in ["ABI 2.1", "this tremor supports ABI 2.0", "help: update tremor"] {
         assert!(text.contains(part), "{text}");
     }
 }
 
 #[test]
-fn another_layout_under_the_same_version_is_refused_on_one_screen() {
+fn other_layout_of_same_version_is_rejected() {
     let wider: Change<'_> = (
         "tremor-pdk/abi/src/batch/mod.rs",
-        "    /// In bytes of payload.\n    pub bytes: u32,",
-        "    /// In bytes of payload.\n    pub bytes: u64,",
+        "    /// Maximum bytes of payload.\n    pub bytes: u32,",
+        "    /// Maximum bytes of payload.\n    pub bytes: u64,",
     );
     let path = derive::plugin("abi-other-layout", &[wider]);
     let error = load(&path, Policy::default()).unwrap_err();

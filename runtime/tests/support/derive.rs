@@ -1,11 +1,10 @@
-//! Plugins built against an altered `tremor-pdk`: those of another version of the ABI, and those
-//! that were built from changed sources.
+//! Builds plugins with a changed `tremor-pdk`: with another version of the ABI, or with other changes of its source.
 //!
-//! Each is a workspace of its own below the target folder, made of copies of `tremor-pdk` and of
-//! the fixture `relay`, with the same lock file and profiles, so that everything but those three
-//! packages is built already. The copies lie in a folder that is named after the fixture: cargo
-//! tells packages of one name and version apart by their path within their workspace, and would
-//! take the copies' builds for those of the originals.
+//! Each plugin is a workspace of its own below the target folder. It consists of copies of `tremor-pdk` and of the
+//! fixture `relay`, and has the same lock file and profiles as the original workspace, so that only the copied packages
+//! have to be built. The copies are in a folder that is named after the plugin: cargo distinguishes packages with the
+//! same name and version by their path within the workspace, and would otherwise confuse the builds of the copies with
+//! those of the originals.
 
 use std::{
     collections::BTreeMap,
@@ -18,20 +17,18 @@ use super::{build, cached, target_folder, workspace};
 const MANIFEST: &str = "Cargo.toml";
 const LOCK: &str = "Cargo.lock";
 
-/// A change to a file: its path, what stands there exactly once, and what is to stand there
-/// instead.
+/// A change of a file: its path, a text that occurs exactly once, and its replacement.
 pub type Change<'c> = (&'c str, &'c str, &'c str);
 
-/// The library of a plugin called `name`, built against a `tremor-pdk` with these changes.
+/// Builds a plugin called `name` with a `tremor-pdk` that has these changes, and returns the library.
 ///
 /// # Panics
-/// Where a change does not apply, which says that the sources have moved on without it, and where
-/// the build fails.
+/// A change does not apply, because the sources have changed, or the build fails.
 pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
     cached(name, || {
         let folder = target_folder().join("abi-fixtures").join(name);
         let mut files = sources(name);
-        // A name of its own, so that the libraries do not overwrite each other.
+        // Give the package a unique name, so that the libraries do not overwrite each other.
         let named = |what: &str, name: &str| format!("[{what}]\nname = \"{name}\"");
         let renamed =
             ["package", "[example]"].map(|what| (named(what, "fixture-relay"), named(what, name)));
@@ -45,7 +42,7 @@ pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
     })
 }
 
-/// The changes that make the ABI `version` of the one that is version 2.0.0.
+/// Returns the changes that set the version of the ABI to `version` instead of 2.0.0.
 pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
     let package = ("tremor-pdk/abi/Cargo.toml", "version = \"2.0.0\"");
     let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"2.0.0\"");
@@ -54,8 +51,7 @@ pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
 
 type Files = BTreeMap<PathBuf, String>;
 
-/// The files of the workspace as they are, but for the manifest, which has the packages in the
-/// folder `inside`.
+/// Returns the files of the workspace, with a manifest whose packages are in the folder `inside`.
 fn sources(inside: &str) -> Files {
     let mut files = Files::new();
     read(&workspace().join("tremor-pdk"), Path::new("tremor-pdk"), &mut files);
@@ -64,7 +60,7 @@ fn sources(inside: &str) -> Files {
         let text = fs::read_to_string(workspace().join(file)).expect("a file of the workspace");
         files.insert(file.into(), text);
     }
-    // Of the manifest, all but the list of members.
+    // Keep the manifest except for its list of members.
     let manifest = files.get_mut(Path::new(MANIFEST)).expect("it was read just now");
     let rest = manifest.find("[workspace.package]").expect("the manifest has a part to inherit");
     let rest = manifest[rest..].replace("path = \"", &format!("path = \"{inside}/"));
@@ -93,12 +89,12 @@ fn apply(files: &mut Files, (file, old, new): &Change<'_>) {
     *text = text.replace(old, new);
 }
 
-/// Writes what differs: cargo builds again what was written again.
+/// Writes the files that differ. Does not write others, because cargo rebuilds a package if a file of it was written.
 fn write(folder: &Path, inside: &str, files: &Files) {
     for (name, text) in files {
         let is_root = [MANIFEST, LOCK].contains(&&*name.to_string_lossy());
         let file = if is_root { folder.join(name) } else { folder.join(inside).join(name) };
-        // The lock file is cargo's once it is there.
+        // Do not overwrite an existing lock file, because cargo changes it.
         let is_current = file.exists() && name == Path::new(LOCK);
         if is_current || fs::read_to_string(&file).is_ok_and(|there| there == *text) {
             continue;

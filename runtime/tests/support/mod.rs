@@ -1,7 +1,6 @@
-//! Plugins for tests, built when a test asks for them: `cargo test` does not build the `cdylib`s of
-//! other packages by itself.
+//! Builds plugins for tests on demand, because `cargo test` does not build the `cdylib`s of other packages.
 
-// Each test binary uses what it needs of this.
+// Each test binary uses only a part of this module.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod derive;
@@ -16,26 +15,26 @@ use std::{
     sync::{LazyLock, Mutex, PoisonError},
 };
 
-/// The folder of the workspace.
+/// Returns the root folder of the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the runtime is a folder of the workspace")
 }
 
-/// The target folder that this test was built in.
+/// Returns the target folder in which this test was built.
 pub fn target_folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()
         .expect("cargo's folder for tests is in `target`")
 }
 
-/// The path of the plugin library of this package of the workspace, built if it has to be: in the
-/// profile and target folder of this test.
+/// Returns the path of the plugin library of a package of the workspace. Builds the library if necessary, in the
+/// profile and the target folder of this test.
 ///
-/// All plugins of the workspace are built together, with what tests take: cargo joins the features that the
-/// packages of a build ask of their dependencies, so this finds what `cargo test --workspace` has built. With
-/// [`FLAGS`] of their own nothing is built yet, and only fixtures are.
+/// All plugins of the workspace are built together with the plugins of tests: cargo unifies the features of the
+/// packages in a build, so this build reuses the results of `cargo test --workspace`. If [`FLAGS`] is set, no results
+/// can be reused, and only the fixtures are built.
 pub fn library(package: &str) -> PathBuf {
     if package == "operator-vrl" {
         let arguments = ["build", "--package", package, "--lib"];
@@ -55,11 +54,12 @@ static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
     built_libraries(in_target(&arguments).current_dir(workspace()))
 });
 
-/// Has flags for the compiler of plugins, so that they can be built otherwise than the test that loads them.
+/// Name of the environment variable with compiler flags for plugins. With it, plugins can be built with other flags
+/// than the test that loads them.
 const FLAGS: &str = "TREMOR_TEST_PLUGIN_RUSTFLAGS";
 
-/// The packages of all fixtures. They are examples, so that none of them ever lies where people keep their
-/// plugins.
+/// Returns the packages of all fixtures. Their libraries are examples of cargo, so that no build puts them into a
+/// folder in which users search for plugins.
 fn fixtures() -> Vec<String> {
     let folder = workspace().join("tests/fixtures/plugins");
     let entries = fs::read_dir(folder).expect("the folder of the fixtures");
@@ -68,15 +68,16 @@ fn fixtures() -> Vec<String> {
     packages.map(|entry| format!("fixture-{}", entry.file_name().display())).collect()
 }
 
-/// The library of a fixture, with further flags for the compiler of that one crate.
+/// Builds the library of a fixture with further compiler flags, which apply only to this crate.
 pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
-    // It takes the place of the one without them.
+    // Build the library without the flags first, because the library with the flags replaces it.
     LazyLock::force(&ALL);
     let selected = ["rustc", "--package", package, "--example", package, "--"];
     cached(package, || build(workspace(), &[&selected, flags].concat(), package))
 }
 
-/// Builds each thing once a process, one after the other.
+/// Returns the library `what`, which `make` builds at the first call in this process. Only one library is built at a
+/// time.
 pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
     static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,23 +85,23 @@ pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
     built.entry(what.to_owned()).or_insert_with(make).clone()
 }
 
-/// Runs cargo in `folder` and says where the library of `package` is: in the profile and target
-/// folder of this test.
+/// Runs cargo in `folder`, and returns the path of the library of `package`, in the profile and target folder
+/// of this test.
 ///
 /// # Panics
-/// Where the build fails: the compiler's messages are on stderr.
+/// The build fails. The messages of the compiler are on stderr.
 pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
     built_library(in_target(arguments).current_dir(folder), package)
 }
 
-/// A call of cargo in the profile and target folder of this test.
+/// Returns a cargo command that uses the profile and the target folder of this test.
 fn in_target(arguments: &[&str]) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     if let Some(flags) = env::var_os(FLAGS) {
         cargo.env("RUSTFLAGS", flags);
     }
-    // What cargo says of the package of this test: where it differs from one build to the next, build scripts
-    // that look at it run again, and what depends on them is built again.
+    // Remove the variables that cargo sets for the package of this test. If they differed between builds, build scripts
+    // that read them would run again, and dependent packages would be rebuilt.
     for (variable, _) in env::vars_os() {
         let name = variable.to_string_lossy();
         let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|it| name.starts_with(it));
@@ -117,14 +118,13 @@ fn in_target(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// What makes cargo say what it built, and leaves what the compiler says to people.
+/// Argument that makes cargo report the built files as JSON and the compiler's messages as text.
 pub const JSON: &str = "--message-format=json-render-diagnostics";
 
-/// Runs a cargo that is set up for that, with [`JSON`], and says where the library of `package`
-/// is.
+/// Runs a cargo command with [`JSON`], and returns the path of the library of `package`.
 ///
 /// # Panics
-/// As [`build`].
+/// The build fails, as for [`build`].
 pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
     of(&built_libraries(cargo), package)
 }
@@ -134,13 +134,13 @@ fn of(libraries: &HashMap<String, PathBuf>, package: &str) -> PathBuf {
     library.unwrap_or_else(|| panic!("`{package}` has no library")).clone()
 }
 
-/// The same of all packages that are built, by their names.
+/// Runs a cargo command with [`JSON`], and returns the paths of all libraries by package.
 fn built_libraries(cargo: &mut Command) -> HashMap<String, PathBuf> {
     let output = cargo.stderr(Stdio::inherit()).output().expect("cargo can be run");
     assert!(output.status.success(), "{cargo:?} failed; see the compiler's messages above");
     let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
     let library = |message: serde_json::Value| {
-        // The name of a library has no dashes, that of an example has.
+        // The target name of an example has dashes, and that of a library has underscores.
         let name = message["target"]["name"].as_str()?.replace('-', "_");
         let files = message["filenames"].as_array()?;
         let mut files = files.iter().filter_map(|file| file.as_str()).map(PathBuf::from);
@@ -154,7 +154,7 @@ fn built_libraries(cargo: &mut Command) -> HashMap<String, PathBuf> {
         .collect()
 }
 
-/// The profile that this test was built in: its folder's name, but for the one that differs.
+/// Returns the profile that this test was built in: the name of its folder, except for `debug`.
 fn profile() -> String {
     let test = env::current_exe().expect("a test has a path");
     let folder = test.parent().and_then(Path::parent).and_then(Path::file_name);

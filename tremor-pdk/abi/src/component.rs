@@ -1,11 +1,10 @@
-//! Components without a connection of their own, at the boundary: operators, codecs, preprocessors
-//! and postprocessors. Authors use the traits of `tremor-pdk` instead.
+//! Operators, codecs, preprocessors and postprocessors in the ABI. Authors implement the traits of `tremor-pdk`
+//! instead.
 //!
-//! All calls to one object come one after the other, from any thread of the host. A batch that is
-//! lent for a call is the host's again when the call returns, and what was put into an output as
-//! well.
+//! The host calls one object sequentially, from any thread. When a call returns, its batches and outputs, with their
+//! contents, belong to the host again.
 
-// What abi_stable's macros generate.
+// The macros of abi_stable generate code that these lints refuse.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -18,45 +17,47 @@ use crate::{
     connector::CallResult,
 };
 
-/// An operator across the boundary.
+/// An operator as a trait object of the ABI.
 pub type RawOperatorBox = RawOperator_TO<RBox<()>>;
-/// A codec across the boundary.
+/// A codec as a trait object of the ABI.
 pub type RawCodecBox = RawCodec_TO<RBox<()>>;
-/// A preprocessor across the boundary.
+/// A preprocessor as a trait object of the ABI.
 pub type RawPreprocessorBox = RawPreprocessor_TO<RBox<()>>;
-/// A postprocessor across the boundary.
+/// A postprocessor as a trait object of the ABI.
 pub type RawPostprocessorBox = RawPostprocessor_TO<RBox<()>>;
 
-/// One step of a pipeline.
+/// An operator: a step of a pipeline.
 #[sabi_trait]
 pub trait RawOperator: Send + 'static {
-    /// Processes a batch of values: what is left in it leaves by `out`, everything else is up to
+    /// Processes a batch of values. Events that remain in `batch` leave by the port `out`. All other results are in
     /// `output`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// When `on_time` is to be called, in ns since the Unix epoch. Asked after every call.
+    /// Returns the time at which the host has to call `on_time`, in ns since the Unix epoch. The host calls this method
+    /// after every other call.
     fn due(&self) -> ROption<u64>;
 
-    /// Notifies the operator that it is `now`, in ns since the Unix epoch.
+    /// Notifies the operator that the time of `due` was reached. `now` is in ns since the Unix epoch.
     fn on_time(&mut self, now: u64, output: &mut Output) -> CallResult<()>;
 
     /// Notifies the operator that no event follows.
     fn flush(&mut self, output: &mut Output) -> CallResult<()>;
 
-    /// The ports by which events leave it, besides `out` and `err`. Asked once.
+    /// Returns the ports by which events leave the operator, besides `out` and `err`. Called once.
     #[sabi(last_prefix_field)]
     fn ports(&self) -> CallResult<RVec<RString>>;
 }
 
-/// Bytes to values and back.
+/// Decodes bytes to values and encodes values to bytes.
 #[sabi_trait]
 pub trait RawCodec: Send + 'static {
-    /// Decodes the raw events of a batch in place; what it fails on it rejects. Once the batch is
-    /// heavy ([`HostBatch::is_heavy`](crate::batch::HostBatch::is_heavy)), it may leave the last events as they are: they come again.
+    /// Decodes the raw events of a batch in place, and rejects those that it cannot decode. Once the batch is heavy
+    /// ([`HostBatch::is_heavy`](crate::batch::HostBatch::is_heavy)), the codec may leave the last events unchanged; the
+    /// host passes them to a later call.
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// Encodes the events of `batch` into `encoded`, which is empty: as many events, in the same
-    /// order. What it fails on it takes out of `batch` and rejects.
+    /// Encodes the events of `batch` into `encoded`, which is empty before. Events that cannot be encoded are removed
+    /// from `batch` and rejected. Afterwards, `encoded` has one message for each event of `batch`, in the same order.
     #[sabi(last_prefix_field)]
     fn encode(
         &mut self,
@@ -66,31 +67,31 @@ pub trait RawCodec: Send + 'static {
     ) -> CallResult<()>;
 }
 
-/// Puts messages together, before a codec.
+/// Turns the bytes that a source reads into messages, before the codec decodes them.
 #[sabi_trait]
 pub trait RawPreprocessor: Send + 'static {
-    /// Replaces the raw events of a batch; what cannot be a message it rejects. Streams end with
-    /// events of the batch, complete or aborted.
+    /// Replaces the raw events of a batch with messages, and rejects data that cannot be a message. The end of a
+    /// stream, complete or aborted, is an event of the batch.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// Whether `process` is to be called again, with an empty batch, for what is left of the input
-    /// that it has. Asked after every call.
+    /// Returns whether the host has to call `process` with an empty batch, for input that is buffered and not processed
+    /// yet. The host calls this method after every other call.
     fn has_more(&self) -> bool;
 
-    /// Returns when `on_time` is to be called, in ns on the host's monotonic clock. The host calls this
-    /// method after every call that gets a batch.
+    /// Returns the time at which the host has to call `on_time`, in ns on the host's monotonic clock. The host calls
+    /// this method after every call that gets a batch.
     fn due(&self) -> ROption<u64>;
 
-    /// Puts messages that no longer wait for their streams into `batch`, which is empty. `now` is in ns
-    /// on the host's monotonic clock.
+    /// Adds the messages that have waited long enough for more bytes of their streams to `batch`, which is empty. `now`
+    /// is in ns on the host's monotonic clock.
     fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// Returns whether bytes of `stream` are buffered. The host calls this method after a call, for the
-    /// streams in its batch.
+    /// Returns whether bytes of `stream` are buffered. After a call that gets a batch, the host calls this method for
+    /// the streams of that batch.
     fn holds(&self, stream: u64) -> bool;
 
-    /// Returns the streams that the preprocessor keeps a state of. The host calls this method at the
-    /// end of a connection.
+    /// Returns the streams for which the preprocessor keeps state. The host calls this method at the end of a
+    /// connection.
     #[sabi(last_prefix_field)]
     fn streams(&self) -> RVec<u64>;
 }
@@ -98,10 +99,10 @@ pub trait RawPreprocessor: Send + 'static {
 /// Frames and transforms messages after a codec.
 #[sabi_trait]
 pub trait RawPostprocessor: Send + 'static {
-    /// What it does, if that is no more than putting these bytes after every message. Asked once.
+    /// Returns the bytes to append to every message, if the postprocessor does nothing else. Called once.
     fn suffix(&self) -> ROption<RVec<u8>>;
 
-    /// Replaces the raw events of a batch one by one; what it fails on it rejects.
+    /// Replaces the raw events of a batch one by one, and rejects those that it cannot process.
     #[sabi(last_prefix_field)]
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 }

@@ -1,11 +1,12 @@
-//! Connectors at the boundary: what a plugin implements through the adapters of `tremor-pdk` and
-//! the runtime calls. Authors use the traits of `tremor-pdk` instead.
+//! Connectors in the ABI: the traits through which the runtime calls a plugin. The adapters of `tremor-pdk` implement
+//! them. Authors implement the traits of `tremor-pdk` instead.
 //!
-//! The order of calls: constructor, `connect` until it succeeds, the hook `START`, then the data path. A
-//! source and a sink live as long as one connection; state that must survive the connection lives in the
-//! connector. All calls to one object come one after the other, from any thread of the host.
+//! The host calls the constructor, [`RawConnector::connect`] until it succeeds, [`RawConnector::hook`] with
+//! [`Hook::START`], and then the methods of the source and the sink. The source and the sink are dropped at the end of
+//! their connection, so state for later connections belongs to the connector. The calls of one object never overlap,
+//! but may come from different threads.
 
-// What abi_stable's macros generate.
+// The macros of abi_stable generate code that these lints refuse.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -18,11 +19,11 @@ use crate::{batch::Batch, error::PluginError};
 
 /// The result of a call.
 pub type CallResult<T> = RResult<T, PluginError>;
-/// The result of a call that may take its time.
+/// The result of an asynchronous call.
 pub type CallFuture<'a, T> = BorrowingFfiFuture<'a, CallResult<T>>;
 
-/// What a connector exchanges with the runtime: bytes, for which a codec is needed, or values.
-/// An open set.
+/// Whether a connector exchanges bytes, which need a codec, or values with the runtime. An open set: later versions may
+/// add constants.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct CodecNeed(pub u8);
@@ -32,31 +33,31 @@ impl CodecNeed {
     pub const STRUCTURED: Self = Self(0);
     /// Bytes; the flow must name a codec.
     pub const REQUIRED: Self = Self(1);
-    /// Bytes; where the flow names no codec, the default is used.
+    /// Bytes; if the flow names no codec, the default is used.
     pub const OPTIONAL: Self = Self(2);
 }
 
-/// What a connector says about codecs.
+/// The codec requirement of a connector.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct CodecRequirement {
-    /// Whether there is to be one.
+    /// Need of the connector for a codec.
     pub need: CodecNeed,
     /// The codec that [`CodecNeed::OPTIONAL`] falls back to; empty otherwise.
     pub default: RStr<'static>,
 }
 
-/// What a pull came to. An open set.
+/// The outcome of a pull. An open set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct PullKind(pub u8);
 
 impl PullKind {
-    /// What there is lies in the batch; pull again.
+    /// The batch contains events. The host pulls again.
     pub const EVENTS: Self = Self(0);
-    /// Nothing just now; pull again after the wait.
+    /// No event is available now. The host pulls again after [`PullReply::wait_ns`].
     pub const IDLE: Self = Self(1);
-    /// There is nothing more and there never will be.
+    /// The source has ended; no event will follow.
     pub const FINISHED: Self = Self(2);
 }
 
@@ -64,31 +65,31 @@ impl PullKind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct PullReply {
-    /// What it came to.
+    /// Outcome of the pull.
     pub kind: PullKind,
-    /// How long to wait before the next pull after [`PullKind::IDLE`], in ns.
+    /// Time to wait before the next pull after [`PullKind::IDLE`], in ns.
     pub wait_ns: u64,
 }
 
-/// Events of a batch, one after the other, that were not delivered.
+/// Consecutive events of a batch that were not delivered.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, StableAbi)]
 pub struct ExceptionRange {
-    /// Position of the first event.
+    /// Position of the first event in the batch.
     pub start: u32,
-    /// How many events.
+    /// Number of events.
     pub len: u32,
-    /// Why. Its policy says what becomes of them.
+    /// Cause of the failure. The policy of the error decides what happens to the events.
     pub error: PluginError,
 }
 
-/// Events of a pull, one after the other, by their positions in the batch that the pull filled.
+/// Consecutive events of a pull, by their positions in the batch that the pull filled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct EventRange {
     /// Position of the first event.
     pub start: u32,
-    /// How many events.
+    /// Number of events.
     pub len: u32,
 }
 
@@ -96,20 +97,20 @@ pub struct EventRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct InFlight {
-    /// Number of events from which the source is not pulled.
+    /// Number of events in flight at which the host stops pulling.
     pub events: u64,
-    /// Number of bytes from which the source is not pulled, counted as the byte limit of a pull counts them.
+    /// Number of bytes in flight at which the host stops pulling, counted in the same way as the byte limit of a pull.
     pub bytes: u64,
     /// Configuration key that sets the limits, for log lines; empty if there is none.
     pub key: RStr<'static>,
 }
 
-/// The answer to a delivery. Events in no range were delivered; ranges come in order and do not
-/// overlap.
+/// The answer to a delivery. Events that are in none of the ranges were delivered. The ranges are in ascending order
+/// and do not overlap.
 #[repr(C)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct DeliverReply {
-    /// The exceptions.
+    /// Ranges of events that were not delivered.
     pub exceptions: RVec<ExceptionRange>,
 }
 
@@ -121,9 +122,10 @@ pub struct DeliveryFlags(pub u32);
 impl DeliveryFlags {
     /// Batches of one stream are delivered one after the other.
     pub const ORDERED: Self = Self(1);
-    /// The sink answers several deliveries together, and is flushed whenever none can follow. In a demand only.
+    /// The sink answers several deliveries together, and is flushed whenever no further delivery can begin. Used only
+    /// in a demand.
     pub const GATHERS: Self = Self(1 << 1);
-    /// Batches are put together and divided within the limits of the record. In a grant only.
+    /// Batches are joined and split within the limits of the [`Deliveries`]. Used only in a grant.
     pub const BATCHED: Self = Self(1 << 2);
 
     /// Returns whether all bits of `flags` are set.
@@ -132,32 +134,34 @@ impl DeliveryFlags {
     }
 }
 
-/// The deliveries that a sink asks for, or those that it is granted.
+/// Delivery limits: those that a sink asks for (its demand), or those that the host grants.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct Deliveries {
-    /// Number of deliveries at a time: in a demand, the number unless the flow sets another.
+    /// Maximum number of deliveries in flight. In a demand, it applies only if the flow does not set the number.
     pub in_flight: u32,
-    /// Maximum of `in_flight` that the sink supports. The host ignores it in a grant.
+    /// Maximum of `in_flight` that the sink supports. Not used in a grant.
     pub most_in_flight: u32,
-    /// Maximum number of events of a delivery; 0 asks for nothing.
+    /// Maximum number of events of a delivery; 0 if the sink asks for no limit.
     pub max_events: u64,
-    /// Maximum number of bytes of a delivery, unless one event has more; 0 asks for nothing.
+    /// Maximum number of bytes of a delivery; 0 if the sink asks for no limit. A single event that is larger is
+    /// delivered alone.
     pub max_bytes: u64,
-    /// Maximum time that an event waits for others, in ns; [`Self::NO_LINGER`] asks for nothing.
+    /// Maximum time in ns that an event waits for further events of the same delivery; [`Self::NO_LINGER`] if the sink
+    /// asks for no time.
     pub linger_ns: u64,
     /// Properties.
     pub flags: DeliveryFlags,
-    /// Zero.
+    /// Reserved; always zero.
     pub reserved: u32,
 }
 
 impl Deliveries {
-    /// Value of `linger_ns` that asks for nothing.
+    /// Value of `linger_ns` of a sink that asks for no time.
     pub const NO_LINGER: u64 = u64::MAX;
 }
 
-/// A set of the sides of a connector. Bits without a name here are ignored.
+/// A set of sides of a connector. Unknown bits are ignored.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct Sides(u8);
@@ -194,16 +198,16 @@ impl Sides {
 pub struct Hook(pub u8);
 
 impl Hook {
-    /// The first connection is made, and events are about to flow. Once for an instance.
+    /// The first connection is established, and events are about to flow. Called once for an instance.
     pub const START: Self = Self(0);
     /// No event flows until [`Hook::RESUME`].
     pub const PAUSE: Self = Self(1);
     /// Events flow again.
     pub const RESUME: Self = Self(2);
-    /// The last call. Source and sink are dropped by then.
+    /// The last call. The source and the sink are already dropped.
     pub const CLOSE: Self = Self(3);
 
-    /// Returns the name of the method of an author's connector.
+    /// Returns the name of the corresponding method of an author's connector.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::START => "on_start",
@@ -215,13 +219,13 @@ impl Hook {
     }
 }
 
-/// A connector across the boundary.
+/// A connector as a trait object of the ABI.
 pub type RawConnectorBox = RawConnector_TO<RBox<()>>;
-/// A source across the boundary.
+/// A source as a trait object of the ABI.
 pub type RawSourceBox = RawSource_TO<RBox<()>>;
-/// The acknowledgements of a source across the boundary.
+/// The acknowledgement receiver of a source, as a trait object of the ABI.
 pub type RawAcksBox = RawAcks_TO<RBox<()>>;
-/// A sink across the boundary.
+/// A sink as a trait object of the ABI.
 pub type RawSinkBox = RawSink_TO<RBox<()>>;
 
 /// The halves of one connection of a connector.
@@ -234,95 +238,97 @@ pub struct RawHalves {
     pub sink: ROption<RawSinkBox>,
 }
 
-/// A connector: makes connections, each with a source, a sink or both.
+/// A connector: establishes connections, each with a source, a sink or both.
 #[sabi_trait]
 pub trait RawConnector: Send + 'static {
-    /// What it says about codecs. Asked once, before anything else.
+    /// Returns the codec requirement. Called once, before any other method.
     fn codec_requirement(&self) -> CodecRequirement;
 
-    /// Returns the sides that the connector has in its configuration. Asked once, before `connect`.
+    /// Returns the sides that the connector has with its configuration. Called once, before `connect`.
     fn sides(&self) -> CallResult<Sides>;
 
     /// Connects to the peer, and returns the halves of the connection that are `wanted`. The host retries after
     /// an error whose policy is to retry or to reconnect.
     fn connect(&mut self, wanted: Sides) -> CallFuture<'_, RawHalves>;
 
-    /// Notifies the connector of a point in its life.
+    /// Calls the method of the connector that `hook` names.
     #[sabi(last_prefix_field)]
     fn hook(&mut self, hook: Hook) -> CallFuture<'_, ()>;
 }
 
 /// A source: fills batches.
 ///
-/// `poll_pull` is polled with the same batch until it is ready. While it is pending the events of
-/// the batch may live with the plugin; when it is ready they are in `batch`. Before the host calls
-/// anything else of the source while a pull is pending, it gives the pull up. Acknowledgements go to an
-/// object of their own, and disturb no pull.
+/// The host calls `poll_pull` with the same batch until the result is ready. While the result is pending, the plugin
+/// may keep the events outside of `batch`; once the result is ready, they are in `batch`. The host cancels a pending
+/// pull before it calls any other method of the source. Acknowledgements go to a separate object ([`RawAcks`]), so that
+/// they do not cancel a pull.
 #[sabi_trait]
 pub trait RawSource: Send + 'static {
-    /// Adds what there is to `batch`, within its limit.
+    /// Adds the available events to `batch`, within its limit.
     fn poll_pull(
         &mut self,
         context: &mut FfiContext<'_>,
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<PullReply>>;
 
-    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then.
+    /// Cancels a pending pull. `batch` receives the events that the pull had added so far.
     fn give_up(&mut self, batch: &mut Batch);
 
-    /// What hears how the pulls of this source end; none where that means nothing to it. Asked once, before
-    /// the first pull.
+    /// Returns the object that is notified of the result of each pull, or none if the source needs no notification.
+    /// Called once, before the first pull.
     fn acks(&mut self) -> CallResult<ROption<RawAcksBox>>;
 
-    /// The last call: it is not pulled any more, and its acknowledgements have come, as far as they will.
+    /// Closes the source. This is the last call: no pull and no acknowledgement follows.
     fn close(&mut self) -> CallFuture<'_, ()>;
 
-    /// A sink downstream is down (`true`): it is no use to pull; or it is back.
+    /// Notifies the source of a change: `open` is `true` if a sink that the source feeds is down, and `false` if the
+    /// sink works again. While a sink is down, the host does not pull.
     #[sabi(last_prefix_field)]
     fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()>;
 }
 
-/// Hears how the pulls of a source end, in any order, while a pull is pending or not.
+/// Receives the outcome of each pull of a source, in any order, whether or not a pull is pending.
 #[sabi_trait]
 pub trait RawAcks: Send + 'static {
     /// Returns the limits of what the source has in flight. Called once, before the first pull.
     fn most_in_flight(&self) -> InFlight;
 
-    /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
+    /// Reports that every event of `pull` was delivered, dead-lettered or discarded on purpose.
     fn ack(&mut self, pull: u64) -> CallResult<()>;
 
-    /// These events of this pull could not be delivered, and its others are done with. Ranges come in order
-    /// and do not overlap.
+    /// Reports that the given events of `pull` could not be delivered, and that its other events were delivered,
+    /// dead-lettered or discarded on purpose. The ranges are in ascending order and do not overlap.
     #[sabi(last_prefix_field)]
     fn fail(&mut self, pull: u64, events: RSlice<'_, EventRange>) -> CallResult<()>;
 
-    /// Whether the source brings again what has failed. Asked once; without it, the source does.
+    /// Returns whether the source redelivers failed events. Called once; if the method is missing, the answer is
+    /// `true`.
     fn brings_again(&self) -> bool {
         true
     }
 
-    /// These messages of this pull could not be decoded, and why; `fail` of the pull follows, and names them
-    /// as well. Without it, nobody hears why.
+    /// Reports messages of `pull` that could not be decoded, and the reasons. `fail` of the pull follows and names the
+    /// messages too. If the method is missing, the reasons are discarded.
     fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
         let _ = (pull, messages);
         RResult::ROk(())
     }
 }
 
-/// A sink: takes batches, each in a slot of its own.
+/// A sink: delivers batches. Deliveries that are pending at the same time are in different slots.
 ///
-/// `poll_deliver` is polled with the same slot and the same batch until it is ready, as `poll_pull` is;
-/// the next delivery in the slot follows then. Several slots may have a delivery that is pending.
+/// The host calls `poll_deliver` with the same slot and the same batch until the result is ready, and only then starts
+/// the next delivery in that slot. Deliveries in several slots may be pending at the same time.
 #[sabi_trait]
 pub trait RawSink: Send + 'static {
-    /// Returns the deliveries that the sink asks for. Called once, before anything else.
+    /// Returns the delivery limits that the sink asks for. Called once, before any other method.
     fn demand(&mut self) -> Deliveries;
 
-    /// Notifies the sink of the deliveries that it gets: slots are numbered from 0 to `in_flight - 1`. Called once,
-    /// before the first delivery.
+    /// Notifies the sink of the delivery limits that the host grants. Slots are numbered from 0 to `in_flight - 1`.
+    /// Called once, before the first delivery.
     fn on_grant(&mut self, granted: &Deliveries);
 
-    /// Delivers the events of `batch`: raw where the connector asked for bytes, values otherwise.
+    /// Delivers the events of `batch`: raw if the connector asked for bytes, values otherwise.
     fn poll_deliver(
         &mut self,
         context: &mut FfiContext<'_>,
@@ -330,22 +336,23 @@ pub trait RawSink: Send + 'static {
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>>;
 
-    /// Gives up what is pending in a slot. Its batch does not come back.
+    /// Cancels the pending delivery in `slot`, if any. Its batch is not returned.
     #[sabi(last_prefix_field)]
     fn give_up(&mut self, slot: u32);
 
-    /// Notifies the sink that time has passed. Deliveries may be pending if the sink supports several.
+    /// Called about once a second. Deliveries may be pending if the sink supports several deliveries at a time.
     fn on_tick(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
 
-    /// Asks the sink to answer the pending deliveries, because no delivery follows before one of them is answered.
+    /// Asks the sink to answer the pending deliveries, because no further delivery begins before one of them is
+    /// answered.
     fn flush(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
 
-    /// Ends the sink: no event follows, and every delivery has been answered. Repeated if it fails with the policy
-    /// to retry.
+    /// Ends the sink: no event follows, and every delivery has been answered. Called again if the call failed with the
+    /// policy to retry.
     fn close(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }

@@ -1,4 +1,4 @@
-//! What a plugin says when something goes wrong.
+//! The error type of plugins, with kinds and policies.
 
 use std::{fmt, time::Duration};
 
@@ -7,9 +7,8 @@ use abi_stable::{
     std_types::{RString, RVec},
 };
 
-/// What kind of thing went wrong. Its [policy](ErrorKind::policy) says what is done about it, unless the
-/// error has another. An open set; a kind that this version does not know is treated as
-/// [`ErrorKind::INTERNAL`].
+/// The kind of an error: what happened. It determines the [policy](ErrorKind::policy) of the error, unless the error
+/// sets a different policy. An open set; an unknown kind is treated as [`ErrorKind::INTERNAL`].
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, StableAbi)]
 pub struct ErrorKind(pub u16);
@@ -19,7 +18,7 @@ macro_rules! kinds {
         impl ErrorKind {
             $($(#[$doc])* pub const $name: Self = Self($number);)*
 
-            /// What is done about an error of this kind, unless it has a policy of its own.
+            /// Returns the default policy of errors of this kind.
             pub const fn policy(self) -> ErrorPolicy {
                 match self {
                     $(Self::$name => ErrorPolicy::$policy,)*
@@ -27,7 +26,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kind in the words of logs and metrics.
+            /// Returns the name of the kind that logs and metrics use.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -41,43 +40,43 @@ macro_rules! kinds {
 kinds! {
     /// A bug in the plugin or its environment.
     INTERNAL = 0, "internal", RESTART;
-    /// The configuration cannot work.
+    /// The configuration is invalid, or names a file that does not exist or cannot be used.
     CONFIGURATION = 1, "configuration", GIVE_UP;
-    /// The peer is not there or does not answer.
+    /// A connection to the peer cannot be established.
     CONNECTION_REFUSED = 2, "connection refused", RECONNECT;
     /// An established connection broke.
     CONNECTION_LOST = 3, "connection lost", RECONNECT;
-    /// The peer is there and does not let us in.
+    /// The peer rejected the credentials, or denied access.
     AUTHENTICATION = 4, "authentication", GIVE_UP;
-    /// The data is not what it should be.
+    /// The data is invalid.
     BAD_DATA = 5, "bad data", DEAD_LETTER;
-    /// Something took longer than it may.
+    /// An operation exceeded its time limit.
     TIMEOUT = 6, "timeout", RETRY;
     /// A disk, a quota or a peer's buffer is full.
     FULL = 7, "full", RETRY;
-    /// The plugin does not do what was asked of it.
+    /// The plugin does not support the requested operation.
     UNSUPPORTED = 8, "unsupported", GIVE_UP;
     /// The plugin's code panicked.
     PANICKED = 9, "panicked", RESTART;
-    /// The system has no file descriptors, memory or threads left for now.
+    /// The system has no file descriptors, memory or threads available at the moment.
     SHORTAGE = 10, "shortage", RETRY;
-    /// The component attempted nothing, because the peer named a time before which it accepts nothing.
+    /// The component did not attempt the operation, because the peer asked for a delay that has not passed yet.
     DEFERRED = 11, "deferred", RETRY;
 }
 
 impl ErrorKind {
-    /// Returns the kind of an I/O error that another process or component may cause and end: [`FULL`](Self::FULL)
-    /// for a full disk or quota, [`SHORTAGE`](Self::SHORTAGE) for a lack of file descriptors, memory, buffers or
-    /// threads. Returns `None` for every other I/O error.
+    /// Returns the kind of an I/O error if the error is a temporary shortage, which other processes or components may
+    /// have caused: [`FULL`](Self::FULL) for a full disk or quota, [`SHORTAGE`](Self::SHORTAGE) for a lack of file
+    /// descriptors, memory, buffers or threads. Returns `None` for every other I/O error.
     pub fn of_shortage(error: &std::io::Error) -> Option<Self> {
         use std::io::ErrorKind as Io;
-        /// `ENFILE` and `EMFILE` on every Unix, for which `std` has no kind.
+        /// `ENFILE` and `EMFILE` on every Unix; `std` has no kind for them.
         const DESCRIPTORS: [i32; 2] = [23, 24];
-        /// `ENOBUFS`, for which `std` has no kind.
+        /// `ENOBUFS`; `std` has no kind for it.
         const BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
         match error.kind() {
             Io::StorageFull | Io::QuotaExceeded => Some(Self::FULL),
-            // Creating a thread or a process reports `EAGAIN`, which is this kind.
+            // Creating a thread or a process fails with `EAGAIN`, which maps to `WouldBlock`.
             Io::OutOfMemory | Io::WouldBlock => Some(Self::SHORTAGE),
             _ => error
                 .raw_os_error()
@@ -86,33 +85,32 @@ impl ErrorKind {
         }
     }
 
-    /// Returns `true` for [`FULL`](Self::FULL) and [`SHORTAGE`](Self::SHORTAGE): the component works again, unchanged,
-    /// once others use less.
+    /// Returns `true` for [`FULL`](Self::FULL) and [`SHORTAGE`](Self::SHORTAGE): the same operation succeeds once the
+    /// resource is available again.
     pub const fn is_shortage(self) -> bool {
         matches!(self, Self::FULL | Self::SHORTAGE)
     }
 }
 
-/// What is to be done about an error. An open set; a policy that this version does not know is treated as
-/// [`ErrorPolicy::RESTART`].
+/// The reaction of the runtime to an error. An open set; an unknown policy is treated as [`ErrorPolicy::RESTART`].
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, StableAbi)]
 pub struct ErrorPolicy(pub u8);
 
 impl ErrorPolicy {
-    /// Time may mend it: the same is tried again, with backoff, as often as the flow says.
+    /// The cause may be temporary: the operation is retried with backoff, as often as the flow configures.
     pub const RETRY: Self = Self(0);
-    /// The connection is of no more use: the connector connects again, with backoff, and what was not
-    /// delivered is delivered then.
+    /// The connection is unusable: the connector reconnects with backoff, and delivers the undelivered events
+    /// afterwards.
     pub const RECONNECT: Self = Self(1);
-    /// The data is at fault: the events leave by `err`, and the component goes on.
+    /// The data is invalid: the events leave by `err`, and the component continues.
     pub const DEAD_LETTER: Self = Self(2);
-    /// The instance is at fault: it fails, and another is made where that may help.
+    /// The instance failed. A new instance replaces it if that may help.
     pub const RESTART: Self = Self(3);
-    /// Nothing mends it without a person: the flow fails.
+    /// Only a person can remove the cause: the flow fails.
     pub const GIVE_UP: Self = Self(4);
 
-    /// The policy in the words of logs.
+    /// Returns the name of the policy that logs use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RETRY => "retry",
@@ -143,14 +141,14 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error that crosses the boundary: what happened (a kind, a message for people, and what caused it)
-/// and what is to be done about it (a policy, and how long to wait first).
+/// An error of a plugin or of the host: a kind, a message, the causes, and the reaction of the runtime (a policy and a
+/// minimum delay).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, StableAbi)]
 pub struct PluginError {
     kind: ErrorKind,
     policy: ErrorPolicy,
-    /// In ms; zero where the backoff alone decides.
+    /// Minimum delay before a retry, in ms; zero for no minimum besides the backoff.
     delay: u32,
     message: RString,
     causes: RVec<RString>,
@@ -159,7 +157,7 @@ pub struct PluginError {
 macro_rules! constructors {
     ($($name:ident => $kind:ident;)*) => {
         $(
-            #[doc = concat!("An error of kind [`ErrorKind::", stringify!($kind), "`].")]
+            #[doc = concat!("Creates an error of kind [`ErrorKind::", stringify!($kind), "`].")]
             pub fn $name(message: impl fmt::Display) -> Self {
                 Self::new(ErrorKind::$kind, message)
             }
@@ -168,7 +166,7 @@ macro_rules! constructors {
 }
 
 impl PluginError {
-    /// An error without a cause.
+    /// Creates an error without a cause, with the policy of `kind`.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         let (policy, message) = (kind.policy(), message.to_string().into());
         Self { kind, policy, delay: 0, message, causes: RVec::new() }
@@ -189,7 +187,7 @@ impl PluginError {
         deferred => DEFERRED;
     }
 
-    /// The same error with `cause`, and everything that caused it, after it.
+    /// Appends `cause`, and its own chain of sources, to the causes.
     #[must_use]
     pub fn caused_by(mut self, cause: &(dyn std::error::Error + 'static)) -> Self {
         let mut next = Some(cause);
@@ -200,18 +198,18 @@ impl PluginError {
         self
     }
 
-    /// The same error with what was being done in front of its message.
+    /// Prefixes the message with `doing`, which names the operation that failed.
     #[must_use]
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message).into();
         self
     }
 
-    /// The same error with another policy than that of its kind.
+    /// Replaces the policy. By default, the kind determines the policy.
     ///
     /// ```
     /// # use tremor_abi::error::{ErrorPolicy, PluginError as Error};
-    /// // A peer that is being upgraded answers "not authenticated" for a while.
+    /// // A peer that is being upgraded rejects all credentials for a while.
     /// let error = Error::authentication("401").with_policy(ErrorPolicy::RETRY);
     /// assert!(!error.is_final());
     /// ```
@@ -221,9 +219,9 @@ impl PluginError {
         self
     }
 
-    /// The same error, to be tried again after this time at the earliest, as the peer has said (the
-    /// `Retry-After` of HTTP): counted in ms, at most 49 days. The policy becomes
-    /// [`ErrorPolicy::RETRY`], unless it is [`ErrorPolicy::RECONNECT`].
+    /// Sets the minimum delay before a retry, as requested by the peer (such as `Retry-After` in HTTP). The delay is
+    /// stored in ms and is at most 49 days. The policy becomes [`ErrorPolicy::RETRY`], unless it is
+    /// [`ErrorPolicy::RECONNECT`].
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         if self.policy != ErrorPolicy::RECONNECT {
@@ -233,32 +231,32 @@ impl PluginError {
         self
     }
 
-    /// What is to be done about it.
+    /// Returns the reaction of the runtime to the error.
     pub fn policy(&self) -> ErrorPolicy {
         self.policy
     }
 
-    /// How long to wait at least before anything is tried again.
+    /// Returns the minimum delay before a retry.
     pub fn delay(&self) -> Duration {
         Duration::from_millis(self.delay.into())
     }
 
-    /// Whether nothing is to be tried again.
+    /// Returns whether the policy is [`ErrorPolicy::GIVE_UP`], so that nothing is retried.
     pub fn is_final(&self) -> bool {
         self.policy == ErrorPolicy::GIVE_UP
     }
 
-    /// What kind of error this is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What went wrong, without the causes.
+    /// Returns the message, without the causes.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What caused it, the nearest first.
+    /// Returns the messages of the causes, beginning with the direct cause.
     pub fn causes(&self) -> impl Iterator<Item = &str> {
         self.causes.iter().map(RString::as_str)
     }
@@ -274,10 +272,10 @@ impl fmt::Display for PluginError {
 impl std::error::Error for PluginError {}
 
 impl From<std::io::Error> for PluginError {
-    /// The kind follows from the I/O error's; the message is its text.
+    /// Converts an I/O error; the kind follows from the I/O error's kind, and the message is its text.
     ///
-    /// What is wrong with a path is the configuration's fault, for most paths come from there. Who
-    /// waits for a file or a socket to appear answers with
+    /// An invalid path is reported as a configuration error, because most paths come from the configuration. A
+    /// component that waits for a file or a socket to appear returns
     /// [`connection_refused`](PluginError::connection_refused) instead.
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
@@ -318,7 +316,7 @@ mod tests {
     use super::{ErrorKind, ErrorPolicy, PluginError};
 
     #[test]
-    fn an_error_reads_from_what_was_done_down_to_the_last_cause() {
+    fn error_text_runs_from_operation_to_last_cause() {
         let cause = io::Error::other("no space left");
         let error = PluginError::full("cannot write").caused_by(&cause).context("file `out`");
         assert_eq!(error.to_string(), "file `out`: cannot write: no space left");
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_io_error_is_retried_only_where_a_retry_may_help() {
+    fn io_error_kind_is_retried_only_if_retry_may_help() {
         let kind = |kind: io::ErrorKind| PluginError::from(io::Error::from(kind)).kind();
         for wrong_path in [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory] {
             assert_eq!(kind(wrong_path), ErrorKind::CONFIGURATION);
@@ -353,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_follows_from_what_happened_unless_it_is_said() {
+    fn policy_follows_from_kind_unless_set() {
         let error = PluginError::authentication("401");
         assert!(error.is_final());
         let error = error.retry_after(Duration::from_millis(1_500));
@@ -367,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_has_a_name_all_the_same() {
+    fn unknown_kind_has_a_name() {
         assert_eq!(ErrorKind(9_999).to_string(), "unknown");
     }
 }

@@ -1,5 +1,5 @@
-//! Lists of what crosses the boundary. Each version of the ABI has one in `tests/fixtures/kept`, which is compared with
-//! the types of today.
+//! Lists of the types of the ABI. Each version of the ABI has a list in `tests/fixtures/kept`, and the tests compare
+//! the current types with all of these lists.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,7 +17,7 @@ use abi_stable::{
 
 use crate::{layout::files, module::PluginModuleRef, version::AbiVersion};
 
-/// The rule that a failed comparison explains.
+/// The rule that the failure message of a comparison explains.
 const RULE: &str = "
 The layouts of a version are frozen: libraries that were built against it have to load and work for ever.
 - Fields, methods, parameters, sizes and numbers of open sets never change, and are never removed.
@@ -26,12 +26,12 @@ The layouts of a version are frozen: libraries that were built against it have t
 - An addition needs a new minor: raise the version of `tremor-abi`, then run `scripts/keep-plugin.sh`.
 - Any other change needs a new major. Never edit a list in `tests/fixtures/kept`.";
 
-/// Lines of a type by its heading.
+/// The lines of each type, by the heading of the type.
 type List = BTreeMap<String, Vec<String>>;
 
 type Layout = &'static TypeLayout;
 
-/// Lists the types of this package that cross the boundary, and the numbers of its open sets.
+/// Lists the types of this package that are part of the ABI, and the numbers of its open sets.
 fn today() -> List {
     let mut list = numbers();
     for layout in every_type(PluginModuleRef::LAYOUT) {
@@ -41,7 +41,7 @@ fn today() -> List {
         let size = format!("{} bytes, aligned to {}", layout.size(), layout.alignment());
         let (kind, lines) = match layout.data() {
             TLData::PrefixType(prefix) => {
-                // A prefix type grows, so it has no size.
+                // The heading of a prefix type has no size, because the type may grow.
                 let kind = format!("prefix of {} fields", prefix.first_suffix_field);
                 (kind, lines(&prefix.fields))
             }
@@ -84,8 +84,8 @@ fn every_type(root: Layout) -> Vec<Layout> {
     every
 }
 
-/// Returns the name of a type with its parameters. `abi_stable` does not name those of its enums and lists, so they are
-/// taken from the fields.
+/// Returns the name of a type with its parameters. `abi_stable` does not list the parameters of its enums and lists, so
+/// they are derived from the fields.
 fn name(layout: Layout) -> String {
     let name = layout.full_type().to_string();
     match layout.data() {
@@ -106,7 +106,7 @@ fn lines(fields: &TLFields) -> Vec<String> {
     fields.iter().map(|field| line(&field)).collect()
 }
 
-/// Describes a field; its type is that of the pointer if it is a function.
+/// Describes a field by its name and its type, or by its signature if the field is a function.
 fn line(field: &TLField) -> String {
     let functions: Vec<_> = field.function_range().iter().map(|it| signature(&it)).collect();
     let described = if functions.is_empty() { name(field.layout()) } else { functions.join(" ") };
@@ -121,8 +121,8 @@ fn signature(function: &TLFunction) -> String {
     format!("{qualifier}fn({}) -> ({result})", parameters.join(", "))
 }
 
-/// Lists the constants of open sets, which the sources define as `pub const NAME: Self = Self(NUMBER);`, and those of
-/// `ErrorKind` as `NAME = NUMBER, "text", POLICY;`.
+/// Lists the constants of open sets, which the sources define as `pub const NAME: Self = Self(NUMBER);`, and the
+/// constants of `ErrorKind`, which they define as `NAME = NUMBER, "text", POLICY;`.
 fn numbers() -> List {
     let mut list = List::new();
     for source in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
@@ -177,8 +177,8 @@ fn parse(text: &str) -> List {
     list
 }
 
-/// Describes the first difference that the rule forbids between the list of a version and a newer one. `is_same` is
-/// set if both are of one version, which may not even gain anything.
+/// Returns the first forbidden difference between the list of a version and a newer list. `is_same` is `true` if both
+/// lists have the same version; then additions are forbidden too.
 fn difference(kept: &List, today: &List, is_same: bool) -> Result<(), String> {
     for (heading, kept) in kept {
         let Some(today) = today.get(heading) else {

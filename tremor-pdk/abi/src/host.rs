@@ -1,6 +1,6 @@
-//! What the host does for a plugin: the only way from a plugin to the runtime.
+//! The functions of the host: the only way for a plugin to call the runtime.
 
-// What abi_stable's macros generate.
+// The macros of abi_stable generate code that these lints refuse.
 #![allow(
     non_local_definitions,
     clippy::expl_impl_clone_on_copy,
@@ -16,39 +16,39 @@ use async_ffi::{FfiContext, FfiFuture, FfiPoll};
 
 use crate::connector::CallResult;
 
-/// The importance of a log line. An open set; what is unknown is logged as [`LogLevel::INFO`].
+/// The severity of a log line. An open set; an unknown level is logged as [`LogLevel::INFO`].
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct LogLevel(pub u8);
 
 impl LogLevel {
-    /// Something failed.
+    /// An operation failed.
     pub const ERROR: Self = Self(1);
-    /// A condition that people should look at.
+    /// A condition that an administrator should investigate.
     pub const WARN: Self = Self(2);
-    /// Something worth knowing, rarely.
+    /// An important event that happens rarely.
     pub const INFO: Self = Self(3);
-    /// Helps to find a fault.
+    /// Details that help to find a fault.
     pub const DEBUG: Self = Self(4);
-    /// Everything.
+    /// Every detail.
     pub const TRACE: Self = Self(5);
 }
 
-/// What a metric does with what is recorded. An open set.
+/// The way in which a metric combines its recorded values. An open set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
 pub struct MetricKind(pub u8);
 
 impl MetricKind {
-    /// Adds it up.
+    /// Sums the values.
     pub const COUNTER: Self = Self(0);
-    /// Keeps the last.
+    /// Keeps the last value.
     pub const GAUGE: Self = Self(1);
-    /// Keeps the distribution.
+    /// Keeps the distribution of the values.
     pub const HISTOGRAM: Self = Self(2);
 }
 
-/// What a file descriptor is to be ready for. An open set.
+/// The condition of a file descriptor that a watch waits for. An open set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Interest(pub u8);
@@ -60,20 +60,20 @@ impl Interest {
     pub const WRITABLE: Self = Self(1);
 }
 
-/// What watches a file descriptor, across the boundary.
+/// A watch on a file descriptor, as a trait object of the ABI.
 pub type RawWatchBox = RawWatch_TO<RBox<()>>;
 
-/// Watches a file descriptor until it is dropped: the host registers it once.
+/// Watches a file descriptor. The host registers the descriptor once, and removes it when the watch is dropped.
 #[sabi_trait]
 pub trait RawWatch: Send + 'static {
-    /// Ready when the descriptor is, and again when it is again.
+    /// Completes when the descriptor is ready. Poll it again to wait until the descriptor is ready the next time.
     #[sabi(last_prefix_field)]
     fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>>;
 }
 
-/// A piece of work that may block, for the host's pool of threads.
+/// Work that may block, to be run by a thread of the host for blocking work.
 ///
-/// Dropped without having run, it drops what it captured.
+/// Dropping a job that has not run drops the values that its closure has captured.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Job {
@@ -82,30 +82,30 @@ pub struct Job {
     discard: unsafe extern "C" fn(*mut ()),
 }
 
-// SAFETY: `Job::new` only takes closures that are `Send`.
+// SAFETY: `Job::new` only accepts closures that are `Send`.
 unsafe impl Send for Job {}
 
 impl Job {
-    /// A job that runs `work`. A panic in it ends the job; the host never sees it.
+    /// Creates a job that runs `work`. A panic of `work` ends the job and does not reach the host.
     pub fn new<F: FnOnce() + Send + 'static>(work: F) -> Self {
         /// # Safety
-        /// `data` comes from `Box::<F>::into_raw` and is not used again.
+        /// `data` comes from `Box::<F>::into_raw`, and the caller does not use it again.
         unsafe extern "C" fn run<F: FnOnce()>(data: *mut ()) {
-            // SAFETY: the contract of this function.
+            // SAFETY: the caller passes a box of type `F` and gives up its ownership.
             let work = unsafe { Box::from_raw(data.cast::<F>()) };
             contain(move || (*work)());
         }
         /// # Safety
-        /// As for `run`.
+        /// The same as for `run`: `data` comes from `Box::<F>::into_raw`, and the caller does not use it again.
         unsafe extern "C" fn discard<F>(data: *mut ()) {
-            // SAFETY: the contract of this function.
+            // SAFETY: the caller passes a box of type `F` and gives up its ownership.
             let work = unsafe { Box::from_raw(data.cast::<F>()) };
             contain(move || drop(work));
         }
         Self { data: Box::into_raw(Box::new(work)).cast(), run: run::<F>, discard: discard::<F> }
     }
 
-    /// Runs the job on this thread.
+    /// Runs the job on the current thread.
     pub fn run(self) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `data` is the box that `new` made, and `ManuallyDrop` keeps it from being freed
@@ -116,77 +116,80 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // SAFETY: a job that ran was forgotten; this one still owns its box.
+        // SAFETY: `run` wraps its job in `ManuallyDrop`, so a job that is dropped has not run and still owns the box.
         unsafe { (self.discard)(self.data) }
     }
 }
 
-/// Keeps a panic from crossing the boundary. Whoever waits for the result of the work learns from
-/// its absence.
+/// Runs `work`, and prevents a panic from crossing the ABI. A caller that waits for the result of `work` notices the
+/// panic because no result arrives.
 fn contain(work: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        // Even dropping the payload may panic.
+        // The payload is leaked, because dropping it may panic too.
         std::mem::forget(payload);
     }
 }
 
-/// The functions of the host. The first argument of each is the context of [`HostHandle`].
+/// The functions of the host. The first argument of each function is the context of the [`HostHandle`].
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = HostFunctionsRef)))]
 #[sabi(missing_field(panic))]
 pub struct HostFunctions {
-    /// One more handle to the context.
+    /// Adds a reference to the context.
     pub retain: unsafe extern "C" fn(*const ()),
-    /// One handle less.
+    /// Releases a reference to the context.
     pub release: unsafe extern "C" fn(*const ()),
-    /// Whether a line of this level would be written.
+    /// Returns whether a log line of this level would be written.
     pub log_enabled: unsafe extern "C" fn(*const (), LogLevel) -> bool,
-    /// Writes a line to the host's log, under the component's name.
+    /// Writes a line to the host's log, under the name of the component.
     pub log: unsafe extern "C" fn(*const (), LogLevel, RStr<'_>),
-    /// The time in ns since the Unix epoch.
+    /// Returns the time in ns since the Unix epoch.
     pub now_ns: unsafe extern "C" fn(*const ()) -> u64,
-    /// Registers a metric of this component (kind, name, help) and gives its number. The same name
-    /// gives the same number.
+    /// Registers a metric of the component (kind, name, help text) and returns its number. Further calls with the same
+    /// name return the same number.
     pub metric: unsafe extern "C" fn(*const (), MetricKind, RStr<'_>, RStr<'_>) -> u32,
     /// Records a value of a registered metric.
     pub record: unsafe extern "C" fn(*const (), u32, f64),
-    /// Runs a future on the host's executor, under a name for logs. The waker of any of its polls wakes it for as
-    /// long as it lives.
+    /// Runs a future on the host's executor; the name appears in logs. The waker of any poll, also of an earlier one,
+    /// wakes the future as long as the future exists.
     pub spawn: unsafe extern "C" fn(*const (), RStr<'_>, FfiFuture<()>),
     /// Runs a job on the host's pool of threads for blocking work.
     pub spawn_blocking: unsafe extern "C" fn(*const (), Job),
-    /// Ready after so many ns.
+    /// Returns a future that completes after the given time in ns.
     pub sleep: unsafe extern "C" fn(*const (), u64) -> FfiFuture<()>,
-    /// Watches a file descriptor, which is open now. It may be closed later.
+    /// Watches a file descriptor, which must be open at the time of the call. The watch may outlive the descriptor.
     pub watch: unsafe extern "C" fn(*const (), i32, Interest) -> CallResult<RawWatchBox>,
-    /// The folder that relative paths of the component's configuration start from.
+    /// Returns the folder against which relative paths in the component's configuration are resolved.
     pub folder: unsafe extern "C" fn(*const ()) -> RString,
-    /// The component's connection is lost: the host reconnects it.
+    /// Reports that the component's connection is lost; the host reconnects it.
     pub connection_lost: unsafe extern "C" fn(*const ()),
-    /// Ends the run. Graceful: everything drains first.
+    /// Ends the run of the program; the text is the reason, which is logged. If the flag is `true`, the flows drain
+    /// first.
     #[sabi(last_prefix_field)]
     pub request_stop: unsafe extern "C" fn(*const (), bool, RStr<'_>),
-    /// Borrows so many bytes of the memory of the flow. False: the component may not take them.
+    /// Borrows the given number of bytes from the memory of the flow. Returns `false` if the component may not use
+    /// them.
     #[sabi(missing_field(option))]
     pub memory_take: unsafe extern "C" fn(*const (), usize) -> bool,
-    /// Returns so many bytes that were borrowed.
+    /// Returns the given number of borrowed bytes.
     #[sabi(missing_field(option))]
     pub memory_return: unsafe extern "C" fn(*const (), usize),
-    /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
+    /// Returns the time of the host's monotonic clock in ns. The clock starts before the component is created.
     #[sabi(missing_field(option))]
     pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
-    /// Counts so many bytes of events that the component has accepted, whether or not the flow may take them.
+    /// Counts the given number of bytes of events that the component accepted, even if they exceed the flow's memory
+    /// limit.
     #[sabi(missing_field(option))]
     pub memory_charge: unsafe extern "C" fn(*const (), usize),
-    /// Counts so many bytes of accepted events less.
+    /// Subtracts the given number of bytes of accepted events.
     #[sabi(missing_field(option))]
     pub memory_discharge: unsafe extern "C" fn(*const (), usize),
-    /// Returns the soft limit of open descriptors that the host's process was started with, or 0 if that is still in
-    /// force.
+    /// Returns the soft limit of open file descriptors with which the host's process was started, or 0 if that limit is
+    /// still in force.
     #[sabi(missing_field(option))]
     pub inherited_descriptor_limit: unsafe extern "C" fn(*const ()) -> u64,
-    /// Returns whether the flow of the component drains.
+    /// Returns whether the flow of the component is draining.
     #[sabi(missing_field(option))]
     pub is_draining: unsafe extern "C" fn(*const ()) -> bool,
 }
@@ -199,24 +202,27 @@ pub struct HostHandle {
     context: *const (),
 }
 
-// SAFETY: the maker of a handle promises that the functions may be called from any thread.
+// SAFETY: the caller of `HostHandle::new` promises that the functions may be called from any thread.
 unsafe impl Send for HostHandle {}
-// SAFETY: as above.
+// SAFETY: the same promise as for `Send`.
 unsafe impl Sync for HostHandle {}
 
 impl HostHandle {
-    /// A handle that owns one reference to `context`.
+    /// Creates a handle that owns one reference to `context`.
     ///
     /// # Safety
-    /// Every function may be called with `context` from any thread as long as it was retained at
-    /// least as often as released.
+    /// Every function in `functions` may be called with `context` from any thread, as long as `context` has been
+    /// retained at least as often as released. The caller transfers one reference to the handle. The handle releases it
+    /// when the handle is dropped.
     pub unsafe fn new(functions: HostFunctionsRef, context: *const ()) -> Self {
         Self { functions, context }
     }
 
-    /// Whether a line of this level would be written. Cheap: ask before formatting.
+    /// Returns whether a log line of this level would be written. The call is cheap, so check the level before you
+    /// format a line.
     pub fn log_enabled(&self, level: LogLevel) -> bool {
-        // SAFETY: `new`'s contract; so in all methods below.
+        // SAFETY: the contract of `new`; the handle owns a reference to `context`. The same holds for all methods
+        // below.
         unsafe { self.functions.log_enabled()(self.context, level) }
     }
 
@@ -226,13 +232,13 @@ impl HostHandle {
         unsafe { self.functions.log()(self.context, level, message.into()) }
     }
 
-    /// The time in ns since the Unix epoch.
+    /// Returns the time in ns since the Unix epoch.
     pub fn now_ns(&self) -> u64 {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.now_ns()(self.context) }
     }
 
-    /// Registers a metric and gives its number.
+    /// Registers a metric and returns its number.
     pub fn metric(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.metric()(self.context, kind, name.into(), help.into()) }
@@ -256,7 +262,7 @@ impl HostHandle {
         unsafe { self.functions.spawn_blocking()(self.context, job) }
     }
 
-    /// Ready after so many ns.
+    /// Returns a future that completes after `ns` nanoseconds.
     pub fn sleep(&self, ns: u64) -> FfiFuture<()> {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.sleep()(self.context, ns) }
@@ -268,26 +274,26 @@ impl HostHandle {
         unsafe { self.functions.watch()(self.context, fd, interest) }
     }
 
-    /// The folder that relative paths of the component's configuration start from.
+    /// Returns the folder against which relative paths in the component's configuration are resolved.
     pub fn folder(&self) -> String {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.folder()(self.context) }.into()
     }
 
-    /// Says that the component's connection is lost.
+    /// Reports that the component's connection is lost.
     pub fn connection_lost(&self) {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.connection_lost()(self.context) }
     }
 
-    /// Ends the run.
+    /// Ends the run. If `graceful` is `true`, the flows drain first.
     pub fn request_stop(&self, graceful: bool, reason: &str) {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
     }
 
-    /// Returns the time in ns by a clock that nobody sets, to measure durations with. A host without this function
-    /// has only the clock for stamps.
+    /// Returns the monotonic time in ns, to measure durations with. On a host without this function, returns the
+    /// wall-clock time of [`now_ns`](Self::now_ns).
     pub fn monotonic_ns(&self) -> u64 {
         match self.functions.monotonic_ns() {
             // SAFETY: `new`'s contract.
@@ -296,28 +302,28 @@ impl HostHandle {
         }
     }
 
-    /// Returns the soft limit of open descriptors that the host's process was started with. Returns `None` if that is
-    /// still in force, or not known.
+    /// Returns the soft limit of open file descriptors with which the host's process was started, or `None` if that
+    /// limit is still in force or is not known.
     pub fn inherited_descriptor_limit(&self) -> Option<u64> {
         let function = self.functions.inherited_descriptor_limit()?;
         // SAFETY: `new`'s contract.
         Some(unsafe { function(self.context) }).filter(|limit| *limit > 0)
     }
 
-    /// Returns whether the flow of the component drains. A host without this function answers `false`.
+    /// Returns whether the flow of the component is draining, or `false` if the host lacks this function.
     pub fn is_draining(&self) -> bool {
         // SAFETY: `new`'s contract.
         self.functions.is_draining().is_some_and(|is_draining| unsafe { is_draining(self.context) })
     }
 
-    /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this
-    /// function lets it.
+    /// Borrows `bytes` from the memory of the flow. Returns whether the component may use them; `true` if the host
+    /// lacks this function.
     pub fn memory_take(&self, bytes: usize) -> bool {
         // SAFETY: `new`'s contract.
         self.functions.memory_take().is_none_or(|take| unsafe { take(self.context, bytes) })
     }
 
-    /// Returns `bytes` that were borrowed.
+    /// Returns `bytes` borrowed bytes to the flow.
     pub fn memory_return(&self, bytes: usize) {
         if let Some(give_back) = self.functions.memory_return() {
             // SAFETY: `new`'s contract.
@@ -325,7 +331,7 @@ impl HostHandle {
         }
     }
 
-    /// Counts `bytes` of events that the component has accepted, whether or not the flow may take them.
+    /// Counts `bytes` of events that the component accepted, even if they exceed the flow's memory limit.
     pub fn memory_charge(&self, bytes: usize) {
         if let Some(charge) = self.functions.memory_charge() {
             // SAFETY: `new`'s contract.
@@ -333,7 +339,7 @@ impl HostHandle {
         }
     }
 
-    /// Counts `bytes` of accepted events less.
+    /// Subtracts `bytes` of accepted events.
     pub fn memory_discharge(&self, bytes: usize) {
         if let Some(discharge) = self.functions.memory_discharge() {
             // SAFETY: `new`'s contract.
@@ -344,7 +350,7 @@ impl HostHandle {
 
 impl Clone for HostHandle {
     fn clone(&self) -> Self {
-        // SAFETY: `new`'s contract: this handle holds a reference.
+        // SAFETY: the contract of `new`; this handle owns a reference to `context`.
         unsafe { self.functions.retain()(self.context) };
         Self { functions: self.functions, context: self.context }
     }
@@ -352,7 +358,7 @@ impl Clone for HostHandle {
 
 impl Drop for HostHandle {
     fn drop(&mut self) {
-        // SAFETY: `new`'s contract: this handle's reference is given back once.
+        // SAFETY: the contract of `new`; this handle releases its own reference, once.
         unsafe { self.functions.release()(self.context) }
     }
 }

@@ -1,7 +1,7 @@
-//! The layouts that this version of the ABI fixes.
+//! Tests of the sizes and alignments of the types of the ABI.
 //!
-//! A change here is a change of the ABI: it needs another major, unless a prefix type grew after its
-//! last prefix field. Types that only one module knows have their table there.
+//! A change in these tables is a change of the ABI, and requires a new major version, unless a prefix type grew after
+//! its last prefix field. The tables of types that are private to a module are in that module.
 
 use std::{
     collections::BTreeSet,
@@ -107,7 +107,7 @@ fn sizes_and_alignments_are_fixed() {
         LogLevel => 1, 1;
         MetricKind => 1, 1;
         RawWatchBox => 24, 8;
-        // The module and what is told of it.
+        // The root module and the metadata.
         AbiVersion => 4, 2;
         Artefact => 48, 8;
         ArtefactKind => 2, 2;
@@ -136,7 +136,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     files
 }
 
-/// The names of types whose layout the sources fix with `#[repr(…)]`, and those in the tables.
+/// The names of the types that have `#[repr(…)]` in the sources, and the names in the tables.
 #[derive(Default)]
 struct Found {
     fixed: BTreeSet<String>,
@@ -171,7 +171,7 @@ impl Found {
     }
 }
 
-/// The name that a line declares a type by.
+/// Returns the name of the type that `line` declares, if any.
 fn name_of_type(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
     words.next().filter(|word| ["struct", "enum", "union"].contains(word))?;
@@ -187,9 +187,9 @@ fn no_type_with_a_fixed_layout_is_missing_from_the_tables() {
 }
 
 #[test]
-fn a_type_that_is_missing_is_found_however_it_is_declared() {
+fn every_form_of_type_declaration_is_found() {
     let mut found = Found::default();
-    // Not written as it is, or this file would have those types.
+    // The source contains `@` instead of `#`, because otherwise the test would find these types in this file.
     let source = "@[repr(C)]
         @[derive(Clone)]
         pub(super) struct Tuple<'v>(u8);
@@ -213,25 +213,25 @@ fn a_type_that_is_missing_is_found_however_it_is_declared() {
 }
 
 #[test]
-fn views_stay_small() {
+fn views_have_40_bytes() {
     assert_eq!(size_of::<Document<'_>>(), 40);
     assert_eq!(size_of::<ValueRef<'_>>(), 40);
 }
 
 #[test]
-fn a_value_is_compatible_with_itself() {
+fn layout_of_value_is_compatible_with_itself() {
     let layout = <Value<'_> as StableAbi>::LAYOUT;
     assert!(check_layout_compatibility(layout, layout).is_ok());
 }
 
-/// Only compiles as long as a longer-lived value can stand for a shorter-lived one.
+/// Compiles only if a longer-lived value can be used as a shorter-lived one.
 #[allow(dead_code)]
 fn values_are_covariant<'short>(value: Value<'static>) -> Value<'short> {
     value
 }
 
 #[test]
-fn values_cross_threads() {
+fn values_can_be_sent_to_other_threads() {
     fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Value<'_>>();
     is_send_and_sync::<ValueRef<'_>>();

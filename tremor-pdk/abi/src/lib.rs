@@ -1,13 +1,13 @@
-//! The ABI: every type whose layout crosses the boundary between the runtime and a plugin.
+//! The ABI: every type that the runtime and a plugin exchange, and whose layout is therefore fixed.
 //!
-//! The version of this package is the version of the ABI ([`version`]). `tremor-pdk` re-exports
-//! all of it; plugins depend on that, and on nothing else of ours.
+//! The version of this package is the version of the ABI ([`version`]). `tremor-pdk` re-exports the types that plugins
+//! need, so a plugin depends on no other package of this project.
 //!
-//! - [`value`] and [`document`]: the one representation of data, as a tree and flat.
-//! - [`batch`]: events with their buffers, the unit of everything that crosses.
+//! - [`value`] and [`document`]: the two representations of data, as a tree and as flat nodes.
+//! - [`batch`]: events with their buffers, the unit in which events are passed.
 //! - [`connector`], [`component`], [`host`], [`module`]: the calls between host and plugin.
-//! - [`error`]: what goes wrong, in kinds.
-//! - [`metadata`]: what a library says without being loaded.
+//! - [`error`]: errors with their kinds and policies.
+//! - [`metadata`]: the record that describes a library and is read without loading it.
 
 #[cfg(target_endian = "big")]
 compile_error!("the layouts of the ABI are little-endian: a big-endian target cannot use them");
@@ -26,12 +26,16 @@ pub mod connector;
 pub mod document;
 pub mod error;
 pub mod host;
+mod lock;
 pub mod metadata;
 pub mod module;
+mod sync;
 pub mod value;
 pub mod version;
 
-/// A growable byte buffer that may cross the boundary.
+pub use self::lock::lock;
+
+/// A growable byte buffer that host and plugins can exchange.
 pub type ByteBuffer = abi_stable::std_types::RVec<u8>;
-/// A growable list of nodes that may cross the boundary.
+/// A growable list of nodes that host and plugins can exchange.
 pub type NodeBuffer = abi_stable::std_types::RVec<document::Node>;

@@ -1,10 +1,10 @@
-//! What the compiler refuses: everything that a batch shows borrows from it, so that no code can keep a
-//! view of memory that was freed, moved or given back to a pool.
+//! Code that the compiler must reject: every view borrows from its batch, so that no code can keep a view of memory
+//! that was freed, moved or returned to a pool.
 //!
-//! Each test has two forms, code that is refused and code that is not. They are tests of documentation
-//! because nothing else expects the compiler to fail, and are no part of what is documented.
+//! Each test has two forms, one that is rejected and one that compiles. The tests are documentation tests, because only
+//! these can expect a compiler error. They do not appear in the documentation.
 
-/// What every test begins with.
+/// Common beginning of every test.
 macro_rules! beginning {
     () => {
         r#"#![allow(unused)]
@@ -44,7 +44,7 @@ refused! {
         drop(batch);
     }
 
-    /// Nor can text that was read through one.
+    /// Text that was read through a view cannot outlive the batch.
     text, "E0597": {
         let kept;
         {
@@ -62,7 +62,7 @@ refused! {
         assert_eq!(kept.as_deref(), Some("warn"));
     }
 
-    /// Nor an array, an object or what iterates over one.
+    /// An array, an object, or an iterator over one of them cannot outlive the batch.
     elements, "E0505": {
         let tags = batch.first().unwrap().value().and_then(|value| value.get("tags")?.as_array());
         let mut tags = tags.unwrap().iter();
@@ -75,7 +75,7 @@ refused! {
         drop(batch);
     }
 
-    /// Nor the bytes of a message, the bytes it was decoded from, its origin or its metadata.
+    /// The bytes of a message, the bytes it was decoded from, its origin and its metadata cannot outlive the batch.
     bytes, "E0505": {
         let event = batch.get(1).unwrap();
         let (raw, original) = (event.raw(), event.original());
@@ -90,7 +90,7 @@ refused! {
         drop(batch);
     }
 
-    /// Nor a value that borrows its text. One that owns it can.
+    /// A value that borrows its text cannot outlive the batch; a value that owns its text can.
     borrowed_value, "E0505": {
         let value = batch.first().unwrap().value().unwrap().to_borrowed();
         drop(batch);
@@ -101,7 +101,7 @@ refused! {
         assert_eq!(value.get("level"), Some(&Value::from("warn")));
     }
 
-    /// Nor anything that was deserialised without a copy.
+    /// Data that was deserialised without a copy cannot outlive the batch.
     deserialised, "E0505": {
         let view = batch.first().unwrap().value().unwrap();
         let level: HashMap<&str, Value<'_>> = from_ref(view).unwrap();
@@ -114,7 +114,7 @@ refused! {
         assert!(level.contains_key("level"));
     }
 
-    /// While something is borrowed, nothing can be added, which might move the buffers.
+    /// While data is borrowed, no event can be added, because that might move the buffers.
     push, "E0502": {
         let view = batch.first().unwrap().value();
         batch.push_message(b"more");
@@ -125,7 +125,7 @@ refused! {
         assert!(view.is_some());
     }
 
-    /// Nor can anything be taken out. A clone can be changed.
+    /// While data is borrowed, no event can be removed from the batch. A clone can be changed.
     retain, "E0502": {
         let view = batch.first().unwrap().value();
         batch.retain(|_| false);
@@ -137,7 +137,7 @@ refused! {
         assert!(view.is_some());
     }
 
-    /// Nor can another event be edited.
+    /// While data is borrowed, no event of the batch can be edited.
     edit, "E0502": {
         let view = batch.first().unwrap().value();
         assert!(batch.get_mut(1).is_some());
@@ -149,7 +149,7 @@ refused! {
         assert!(view.is_some());
     }
 
-    /// Nor can two edits go on at once.
+    /// Two events cannot be edited at the same time.
     two_edits, "E0499": {
         let first = batch.get_mut(0);
         let second = batch.get_mut(0);
@@ -160,7 +160,7 @@ refused! {
         assert!(first && second.is_some());
     }
 
-    /// A task takes the batch along, or a clone of it, and borrows there.
+    /// A task cannot borrow a batch that it does not own. It has to own the batch or a clone.
     task, "E0597": {
         let level = batch.first().unwrap().value();
         spawn(async move { assert!(level.is_some()) });
@@ -168,7 +168,7 @@ refused! {
         spawn(async move { assert!(batch.first().unwrap().value().is_some()) });
     }
 
-    /// So does a thread.
+    /// A thread cannot borrow a batch that it does not own. It has to own the batch or a clone.
     thread, "E0521": {
         fn deliver(batch: &Batch) {
             let level = batch.first().unwrap().value();
@@ -183,7 +183,7 @@ refused! {
         deliver(&batch);
     }
 
-    /// Metadata is owned, so that it lives as long as any clone of the batch.
+    /// Metadata cannot contain borrowed text, because it has to live as long as any clone of the batch.
     metadata, "E0597": {
         let text = String::from("here");
         batch.get_mut(0).unwrap().set_metadata(Value::from(&*text));
@@ -192,7 +192,7 @@ refused! {
         batch.get_mut(0).unwrap().set_metadata(Value::from(text));
     }
 
-    /// The payload that a preprocessor cuts lies in the buffer that it writes to.
+    /// The payload in a call of `cut` cannot be used after `emit`, because it lies in the buffer that `emit` writes to.
     cut, "E0502": {
         batch.cut(|cutter| {
             let payload = cutter.payload();
@@ -208,7 +208,7 @@ refused! {
         });
     }
 
-    /// And it stays there.
+    /// The payload in a call of `cut` cannot outlive the call.
     cut_payload, "E0521": {
         let mut kept: Option<&[u8]> = None;
         batch.cut(|cutter| kept = Some(cutter.payload()));
@@ -219,7 +219,7 @@ refused! {
         assert!(kept.is_some());
     }
 
-    /// So does what an encoder is given.
+    /// The payload that an encoder receives cannot outlive the call.
     encoded_payload, "E0521": {
         let mut kept: Option<Payload<'_>> = None;
         batch.encode_with(&Pool::new(1), |payload, _| {
@@ -236,7 +236,7 @@ refused! {
         assert!(kept.is_some());
     }
 
-    /// And the space that a source reads into.
+    /// The space that a source reads into cannot outlive the call.
     read_space, "E0521": {
         let mut kept: Option<&mut [u8]> = None;
         batch.stream(0).read_fragment(8, |space| {

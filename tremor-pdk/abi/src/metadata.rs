@@ -1,4 +1,5 @@
-//! What a plugin library says about itself without being loaded: a record in a section of its own.
+//! The metadata record: a section of a plugin library that describes the plugin. It is read without loading the
+//! library.
 //!
 //! # Format
 //! ```text
@@ -7,29 +8,29 @@
 //! | magic          | version u32 LE | length u32 LE  | JSON, `length` bytes   |
 //! +----------------+----------------+----------------+------------------------+
 //! ```
-//! The section is as large as [`Record`]; what comes after the JSON is zero. The record's version
-//! changes when a reader of the old one would be misled; keys may be added at any time.
+//! The section has the size of [`Record`]; the bytes after the JSON are zero. The version of the record changes if
+//! readers of the old version would misinterpret a new record. Keys may be added without a new version.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// The section's name, for Mach-O with its segment in front.
+/// Name of the section, prefixed with its segment as Mach-O requires.
 #[cfg(target_vendor = "apple")]
 pub const SECTION: &str = "__DATA,__tremor_pdk";
-/// The section's name.
+/// Name of the section.
 #[cfg(not(target_vendor = "apple"))]
 pub const SECTION: &str = ".tremor";
 
 /// The first bytes of a record.
 pub const MAGIC: [u8; 16] = *b"\x7fTREMOR-PLUGIN\r\n";
-/// The version of the record that this crate reads and writes.
+/// Version of the record that this crate reads and writes.
 pub const VERSION: u32 = 1;
 
 const HEADER: usize = 24;
 const JSON: usize = 8_192 - HEADER;
 
-/// The record as it lies in the section: 8,192 bytes.
+/// The contents of the section: 8,192 bytes.
 #[repr(C)]
 pub struct Record {
     magic: [u8; 16],
@@ -39,7 +40,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record around a JSON text. In a constant, too long a text fails the build.
+    /// Creates a record with a JSON text. In a constant, the panic is a compile error.
     ///
     /// # Panics
     /// Panics if the text is longer than 8,168 bytes.
@@ -53,7 +54,7 @@ impl Record {
         }
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn json(&self) -> &[u8] {
         let length = u32::from_le_bytes(self.length) as usize;
         self.json.get(..length).unwrap_or_default()
@@ -73,15 +74,15 @@ impl Default for JsonText {
 }
 
 impl JsonText {
-    /// An empty text.
+    /// Creates an empty text.
     pub const fn new() -> Self {
         Self { buffer: [0; JSON], len: 0 }
     }
 
-    /// Adds `text` as it is.
+    /// Appends `text` unchanged.
     ///
     /// # Panics
-    /// Where the record would be too long; so do the other methods.
+    /// This method and the other methods panic if the text would be longer than 8,168 bytes.
     #[must_use]
     pub const fn raw(mut self, text: &str) -> Self {
         let bytes = text.as_bytes();
@@ -95,7 +96,7 @@ impl JsonText {
         self
     }
 
-    /// Adds `text` as a JSON string, escaped as RFC 8259 wants it.
+    /// Appends `text` as a JSON string, escaped as RFC 8259 requires.
     #[must_use]
     pub const fn string(mut self, text: &str) -> Self {
         const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -117,7 +118,7 @@ impl JsonText {
         self.raw("\"")
     }
 
-    /// Adds a number.
+    /// Appends `value` in decimal digits.
     #[must_use]
     pub const fn number(mut self, value: u16) -> Self {
         if value >= 10 {
@@ -134,26 +135,26 @@ impl JsonText {
     }
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Metadata {
     /// The plugin's package name.
     pub name: String,
     /// The plugin's package version.
     pub version: String,
-    /// What the plugin is for, in a line.
+    /// Purpose of the plugin, in one line.
     #[serde(default)]
     pub description: String,
-    /// The ABI that it was built for, as `major.minor`.
+    /// ABI version that the plugin was built for, as `major.minor`.
     pub abi: String,
     /// Interface through which the host calls the library; `rust` if the record does not name one.
     #[serde(default = "rust")]
     pub interface: String,
-    /// The version of `tremor-pdk` that it was built with; `None` if it was built without.
+    /// Version of `tremor-pdk` that the plugin was built with; `None` if it was built without.
     pub pdk: Option<String>,
     /// Effect of a panic, `unwind` or `abort`; `None` if the library's language has no panics.
     pub panic: Option<String>,
-    /// What it offers.
+    /// Components that the library offers.
     pub artefacts: Vec<ArtefactMetadata>,
 }
 
@@ -164,38 +165,38 @@ fn rust() -> String {
     RUST.to_owned()
 }
 
-/// What a record says of one artefact.
+/// The description of one artefact in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ArtefactMetadata {
-    /// `connector`, `codec` and so on.
+    /// Kind of the artefact, such as `connector` or `codec`.
     pub kind: String,
-    /// The `type` that flow files name it by.
+    /// The `type` by which flow files refer to the artefact.
     pub name: String,
-    /// What it is for, in a line.
+    /// Purpose of the artefact, in one line.
     #[serde(default)]
     pub description: String,
-    /// Of a connector: whether it wants a codec; `required`, `optional` or `structured`.
+    /// For a connector, whether it needs a codec: `required`, `optional` or `structured`.
     pub codec: Option<String>,
-    /// The codec that `optional` falls back to.
+    /// Name of the codec that `optional` falls back to.
     pub default_codec: Option<String>,
 }
 
-/// Why a section is not a record that can be read.
+/// The reason why a section cannot be read as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotARecord {
-    /// It is shorter than its header or than the header says.
+    /// The section is shorter than the header, or shorter than the header specifies.
     Truncated,
-    /// It does not start with [`MAGIC`].
+    /// The section does not start with [`MAGIC`].
     Magic,
-    /// It is of a version that this crate does not read.
+    /// The record has a version that this crate does not read.
     Version(u32),
 }
 
 impl fmt::Display for NotARecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => f.write_str("the metadata record is cut short"),
-            Self::Magic => f.write_str("the metadata record does not start as one"),
+            Self::Truncated => f.write_str("the metadata record is truncated"),
+            Self::Magic => f.write_str("the metadata record does not start with the magic bytes"),
             Self::Version(version) => {
                 write!(f, "the metadata record has version {version}, expected {VERSION}")
             }
@@ -205,10 +206,10 @@ impl fmt::Display for NotARecord {
 
 impl std::error::Error for NotARecord {}
 
-/// The JSON text of the record that `section` holds.
+/// Returns the JSON text of the record in `section`.
 ///
 /// # Errors
-/// [`NotARecord`], where it holds none.
+/// Returns a [`NotARecord`] if the section contains no readable record.
 pub fn json_of(section: &[u8]) -> Result<&[u8], NotARecord> {
     let header = section.get(..HEADER).ok_or(NotARecord::Truncated)?;
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| header[at + i]));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_is_told_apart() {
+    fn invalid_records_are_rejected_with_a_reason() {
         let record = bytes(&Record::new(&JsonText::new().raw("{}")));
         assert_eq!(json_of(&record[..20]), Err(NotARecord::Truncated));
         assert_eq!(json_of(&record[..25]), Err(NotARecord::Truncated));

@@ -1,6 +1,6 @@
-//! The root module: what the runtime finds in a library once it has been checked and loaded.
+//! The root module: the entry point that the runtime finds in a library after it has checked and loaded the library.
 
-// What abi_stable's macros generate.
+// The macros of abi_stable generate code that these lints refuse.
 #![allow(clippy::expl_impl_clone_on_copy, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -20,26 +20,26 @@ use crate::{
     version::AbiVersion,
 };
 
-/// What kind of component an artefact is. An open set.
+/// The kind of a component. An open set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
 pub struct ArtefactKind(pub u16);
 
 impl ArtefactKind {
-    /// Talks to the world: a source, a sink, or both.
+    /// Connects to an external system, with a source, a sink or both.
     pub const CONNECTOR: Self = Self(0);
-    /// Turns bytes into values and back.
+    /// Decodes bytes to values and encodes values to bytes.
     pub const CODEC: Self = Self(1);
-    /// Cuts and transforms bytes before the codec.
+    /// Splits and transforms bytes before the codec.
     pub const PREPROCESSOR: Self = Self(2);
     /// Frames and transforms bytes after the codec.
     pub const POSTPROCESSOR: Self = Self(3);
     /// Transforms events.
     pub const OPERATOR: Self = Self(4);
-    /// Reserved.
+    /// Reserved: not used by any library.
     pub const FUNCTION: Self = Self(5);
 
-    /// The kind in the words of metadata and messages.
+    /// Returns the name of the kind that metadata and messages use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CONNECTOR => "connector",
@@ -53,54 +53,55 @@ impl ArtefactKind {
     }
 }
 
-/// One component that a library offers.
+/// A component that a library offers.
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = ArtefactRef)))]
 #[sabi(missing_field(option))]
 pub struct Artefact {
-    /// What it is.
+    /// Kind of the component.
     pub kind: ArtefactKind,
-    /// The `type` that flow files name it by.
+    /// The `type` by which flow files refer to the component.
     pub name: RStr<'static>,
-    /// The JSON Schema of its configuration, as JSON text.
+    /// Returns the JSON Schema of the component's configuration, as JSON text.
     pub config_schema: extern "C" fn() -> RString,
-    /// Makes a connector: its name in the flow, its configuration, its handle to the host. An
-    /// artefact of another kind answers that this is unsupported.
+    /// Creates a connector from its name in the flow, its configuration and its handle to the host. For an artefact of
+    /// another kind, returns an error of kind [`ErrorKind::UNSUPPORTED`](crate::error::ErrorKind::UNSUPPORTED).
     #[sabi(last_prefix_field)]
     pub create_connector: extern "C" fn(
         RStr<'_>,
         &Value<'static>,
         HostHandle,
     ) -> RResult<RawConnectorBox, PluginError>,
-    /// How to make an instance of an artefact that is no connector.
+    /// Constructors for the kinds other than connectors.
     pub constructors: ConstructorsRef,
 }
 
-/// How to make an instance of an artefact that is no connector: from the name in the flow of the pipeline
-/// or the connector that it is part of, its configuration, and its handle to the host. Those that are
-/// not of the artefact's kind answer that this is unsupported.
+/// Constructors for artefacts that are not connectors. Each takes the name in the flow of the pipeline or connector
+/// that the component is part of, the component's configuration, and its handle to the host. A constructor that does
+/// not belong to the artefact's kind returns an error of kind
+/// [`ErrorKind::UNSUPPORTED`](crate::error::ErrorKind::UNSUPPORTED).
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = ConstructorsRef)))]
 #[sabi(missing_field(option))]
 pub struct Constructors {
-    /// Makes an operator.
+    /// Creates an operator.
     pub operator: extern "C" fn(
         RStr<'_>,
         &Value<'static>,
         HostHandle,
     ) -> RResult<RawOperatorBox, PluginError>,
-    /// Makes a codec.
+    /// Creates a codec.
     pub codec:
         extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<RawCodecBox, PluginError>,
-    /// Makes a preprocessor.
+    /// Creates a preprocessor.
     pub preprocessor: extern "C" fn(
         RStr<'_>,
         &Value<'static>,
         HostHandle,
     ) -> RResult<RawPreprocessorBox, PluginError>,
-    /// Makes a postprocessor.
+    /// Creates a postprocessor.
     #[sabi(last_prefix_field)]
     pub postprocessor: extern "C" fn(
         RStr<'_>,
@@ -115,15 +116,15 @@ pub struct Constructors {
 #[sabi(kind(Prefix(prefix_ref = PluginModuleRef)))]
 #[sabi(missing_field(panic))]
 pub struct PluginModule {
-    /// The ABI that the plugin was built for.
+    /// ABI version that the plugin was built for.
     pub abi_version: AbiVersion,
-    /// What it offers.
+    /// Returns the components that the library offers.
     #[sabi(last_prefix_field)]
     pub artefacts: extern "C" fn() -> RVec<ArtefactRef>,
 }
 
 impl RootModule for PluginModuleRef {
-    // Never loaded through abi_stable's own loader, which caches the first library for good.
+    // The runtime does not use abi_stable's own loader, because that caches the first library permanently.
     declare_root_module_statics! {PluginModuleRef}
     const BASE_NAME: &'static str = "tremor_plugin";
     const NAME: &'static str = "tremor_plugin";

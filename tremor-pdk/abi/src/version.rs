@@ -1,28 +1,28 @@
-//! The version of the ABI: the version of this package.
+//! The version of the ABI, which is the version of this package.
 
 use std::fmt;
 
 use abi_stable::StableAbi;
 
-/// A major and a minor number. A plugin loads when its major equals the host's and its minor is at
-/// most the host's: a minor only ever adds, after the last prefix field.
+/// A major and a minor number. A host loads a plugin if the major numbers are equal and the plugin's minor number is
+/// not larger than the host's. A new minor version only adds fields and methods after the last prefix field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, StableAbi)]
 pub struct AbiVersion {
-    /// Changes when a layout or a meaning changes.
+    /// Increases when a layout changes, or the meaning of a field or method.
     pub major: u16,
-    /// Changes when something is added.
+    /// Increases when fields, methods or numbers of open sets are added.
     pub minor: u16,
 }
 
 impl AbiVersion {
-    /// The version that this build of the crate speaks.
+    /// The ABI version of this crate.
     pub const CURRENT: Self = Self {
         major: decimal(env!("CARGO_PKG_VERSION_MAJOR")),
         minor: decimal(env!("CARGO_PKG_VERSION_MINOR")),
     };
 
-    /// Whether a host of this version can load a plugin of version `plugin`.
+    /// Returns whether a host of this version can load a plugin of version `plugin`.
     pub const fn loads(self, plugin: Self) -> bool {
         self.major == plugin.major && plugin.minor <= self.minor
     }
@@ -34,7 +34,7 @@ impl fmt::Display for AbiVersion {
     }
 }
 
-/// Cargo's version numbers are decimal text; anything else fails the build.
+/// Parses a version number of Cargo, which is decimal text; any other text fails the build.
 const fn decimal(text: &str) -> u16 {
     let digits = text.as_bytes();
     let (mut value, mut i) = (0u16, 0);
@@ -51,7 +51,7 @@ mod tests {
     use super::AbiVersion;
 
     #[test]
-    fn a_host_loads_its_own_major_up_to_its_own_minor() {
+    fn host_loads_equal_major_up_to_its_minor() {
         let host = AbiVersion { major: 2, minor: 3 };
         let loads = |major, minor| host.loads(AbiVersion { major, minor });
         assert!(loads(2, 0) && loads(2, 3));

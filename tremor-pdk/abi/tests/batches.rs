@@ -1,4 +1,4 @@
-//! What consumers of one batch see of each other: nothing. Sharing, editing, and giving back.
+//! Tests that consumers of a batch do not affect each other: sharing, editing and returning buffers.
 
 use std::{convert::Infallible, mem::MaybeUninit, thread};
 
@@ -9,7 +9,7 @@ use tremor_abi::{
     value::Value,
 };
 
-/// Two raw messages and three documents, with metadata on the last.
+/// Creates a batch of two raw messages and three documents, with metadata on the last event.
 fn batch(pool: &Pool) -> Batch {
     let mut batch = Batch::from_pool(pool);
     batch.stream(1).push_message(b"first");
@@ -21,7 +21,7 @@ fn batch(pool: &Pool) -> Batch {
     batch
 }
 
-/// Everything that a consumer can see of a batch, as it stands and where it lies.
+/// Returns the contents of a batch that a consumer can see, and the addresses and lengths of its buffers.
 fn seen(batch: &Batch) -> (Vec<Event>, Vec<String>, [usize; 4]) {
     let shown = |event: &Event| {
         let value = batch.value(event).map(|value| value.to_string());
@@ -29,12 +29,12 @@ fn seen(batch: &Batch) -> (Vec<Event>, Vec<String>, [usize; 4]) {
         format!("{:?} {value:?} {metadata:?} {:?}", batch.raw(event), batch.original(event))
     };
     let (bytes, nodes) = (batch.bytes(), batch.nodes());
-    let places = [bytes.as_ptr().addr(), bytes.len(), nodes.as_ptr().addr(), nodes.len()];
-    (batch.events().to_vec(), batch.events().iter().map(shown).collect(), places)
+    let buffers = [bytes.as_ptr().addr(), bytes.len(), nodes.as_ptr().addr(), nodes.len()];
+    (batch.events().to_vec(), batch.events().iter().map(shown).collect(), buffers)
 }
 
 #[test]
-fn a_clone_shares_the_buffers_and_has_the_events_itself() {
+fn clone_shares_buffers_and_copies_events() {
     let batch = batch(&Pool::new(1));
     let clone = batch.clone();
     assert_eq!(seen(&clone), seen(&batch));
@@ -43,7 +43,7 @@ fn a_clone_shares_the_buffers_and_has_the_events_itself() {
 }
 
 #[test]
-fn an_edit_of_one_consumer_copies_the_event_that_it_edits_and_nothing_else() {
+fn edit_copies_only_the_edited_event() {
     let source = batch(&Pool::new(1));
     let (other, mut editor) = (source.clone(), source.clone());
     let (before, editor_before) = (seen(&other), seen(&editor));
@@ -51,24 +51,24 @@ fn an_edit_of_one_consumer_copies_the_event_that_it_edits_and_nothing_else() {
     let value = editor.value_mut(2).expect("a value");
     assert_eq!(value.insert("edited", true), Ok(None));
 
-    assert_eq!(seen(&other), before, "the others see neither the edit nor a move");
+    assert_eq!(seen(&other), before, "other consumers see neither the edit nor a move");
     assert_eq!(seen(&source), before);
-    let (events, shown, places) = seen(&editor);
-    assert_eq!(places, editor_before.2, "and the editor reads the rest where they read it");
+    let (events, shown, buffers) = seen(&editor);
+    assert_eq!(buffers, editor_before.2, "the editor shares the buffers");
     for at in [0, 1, 3, 4] {
         assert_eq!((events[at], &shown[at]), (editor_before.0[at], &editor_before.1[at]));
     }
     let edited = editor.value(&events[2]).expect("a value");
     assert_eq!(edited, literal!({ "n": 1, "tags": ["a", "b"], "edited": true }));
 
-    // Of the edited event it has a value of its own, which a second edit finds in its place.
+    // The first edit has created a value in the editor's table of values, and a second edit uses the same value.
     let value: *const Value<'_> = editor.value_mut(2).expect("a value");
     assert_eq!(std::ptr::from_ref(editor.value_mut(2).expect("a value")), value);
     assert_eq!(editor.value(&source.events()[2]), source.value(&source.events()[2]));
 }
 
 #[test]
-fn an_edit_of_the_only_holder_moves_nothing_either() {
+fn edit_of_unshared_batch_moves_nothing() {
     let mut batch = batch(&Pool::new(1));
     let before = seen(&batch);
     *batch.value_mut(1).expect("a value") = Value::Null;
@@ -86,7 +86,7 @@ fn raw_payloads_and_ends_of_streams_have_no_value_to_edit() {
 }
 
 #[test]
-fn what_one_consumer_adds_or_takes_out_the_others_do_not_see() {
+fn added_and_removed_events_are_invisible_to_others() {
     let source = batch(&Pool::new(1));
     let before = seen(&source);
     let mut filter = source.clone();
@@ -94,34 +94,34 @@ fn what_one_consumer_adds_or_takes_out_the_others_do_not_see() {
     assert_eq!(seen(&filter).2, before.2, "a filter copies no payload");
     let mut writer = source.clone();
     writer.stream(3).push_message(b"more");
-    assert_ne!(seen(&writer).2[0], before.2[0], "who writes has buffers of its own from then on");
+    assert_ne!(seen(&writer).2[0], before.2[0], "a writer has buffers of its own");
     assert_eq!(writer.raw(&writer.events()[0]), Some(&b"first"[..]));
     assert_eq!(seen(&source), before);
 }
 
 #[test]
-fn the_last_consumer_gives_the_buffers_back_from_whichever_thread() {
+fn last_consumer_returns_buffers_from_any_thread() {
     let pool = Pool::new(8);
     for last in 0..3 {
         let batch = batch(&pool);
-        let place = batch.bytes().as_ptr().addr();
+        let address = batch.bytes().as_ptr().addr();
         let mut consumers = vec![batch.clone(), batch.part(0..2), batch];
         let keeps = consumers.remove(last);
         for consumer in consumers {
             thread::spawn(move || drop(consumer)).join().expect("it only drops");
-            assert_eq!(pool.waiting(), 0, "somebody still reads");
+            assert_eq!(pool.waiting(), 0, "a consumer still has the buffers");
         }
         assert_eq!(keeps.raw(&keeps.events()[0]), Some(&b"first"[..]));
         thread::spawn(move || drop(keeps)).join().expect("it only drops");
-        assert_eq!(pool.waiting(), 1, "the last one gave them back");
+        assert_eq!(pool.waiting(), 1, "the last consumer returned them");
         let again = Batch::from_pool(&pool);
         assert!(again.is_empty() && again.bytes().is_empty() && again.nodes().is_empty());
-        assert_eq!(again.bytes().as_ptr().addr(), place, "the same buffer, with its capacity");
+        assert_eq!(again.bytes().as_ptr().addr(), address, "the same buffer, with its capacity");
     }
 }
 
 #[test]
-fn consumers_that_let_go_at_once_give_the_buffers_back_once() {
+fn concurrent_drops_return_buffers_once() {
     const CONSUMERS: usize = 4;
     let pool = Pool::new(2 * CONSUMERS);
     for _ in 0..200 {
@@ -138,7 +138,7 @@ fn consumers_that_let_go_at_once_give_the_buffers_back_once() {
 }
 
 #[test]
-fn the_pool_may_go_while_another_thread_holds_a_batch() {
+fn pool_may_be_dropped_before_its_batches() {
     let pool = Pool::new(1);
     let batch = batch(&pool);
     let (edited, mut editor) = (batch.clone(), batch);
@@ -148,13 +148,13 @@ fn the_pool_may_go_while_another_thread_holds_a_batch() {
     assert_eq!(edited.raw(&edited.events()[4]), Some(&b"last"[..]));
 }
 
-/// Fills the first of the room that it is given.
+/// Fills the beginning of `space`.
 fn fill<'s>(space: &'s mut [MaybeUninit<u8>], text: &[u8]) -> &'s mut [u8] {
     space[..text.len()].write_copy_of_slice(text)
 }
 
 #[test]
-fn a_batch_is_filled_without_writing_a_byte_twice() {
+fn batch_is_filled_without_writing_a_byte_twice() {
     let mut batch = Batch::from_pool(&Pool::new(1));
 
     let parts = [&b"some bytes"[..], b""];
@@ -177,15 +177,15 @@ fn a_batch_is_filled_without_writing_a_byte_twice() {
 }
 
 #[test]
-#[should_panic(expected = "the beginning of the room")]
-fn what_was_not_filled_is_not_taken() {
+#[should_panic(expected = "the beginning of the space")]
+fn fill_must_return_the_beginning_of_its_space() {
     let mut batch = Batch::new();
     let _ =
         batch.stream(0).fill_fragment(8, |space| Ok::<_, ()>(fill(&mut space[1..], b"skipped")));
 }
 
 #[test]
-fn events_of_one_batch_have_the_origin_of_their_peer() {
+fn events_have_the_origin_of_their_peer() {
     let mut batch = Batch::new();
     batch.push_message(b"one");
     batch.set_origin_from(0, "10.0.0.1:99");

@@ -1,5 +1,5 @@
-//! Values that lie deeper in each other than any stack: a program can build them a level at a time,
-//! so nothing that is done with them may need stack for each level.
+//! Tests of values that are nested so deeply that recursion would overflow the stack. A program can build such values
+//! level by level, so the stack usage of no operation may grow with the depth.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -16,12 +16,12 @@ use tremor_abi::{
 
 const LEVELS: usize = 100_000;
 
-/// An array in an array in an array.
+/// Returns nested arrays.
 fn arrays() -> Value<'static> {
     nested(LEVELS, |inner| Value::Array(Array::from(vec![inner])))
 }
 
-/// An object in an object in an object, with a neighbour on each level.
+/// Returns nested objects, with a neighbour on each level.
 fn objects() -> Value<'static> {
     nested(LEVELS / 5, |inner| {
         let object: Object =
@@ -30,7 +30,7 @@ fn objects() -> Value<'static> {
     })
 }
 
-/// Arrays in objects with an index of their keys.
+/// Returns nested arrays in objects with an index of their keys.
 fn large_objects() -> Value<'static> {
     nested(LEVELS / 50, |inner| {
         let mut object = Object::with_capacity(34);
@@ -44,16 +44,16 @@ fn nested(levels: usize, around: impl Fn(Value<'static>) -> Value<'static>) -> V
     (0..levels).fold(Value::from(1), |inner, _| around(inner))
 }
 
-/// Does something with deep values on a thread of std's default stack: room for what follows
-/// [`MAX_DEPTH`] levels, even unoptimised, and not for what follows all of them.
+/// Runs `what` with deep values on a thread with std's default stack. The stack suffices for recursion over
+/// [`MAX_DEPTH`] levels, even unoptimised, but not over all levels.
 #[track_caller]
-fn on_a_usual_stack(what: fn(Value<'static>)) {
+fn on_default_stack(what: fn(Value<'static>)) {
     for make in [arrays as fn() -> Value<'static>, objects, large_objects] {
-        thread::spawn(move || what(make())).join().expect("it did what it was to do");
+        thread::spawn(move || what(make())).join().expect("the thread finished");
     }
 }
 
-/// The way down: the inner of the first containers.
+/// Returns the value on the next level.
 fn inner<'a>(value: &'a Value<'static>) -> Option<&'a Value<'static>> {
     match value {
         Value::Array(array) => array.last(),
@@ -62,18 +62,18 @@ fn inner<'a>(value: &'a Value<'static>) -> Option<&'a Value<'static>> {
     }
 }
 
-/// How many containers lie in each other, and what lies in the last.
+/// Returns the number of nested containers, and the innermost value.
 fn depth<'a>(value: &'a Value<'static>) -> (usize, &'a Value<'static>) {
     let all = std::iter::successors(Some(value), |value| inner(value));
     all.enumerate().last().expect("there is at least the first")
 }
 
 #[test]
-fn they_are_dropped() {
-    on_a_usual_stack(drop);
-    on_a_usual_stack(|value| drop(vec![Value::Null, value]));
-    on_a_usual_stack(|mut value| drop(value.take()));
-    on_a_usual_stack(|value| {
+fn deep_values_are_dropped() {
+    on_default_stack(drop);
+    on_default_stack(|value| drop(vec![Value::Null, value]));
+    on_default_stack(|mut value| drop(value.take()));
+    on_default_stack(|value| {
         let mut batch = Batch::new();
         batch.push_message(b"x");
         batch.set_metadata(batch.len() - 1, value);
@@ -81,18 +81,18 @@ fn they_are_dropped() {
 }
 
 #[test]
-fn what_is_left_of_one_that_is_taken_apart_is_dropped() {
-    on_a_usual_stack(|value| match value {
+fn remainder_of_disassembled_value_is_dropped() {
+    on_default_stack(|value| match value {
         Value::Array(array) => drop(array.into_iter()),
         Value::Object(object) => drop(object.into_iter()),
         _ => unreachable!("it is a container"),
     });
-    on_a_usual_stack(|mut value| match &mut value {
+    on_default_stack(|mut value| match &mut value {
         Value::Array(array) => drop(array.pop()),
         Value::Object(object) => drop(object.remove("inner")),
         _ => unreachable!("it is a container"),
     });
-    on_a_usual_stack(|mut value| {
+    on_default_stack(|mut value| {
         if let Value::Object(object) = &mut value {
             object.retain(|key, _| key.as_str() != "inner");
         }
@@ -100,8 +100,8 @@ fn what_is_left_of_one_that_is_taken_apart_is_dropped() {
 }
 
 #[test]
-fn they_are_cloned_to_the_last_level() {
-    on_a_usual_stack(|value| {
+fn deep_values_are_cloned_completely() {
+    on_default_stack(|value| {
         let clone = value.clone();
         let (levels, last) = depth(&value);
         assert!([LEVELS, LEVELS / 5, 2 * LEVELS / 50].contains(&levels));
@@ -113,8 +113,8 @@ fn they_are_cloned_to_the_last_level() {
 }
 
 #[test]
-fn they_are_made_to_own_what_they_borrow_to_the_last_level() {
-    on_a_usual_stack(|value| {
+fn deep_values_become_owned_completely() {
+    on_default_stack(|value| {
         let levels = depth(&value).0;
         let owned = value.into_static();
         assert_eq!(depth(&owned), (levels, &Value::from(1)));
@@ -122,15 +122,15 @@ fn they_are_made_to_own_what_they_borrow_to_the_last_level() {
 }
 
 #[test]
-fn they_are_merged_to_the_last_level() {
-    on_a_usual_stack(|value| {
+fn deep_values_are_merged_completely() {
+    on_default_stack(|value| {
         let patch = value.clone();
         let levels = depth(&value).0;
         let mut merged = value;
         merged.merge(patch);
         assert_eq!(depth(&merged), (levels, &Value::from(1)));
     });
-    on_a_usual_stack(|value| {
+    on_default_stack(|value| {
         let path: Path = "new".parse().expect("a path");
         let mut merged = Value::object();
         let changed = merged.patch([Change::Merge(path, value)]);
@@ -139,8 +139,8 @@ fn they_are_merged_to_the_last_level() {
 }
 
 #[test]
-fn they_are_compared_hashed_and_shown_down_to_the_limit_of_documents() {
-    on_a_usual_stack(|value| {
+fn comparison_hash_and_text_end_at_the_depth_limit() {
+    on_default_stack(|value| {
         let clone = value.clone();
         assert_eq!(value, clone);
         assert!(value <= clone);
@@ -153,26 +153,26 @@ fn they_are_compared_hashed_and_shown_down_to_the_limit_of_documents() {
         let opened = |text: &str| text.matches(['[', '{']).count();
         assert_eq!(opened(&value.to_string()), MAX_DEPTH);
         assert_eq!(opened(&format!("{:?}", value.view())), MAX_DEPTH);
-        assert!(format!("{value:?}").contains('…'), "it says that something is missing");
+        assert!(format!("{value:?}").contains('…'), "the text shows that levels are missing");
         assert_eq!(opened(&serde_json::to_string(&value).expect("JSON")), MAX_DEPTH);
         assert_eq!(depth(&value.view().to_value()).0, MAX_DEPTH);
     });
 }
 
 #[test]
-fn they_do_not_become_documents() {
-    on_a_usual_stack(|value| {
+fn deep_values_cannot_become_documents() {
+    on_default_stack(|value| {
         let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
         let mut writer = document::Writer::new(&mut bytes, &mut nodes);
         writer.write_value(value.view());
         assert_eq!(writer.finish(), Err(WriteError::TooDeep));
         assert!(bytes.is_empty() && nodes.is_empty());
-        // Serialising ends at the limit, as showing does.
-        assert_eq!(depth(&to_value(&value).expect("what can be seen of it")).0, MAX_DEPTH);
+        // Serialisation ends at the depth limit, as the text does.
+        assert_eq!(depth(&to_value(&value).expect("a value down to the limit")).0, MAX_DEPTH);
         let read = from_value::<Value<'static>>(&value);
         assert_eq!(
             read.map_err(|error| error.to_string()),
-            Err("more than 512 levels deep".into())
+            Err("nested deeper than 512 levels".into())
         );
     });
 }

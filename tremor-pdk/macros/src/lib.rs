@@ -1,5 +1,7 @@
-//! The attributes of `tremor-pdk`, which re-exports them. They put other attributes in front of an
-//! item and look at nothing, so that they need no parser, and build in no time.
+//! The attribute macros of `tremor-pdk`, which re-exports them.
+//!
+//! The macros only add attributes to an item, and do not parse the item. Therefore this crate has no dependencies and
+//! compiles quickly.
 
 use proc_macro::TokenStream;
 
@@ -9,10 +11,10 @@ const CONFIG: &str = r#"
     #[schemars(crate = "::tremor_pdk::schemars")]
 "#;
 
-/// `tremor_pdk::config`, which documents it: an example there can use the rest of that crate.
+/// See `tremor_pdk::config`. The documentation is in that crate, because its example uses items of the crate.
 #[proc_macro_attribute]
 pub fn config(_arguments: TokenStream, item: TokenStream) -> TokenStream {
-    // The text is a constant, and is made of attributes.
+    // The text is a constant that contains only attributes, so parsing cannot fail.
     let mut attributes: TokenStream = CONFIG.parse().unwrap_or_default();
     attributes.extend(item);
     attributes

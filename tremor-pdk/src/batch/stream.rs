@@ -1,4 +1,4 @@
-//! Adding events of a stream.
+//! Handle to add events of one stream to a batch.
 
 use std::{marker::PhantomData, mem::MaybeUninit};
 
@@ -8,8 +8,8 @@ use tremor_abi::batch as abi;
 use super::{Raw, Structured};
 use crate::Result;
 
-/// A stream within a source: a connection, a file, a partition. Events that are added by this handle belong to that
-/// stream.
+/// A stream of a source, such as a connection, a file or a partition. Events that are added with this handle belong
+/// to that stream.
 pub struct Stream<'b, F> {
     stream: abi::Stream<'b>,
     form: PhantomData<F>,
@@ -21,44 +21,51 @@ impl<'b, F> Stream<'b, F> {
         Self { stream, form: PhantomData }
     }
 
-    /// Ends the stream: the remainder of its last message is complete. A source that finishes ends all its streams.
+    /// Ends the stream, whose last message is complete. A source does not have to call this before it returns
+    /// [`Pull::Finished`](crate::Pull::Finished), which ends all its streams.
     pub fn end(&mut self) {
         self.stream.end();
     }
 
-    /// Ends a stream that was cut off: the remainder of its last message is incomplete. It goes to `err`; if the source
-    /// is transactional, the pulls that brought the remainder fail instead.
+    /// Ends a stream that was cut off: its last message, if only a part of it was added, will never be completed.
+    ///
+    /// The incomplete message goes to `err`. If the source is transactional, the pulls that read the message fail
+    /// instead.
     pub fn abort(&mut self) {
         self.stream.abort();
     }
 }
 
 impl Stream<'_, Structured> {
-    /// Adds a value: anything that serde can serialise, written straight into the document of the batch.
+    /// Adds a value of any type that serde can serialise. The value is written directly into the document of the
+    /// batch.
     ///
     /// # Errors
-    /// Kind bad data, if the value's own `Serialize` fails or the value does not fit a document; nothing is added then.
+    /// Returns an error of the kind bad data if the value's `Serialize` fails or the value does not fit a document.
+    /// The batch is unchanged after an error.
     pub fn push(&mut self, value: &(impl Serialize + ?Sized)) -> Result<()> {
         self.stream.push(value)
     }
 }
 
 impl Stream<'_, Raw> {
-    /// Adds a whole message: one call, one copy.
+    /// Adds a whole message, which is copied once.
     #[inline]
     pub fn push_message(&mut self, message: &[u8]) {
         self.stream.push_message(message);
     }
 
-    /// Adds a part of a byte stream, cut anywhere. Preprocessors put messages together from the fragments of a stream;
-    /// without a preprocessor the whole stream is one message.
+    /// Adds a part of a byte stream, cut at any position.
+    ///
+    /// Preprocessors assemble messages from the fragments of a stream. Without a preprocessor, the whole stream is one
+    /// message.
     #[inline]
     pub fn push_fragment(&mut self, bytes: &[u8]) {
         self.stream.push_fragment(bytes);
     }
 
-    /// Lets `read` fill up to `space` bytes of the batch's own buffer, and adds the bytes that it has read as a fragment,
-    /// without a copy. Returns their number.
+    /// Lets `read` fill up to `space` bytes of the buffer of the batch, and adds the bytes that were read as a
+    /// fragment, without a copy. Returns their number.
     ///
     /// # Errors
     /// The errors of `read`; nothing is added then.
@@ -70,9 +77,11 @@ impl Stream<'_, Raw> {
         self.stream.read_fragment(space, read)
     }
 
-    /// Adds a fragment as [`read_fragment`](Self::read_fragment) does, for functions that write to memory without reading
-    /// it: no byte is written twice. `fill` returns the part that it has filled, from the first byte on, as
-    /// `rustix::net::recv` does.
+    /// Adds a fragment as [`read_fragment`](Self::read_fragment) does, for functions that accept uninitialised
+    /// memory.
+    ///
+    /// This avoids writing zeros first. `fill` returns the part that it has filled, which starts with the first byte,
+    /// as the buffer of `rustix::net::recv` does.
     ///
     /// ```
     /// # use tremor_pdk::RawBatch;
@@ -87,7 +96,8 @@ impl Stream<'_, Raw> {
     /// The errors of `fill`; nothing is added then.
     ///
     /// # Panics
-    /// Panics if `fill` returns anything else, or if the batch would reach 4 GiB.
+    /// Panics if `fill` returns a slice that does not start with the first byte of its argument, or if the batch would
+    /// exceed 4 GiB with `space` more bytes.
     pub fn fill_fragment<E>(
         &mut self,
         space: usize,
@@ -96,13 +106,14 @@ impl Stream<'_, Raw> {
         self.stream.fill_fragment(space, fill)
     }
 
-    /// Adds a whole message as [`fill_fragment`](Self::fill_fragment) adds a fragment: a datagram, also an empty one.
+    /// Adds a whole message as [`fill_fragment`](Self::fill_fragment) adds a fragment, for example a datagram. The
+    /// message may be empty.
     ///
     /// # Errors
     /// The errors of `fill`; nothing is added then.
     ///
     /// # Panics
-    /// Panics if [`fill_fragment`](Self::fill_fragment) would.
+    /// Panics in the cases of [`fill_fragment`](Self::fill_fragment).
     pub fn fill_message<E>(
         &mut self,
         space: usize,

@@ -15,7 +15,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn many_descriptors_are_waited_for_and_each_is_registered_once() {
+fn many_descriptors_can_be_awaited_repeatedly() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let pairs: Vec<_> = (0..40)
@@ -25,7 +25,7 @@ fn many_descriptors_are_waited_for_and_each_is_registered_once() {
         })
         .collect();
     for round in 0..3_u8 {
-        // The last first: what is ready has nothing to do with what is waited for.
+        // Written in reverse order, so that the descriptors do not become ready in the order in which they are awaited.
         for (_, other) in pairs.iter().rev() {
             (&*other).write_all(&[round]).unwrap();
         }
@@ -39,7 +39,7 @@ fn many_descriptors_are_waited_for_and_each_is_registered_once() {
 }
 
 #[test]
-fn what_was_not_ready_is_waited_for_until_it_is_and_an_end_ends_the_wait() {
+fn read_waits_for_data_and_for_the_end() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let (one, other) = pair();
@@ -57,7 +57,7 @@ fn what_was_not_ready_is_waited_for_until_it_is_and_an_end_ends_the_wait() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_waited_for_to_write() {
+fn write_waits_until_the_peer_reads() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let (one, mut other) = pair();
@@ -78,7 +78,7 @@ fn a_peer_that_does_not_read_is_waited_for_to_write() {
 
 #[cfg(feature = "net")]
 #[test]
-fn after_a_short_read_there_is_no_other_before_something_comes() {
+fn short_read_is_not_repeated_before_new_data() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let (one, mut other) = pair();
@@ -103,18 +103,18 @@ fn after_a_short_read_there_is_no_other_before_something_comes() {
     other.write_all(b"short").unwrap();
     assert_eq!(once(true), Some(5));
     assert_eq!((once(false), once(false)), (None, None));
-    // One that fills the space may have left something.
+    // A read that fills the buffer may have left data behind.
     other.write_all(&[0; 20]).unwrap();
     assert_eq!((once(true), once(false)), (Some(16), Some(4)));
     assert_eq!(once(false), None);
     drop(other);
     assert_eq!((once(true), once(false)), (Some(0), Some(0)));
-    // One before anything came, and one for each that brought something or the end.
+    // The socket was read once before data arrived, and once for each result: data or the end.
     assert_eq!(reads, 6);
 }
 
 #[test]
-fn a_descriptor_in_the_place_of_another_hears_nothing_of_it() {
+fn reused_entry_gets_no_events_of_its_predecessor() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let (one, other) = pair();

@@ -1,4 +1,4 @@
-//! The driver of a codec.
+//! The driver of codecs.
 
 use tremor_abi::batch::{HostBatch, Payload};
 
@@ -7,15 +7,15 @@ use crate::{
     dynamic::{DynCodec, discard_empty},
 };
 
-/// Drives a codec: all messages of a batch, one after the other. It has a place for the message in hand,
-/// for what is decoded is written to the buffer that the message lies in.
+/// Calls a codec for the messages of a batch, one after the other.
+///
+/// Each message is copied before it is decoded, because decoding writes to the buffer that contains the message.
 pub(crate) struct CodecDriver<T> {
     codec: T,
     message: Vec<u8>,
 }
 
 impl<T: Codec> CodecDriver<T> {
-    /// A driver of this codec.
     pub(crate) fn new(codec: T) -> Self {
         Self { codec, message: Vec::new() }
     }

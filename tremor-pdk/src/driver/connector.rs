@@ -1,4 +1,4 @@
-//! The driver of a connector.
+//! The driver of connectors.
 
 use tremor_abi::connector::{Hook, Sides};
 
@@ -8,11 +8,10 @@ use crate::{
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSource},
 };
 
-/// Drives a connector. Its futures are allocated on the heap, because none of them is on the data path.
+/// Calls a connector. The futures of its methods are allocated on the heap, because none of them is on the data path.
 pub(crate) struct ConnectorDriver<C: Connector>(C);
 
 impl<C: Connector> ConnectorDriver<C> {
-    /// A driver of this connector.
     pub(crate) fn new(connector: C) -> Self {
         Self(connector)
     }
@@ -45,7 +44,7 @@ impl<C: Connector> DynConnector for ConnectorDriver<C> {
             Hook::PAUSE => Box::pin(self.0.on_pause()),
             Hook::RESUME => Box::pin(self.0.on_resume()),
             Hook::CLOSE => Box::pin(self.0.close()),
-            // A hook of a later minor version, which this plugin cannot know.
+            // A hook of a later minor version, which this version of the kit does not know.
             _ => Box::pin(async { Ok(()) }),
         }
     }
@@ -64,7 +63,7 @@ mod tests {
     use super::{ConnectorDriver, DynConnector, Hook, Sides};
     use crate::{NoConfig, prelude::*};
 
-    /// A connector and its halves, which count how many of them are dropped.
+    /// A connector and its halves. The counter is the number of instances that were dropped.
     struct Both(Arc<AtomicUsize>);
 
     impl Drop for Both {

@@ -1,4 +1,4 @@
-//! Drivers: they turn what authors wrote into the trait objects that the runtime works with.
+//! Drivers: the trait objects through which the runtime calls the components of a plugin.
 
 mod call;
 mod codec;
@@ -20,11 +20,10 @@ use crate::{
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
-/// Drives a source: one pull after the other, without an allocation.
+/// Calls a source, one pull after the other, without allocating for each pull.
 pub(crate) struct SourceDriver<S: Source>(Call<S, S::Batch, Result<Pull>>);
 
 impl<S: Source> SourceDriver<S> {
-    /// A driver of this source.
     pub(crate) fn new(source: S) -> Self {
         Self(Call::new(source))
     }
@@ -52,11 +51,10 @@ impl<S: Source> DynSource for SourceDriver<S> {
     }
 }
 
-/// Drives a sink: one delivery after the other, without an allocation.
+/// Calls a sink, one delivery after the other, without allocating for each delivery.
 pub(crate) struct SinkDriver<S: Sink>(Call<S, S::Batch, Delivery>);
 
 impl<S: Sink> SinkDriver<S> {
-    /// A driver of this sink.
     pub(crate) fn new(sink: S) -> Self {
         Self(Call::new(sink))
     }
@@ -97,15 +95,15 @@ impl<S: Sink> DynSink for SinkDriver<S> {
     }
 }
 
-/// Drives a sink that takes several deliveries at a time: one after the other in each slot, without an
-/// allocation.
+/// Calls a sink that accepts several deliveries at a time. Each slot has at most one delivery at a time, and deliveries
+/// do not allocate memory for their futures.
 pub(crate) struct ParallelSinkDriver<S: ParallelSink> {
     sink: Arc<S>,
     slots: Vec<Call<Arc<S>, S::Batch, Delivery>>,
 }
 
 impl<S: ParallelSink> ParallelSinkDriver<S> {
-    /// A driver of this sink, with one slot until more are granted.
+    /// Creates a driver with a single slot. [`DynSink::on_grant`] sets the number of slots.
     pub(crate) fn new(sink: S) -> Self {
         let sink = Arc::new(sink);
         Self { slots: vec![Call::new(sink.clone())], sink }
@@ -119,7 +117,7 @@ impl<S: ParallelSink> DynSink for ParallelSinkDriver<S> {
 
     fn on_grant(&mut self, grant: Grant) {
         self.slots.clear();
-        // No slot shares the sink now.
+        // `get_mut` succeeds, because the slots, which have references to the sink, were removed.
         if let Some(sink) = Arc::get_mut(&mut self.sink) {
             sink.on_grant(grant);
         }
@@ -170,7 +168,8 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Vec<Exception>> {
     }
 }
 
-/// The answer names an event of another batch, so that it is unknown which events the peer has.
+/// Returns the error for an answer that names an event of another batch. It is then unknown which events the peer has
+/// received.
 #[cold]
 fn foreign(events: usize) -> Error {
     Error::internal(format_args!(
@@ -179,7 +178,7 @@ fn foreign(events: usize) -> Error {
     ))
 }
 
-/// The host polls a delivery in a slot that there is not.
+/// Returns the error for a delivery in a slot that does not exist.
 #[cold]
 fn no_slot(slot: usize) -> Error {
     Error::internal(format_args!("the sink has no slot {slot} for a delivery"))
@@ -205,11 +204,11 @@ mod tests {
         RawBatch, Sink,
     };
 
-    /// Answers a message once it was told to, and counts the deliveries that it has under way.
+    /// A sink that answers a message once the test has set its answer, and counts the deliveries in flight.
     #[derive(Clone, Default)]
     struct Desk {
         answers: Arc<Mutex<HashMap<Vec<u8>, Delivery>>>,
-        under_way: Arc<AtomicUsize>,
+        in_flight: Arc<AtomicUsize>,
     }
 
     struct Entered<'d>(&'d AtomicUsize);
@@ -228,8 +227,8 @@ mod tests {
         }
 
         async fn deliver(&self, batch: &RawBatch) -> Delivery {
-            self.under_way.fetch_add(1, Ordering::Relaxed);
-            let _entered = Entered(&self.under_way);
+            self.in_flight.fetch_add(1, Ordering::Relaxed);
+            let _entered = Entered(&self.in_flight);
             let message = batch.iter().map(crate::RawEvent::raw).collect::<Vec<_>>().concat();
             poll_fn(|_| match self.answers.lock().unwrap().remove(&message) {
                 Some(answer) => Poll::Ready(answer),
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_has_its_own_delivery_and_one_that_is_given_up_is_dropped() {
+    fn slots_deliver_independently_and_cancelled_one_is_dropped() {
         let desk = Desk::default();
         let mut sink: Box<dyn DynSink> = desk.clone().into_driver();
         assert_eq!(sink.demand().most_in_flight, 3);
@@ -270,7 +269,7 @@ mod tests {
         for (slot, batch) in batches.iter_mut().enumerate() {
             assert!(sink.poll_deliver(&mut context, slot, batch).is_pending());
         }
-        assert_eq!(desk.under_way.load(Ordering::Relaxed), 3);
+        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 3);
         desk.answers.lock().unwrap().insert(b"b".into(), Ok(()));
         desk.answers.lock().unwrap().insert(b"c".into(), Err(Error::full("no").into()));
         assert!(sink.poll_deliver(&mut context, 0, &mut batches[0]).is_pending());
@@ -284,8 +283,8 @@ mod tests {
         ));
         assert_eq!(batches[1].events().len(), 1, "the batch is back");
         sink.give_up(0);
-        assert_eq!(desk.under_way.load(Ordering::Relaxed), 0);
-        // The slot takes the next one.
+        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 0);
+        // The slot accepts the next delivery.
         desk.answers.lock().unwrap().insert(b"d".into(), Ok(()));
         assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"d")).is_ready());
         let none = sink.poll_deliver(&mut context, 3, &mut batch(b"e"));
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_takes_several_is_a_sink_of_one_as_well() {
+    fn parallel_sink_has_one_slot_before_its_grant() {
         let mut sink: Box<dyn DynSink> = Desk::default().into_driver();
         let mut context = Context::from_waker(Waker::noop());
         assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"a")).is_pending());

@@ -1,4 +1,4 @@
-//! A place for one future after another, without an allocation for each.
+//! Memory that stores futures one after the other, without an allocation for each future.
 
 use std::{
     alloc::{self, Layout},
@@ -9,15 +9,15 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Holds at most one future whose type is not known.
+/// Stores at most one future of any type.
 ///
-/// The memory is kept from one future to the next and only grows, so a component whose futures
-/// are all of one type allocates once in its life.
+/// The memory is reused for the next future and only grows. A component whose futures all have the same size
+/// therefore allocates once.
 ///
 /// Invariants:
-/// 1. `memory` was allocated with `layout`, or `layout` has size zero and it dangles.
-/// 2. While `active` is some, a future of its type lies at `memory`, pinned: it is never moved,
-///    and dropped before the memory is used for anything else.
+/// 1. `memory` was allocated with `layout`; if the size of `layout` is zero, `memory` is dangling.
+/// 2. While `active` is `Some`, `memory` contains a pinned future of the type of `active`. The future is not moved,
+///    and is dropped before the memory is used for anything else.
 pub(super) struct Slot<'f, T> {
     memory: NonNull<u8>,
     layout: Layout,
@@ -25,13 +25,13 @@ pub(super) struct Slot<'f, T> {
     futures: PhantomData<&'f mut dyn Send>,
 }
 
-/// How to handle the future that lies in the slot.
+/// Functions for the future that is in the slot.
 struct Active<T> {
     poll: unsafe fn(NonNull<u8>, &mut Context<'_>) -> Poll<T>,
     drop: unsafe fn(NonNull<u8>),
 }
 
-// SAFETY: a slot owns its memory, and only futures that are `Send` are put into it.
+// SAFETY: a slot owns its memory, and `set` accepts only futures that are `Send`.
 unsafe impl<T> Send for Slot<'_, T> {}
 
 impl<'f, T> Slot<'f, T> {
@@ -44,22 +44,22 @@ impl<'f, T> Slot<'f, T> {
         self.active.is_none()
     }
 
-    /// Puts a future into the slot. What was there is dropped first.
+    /// Puts a future into the slot, after dropping the previous one.
     pub(super) fn set<F: Future<Output = T> + Send + 'f>(&mut self, future: F) {
         self.clear();
-        self.make_room(Layout::new::<F>());
-        // SAFETY: the memory has at least the size and alignment of `F`, and is free.
+        self.ensure_capacity(Layout::new::<F>());
+        // SAFETY: the memory has at least the size and alignment of `F`, and contains no future.
         unsafe { self.memory.cast::<F>().write(future) };
         self.active = Some(Active { poll: poll::<F>, drop: drop_in_place::<F> });
     }
 
-    /// Polls the future; once it is ready, it is dropped and the slot is empty.
+    /// Polls the future. Once it is ready, it is dropped and the slot is empty.
     ///
     /// # Panics
-    /// When the slot is empty, or the future panics.
+    /// Panics if the slot is empty or the future panics.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
         let active = self.active.as_ref().expect("a future is in the slot");
-        // SAFETY: invariant 2: `active` fits the future at `memory`, which stays where it is.
+        // SAFETY: invariant 2: `memory` contains a pinned future of the type of `active`.
         let result = unsafe { (active.poll)(self.memory, context) };
         if result.is_ready() {
             self.clear();
@@ -67,16 +67,16 @@ impl<'f, T> Slot<'f, T> {
         result
     }
 
-    /// Drops the future, if there is one.
+    /// Drops the future, if any.
     pub(super) fn clear(&mut self) {
-        // Taken first: should the future's drop panic, it is not dropped again.
+        // `active` is set to `None` first, so that the future is not dropped twice if dropping it panics.
         if let Some(active) = self.active.take() {
             // SAFETY: invariant 2; the slot counts as empty from here on.
             unsafe { (active.drop)(self.memory) }
         }
     }
 
-    fn make_room(&mut self, needed: Layout) {
+    fn ensure_capacity(&mut self, needed: Layout) {
         if needed.size() <= self.layout.size() && needed.align() <= self.layout.align() {
             return;
         }
@@ -86,8 +86,8 @@ impl<'f, T> Slot<'f, T> {
             unreachable!("both parts come from valid layouts")
         };
         self.free();
-        // SAFETY: the size is above that of the old layout or of `needed`, so it is not zero
-        // unless both are, and then only the alignment grew.
+        // SAFETY: the size is at least that of the old layout and of `needed`. It can be zero only if both are zero,
+        // and then only the alignment grew.
         if layout.size() > 0 {
             // SAFETY: the size is not zero.
             let memory = unsafe { alloc::alloc(layout) };
@@ -117,14 +117,14 @@ impl<T> Drop for Slot<'_, T> {
 }
 
 /// # Safety
-/// A pinned `F` lies at `memory`.
+/// `memory` points to a pinned `F`.
 unsafe fn poll<F: Future>(memory: NonNull<u8>, context: &mut Context<'_>) -> Poll<F::Output> {
     // SAFETY: the contract of this function.
     unsafe { Pin::new_unchecked(memory.cast::<F>().as_mut()) }.poll(context)
 }
 
 /// # Safety
-/// An `F` lies at `memory` and is not used again.
+/// `memory` points to an `F`, which must not be used after this call.
 unsafe fn drop_in_place<F>(memory: NonNull<u8>) {
     // SAFETY: the contract of this function.
     unsafe { memory.cast::<F>().as_ptr().drop_in_place() }
@@ -141,7 +141,7 @@ mod tests {
     use super::Slot;
 
     #[test]
-    fn futures_of_different_sizes_follow_each_other_in_one_slot() {
+    fn slot_accepts_futures_of_different_sizes() {
         let mut context = Context::from_waker(Waker::noop());
         let mut slot = Slot::<usize>::new();
         slot.set(ready(1));
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_is_given_up_is_dropped_once() {
+    fn cancelled_future_is_dropped_once() {
         let witness = Arc::new(());
         let mut slot = Slot::<()>::new();
         for _ in 0..3 {
-            let held = witness.clone();
+            let captured = witness.clone();
             slot.set(async move {
                 pending::<()>().await;
-                drop(held);
+                drop(captured);
             });
             assert!(slot.poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert_eq!(Arc::strong_count(&witness), 2);

@@ -1,4 +1,4 @@
-//! The artefacts of the root module: a function for each of the kinds of [`export!`](crate::export).
+//! Constructors of the artefacts in the root module: one function for each kind of [`export!`](crate::export).
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
@@ -26,7 +26,7 @@ use crate::{
 
 type Create<T> = extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<T, Error>;
 
-/// Constructors for no kind.
+/// Constructors that return an error of the kind unsupported. An artefact replaces the constructor of its own kind.
 const NONE: Constructors = Constructors {
     operator: not_supported,
     codec: not_supported,
@@ -39,7 +39,7 @@ extern "C" fn not_supported<T>(
     _config: &Value<'static>,
     _host: HostHandle,
 ) -> RResult<T, Error> {
-    RResult::RErr(Error::unsupported("this artefact is of another kind"))
+    RResult::RErr(Error::unsupported("the artefact has a different kind"))
 }
 
 fn artefact<T: Component>(
@@ -57,7 +57,7 @@ fn artefact<T: Component>(
     .leak_into_prefix()
 }
 
-/// Makes an instance, and wraps it for the boundary.
+/// Creates an instance of a component, and wraps it in the adapter of the ABI.
 fn create<T: Component, R>(
     id: RStr<'_>,
     config: &Value<'static>,
@@ -68,7 +68,7 @@ fn create<T: Component, R>(
     guard("new", make).and_then(|result| result).into()
 }
 
-/// Of a connector.
+/// Returns the artefact of a connector.
 pub fn connectors<T: Connector>() -> ArtefactRef {
     extern "C" fn new<T: Connector>(
         id: RStr<'_>,
@@ -80,12 +80,12 @@ pub fn connectors<T: Connector>() -> ArtefactRef {
     artefact::<T>(ArtefactKind::CONNECTOR, new::<T>, NONE)
 }
 
-/// Of a source that is a component by itself.
+/// Returns the artefact of a source that is a component without a connector.
 pub fn sources<T: Component + Source>() -> ArtefactRef {
     connectors::<Only<T, IsSource>>()
 }
 
-/// Of a sink that is a component by itself.
+/// Returns the artefact of a sink that is a component without a connector.
 pub fn sinks<T: Component + Sink>() -> ArtefactRef {
     connectors::<Only<T, IsSink>>()
 }
@@ -97,7 +97,7 @@ pub fn splitters<T: Component + StreamSplitter>() -> ArtefactRef {
 
 macro_rules! others {
     ($($kinds:ident: $kind:ident, $trait:ident, $field:ident, $raw:ident |$made:ident| $component:expr;)*) => {$(
-        #[doc = concat!("Of a ", stringify!($field), ".")]
+        #[doc = concat!("Returns the artefact of components of the kind ", stringify!($field), ".")]
         pub fn $kinds<T: $trait + Component>() -> ArtefactRef {
             extern "C" fn new<T: $trait + Component>(
                 id: RStr<'_>,
@@ -122,7 +122,7 @@ others! {
 
 extern "C" fn config_schema<C: JsonSchema>() -> RString {
     let schema = || serde_json::to_string(&schemars::schema_for!(C)).unwrap_or_default();
-    // A type whose schema cannot be made accepts everything here and is checked by its
-    // constructor.
+    // If creating the schema panics, the schema is empty and accepts every configuration, which the constructor still
+    // checks.
     guard("config_schema", schema).unwrap_or_default().into()
 }

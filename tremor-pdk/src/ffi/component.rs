@@ -1,4 +1,4 @@
-//! The adapters of operators, codecs and processors. No call here allocates.
+//! Adapters of operators, codecs and processors. Their calls do not allocate.
 
 use abi_stable::std_types::{ROption, RString, RVec};
 use tremor_abi::{
@@ -68,7 +68,7 @@ impl<T: Preprocessor> RawPreprocessor for Fused<T> {
     }
 
     fn holds(&self, stream: u64) -> bool {
-        self.ask("holds", |preprocessor| preprocessor.holds(stream))
+        self.ask("buffers", |preprocessor| preprocessor.buffers(stream))
     }
 
     fn streams(&self) -> RVec<u64> {

@@ -1,4 +1,4 @@
-//! What the adapters hold: a component, and calls of it with results as the ABI has them.
+//! The component of an adapter. Its calls catch panics and return results of the ABI.
 
 use std::{future::Future, mem::ManuallyDrop};
 
@@ -7,7 +7,7 @@ use tremor_abi::connector::{CallFuture, CallResult};
 use super::guard::{Guarded, guard, guarded_drop};
 use crate::{Error, Result};
 
-/// A component that is gone for good once it has panicked: its state cannot be trusted.
+/// A component that is dropped after its first panic, because a panic may leave its state inconsistent.
 pub(super) struct Fused<T> {
     component: ManuallyDrop<Option<T>>,
 }
@@ -23,13 +23,13 @@ impl<T> Fused<T> {
         };
         let result = guard(what, || call(component));
         if result.is_err() {
-            // A second panic, in the drop, adds nothing to the first.
+            // A panic while the component is dropped is ignored, because the first panic is reported.
             let _ = guarded_drop(self.component.take());
         }
         result
     }
 
-    /// As [`Fused::call`], for what may fail.
+    /// Calls the component like [`Fused::call`], for methods that return a `Result`.
     pub(super) fn try_call<R>(
         &mut self,
         what: &str,
@@ -38,7 +38,8 @@ impl<T> Fused<T> {
         self.call(what, call).and_then(|result| result).into()
     }
 
-    /// As [`Fused::try_call`], for what may take its time: making the future and polling it.
+    /// Calls an `async` method of the component. Panics are caught while the future is created and while it is
+    /// polled.
     pub(super) fn start<'a, R, F: Future<Output = Result<R>> + Send + 'a>(
         &'a mut self,
         what: &'static str,
@@ -57,7 +58,7 @@ impl<T> Fused<T> {
         CallFuture::new(async move { Guarded::new(what, called).await.into() })
     }
 
-    /// Asks the component something; the default where it has panicked, now or before.
+    /// Queries the component. Returns the default if the component panics now or has panicked before.
     pub(super) fn ask<R: Default>(&self, what: &str, ask: impl FnOnce(&T) -> R) -> R {
         self.get().and_then(|component| guard(what, || ask(component)).ok()).unwrap_or_default()
     }
@@ -69,14 +70,14 @@ impl<T> Fused<T> {
 
 impl<T> Drop for Fused<T> {
     fn drop(&mut self) {
-        // There is no caller left to tell of a panic in here.
+        // A panic is ignored, because there is no caller to which it could be reported.
         let _ = guarded_drop(self.component.take());
     }
 }
 
-/// What a component that has panicked answers to everything. Out of line, as what is rare is.
+/// Returns the error of a call of a component that has panicked before. Not inlined, because such calls are rare.
 #[cold]
 #[inline(never)]
 fn gone(what: &str) -> Error {
-    Error::panicked(format_args!("{what} after an earlier panic"))
+    Error::panicked(format_args!("cannot call `{what}`: this instance has panicked before"))
 }

@@ -1,6 +1,7 @@
-//! The boundary: adapters between drivers and the `sabi_trait`s of `tremor-abi`, the root module,
-//! and the guard that turns panics into errors. Everything here is called by the host; nothing of
-//! it is for authors.
+//! The ABI side of the kit.
+//!
+//! This module contains the adapters that implement the traits of `tremor-abi` with the drivers, the root module, and
+//! the guard that converts panics to errors. Only the host calls this code; plugin authors do not use it.
 
 pub mod artefact;
 mod component;
@@ -20,7 +21,7 @@ use async_ffi::FfiFuture;
 
 use crate::Host;
 
-/// A future for the host's executor that logs what it panics with.
+/// Wraps a future for the executor of the host. If the future panics, the panic is logged.
 pub(crate) fn detached(
     host: Host,
     name: String,

@@ -12,14 +12,14 @@ use tremor_abi::{
 
 use super::guard::{guard, install_hook};
 
-/// What a library offers.
+/// The contents of a plugin library.
 pub trait Library {
-    /// All of it, made anew.
+    /// Returns the artefacts of the library.
     extern "C" fn artefacts() -> RVec<ArtefactRef>;
 }
 
-/// The root module of a library. Called once a load; what it makes lives as long as the process, as
-/// libraries do.
+/// Returns the root module of a library. Called once when the library is loaded; the module lives until the process
+/// ends, because libraries are never unloaded.
 extern "C" fn root_module<L: Library>() -> RootModuleResult {
     let module = guard("the root module", || {
         install_hook();
@@ -27,17 +27,16 @@ extern "C" fn root_module<L: Library>() -> RootModuleResult {
         PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
     });
     match module {
-        // SAFETY: the host takes the erased reference for one to `PluginModule` again, which
-        // `header` promises.
+        // SAFETY: the host casts the erased reference back to `PluginModuleRef`, the type that `header` declares.
         Ok(module) => RResult::ROk(unsafe { module.to_prefix_ref().cast() }),
         Err(_) => RResult::RErr(RootModuleError::Unwound),
     }
 }
 
-/// What a library exports, under the name that `abi_stable` looks for, so that its root module is
+/// Returns the header that a library exports under the name that `abi_stable` looks for, so that the root module is
 /// found.
 pub const fn header<L: Library>() -> LibHeader {
-    // SAFETY: what `root_module` returns is a `PluginModuleRef`.
+    // SAFETY: `root_module` returns a `PluginModuleRef`.
     unsafe {
         LibHeader::from_constructor::<PluginModuleRef>(root_module::<L>, CheckTypeLayout::Yes)
     }

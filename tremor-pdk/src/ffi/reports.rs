@@ -1,19 +1,24 @@
-//! Reports of panics on standard error, written by a thread of their own: a pipe that is full and that nobody reads
-//! must not hold the thread that panicked, which is the host's.
+//! Reports of panics on standard error.
+//!
+//! A separate thread writes the reports, because standard error may be a pipe that is full and not read, and the
+//! panicking thread, which belongs to the host, must not block.
 
 use std::{
     collections::VecDeque,
     io::{self, Write as _},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
-/// Maximum number of reports that wait to be written. Further ones are dropped: the error of each panic has its place.
+use crate::lock;
+
+/// Maximum number of reports that wait to be written. Further reports are dropped, which loses no location, because the
+/// error of each panic contains its location.
 const CAPACITY: usize = 16;
 
-/// Longest wait for a report to be written. Usually it is there before the panicking thread continues, and so before
-/// whatever comes of the panic.
+/// Maximum time that a panicking thread waits until its report is written. Because of the wait, the report usually
+/// precedes log lines about the consequences of the panic.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 static REPORTS: Reports = Reports { state: Mutex::new(State::new()), changed: Condvar::new() };
@@ -27,22 +32,19 @@ struct State {
     waiting: VecDeque<String>,
     has_thread: bool,
     is_writing: bool,
-    /// `true` after a report took longer than [`PATIENCE`], until it is written.
+    /// `true` if writing a report has taken longer than [`PATIENCE`]. Threads do not wait for their reports until that
+    /// report is written.
     is_stuck: bool,
 }
 
-/// Writes `report`, or drops it if earlier ones cannot be written.
+/// Writes `report`, or drops it if too many earlier reports are waiting.
 pub(super) fn write(report: String) {
     REPORTS.write(report);
 }
 
 impl Reports {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn write(&'static self, report: String) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if !state.has_thread {
             let thread = thread::Builder::new().name("panic reports".to_owned());
             state.has_thread = thread.spawn(|| self.run()).is_ok();
@@ -57,9 +59,9 @@ impl Reports {
         state.is_stuck |= waited.timed_out();
     }
 
-    /// Writes reports for as long as the process lives.
+    /// Writes reports until the process ends.
     fn run(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let Some(report) = state.next() else {
                 self.changed.notify_all();
@@ -67,9 +69,9 @@ impl Reports {
                 continue;
             };
             drop(state);
-            // The reader may be gone, and there is nobody else to notify.
+            // An error is ignored, because there is no other output for the report.
             _ = io::stderr().write_all(report.as_bytes());
-            state = self.lock();
+            state = lock(&self.state);
             state.is_stuck = false;
         }
     }

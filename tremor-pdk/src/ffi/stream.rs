@@ -1,4 +1,4 @@
-//! The adapters of the data path: sources and sinks. No call here allocates.
+//! Adapters of the data path: sources and sinks. Their calls do not allocate.
 
 use std::task::Poll;
 
@@ -41,7 +41,7 @@ impl RawSource for FfiSource {
     }
 
     fn give_up(&mut self, batch: &mut Batch) {
-        // A future that panics while it is dropped takes its batch along; the next call tells.
+        // If the dropped future panics, its batch is lost, and the next call returns an error.
         let _ = self.call("give_up", |source| source.give_up(batch));
     }
 
@@ -105,16 +105,16 @@ impl RawAcks for FfiAcks {
             let events = start..start.saturating_add(it.len as usize);
             Exception { events, error: it.error.clone() }
         };
-        let hear = |acks: &mut Box<dyn Acks>| {
+        let report = |acks: &mut Box<dyn Acks>| {
             let messages: Vec<_> = messages.iter().map(exception).collect();
             acks.undecodable(pull, &messages)
         };
-        self.try_call("undecodable", hear)
+        self.try_call("undecodable", report)
     }
 
     fn brings_again(&self) -> bool {
-        let again = || self.get().is_none_or(|acks| acks.brings_again());
-        guard("brings_again", again).unwrap_or(true)
+        let again = || self.get().is_none_or(|acks| acks.replays_failed());
+        guard("replays_failed", again).unwrap_or(true)
     }
 }
 
@@ -126,13 +126,13 @@ pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
 
 impl RawSink for FfiSink {
     fn demand(&mut self) -> Deliveries {
-        // After a panic the first delivery fails.
+        // If the component has panicked, the first delivery returns an error.
         self.call("demand", |sink| sink.demand()).unwrap_or_default().into()
     }
 
     fn on_grant(&mut self, granted: &Deliveries) {
         let grant = Grant::from(*granted);
-        // After a panic the first delivery fails.
+        // If the component has panicked, the first delivery returns an error.
         let _ = self.call("on_grant", |sink| sink.on_grant(grant));
     }
 
@@ -153,7 +153,7 @@ impl RawSink for FfiSink {
     }
 
     fn give_up(&mut self, slot: u32) {
-        // A future that panics while it is dropped takes the sink along; the next call tells.
+        // If the dropped future panics, the sink is lost, and the next call returns an error.
         let _ = self.call("give_up", |sink| sink.give_up(slot as usize));
     }
 
@@ -170,7 +170,7 @@ impl RawSink for FfiSink {
     }
 }
 
-/// Positions above 4 billion cannot be: a batch holds less than 4 GiB.
+/// Converts exceptions. Positions fit a `u32`, because a batch contains less than 4 GiB.
 fn deliver_reply(exceptions: Vec<Exception>) -> DeliverReply {
     let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
     let range = |Exception { events, error }: Exception| ExceptionRange {

@@ -1,4 +1,4 @@
-//! Addresses as people write them.
+//! Network addresses as people write them in configurations.
 
 use std::{
     fmt,
@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Host, Result};
 
-/// An address, `HOST:PORT`: of a peer, or to listen on. The host is a name, an IPv4 address, or an IPv6
-/// address in brackets. For a key of a configuration.
+/// A network address `HOST:PORT`, of a peer or to listen on, as the type of a configuration key.
+///
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-// No description: the key that is of this type has one.
+// The configuration key that has this type has a description of its own.
 #[schemars(
     inline,
     description = "",
@@ -26,7 +27,7 @@ pub struct Address {
     port: u16,
 }
 
-/// What stands before the port.
+/// The host of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Ip(IpAddr),
@@ -34,7 +35,7 @@ enum Target {
 }
 
 impl Address {
-    /// The name of the host, or its address.
+    /// Returns the host: a name or an IP address.
     pub fn host(&self) -> String {
         match &self.host {
             Target::Ip(ip) => ip.to_string(),
@@ -42,15 +43,16 @@ impl Address {
         }
     }
 
-    /// The port.
+    /// Returns the port number.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The addresses that this stands for, one at least. A name is looked up on a thread for blocking work.
+    /// Returns the socket addresses of this address, at least one. A name is looked up on a thread for blocking work.
     ///
     /// # Errors
-    /// Kind connection refused: there is no such name, or nothing that knows it answers. Time may mend that.
+    /// Returns an error of the kind connection refused, after which the runtime retries, if the name does not exist or
+    /// no name server answers.
     pub async fn resolve(&self, host: &Host) -> Result<Vec<SocketAddr>> {
         let name = match &self.host {
             Target::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, self.port)]),
@@ -63,7 +65,7 @@ impl Address {
             Err(Error::connection_refused(message))
         };
         match host.blocking(look_up).await? {
-            Ok(addresses) if addresses.is_empty() => unknown(&"the name has none"),
+            Ok(addresses) if addresses.is_empty() => unknown(&"the name has no address"),
             Ok(addresses) => Ok(addresses),
             Err(error) => unknown(&error),
         }
@@ -76,25 +78,25 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |what: &str| {
             Error::configuration(format!(
-                "`{text}` is no address: {what}; write `HOST:PORT`, such as `127.0.0.1:9000`, \
+                "invalid address `{text}`: {what}; write `HOST:PORT`, such as `127.0.0.1:9000`, \
                  `[::1]:9000` or `logs.example.com:9000`"
             ))
         };
-        // What stands before an `@` may be a secret, so nothing of it is shown.
+        // The text before an `@` may be a secret, so the error does not contain it.
         if text.contains('@') {
             return Err(Error::configuration(
-                "an address has no `@`: a user or a token stands elsewhere; write `HOST:PORT` alone",
+                "invalid address: `@` is not allowed, because users and tokens have keys of their own; write only `HOST:PORT`",
             ));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("it has no port"))?;
         let port = port.parse().map_err(|_| wrong("a port is a number up to 65535"))?;
         let host = if let Some(host) = host.strip_prefix('[') {
             let ip = host.strip_suffix(']').and_then(|ip| ip.parse::<Ipv6Addr>().ok());
-            Target::Ip(ip.ok_or_else(|| wrong("no IPv6 address stands in the brackets"))?.into())
+            Target::Ip(ip.ok_or_else(|| wrong("expected an IPv6 address in the brackets"))?.into())
         } else if host.is_empty() || host.contains(|it: char| it.is_whitespace() || it == '/') {
             return Err(wrong("it has no host"));
         } else if host.contains(':') {
-            return Err(wrong("an IPv6 address stands in brackets"));
+            return Err(wrong("an IPv6 address has to be in brackets"));
         } else {
             host.parse().map_or_else(|_| Target::Name(host.into()), Target::Ip)
         };
@@ -131,7 +133,7 @@ mod tests {
     use crate::{ErrorKind, testing::TestHost};
 
     #[test]
-    fn an_address_has_a_host_and_a_port() {
+    fn address_has_a_host_and_a_port() {
         for text in ["127.0.0.1:9000", "[::1]:0", "logs.example.com:65535", "localhost:514"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown() {
+    fn error_does_not_contain_possible_secret() {
         for text in ["secret@nats:4222", "user:secret@nats:4222", "secret@"] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_address_needs_no_look_up() {
+    fn ip_address_needs_no_lookup() {
         let test = TestHost::new();
         let host = test.host();
         let address: Address = "[::1]:7".parse().unwrap();
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_on_another_thread() {
+    fn name_is_looked_up_on_another_thread() {
         let test = TestHost::new();
         let host = test.host();
         let address: Address = "localhost:7".parse().unwrap();
@@ -183,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_knows_may_be_known_later() {
+    fn unknown_name_is_a_refused_connection() {
         let test = TestHost::new();
         let host = test.host();
-        // Reserved: no resolver answers with an address.
+        // `.invalid` is a reserved domain for which no name server returns an address.
         let address: Address = "nowhere.invalid:7".parse().unwrap();
         let error = test.block_on(address.resolve(&host)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);

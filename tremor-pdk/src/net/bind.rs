@@ -1,4 +1,4 @@
-//! Listening.
+//! Listening on addresses.
 
 use std::{
     io,
@@ -22,21 +22,24 @@ use super::{
 };
 use crate::{Descriptors, Error, Registered, Result};
 
-/// How many connections may wait to be accepted. The system has a bound of its own (`somaxconn`).
+/// Maximum number of connections that wait to be accepted. The limit of the operating system (`somaxconn`) also
+/// applies.
 const BACKLOG: i32 = 1_024;
 
-/// Listens on the first of these addresses that can be had. The listener does not block, and its
-/// connections are kept alive. With `reuse_port` several listeners share an address, if each of them wants
-/// to, and the system spreads connections over them.
+/// Listens on the first of `addresses` that is available.
+///
+/// The listener is in non-blocking mode, and its connections use TCP keep-alive. With `reuse_port`, several listeners
+/// can share an address if each of them sets this option. The operating system distributes connections among them.
 ///
 /// # Errors
-/// The address cannot be had. The error names it and what to do; time may mend that an address is in use.
+/// Returns an error if no address is available. The error names the address and the remedy. If the address is in use,
+/// a later attempt may succeed.
 pub fn listen(addresses: &[SocketAddr], reuse_port: bool) -> Result<std::net::TcpListener> {
     first(addresses, |address| {
         let socket = open(address, SocketType::STREAM, reuse_port)?;
-        // Otherwise connections of an earlier process would keep the address for a minute.
+        // Otherwise the connections of an earlier process would block the address for a minute.
         sockopt::set_socket_reuseaddr(&socket, true)?;
-        // Connections inherit that.
+        // Accepted connections inherit this option.
         keep_alive(&socket)?;
         bind(&socket, &address)?;
         start_listening(&socket, BACKLOG)?;
@@ -44,10 +47,10 @@ pub fn listen(addresses: &[SocketAddr], reuse_port: bool) -> Result<std::net::Tc
     })
 }
 
-/// A socket for datagrams on the first of these addresses that can be had. It does not block.
+/// Binds a socket for datagrams to the first of `addresses` that is available. The socket is in non-blocking mode.
 ///
 /// # Errors
-/// As [`listen`].
+/// The errors of [`listen`].
 pub fn bind_udp(addresses: &[SocketAddr], reuse_port: bool) -> Result<std::net::UdpSocket> {
     first(addresses, |address| {
         let socket = open(address, SocketType::DGRAM, reuse_port)?;
@@ -78,23 +81,23 @@ fn first<T>(
     Err(failed)
 }
 
-/// Why an address cannot be had.
+/// Returns the error for an address that is not available.
 fn cannot_listen(address: &str, error: Errno) -> Error {
     let message = |remedy: &str| {
         let error = io::Error::from(error);
         format!("cannot listen on `{address}`: {error}{remedy}")
     };
     match error {
-        // Time may mend these.
+        // A later attempt may succeed after these errors.
         Errno::ADDRINUSE => Error::connection_refused(message(
-            ": stop the process that has it, choose another, or let all that listen there share it \
+            "; stop the process that uses it, choose another address, or share it between all listeners \
              (`reuse_port`)",
         )),
         Errno::ADDRNOTAVAIL => {
-            Error::connection_refused(message(": name an address of this machine"))
+            Error::connection_refused(message("; choose an address of this machine"))
         }
         Errno::ACCESS | Errno::PERM => Error::authentication(message(
-            ": choose a port from 1024 on, or allow the process this one (CAP_NET_BIND_SERVICE)",
+            "; choose a port from 1024 on, or grant the process CAP_NET_BIND_SERVICE",
         )),
         _ => Error::from(io::Error::from(error)).context(format!("cannot listen on `{address}`")),
     }
@@ -107,29 +110,30 @@ macro_rules! listeners {
         pub struct $name(Registered<$listener>, Reserve);
 
         impl $name {
-            /// Makes one of a listener of the standard library, which is set not to block.
+            /// Creates a listener from one of the standard library, which is set to non-blocking mode.
             ///
             /// # Errors
-            /// The operating system's.
+            /// Returns the error of the operating system if the listener cannot be registered.
             pub fn new(descriptors: &Descriptors, listener: $listener) -> io::Result<Self> {
                 listener.set_nonblocking(true)?;
                 Ok(Self(descriptors.register(listener)?, Reserve::default()))
             }
 
-            /// Waits for a connection, and gives it with the address of its peer.
+            /// Waits for a connection, and returns it with the address of the peer.
             ///
             /// # Errors
-            /// The operating system's: of one connection, or that no descriptor is left. What listens
-            /// on goes on after both, and waits for a while first. `EMFILE` is returned while an eighth of the
-            /// descriptors that the process may have is still free: servers leave those to other components.
+            /// Returns the error of the operating system. The cause may be a single connection or a lack of file
+            /// descriptors, and the listener can be used again after a delay. `EMFILE` is returned before all
+            /// descriptors are in use: an eighth of the limit of the process, at most 256, stays free for other
+            /// components.
             pub async fn accept(&self) -> io::Result<($stream, $address)> {
                 std::future::poll_fn(|context| self.poll_accept(context)).await
             }
 
-            /// Ready with a connection and the address of its peer.
+            /// Accepts a connection if one is waiting: see `accept`.
             ///
             /// # Errors
-            #[doc = concat!("As [`", stringify!($name), "::accept`].")]
+            #[doc = concat!("The errors of [`", stringify!($name), "::accept`].")]
             pub fn poll_accept(
                 &self,
                 context: &Context<'_>,
@@ -145,7 +149,7 @@ macro_rules! listeners {
                 })
             }
 
-            /// The listener itself.
+            /// Returns a reference to the listener.
             pub fn get_ref(&self) -> &$listener {
                 self.0.get_ref()
             }
@@ -154,9 +158,9 @@ macro_rules! listeners {
 }
 
 listeners! {
-    /// A listener for connections of TCP. A source that reads byte streams has
-    /// [`Connections`](super::Connections) instead.
+    /// A listener for TCP connections. For a source that reads byte streams, use [`Connections`](super::Connections)
+    /// instead.
     TcpListener: std::net::TcpListener, TcpStream, SocketAddr;
-    /// A listener for connections to a socket in the file system.
+    /// A listener for connections to a Unix domain socket.
     UnixListener: unix::net::UnixListener, UnixStream, unix::net::SocketAddr;
 }

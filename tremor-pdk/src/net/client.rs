@@ -1,4 +1,4 @@
-//! Both sides of a connection that a client has made.
+//! The source and the sink of a connection that a client has established.
 
 use std::{
     fmt,
@@ -11,29 +11,31 @@ use std::{
 
 use super::{
     address::Address,
-    appetite::Appetite,
     link::Link,
+    read_size::ReadSize,
     stream::{StreamSocket, TcpStream},
     within::within,
 };
 use crate::{
-    Delivery, Descriptors, Error, Halves, Host, Pull, RawBatch, Result, Sides, Sink, Source,
-    raw_runs,
+    Delivery, Descriptors, Error, Halves, Host, Origin, Pull, RawBatch, Result, Sides, Sink,
+    Source, raw_runs,
 };
 
-/// How long an attempt to connect may take, of each address.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time for an attempt to connect to one address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the end of a connection may take, once everything is written.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Maximum time for closing a connection after everything was written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much of what a peer has sent last is thrown away, in bytes: more than the system holds.
+/// Maximum number of bytes that are read and discarded while a connection closes. Operating systems buffer less than
+/// this.
 const SKIPPED: usize = 16 << 20;
 
-/// Connects to the first of the peer's addresses that answers. A name is looked up anew each time.
+/// Connects to the first address of the peer that accepts the connection. A host name is looked up again for each call.
 ///
 /// # Errors
-/// Kind connection refused: none of them answers within ten seconds.
+/// Returns an error of the kind connection refused if no address accepts the connection. Each address is tried for at
+/// most ten seconds.
 pub async fn connect(
     host: &Host,
     descriptors: &Descriptors,
@@ -41,7 +43,7 @@ pub async fn connect(
 ) -> Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     for peer in address.resolve(host).await? {
-        match within(host, PATIENCE, TcpStream::connect(descriptors, peer)).await {
+        match within(host, CONNECT_TIMEOUT, TcpStream::connect(descriptors, peer)).await {
             Some(Ok(stream)) => return Ok(stream),
             Some(Err(error)) => failed = error,
             None => failed = io::ErrorKind::TimedOut.into(),
@@ -50,32 +52,34 @@ pub async fn connect(
     Err(Error::connection_refused(format!("cannot connect to `{address}`: {failed}")))
 }
 
-/// The source of a connection: what the peer sends, as one stream.
+/// The source of a connection. All data of the peer belongs to one stream.
 ///
-/// Once the peer has closed the connection, what is left is a message, and a pull fails with connection
-/// lost: the connector connects again.
+/// When the peer has closed the connection, the stream ends, and the next pull fails with an error of the kind
+/// connection lost, so that the connector connects again.
 pub struct StreamSource<S> {
     link: Arc<Link<S>>,
-    peer: Box<str>,
-    appetite: Appetite,
-    has_brought: bool,
-    /// How it ended.
-    over: Option<Error>,
+    peer: Origin,
+    read_size: ReadSize,
+    has_data: bool,
+    /// The error of all pulls after the end of the connection.
+    failure: Option<Error>,
 }
 
 impl<S: StreamSocket> StreamSource<S> {
-    /// Of a connection with this peer.
-    pub fn new(link: Arc<Link<S>>, peer: &impl fmt::Display) -> Self {
+    /// Creates the source of a connection. `peer` is the origin of events, and its text is the name of the peer in
+    /// errors.
+    pub fn new(link: Arc<Link<S>>, peer: &Origin) -> Self {
         link.add_reader();
-        let peer = peer.to_string().into();
-        Self { link, peer, appetite: Appetite::default(), has_brought: false, over: None }
+        let peer = peer.clone();
+        Self { link, peer, read_size: ReadSize::default(), has_data: false, failure: None }
     }
 
-    /// Makes the wanted halves of a connection with this peer.
+    /// Creates those halves of a connection that are in `wanted`. `peer` is the origin of events, and its text is the
+    /// name of the peer in errors.
     pub fn halves(
         host: &Host,
         link: Link<S>,
-        peer: &impl fmt::Display,
+        peer: &Origin,
         wanted: Sides,
     ) -> Halves<Self, StreamSink<S>> {
         let link = Arc::new(link);
@@ -90,44 +94,48 @@ impl<S: StreamSocket> Source for StreamSource<S> {
     type Batch = RawBatch;
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
-        if let Some(error) = &self.over {
+        if let Some(error) = &self.failure {
             return Err(error.clone());
         }
-        let space = self.appetite.space(batch.limit().bytes as usize);
+        let space = self.read_size.space(batch.limit().bytes as usize);
         let read = poll_fn(|context| self.link.poll_fill(context, batch, space)).await;
         let lost = match read {
             Ok(0) => {
                 let lost = format!("`{}` has closed the connection", self.peer);
-                if self.has_brought {
+                if self.has_data {
                     batch.stream(self.link.stream()).end();
+                    batch.apply_origin(0, &self.peer);
                 }
                 lost
             }
             Ok(count) => {
-                self.has_brought = true;
-                self.appetite.learn(count, space);
-                batch.set_origin(&self.peer);
+                self.has_data = true;
+                self.read_size.adjust(count, space);
+                batch.apply_origin(0, &self.peer);
                 return Ok(Pull::Events);
             }
             Err(error) => {
-                if self.has_brought {
+                if self.has_data {
                     batch.stream(self.link.stream()).abort();
+                    batch.apply_origin(0, &self.peer);
                 }
                 format!("cannot read from `{}`: {error}", self.peer)
             }
         };
-        let error = self.over.insert(Error::connection_lost(lost)).clone();
-        // The end comes first, and the error with the next pull.
+        let error = self.failure.insert(Error::connection_lost(lost)).clone();
+        // The batch contains the end of the stream. The error follows with the next pull.
         if batch.is_empty() { Err(error) } else { Ok(Pull::Events) }
     }
 }
 
-/// The sink of a connection: messages, one after the other, without a copy.
+/// The sink of a connection: writes messages one after the other, without copying them.
 ///
-/// `Ok(())` says that the operating system has them: the protocol has no acknowledgements. What was not
-/// written where a connection is lost is written on the next one, from the start of its batch. At the end it
-/// says that nothing more comes, and waits for the peer to close as well, a second at most: a connection that
-/// is closed before everything on it was read is reset, and what was on its way is lost.
+/// `Ok(())` only means that the operating system has accepted the messages, because peers do not acknowledge bytes of a
+/// stream. If the connection is lost during a delivery, the whole batch is written again on the next connection.
+///
+/// When the sink is closed, it shuts down the sending direction, and then reads and discards data for up to one second
+/// until the peer closes the connection. Otherwise unread data would reset the connection, and data in transit would be
+/// lost.
 pub struct StreamSink<S> {
     host: Host,
     link: Arc<Link<S>>,
@@ -135,22 +143,23 @@ pub struct StreamSink<S> {
 }
 
 impl<S: StreamSocket> StreamSink<S> {
-    /// Of a connection with this peer.
+    /// Creates the sink of a connection. `peer` is the name of the peer in errors.
     pub fn new(host: &Host, link: Arc<Link<S>>, peer: &impl fmt::Display) -> Self {
         Self { host: host.clone(), link, peer: peer.to_string().into() }
     }
 
-    /// The connection is lost: to what the system says of that, what the peer has said last is more.
+    /// Returns the error for a lost connection. If the peer has sent a reason, such as a TLS alert, the error contains
+    /// that reason instead of `cause`, the error of the operating system.
     fn lost(&self, cause: Option<io::Error>) -> Error {
-        let said = if self.link.has_reader() { None } else { self.last_words() };
-        Error::connection_lost(match said.or(cause) {
+        let reported = if self.link.has_reader() { None } else { self.reported_error() };
+        Error::connection_lost(match reported.or(cause) {
             Some(error) => format!("cannot write to `{}`: {error}", self.peer),
             None => format!("`{}` has closed the connection", self.peer),
         })
     }
 
-    /// Why the peer has ended the connection, if it has said so.
-    fn last_words(&self) -> Option<io::Error> {
+    /// Reads and discards the data that the peer has sent, and returns the error with which reading ends, if any.
+    fn reported_error(&self) -> Option<io::Error> {
         let context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut skipped = 0;
         while skipped < SKIPPED {
@@ -163,7 +172,7 @@ impl<S: StreamSocket> StreamSink<S> {
         None
     }
 
-    /// Ends the connection so that nothing is lost which the system has.
+    /// Closes the connection without losing data that the operating system has not sent yet.
     async fn end(&self) -> io::Result<()> {
         poll_fn(|context| self.link.poll_close(context)).await?;
         let mut skipped = 0;
@@ -184,14 +193,15 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
         let bytes = batch.bytes();
         let slices = raw_runs(batch).into_iter().map(|run| IoSlice::new(&bytes[run]));
         let mut slices: Vec<_> = slices.collect();
-        let mut rest = &mut slices[..];
-        while !rest.is_empty() {
-            // The system would take it all the same, and nobody would get it.
+        let mut remaining = &mut slices[..];
+        while !remaining.is_empty() {
+            // After the peer has closed the connection, the operating system still accepts data, but the peer never
+            // receives it.
             if self.link.is_hung_up() {
                 return Err(self.lost(None).into());
             }
-            match poll_fn(|context| self.link.poll_send(context, rest)).await {
-                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            match poll_fn(|context| self.link.poll_send(context, remaining)).await {
+                Ok(count) => IoSlice::advance_slices(&mut remaining, count),
                 Err(error) => return Err(self.lost(Some(error)).into()),
             }
         }
@@ -200,8 +210,8 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
     }
 
     async fn close(&mut self) -> Result<()> {
-        // An error means that the peer is gone: what it has received is all that it gets.
-        let _ = within(&self.host, FAREWELL, self.end()).await;
+        // An error is ignored, because it means that the peer has gone and cannot receive more data.
+        let _ = within(&self.host, CLOSE_TIMEOUT, self.end()).await;
         Ok(())
     }
 }

@@ -1,35 +1,38 @@
-//! The memory that the open connections of a server take.
+//! Counting of the memory that the open connections of a server need.
 
 use crate::{Host, Memory};
 
-/// Memory of the flow that connections leave free, in bytes. Otherwise clients that only connect would take the memory
-/// that the messages of other clients need.
+/// Memory in bytes that must stay free after a new connection was counted. Otherwise clients that only connect could
+/// use up the memory for the messages of other clients.
 const RESERVE: usize = 1 << 20;
 
-/// The memory that the connections of a server take whatever their clients send, counted in the memory of the flow:
-/// tasks, entries and fixed buffers. [`Connections`](super::Connections) has one of its own.
+/// Counts the memory that each connection of a server needs regardless of the data that clients send, such as tasks,
+/// state and fixed buffers, against the memory limit. [`Connections`](super::Connections) already contains such a
+/// counter.
 ///
-/// A server reserves memory for the next connection before it accepts that. If the flow has no memory for it, the server
-/// accepts nothing until a connection is closed or some time has passed, and clients wait in the backlog of the system.
+/// Call [`reserve`](Self::reserve) before accepting a connection. If it returns `false`, stop accepting until a
+/// connection is closed or some time has passed; clients wait in the listen backlog of the operating system.
 #[derive(Debug)]
 pub struct ConnectionMemory {
     memory: Memory,
-    /// Memory of a connection, in bytes.
+    /// Memory of one connection, in bytes.
     each: usize,
     /// Number of open connections.
     open: usize,
-    /// `true` if `memory` has the next connection, too.
+    /// `true` if `memory` includes the next connection.
     has_next: bool,
 }
 
 impl ConnectionMemory {
-    /// Returns the memory of connections that take `each` bytes.
+    /// Creates a counter for connections that need `each` bytes each.
     pub fn new(host: &Host, each: usize) -> Self {
         Self { memory: host.memory(), each, open: 0, has_next: false }
     }
 
-    /// Reserves memory for the next connection, unless that was done before. Returns `false` if the flow does not have
-    /// it. The only connection of a server needs no memory of the flow, so that a server is never out of reach.
+    /// Reserves memory for the next connection, unless that memory is already reserved. Returns `false` if the flow has
+    /// no memory left.
+    ///
+    /// Always returns `true` if no connection is open, so that the server stays reachable.
     #[must_use]
     pub fn reserve(&mut self) -> bool {
         if !self.has_next {

@@ -1,6 +1,6 @@
-//! The connections of a server whose clients send byte streams.
+//! A source that serves many connections from clients that send byte streams.
 
-mod door;
+mod acceptor;
 mod idle;
 mod peer;
 mod renewal;
@@ -19,9 +19,9 @@ use std::{
 
 use rustix::io::ioctl_fionbio;
 
-pub use self::door::Listener;
+pub use self::acceptor::Listener;
 use self::{
-    door::Door,
+    acceptor::Acceptor,
     idle::Idle,
     peer::{Peer, Turn},
     renewal::Renewal,
@@ -33,53 +33,58 @@ use super::{
 };
 use crate::{Counter, Gauge, Host, LimitedLog, Pull, RawBatch, Result, Source, yield_now};
 
-/// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
+/// Token of the listener in the poller. Streams are numbered from 1.
 const LISTENER: u64 = 0;
 
-/// Time in which at most one refused handshake is logged as a warning.
+/// Interval in which at most one rejected handshake is logged as a warning.
 const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
-/// How many steps of handshakes are made before others have their turn: each may take a millisecond and more of the
-/// processor, and a thousand clients may connect again at the same time.
+/// Maximum number of handshake steps before other tasks run. Each step may take a millisecond or more of processor
+/// time, and a thousand clients may reconnect at the same time.
 const HANDSHAKES_AT_MOST: usize = 16;
 
-/// Memory of a connection whose peer has sent little, in bytes: its entry, and that of its stream in preprocessors.
+/// Estimate of the memory of a connection whose peer has sent little, in bytes: its state in this source and in
+/// preprocessors.
 const CONNECTION: usize = 2 << 10;
 
-/// Memory of a connection with TLS whose peer has sent little, in bytes. Half a record adds up to 18 KiB.
+/// Estimate of the memory of a TLS connection whose peer has sent little, in bytes. An incomplete record needs up to 18
+/// KiB more.
 #[cfg(feature = "tls")]
 const TLS_CONNECTION: usize = 24 << 10;
 
-/// How many connections are accepted before those that there are have their turn.
+/// Maximum number of connections that are accepted in succession before open connections are read again.
 const ACCEPTED_AT_MOST: usize = 256;
 
-/// How many connections there may be, and how long one may say nothing.
+/// Limits of the connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// At this number no further connection is accepted: it waits in the backlog of the system.
+    /// Maximum number of open connections. Further connections wait in the listen backlog of the operating system.
     pub max_connections: usize,
-    /// After this time without a byte a connection is closed, a sixteenth of it later at most. None: never.
+    /// Time without received data after which a connection is closed. The connection may be closed later, by at most a
+    /// sixteenth of this time. `None` disables the timeout.
     pub idle_timeout: Option<Duration>,
 }
 
 impl Default for Limits {
-    /// 10,000 connections, for as long as they like.
+    /// Returns limits of 10,000 connections without an idle timeout.
     fn default() -> Self {
         Self { max_connections: 10_000, idle_timeout: None }
     }
 }
 
-/// The connections of a server whose clients send byte streams: a source that has them all.
+/// A source that serves all connections of a server whose clients send byte streams.
 ///
-/// Each connection is a stream of the source, with a number that is never used again, and the address of
-/// its peer as its origin. A pull reads the connections that have something straight into the batch, in
-/// turn; while the source is not pulled, nothing is read, and the peers wait. A connection that has nothing
-/// costs its entry and no more. What is left of a message is a message where its peer has closed the
-/// connection, and is rejected where the connection broke or said nothing for too long.
+/// Each connection is a stream of the source. Its number is never reused, and its origin is the address of the peer,
+/// which is also the metadata `%peer`. A pull reads from all connections that have data, one after the other, directly
+/// into the batch. While the source is not pulled, nothing is read, and the peers have to wait. A connection without
+/// data needs only the memory of its state.
+///
+/// If the peer closes the connection, the remaining bytes are the last message of the stream. If the connection fails
+/// or exceeds the idle timeout, the incomplete message is rejected.
 pub struct Connections {
     host: Host,
     poller: Poller,
-    door: Door,
+    acceptor: Acceptor,
     renewal: Option<Renewal>,
     idle: Idle,
     limits: Limits,
@@ -87,12 +92,12 @@ pub struct Connections {
     buffers: Buffers,
     open: HashMap<u64, Peer>,
     memory: ConnectionMemory,
-    /// Streams that have something, or had when they were last looked at.
+    /// Streams that may have data to read.
     ready: VecDeque<u64>,
-    /// The stream of the last connection.
+    /// Number of the newest stream.
     last: u64,
     counts: Counts,
-    /// Log of refused handshakes.
+    /// Log of rejected handshakes.
     refusals: LimitedLog,
 }
 
@@ -105,10 +110,10 @@ struct Counts {
 }
 
 impl Connections {
-    /// The connections that come to a listener.
+    /// Creates a source that accepts connections from `listener`.
     ///
     /// # Errors
-    /// The operating system has no descriptor left, or the host cannot wait.
+    /// Returns an error if the process has no file descriptor left, or the host cannot wait for the connections.
     pub fn new(host: &Host, listener: impl Into<Listener>, limits: Limits) -> Result<Self> {
         let (listener, poller) = (listener.into(), Poller::new(host)?);
         ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
@@ -116,13 +121,16 @@ impl Connections {
         let counts = Counts {
             open: host.gauge("connections", "Connections that are open."),
             accepted: host.counter("connections_accepted", "Connections that were accepted."),
-            aborted: host.counter("connections_aborted", "Connections that broke."),
-            idle: host.counter("connections_idle", "Connections closed after saying nothing."),
+            aborted: host.counter("connections_aborted", "Connections that failed."),
+            idle: host.counter(
+                "connections_idle",
+                "Connections that were closed because they were idle.",
+            ),
             refused: host.counter("handshakes_failed", "TLS handshakes that failed."),
         };
         Ok(Self {
             poller,
-            door: Door::new(listener, host),
+            acceptor: Acceptor::new(listener, host),
             renewal: None,
             idle: Idle::new(limits.idle_timeout),
             limits,
@@ -138,9 +146,11 @@ impl Connections {
         })
     }
 
-    /// The same, with TLS. A peer that is refused, or does not finish its handshake within ten seconds, is
-    /// logged and counted, and no stream ever begins. A stream ends where its peer says so; a connection that
-    /// is closed without that has broken.
+    /// Adds TLS.
+    ///
+    /// A connection whose handshake fails, or takes more than ten seconds, is logged and counted, and adds no stream.
+    /// If the peer closes the TLS session, its stream ends. If the peer closes the connection without closing the TLS
+    /// session, the connection counts as failed.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(mut self, acceptor: TlsAcceptor) -> Self {
@@ -150,9 +160,11 @@ impl Connections {
         self
     }
 
-    /// Calls `renew` every `interval` while the source is pulled. A listener that it returns replaces the present one,
-    /// which has no connection waiting then; connections that are open stay open. For listeners whose address can be
-    /// taken away while they listen, such as the path of a socket.
+    /// Calls `renew` every `interval` while the source is pulled. If `renew` returns a listener, that listener replaces
+    /// the current listener.
+    ///
+    /// A listener is replaced only while no connection waits at it. Open connections stay open. Use this for a listener
+    /// whose address another process can take over, such as the path of a Unix domain socket.
     #[must_use]
     pub fn with_renewal(
         mut self,
@@ -163,33 +175,33 @@ impl Connections {
         self
     }
 
-    /// Replaces the listener if that is due. A listener with connections that wait is replaced later, because they
-    /// would be reset.
+    /// Replaces the listener if a replacement is due. A listener with waiting connections is replaced later, because
+    /// closing it would reset them.
     fn renew(&mut self) -> Result<()> {
         let Some(renewal) = &mut self.renewal else { return Ok(()) };
-        if !renewal.is_due(&self.host) || self.door.is_knocked() || !renewal.prepare() {
+        if !renewal.is_due(&self.host) || self.acceptor.has_waiting() || !renewal.prepare() {
             return Ok(());
         }
         // A client may have connected before the new listener took over the address.
-        self.look()?;
-        if self.door.is_knocked() {
+        self.check_readiness()?;
+        if self.acceptor.has_waiting() {
             return Ok(());
         }
         if let Some(listener) = self.renewal.as_mut().and_then(Renewal::take) {
             ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
             self.poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
-            // The set of descriptors forgets the old listener because this closes it.
-            self.door.replace(listener);
+            // Closing the old listener removes it from the poller.
+            self.acceptor.replace(listener);
         }
         Ok(())
     }
 
-    /// Sees which connections have something.
-    fn look(&mut self) -> Result<()> {
-        let Self { poller, door, open, ready, .. } = self;
-        poller.look(open.len() + 1, |readable| {
+    /// Finds out which connections have data, and whether a connection waits at the listener.
+    fn check_readiness(&mut self) -> Result<()> {
+        let Self { poller, acceptor, open, ready, .. } = self;
+        poller.check(open.len() + 1, |readable| {
             if readable.token == LISTENER {
-                door.knock();
+                acceptor.set_waiting();
             } else if let Some(peer) = open.get_mut(&readable.token) {
                 peer.reads_to_end |= readable.reads_to_end;
                 if !std::mem::replace(&mut peer.is_queued, true) {
@@ -200,17 +212,19 @@ impl Connections {
         Ok(())
     }
 
-    /// Accepts the connections that wait. Whether there was one.
+    /// Accepts waiting connections. Returns whether at least one connection was accepted.
     fn accept(&mut self, now_ns: u64) -> Result<bool> {
         for accepted in 0..ACCEPTED_AT_MOST {
             if self.open.len() >= self.limits.max_connections {
                 return Ok(accepted > 0);
             }
-            if self.door.try_open() && !self.memory.reserve() {
-                self.door.shut_for_memory(&self.host);
+            if self.acceptor.try_resume() && !self.memory.reserve() {
+                self.acceptor.pause_for_memory(&self.host);
                 return Ok(accepted > 0);
             }
-            let Some((socket, name)) = self.door.next(&self.host)? else { return Ok(accepted > 0) };
+            let Some((socket, origin)) = self.acceptor.next(&self.host)? else {
+                return Ok(accepted > 0);
+            };
             let stream = self.last + 1;
             let session = self.tls.as_ref().map(TlsAcceptor::session).transpose()?;
             let added = if session.is_some() {
@@ -219,12 +233,12 @@ impl Connections {
                 self.poller.add(&socket, stream)
             };
             if let Err(error) = added {
-                self.door.shut_for_error(&self.host, error);
+                self.acceptor.pause_for_error(&self.host, error);
                 continue;
             }
             self.last = stream;
-            let mut peer = Peer::new(socket, session, name, now_ns);
-            peer.reads_to_end = self.door.has_short_reads();
+            let mut peer = Peer::new(socket, session, origin, now_ns);
+            peer.reads_to_end = self.acceptor.has_short_reads();
             self.open.insert(stream, peer);
             self.memory.opened();
             self.idle.begin(&self.host, now_ns);
@@ -234,8 +248,8 @@ impl Connections {
         Ok(true)
     }
 
-    /// Reads what is ready, in turn, until the batch is full, or until there were so many steps of handshakes
-    /// that others have to have their turn. Whether the latter.
+    /// Reads the ready connections, one after the other, until the batch is full. Returns `true` if it stopped earlier
+    /// because of [`HANDSHAKES_AT_MOST`].
     fn serve(&mut self, batch: &mut RawBatch, now_ns: u64) -> bool {
         let mut handshakes = 0;
         while !batch.is_full()
@@ -246,7 +260,7 @@ impl Connections {
             let is_alone = self.ready.is_empty();
             handshakes += usize::from(peer.is_handshaking());
             let turn = peer.read(stream, batch, is_alone, &mut self.buffers);
-            batch.set_origin_from(before, &peer.name);
+            batch.apply_origin(before, &peer.origin);
             match turn {
                 Turn::Read { has_more } => {
                     if !peer.is_handshaking() {
@@ -259,7 +273,7 @@ impl Connections {
                 }
                 Turn::Ended => self.close(stream),
                 Turn::Aborted(error) => {
-                    debug!(self.host, "the connection of {} broke: {error}", peer.name);
+                    debug!(self.host, "the connection of {} failed: {error}", peer.origin);
                     self.counts.aborted.add(1);
                     self.close(stream);
                 }
@@ -272,34 +286,35 @@ impl Connections {
         false
     }
 
-    /// Ends connections that have said nothing for too long.
+    /// Closes connections that have exceeded the idle timeout or the time limit for handshakes.
     fn end_idle(&mut self, batch: &mut RawBatch, now_ns: u64) {
-        for stream in self.idle.over(&self.host, now_ns, &mut self.open) {
+        for stream in self.idle.take_overdue(&self.host, now_ns, &mut self.open) {
             let Some(peer) = self.open.get(&stream) else { continue };
             if peer.is_handshaking() {
                 let why = "it did not finish the TLS handshake within ten seconds";
                 self.refuse(stream, &io::Error::new(io::ErrorKind::TimedOut, why));
                 continue;
             }
-            debug!(self.host, "{} has said nothing for too long", peer.name);
+            debug!(self.host, "closing the connection of {}, which is idle", peer.origin);
             let before = batch.len();
-            if peer.has_brought {
+            if peer.has_data {
                 batch.stream(stream).abort();
-                batch.set_origin_from(before, &peer.name);
+                batch.apply_origin(before, &peer.origin);
             }
             self.counts.idle.add(1);
             self.close(stream);
         }
     }
 
-    /// The handshake of a connection has failed.
+    /// Closes a connection whose handshake has failed.
     fn refuse(&mut self, stream: u64, why: &io::Error) {
         let Some(peer) = self.open.get(&stream) else { return };
-        // A peer that only checks whether the port is open is not worth a warning.
+        // A peer that connects and closes at once probably only checks whether the port is open, so no warning is
+        // logged.
         if why.kind() == io::ErrorKind::UnexpectedEof {
-            debug!(self.host, "no TLS connection from {}: {why}", peer.name);
+            debug!(self.host, "cannot establish TLS with {}: {why}", peer.origin);
         } else {
-            warn!(self.refusals, "no TLS connection from {}: {why}", peer.name);
+            warn!(self.refusals, "cannot establish TLS with {}: {why}", peer.origin);
         }
         self.counts.refused.add(1);
         self.close(stream);
@@ -309,7 +324,7 @@ impl Connections {
         if self.open.remove(&stream).is_some() {
             self.memory.closed();
         }
-        self.door.has_room();
+        self.acceptor.resume();
         self.count_open();
     }
 
@@ -317,21 +332,21 @@ impl Connections {
         self.counts.open.set_integer(self.open.len());
     }
 
-    /// Whether a connection that waits may be accepted.
+    /// Returns whether a connection may be waiting, and could be accepted now.
     fn may_accept(&self) -> bool {
-        self.open.len() < self.limits.max_connections && self.door.may_accept()
+        self.open.len() < self.limits.max_connections && self.acceptor.may_accept()
     }
 
-    /// Waits until there may be something.
+    /// Waits until a connection may have data, a connection may be waiting, or a timer has expired.
     async fn wait(&mut self) -> Result<()> {
         if !self.ready.is_empty() || self.may_accept() {
             return Ok(());
         }
-        let renewal = self.renewal.as_ref().map(Renewal::alarm);
+        let renewal = self.renewal.as_ref().map(Renewal::timer);
         poll_fn(|context| {
-            if self.door.poll(context).is_ready()
+            if self.acceptor.poll(context).is_ready()
                 || self.idle.poll(context).is_ready()
-                || renewal.is_some_and(|alarm| alarm.poll(context).is_ready())
+                || renewal.is_some_and(|timer| timer.poll(context).is_ready())
             {
                 return Poll::Ready(Ok(()));
             }
@@ -346,18 +361,18 @@ impl Source for Connections {
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         loop {
-            self.look()?;
+            self.check_readiness()?;
             let now_ns = self.idle.now_ns(&self.host);
             let has_accepted = self.accept(now_ns)?;
             self.renew()?;
             self.end_idle(batch, now_ns);
             let is_busy = self.serve(batch, now_ns);
-            // What is in the batch is never held up: there is no wait with it.
+            // Events are returned at once, without waiting for a full batch.
             if !batch.is_empty() {
                 return Ok(Pull::Events);
             }
-            // New connections usually have something to say at once. Others may go first: peers that connect
-            // and close again must not keep the thread.
+            // New connections usually send data at once. Other tasks run first, so that peers that only connect and
+            // close cannot keep the thread busy.
             if has_accepted || is_busy {
                 yield_now().await;
             } else {

@@ -1,4 +1,4 @@
-//! Datagrams that the system has dropped, because nobody had read what came before them.
+//! Counting of datagrams that the operating system has dropped because the buffer of a socket was full.
 
 use std::{fs, net::UdpSocket};
 
@@ -6,16 +6,17 @@ use rustix::fs::fstat;
 
 use crate::{Counter, Host};
 
-/// How often the system is asked, in ns: it answers with a line for each socket of the machine.
+/// Minimum interval between two reads of the table of the operating system, in ns. Reading is slow, because the table
+/// has a line for each UDP socket of the network namespace.
 const EVERY_NS: u64 = 10_000_000_000;
 
-/// Counts what the system has dropped for a socket.
+/// Counts the datagrams that the system has dropped for a socket.
 pub(super) struct Drops {
-    /// What the system's tables know the socket by; none where it cannot be told.
+    /// Inode of the socket, which identifies it in the table of the system; `None` if unknown.
     inode: Option<u64>,
     table: &'static str,
     counted: u64,
-    asked_ns: Option<u64>,
+    counted_ns: Option<u64>,
     counter: Counter,
 }
 
@@ -27,24 +28,24 @@ impl Drops {
             inode: fstat(socket).ok().map(|status| status.st_ino),
             table: if is_v6 { "/proc/self/net/udp6" } else { "/proc/self/net/udp" },
             counted: 0,
-            asked_ns: None,
+            counted_ns: None,
             counter: host.counter("datagrams_dropped", help),
         };
-        // An earlier source of the same socket has counted those.
+        // Datagrams that were dropped before this call were counted by an earlier source of the same socket.
         drops.counted = drops.dropped().unwrap_or_default();
         drops
     }
 
-    /// Asks the system, if that is long enough ago.
-    pub(super) fn count_now_and_then(&mut self, host: &Host) {
+    /// Updates the counter if the last update was at least [`EVERY_NS`] ago.
+    pub(super) fn count_periodically(&mut self, host: &Host) {
         let now_ns = host.monotonic_ns();
-        if self.asked_ns.is_none_or(|at| now_ns.abs_diff(at) >= EVERY_NS) {
-            self.asked_ns = Some(now_ns);
+        if self.counted_ns.is_none_or(|at| now_ns.abs_diff(at) >= EVERY_NS) {
+            self.counted_ns = Some(now_ns);
             self.count();
         }
     }
 
-    /// Asks the system.
+    /// Updates the counter.
     pub(super) fn count(&mut self) {
         let Some(dropped) = self.dropped() else { return };
         self.counter.add(dropped.saturating_sub(self.counted));
@@ -57,7 +58,7 @@ impl Drops {
     }
 }
 
-/// How many datagrams were dropped for a socket, by a table of the system's: see `proc_net_udp(5)`.
+/// Returns the number of datagrams dropped for a socket, from a table of the system: see `proc_net_udp(5)`.
 fn dropped(table: &str, inode: u64) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -71,7 +72,7 @@ mod tests {
     use super::dropped;
 
     #[test]
-    fn the_system_says_what_it_dropped_for_a_socket() {
+    fn drops_are_read_from_table_of_the_system() {
         let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   \
             uid  timeout inode ref pointer drops\n  417: 0100007F:2329 00000000:0000 07 \
             00000000:00000000 00:00000000 00000000     0        0 48211 2 0000000000000000 37\n";

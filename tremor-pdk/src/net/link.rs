@@ -1,4 +1,4 @@
-//! A connection of which two sides are used at the same time, with TLS or without.
+//! A connection that a source and a sink use at the same time, with or without TLS.
 
 use std::{
     fmt,
@@ -15,44 +15,46 @@ use super::{
     secure::{Buffers, Session},
     stream::{StreamSocket, receive, send_slices},
 };
-use crate::{RawBatch, lock::lock};
+use crate::{RawBatch, lock};
 
-/// A connection that a source reads while a sink writes it, with TLS or without: see
+/// A connection that a source reads while a sink writes to it, with or without TLS: see
 /// [`StreamSource`](super::StreamSource).
 pub struct Link<S> {
     socket: S,
     tls: Option<Mutex<Secured>>,
     /// Number of the stream that a source reads into.
     stream: u64,
-    /// Whether a source reads it.
+    /// `true` once a source reads the connection.
     has_reader: AtomicBool,
 }
 
-/// What both sides need of TLS. It is held for calls that do not wait.
+/// TLS state that the source and the sink share. Its lock is held only during calls that do not wait.
 struct Secured {
     session: Session,
     buffers: Buffers,
-    /// How reading has ended.
-    over: Option<io::Result<()>>,
+    /// Result of reading after its end: `Ok` if the peer has closed the session.
+    end: Option<io::Result<()>>,
 }
 
 impl<S: StreamSocket> Link<S> {
-    /// Over a connection as it is.
+    /// Creates a link without TLS.
     pub fn new(socket: S) -> Self {
         Self { socket, tls: None, stream: 0, has_reader: AtomicBool::new(false) }
     }
 
-    /// Over a connection of TLS.
+    /// Creates a link over a TLS connection.
     #[cfg(feature = "tls")]
     pub fn secure(stream: super::tls::TlsStream<S>) -> Self {
         let (socket, session) = stream.into_parts();
-        let secured = Secured { session, buffers: Buffers::default(), over: None };
+        let secured = Secured { session, buffers: Buffers::default(), end: None };
         let tls = Some(Mutex::new(secured));
         Self { socket, tls, stream: 0, has_reader: AtomicBool::new(false) }
     }
 
-    /// Sets the number of the stream that a source reads into, which is 0 otherwise. Count the connections of a
-    /// connector, because operators keep a state for each stream and must not join bytes of two connections.
+    /// Sets the number of the stream that a source reads into; 0 by default.
+    ///
+    /// Use a new number for each connection of a connector, so that operators, which keep a state for each stream, do
+    /// not join bytes of two connections.
     #[must_use]
     pub fn with_stream(mut self, number: u64) -> Self {
         self.stream = number;
@@ -64,31 +66,31 @@ impl<S: StreamSocket> Link<S> {
         self.stream
     }
 
-    /// The connection below.
+    /// Returns a reference to the socket.
     pub fn get_ref(&self) -> &S {
         &self.socket
     }
 
-    /// Whether the peer has closed its side, as far as the operating system has said.
+    /// Returns whether the operating system has reported that the peer closed its side.
     pub(super) fn is_hung_up(&self) -> bool {
         self.socket.registered().is_hung_up()
     }
 
-    /// A source reads it from now on.
+    /// Records that a source reads the connection.
     pub(super) fn add_reader(&self) {
         self.has_reader.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a source reads it.
+    /// Returns whether a source reads the connection.
     pub(super) fn has_reader(&self) -> bool {
         self.has_reader.load(Ordering::Relaxed)
     }
 
-    /// Reads at most `space` bytes into the stream of the batch, and returns the number of bytes: 0 if the peer has ended
-    /// the connection.
+    /// Reads at most `space` bytes into the stream of the batch, and returns the number of bytes; 0 if the peer has
+    /// closed the connection.
     ///
     /// # Errors
-    /// Those of the socket, and of the protocol.
+    /// The errors of the socket and of TLS.
     pub(super) fn poll_fill(
         &self,
         context: &Context<'_>,
@@ -110,10 +112,10 @@ impl<S: StreamSocket> Link<S> {
         })
     }
 
-    /// Reads what is of no use to anybody. How many bytes that were.
+    /// Reads up to 4 KiB and discards them. Returns the number of bytes; 0 if the peer has closed the connection.
     ///
     /// # Errors
-    /// As [`Self::poll_fill`].
+    /// The errors of [`Self::poll_fill`].
     pub(super) fn poll_skip(&self, context: &Context<'_>) -> Poll<io::Result<usize>> {
         self.socket.registered().poll_read_with(context, |socket| match &self.tls {
             None => {
@@ -126,10 +128,10 @@ impl<S: StreamSocket> Link<S> {
         })
     }
 
-    /// Takes what there is room for. How many bytes.
+    /// Writes as many bytes of `slices` as can be buffered, and returns their number.
     ///
     /// # Errors
-    /// Those of the socket, and of the protocol.
+    /// The errors of the socket and of TLS.
     pub(super) fn poll_send(
         &self,
         context: &Context<'_>,
@@ -140,7 +142,7 @@ impl<S: StreamSocket> Link<S> {
             Some(tls) => {
                 let session = &mut lock(tls).session;
                 let mut socket = Raw(socket);
-                // What is there is sent before there is more.
+                // Data that was encrypted before is sent first, so that the buffer does not grow.
                 session.send(&mut socket)?;
                 let count = session.write(slices)?;
                 match session.send(&mut socket) {
@@ -151,20 +153,20 @@ impl<S: StreamSocket> Link<S> {
         })
     }
 
-    /// Ready once the operating system has everything.
+    /// Completes when the operating system has accepted all written data.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub(super) fn poll_flush(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         let Some(tls) = &self.tls else { return Poll::Ready(Ok(())) };
         let socket = self.socket.registered();
         socket.poll_write_with(context, |socket| lock(tls).session.send(&mut Raw(socket)))
     }
 
-    /// Says that nothing more is sent. Ready once the operating system has that.
+    /// Closes the sending direction, after the operating system has accepted all written data.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub(super) fn poll_close(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &self.tls {
             lock(tls).session.close();
@@ -176,21 +178,22 @@ impl<S: StreamSocket> Link<S> {
 }
 
 impl Secured {
-    /// Reads until there is something, which the buffers have then.
+    /// Reads into the buffers until they contain decrypted data or the connection ends. Returns the number of decrypted
+    /// bytes.
     fn read(&mut self, socket: impl AsFd, space: usize) -> io::Result<usize> {
         loop {
-            if let Some(over) = &self.over {
+            if let Some(end) = &self.end {
                 let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
-                return over.as_ref().map(|()| 0).map_err(error);
+                return end.as_ref().map(|()| 0).map_err(error);
             }
             match self.session.read_socket(socket.as_fd(), space, &mut self.buffers) {
-                Ok(read) if read.is_end => self.over = Some(Ok(())),
+                Ok(read) if read.is_end => self.end = Some(Ok(())),
                 Ok(_) => {}
-                Err(error) if is_passing(&error) => return Err(error),
+                Err(error) if is_transient(&error) => return Err(error),
                 Err(error) => {
-                    // The peer hears why, if there is room for that.
+                    // Sends the peer an alert with the reason, if the system accepts it.
                     let _ = self.session.send(&mut Raw(socket.as_fd()));
-                    self.over = Some(Err(error));
+                    self.end = Some(Err(error));
                 }
             }
             let count = self.buffers.plain().len();
@@ -201,11 +204,11 @@ impl Secured {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// A socket, to write to without a signal where the peer is gone.
+/// A writer for a socket. Writing after the peer has gone returns an error instead of raising `SIGPIPE`.
 pub(super) struct Raw<D>(pub(super) D);
 
 impl<D: AsFd> Write for Raw<D> {

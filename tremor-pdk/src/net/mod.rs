@@ -1,7 +1,6 @@
-//! Sockets on the host's readiness: no thread and no task for a socket, and no blocking. Behind the
-//! feature `net`.
+//! Sockets for connectors, which need neither a thread nor a task for each socket. Enabled by the feature `net`.
 //!
-//! A server whose clients send byte streams needs no more than [`Connections`], which is a source:
+//! A server whose clients send byte streams needs only [`Connections`], which is a source:
 //!
 //! ```
 //! use tremor_pdk::{NoSink, net::{self, Address, Connections, Limits}, prelude::*};
@@ -42,12 +41,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! A client has [`connect`], and [`StreamSource`] and [`StreamSink`] for its two sides. Crates of protocols
-//! get a [`TcpStream`] or a [`UnixStream`], which implement the traits of [`futures_io`].
+//! A client uses [`connect`], with [`StreamSource`] and [`StreamSink`] for the two directions of the connection.
+//! Protocol libraries can use a [`TcpStream`] or a [`UnixStream`], which implement the traits of [`futures_io`].
 
 mod address;
-mod alarm;
-mod appetite;
 mod bind;
 mod client;
 mod connection_memory;
@@ -55,11 +52,14 @@ mod connections;
 mod drops;
 mod link;
 mod options;
+mod origin;
 #[cfg(not(feature = "tls"))]
 mod plain;
 mod poller;
+mod read_size;
 mod reserve;
 mod stream;
+mod timer;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod udp;
@@ -79,6 +79,7 @@ pub use self::{
     connection_memory::ConnectionMemory,
     connections::{Connections, Limits, Listener},
     link::Link,
+    origin::{peer_origin, server_origin, socket_origin},
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, Datagrams, UdpSocket},
     within::within,

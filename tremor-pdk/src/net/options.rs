@@ -1,4 +1,4 @@
-//! What sockets that listen and sockets that connect have in common.
+//! Options that listening and connecting sockets share.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
@@ -7,11 +7,11 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt},
 };
 
-/// When the system asks a peer that says nothing whether it is still there, how often, and in what
-/// distance: a peer that is gone without a word is noticed after a minute and a half.
+/// Keep-alive options: idle time before the first probe, number of probes, and time between them. A peer that no longer
+/// responds is detected after a minute and a half.
 const KEEP_ALIVE: (Duration, u32, Duration) = (Duration::from_mins(1), 3, Duration::from_secs(10));
 
-/// Has the system ask whether the peer is still there.
+/// Lets the system check periodically whether the peer is still reachable.
 pub(super) fn keep_alive(socket: &OwnedFd) -> Result<(), Errno> {
     let (idle, count, interval) = KEEP_ALIVE;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -20,7 +20,7 @@ pub(super) fn keep_alive(socket: &OwnedFd) -> Result<(), Errno> {
     sockopt::set_tcp_keepintvl(socket, interval)
 }
 
-/// A socket for peers of this address, which does not block.
+/// Opens a non-blocking socket for peers with the family of `address`.
 pub(super) fn open_for(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)

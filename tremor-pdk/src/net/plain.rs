@@ -1,4 +1,5 @@
-//! In place of TLS where the feature `tls` is not asked for: what is never made.
+//! Replacements of the TLS types for builds without the feature `tls`. The types have no values, so that their methods
+//! cannot be called.
 
 use std::{
     io::{self, IoSlice, Write},
@@ -7,18 +8,18 @@ use std::{
 
 use crate::Result;
 
-/// There is none.
+/// The acceptor of TLS connections; has no value.
 #[derive(Clone, Debug)]
 pub(super) enum TlsAcceptor {}
 
-/// There is none.
+/// The state of a TLS connection; has no value.
 pub(super) enum Session {}
 
-/// None are needed.
+/// The buffers of TLS connections; always empty.
 #[derive(Default)]
 pub(super) struct Buffers {}
 
-/// What a read of the socket came to.
+/// Result of a read from the socket.
 pub(super) struct Read {
     pub(super) count: usize,
     pub(super) is_end: bool,

@@ -1,4 +1,4 @@
-//! Many descriptors that one owner waits for, without a task or a waker for each.
+//! A set of descriptors whose owner waits for all of them together, without a task or a waker for each descriptor.
 
 use std::{
     io,
@@ -18,23 +18,23 @@ use tremor_abi::host::Interest;
 
 use crate::{Host, Result, host::Watch};
 
-/// How many descriptors are seen to at a time.
+/// Maximum number of readiness events that one call of epoll returns.
 const EVENTS: usize = 256;
 
-/// Descriptors to read, each known to the operating system once. Of each its owner hears when there is
-/// something new to read, and not again while it has not read that.
+/// Descriptors to read. Each is registered with the operating system once, edge-triggered: new data is reported once,
+/// and not again until more data arrives.
 pub(super) struct Poller {
     epoll: OwnedFd,
     watch: Watch,
 }
 
-/// There is something to read.
+/// A descriptor that has data to read.
 #[derive(Clone, Copy)]
 pub(super) struct Readable {
-    /// What the descriptor was added with.
+    /// The token with which the descriptor was added.
     pub(super) token: u64,
-    /// It is to be read until there is nothing left, since nothing is told again: the peer has closed its side,
-    /// or has sent urgent data, where a read stops short of what is after it.
+    /// `true` if the descriptor has to be read until it is empty, because the system will not report its data again:
+    /// the peer has closed its side, or has sent urgent data, before which reads stop.
     pub(super) reads_to_end: bool,
 }
 
@@ -45,13 +45,13 @@ impl Poller {
         Ok(Self { epoll, watch })
     }
 
-    /// Adds a descriptor, until it is closed.
+    /// Adds a descriptor. Closing the descriptor removes it.
     pub(super) fn add(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
         self.add_for(descriptor, token, Flags::empty())
     }
 
-    /// As [`Self::add`], for a descriptor that is also written to. Of room where there was none is told as of
-    /// something to read.
+    /// Adds a descriptor that is also written to. When the descriptor can be written again after its buffer was full,
+    /// it is reported as if it had data to read.
     pub(super) fn add_both(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
         self.add_for(descriptor, token, Flags::OUT)
     }
@@ -62,11 +62,12 @@ impl Poller {
         epoll::add(&self.epoll, descriptor, data, flags)
     }
 
-    /// Says what can be read that could not before: all of it, where there are so many descriptors at most.
-    pub(super) fn look(&self, most: usize, mut each: impl FnMut(Readable)) -> io::Result<()> {
+    /// Calls `each` for the descriptors that became readable since the last call. `most` is the maximum number of
+    /// descriptors in the set.
+    pub(super) fn check(&self, most: usize, mut each: impl FnMut(Readable)) -> io::Result<()> {
         let ends = Flags::PRI | Flags::RDHUP | Flags::HUP | Flags::ERR;
         let mut space = [const { MaybeUninit::uninit() }; EVENTS];
-        // Each comes once, unless there is more of it meanwhile: that does not go on for ever.
+        // A descriptor is reported again only if more data arrives meanwhile, so the number of rounds is limited.
         for _ in 0..=most / EVENTS {
             let events = match epoll::wait(&self.epoll, &mut space, Some(&Timespec::default())) {
                 Ok((events, _)) => events,
@@ -84,7 +85,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Ready when there is something to [look](Self::look) at.
+    /// Completes when [`check`](Self::check) would report a descriptor.
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.watch.poll_ready(context)
     }

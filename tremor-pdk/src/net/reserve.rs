@@ -10,27 +10,29 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// Part of the process's descriptors that no accepted connection may take.
+/// Divisor of the descriptor limit of the process: accepted connections must leave a `PART`-th of the descriptors free.
 const PART: u64 = 8;
 
-/// Maximum number of descriptors in the reserve. Files, checkpoints and clients of other flows need tens of them.
+/// Maximum number of descriptors in the reserve. Files, checkpoints and clients of other flows typically need a few
+/// dozen.
 const MAX: u64 = 256;
 
-/// The check of one listener that a connection which is accepted now leaves the reserve alone.
+/// Checks for one listener that the next accepted connection does not use the reserve.
 ///
-/// The system gives out the lowest free descriptor, so the number of a new one is a lower bound of those in use.
+/// The operating system assigns the lowest free number to a new descriptor, so at least that many descriptors are in
+/// use.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
-    /// Number of the descriptor that was accepted last.
+    /// The descriptor that was checked or accepted last.
     last: AtomicU64,
 }
 
 impl Reserve {
-    /// Checks that the next descriptor is not one of the reserve. Asks the system for one only if the last was close to
-    /// the reserve.
+    /// Checks that the next descriptor is not part of the reserve. The check opens a descriptor only if the last
+    /// descriptor was just below the reserve.
     ///
     /// # Errors
-    /// [`Errno::MFILE`], as if the process had no descriptor left.
+    /// Returns [`Errno::MFILE`], as if the process had no descriptor left.
     pub(super) fn check(&self, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(()) };
         let first_reserved = limit - (limit / PART).min(MAX);

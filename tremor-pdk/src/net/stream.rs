@@ -1,4 +1,4 @@
-//! Connected sockets that carry bytes.
+//! Connected sockets for byte streams.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read},
@@ -22,25 +22,26 @@ use rustix::{
 use super::options::{keep_alive, open_for};
 use crate::{Descriptors, Error, Registered};
 
-/// How many slices the system takes at once.
+/// Maximum number of slices that one system call accepts.
 pub(super) const SLICES: usize = 1_024;
 
-/// A connected socket that carries bytes: [`TcpStream`] or [`UnixStream`].
+/// A connected socket for a byte stream: [`TcpStream`] or [`UnixStream`].
 pub trait StreamSocket: Send + Sync + 'static {
-    /// The socket of the standard library.
+    /// The socket type of the standard library.
     type Socket: AsFd + Send + Sync;
 
-    /// The socket, registered: for what the traits of asynchronous input and output do not offer.
+    /// Returns the registered socket, for operations that the asynchronous I/O traits do not offer.
     fn registered(&self) -> &Registered<Self::Socket>;
 }
 
 impl TcpStream {
-    /// Connects. No thread is blocked meanwhile, and dropping the future gives the attempt up. What is
-    /// written is sent at once, and a peer that is gone without a word is noticed after a minute and a
-    /// half.
+    /// Connects to `address` without blocking a thread. Dropping the future cancels the attempt.
+    ///
+    /// Written data is sent at once (`TCP_NODELAY`). If the peer no longer responds, an idle connection fails after a
+    /// minute and a half (keep-alive).
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub async fn connect(descriptors: &Descriptors, address: SocketAddr) -> io::Result<Self> {
         let socket = open_for(address, SocketType::STREAM)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
@@ -53,24 +54,24 @@ impl TcpStream {
 }
 
 impl UnixStream {
-    /// Whether a socket may have this path, which the operating system bounds.
+    /// Checks that `path` can be the path of a socket.
     ///
     /// # Errors
-    /// Kind configuration: it is too long, or has a zero byte.
+    /// Returns an error of the kind configuration if the path is too long or contains a NUL byte.
     pub fn check_path(path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         SocketAddrUnix::new(path).map(drop).map_err(|_| {
             Error::configuration(format!(
-                "`{}` cannot be the path of a socket: choose one of 107 bytes at most",
+                "invalid socket path `{}`: expected at most 107 bytes and no NUL byte",
                 path.display()
             ))
         })
     }
 
-    /// Connects to a socket in the file system.
+    /// Connects to the socket at `path`.
     ///
     /// # Errors
-    /// The operating system's; of the kind "would block" where too many connections wait there.
+    /// Returns the error of the operating system. The kind is `WouldBlock` if too many connections wait at the socket.
     pub async fn connect(descriptors: &Descriptors, path: impl AsRef<Path>) -> io::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -81,7 +82,7 @@ impl UnixStream {
     }
 }
 
-/// A connection that is under way is no error.
+/// Ignores errors that state that the operating system continues to connect in the background.
 fn begin(connecting: Result<(), Errno>) -> Result<(), Errno> {
     match connecting {
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
@@ -89,7 +90,7 @@ fn begin(connecting: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// Waits for the end of an attempt to connect.
+/// Waits until the operating system has connected the socket or has failed to do so.
 async fn connected<D: AsFd>(socket: &Registered<D>) -> io::Result<()> {
     let is_over = |socket: &D| -> io::Result<()> {
         sockopt::socket_error(socket)??;
@@ -102,7 +103,7 @@ async fn connected<D: AsFd>(socket: &Registered<D>) -> io::Result<()> {
     socket.write_with(is_over).await
 }
 
-/// Reads once into memory that nothing has to be written to before.
+/// Reads once into uninitialised memory.
 pub(super) fn receive(
     socket: impl AsFd,
     space: &mut [MaybeUninit<u8>],
@@ -110,33 +111,35 @@ pub(super) fn receive(
     recv(socket, space, RecvFlags::empty()).map(|((filled, _), _)| filled)
 }
 
-/// Sends what the system takes of these slices. A peer that is gone is an error, and no signal.
+/// Sends as many bytes of `slices` as the operating system accepts. If the peer has gone, returns an error instead of
+/// raising `SIGPIPE`.
 pub(super) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let slices = &slices[..slices.len().min(SLICES)];
     let nothing_else = &mut SendAncillaryBuffer::default();
     Ok(sendmsg(socket, slices, nothing_else, SendFlags::NOSIGNAL)?)
 }
 
-/// The last says whether a read brings all that there is. Of a Unix socket it ends where descriptors were sent.
+/// Implements the stream types. The literal is `true` if a short read means that no more data is available. Reads from
+/// a Unix domain socket also stop at data with which file descriptors were sent.
 macro_rules! streams {
     ($($(#[$doc:meta])* $name:ident: $socket:ty, $reads_all:literal;)*) => {$(
         $(#[$doc])*
         ///
-        /// One task may read it while another writes it, through references.
+        /// A task may read while another task writes, because references implement both traits.
         #[derive(Debug)]
         pub struct $name(Registered<$socket>);
 
         impl $name {
-            /// Makes one of a connected socket of the standard library, which is set not to block.
+            /// Creates a stream from a connected socket of the standard library, which is set to non-blocking mode.
             ///
             /// # Errors
-            /// The operating system's.
+            /// Returns the error of the operating system if the socket cannot be registered.
             pub fn new(descriptors: &Descriptors, socket: $socket) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
                 descriptors.register(socket).map(Self)
             }
 
-            /// The socket itself: for its addresses and options.
+            /// Returns a reference to the socket, for its addresses and options.
             pub fn get_ref(&self) -> &$socket {
                 self.0.get_ref()
             }
@@ -190,12 +193,12 @@ macro_rules! streams {
                 self.0.poll_write_with(context, |socket| send_slices(socket, buffers))
             }
 
-            /// Nothing is held back.
+            /// Completes at once, because nothing is buffered.
             fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(Ok(()))
             }
 
-            /// Says that nothing more is sent. What the peer still sends can be read.
+            /// Closes the sending direction. Data from the peer can still be read.
             fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Poll::Ready(match self.get_ref().shutdown(Shutdown::Write) {
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
@@ -257,9 +260,9 @@ macro_rules! streams {
 }
 
 streams! {
-    /// A connection of TCP.
+    /// A TCP connection.
     TcpStream: std::net::TcpStream, true;
-    /// A connection to a socket in the file system.
+    /// A connection to a Unix domain socket.
     UnixStream: unix::net::UnixStream, false;
 }
 

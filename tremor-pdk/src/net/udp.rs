@@ -1,4 +1,4 @@
-//! Datagrams.
+//! Sockets, sources and sinks for datagrams.
 
 use std::{
     future::poll_fn,
@@ -15,57 +15,59 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
-use super::drops::Drops;
+use super::{drops::Drops, peer_origin};
 use crate::{
-    Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host, Pull, RawBatch,
+    Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host, Origin, Pull, RawBatch,
     Registered, Result, Sink, Source, host::Watch,
 };
 
-/// More than a datagram can have.
+/// Size of the receive buffer in bytes: larger than any datagram.
 const LARGEST: usize = 64 << 10;
 
-/// How many datagrams the system gets at once.
+/// Maximum number of datagrams in one system call.
 const SENT_AT_ONCE: usize = 64;
 
-/// How long to wait where the queue of the network card is full, of which the system tells no end.
-const FULL: Duration = Duration::from_millis(1);
+/// Delay before another attempt while the queue of the network card is full. The operating system does not report when
+/// the queue has space.
+const QUEUE_FULL_DELAY: Duration = Duration::from_millis(1);
 
 /// A socket for datagrams.
 #[derive(Debug)]
 pub struct UdpSocket(Registered<StdUdpSocket>);
 
 impl UdpSocket {
-    /// Makes one of a socket of the standard library, which is set not to block.
+    /// Creates a socket from one of the standard library, which is set to non-blocking mode.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system if the socket cannot be registered.
     pub fn new(descriptors: &Descriptors, socket: StdUdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         descriptors.register(socket).map(Self)
     }
 
-    /// The socket itself: for its addresses and options.
+    /// Returns a reference to the socket, for its addresses and options.
     pub fn get_ref(&self) -> &StdUdpSocket {
         self.0.get_ref()
     }
 
-    /// The socket, registered.
+    /// Returns the registered socket.
     pub fn registered(&self) -> &Registered<StdUdpSocket> {
         &self.0
     }
 
-    /// Waits for a datagram. How long it is, what fits of it, and where it came from.
+    /// Waits for a datagram. Returns the number of bytes that were stored in `buffer`, and the address of the sender.
+    /// Bytes of the datagram that do not fit into `buffer` are lost.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub async fn receive_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         poll_fn(|context| self.poll_receive_from(context, buffer)).await
     }
 
-    /// Ready with a datagram.
+    /// Receives a datagram if one was received by the operating system: see [`UdpSocket::receive_from`].
     ///
     /// # Errors
-    /// As [`UdpSocket::receive_from`].
+    /// The errors of [`UdpSocket::receive_from`].
     pub fn poll_receive_from(
         &self,
         context: &Context<'_>,
@@ -74,18 +76,18 @@ impl UdpSocket {
         self.0.poll_read_with(context, |socket| socket.recv_from(buffer))
     }
 
-    /// Sends a datagram, once there is room for it.
+    /// Sends a datagram to `peer`, after waiting until the system accepts it. Returns the number of bytes.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub async fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<usize> {
         poll_fn(|context| self.poll_send_to(context, datagram, peer)).await
     }
 
-    /// Ready once a datagram is sent.
+    /// Sends a datagram if the system accepts it: see [`UdpSocket::send_to`].
     ///
     /// # Errors
-    /// As [`UdpSocket::send_to`].
+    /// The errors of [`UdpSocket::send_to`].
     pub fn poll_send_to(
         &self,
         context: &Context<'_>,
@@ -96,33 +98,35 @@ impl UdpSocket {
     }
 }
 
-/// The source of a socket for datagrams: each is a message, with the address of its sender as its origin.
+/// The source of a socket for datagrams. Each datagram is a message whose origin is the address of its sender.
 pub struct Datagrams {
     socket: StdUdpSocket,
     watch: Watch,
-    /// Whom the last datagram came from: usually the next as well.
-    sender: Option<(SocketAddrAny, Box<str>)>,
+    /// The sender of the last datagram, and the origin of its data. Kept because the next datagram usually has the same
+    /// sender.
+    sender: Option<(SocketAddrAny, Origin)>,
     failures: Counter,
     drops: Drops,
     host: Host,
 }
 
 impl Datagrams {
-    /// The datagrams that come to a socket.
+    /// Creates the source of a socket.
     ///
     /// # Errors
-    /// The host cannot wait.
+    /// Returns an error if the host cannot wait for the socket.
     pub fn new(host: &Host, socket: StdUdpSocket) -> Result<Self> {
         socket.set_nonblocking(true)?;
         let watch = host.watch(socket.as_raw_fd(), Interest::READABLE)?;
-        let failures = host.counter("receive_errors", "Errors of the network, such as of a route.");
+        let failures =
+            host.counter("receive_errors", "Errors of the network, such as unreachable hosts.");
         let drops = Drops::new(host, &socket);
         Ok(Self { socket, watch, sender: None, failures, drops, host: host.clone() })
     }
 
-    /// Reads datagrams until the batch is full or there is none. The last are named after it.
+    /// Reads datagrams until the batch is full or none is left.
     fn read(&mut self, batch: &mut RawBatch) -> Result<()> {
-        // Where the events of the last sender begin.
+        // Position of the first event that still needs the origin of the last sender.
         let mut begin = 0;
         let result = loop {
             if batch.is_full() {
@@ -131,17 +135,19 @@ impl Datagrams {
             match receive_message(&self.socket, batch) {
                 Ok(sender) if self.is_last(sender.as_ref()) => {}
                 Ok(sender) => {
-                    self.name(batch, begin);
+                    self.apply_origin(batch, begin);
                     begin = batch.len() - 1;
                     self.sender = sender.map(|sender| {
-                        let name = SocketAddr::try_from(sender.clone());
-                        let name = name.map_or_else(|_| "unknown".to_owned(), |it| it.to_string());
-                        (sender, name.into())
+                        let origin = match SocketAddr::try_from(sender.clone()) {
+                            Ok(sender) => peer_origin(sender),
+                            Err(_) => Origin::from("unknown"),
+                        };
+                        (sender, origin)
                     });
                 }
                 Err(Errno::AGAIN) => break Ok(()),
                 Err(Errno::INTR) => {}
-                // Of another host or of the way there: further datagrams come all the same.
+                // These errors concern another host or the route to it. Further datagrams can still be received.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {
                     self.failures.add(1);
                 }
@@ -151,7 +157,7 @@ impl Datagrams {
                 }
             }
         };
-        self.name(batch, begin);
+        self.apply_origin(batch, begin);
         result
     }
 
@@ -159,15 +165,15 @@ impl Datagrams {
         self.sender.as_ref().map(|(last, _)| last) == sender
     }
 
-    /// Says that the events from here on are of the last sender.
-    fn name(&self, batch: &mut RawBatch, begin: usize) {
-        if let Some((_, name)) = &self.sender {
-            batch.set_origin_from(begin, name);
+    /// Sets the origin of the events from `begin` to the end of the batch to the last sender.
+    fn apply_origin(&self, batch: &mut RawBatch, begin: usize) {
+        if let Some((_, origin)) = &self.sender {
+            batch.apply_origin(begin, origin);
         }
     }
 }
 
-/// Receives one datagram, straight into the batch. Its sender.
+/// Receives one datagram directly into the batch. Returns the sender.
 fn receive_message(
     socket: &StdUdpSocket,
     batch: &mut RawBatch,
@@ -188,7 +194,7 @@ impl Source for Datagrams {
         loop {
             self.read(batch)?;
             if !batch.is_empty() {
-                self.drops.count_now_and_then(&self.host);
+                self.drops.count_periodically(&self.host);
                 return Ok(Pull::Events);
             }
             poll_fn(|context| self.watch.poll_ready(context)).await?;
@@ -203,25 +209,26 @@ impl Source for Datagrams {
 
 shows! { Datagrams { socket } DatagramSink { socket } }
 
-/// The sink of a socket for datagrams that is connected to its peer: each message is a datagram.
+/// The sink of a socket that is connected to its peer. Each message is sent as a datagram.
 ///
-/// `Ok(())` says that the operating system has them. A message that is too long for a datagram is the fault
-/// of that event alone.
+/// `Ok(())` means that the operating system has accepted the datagrams. If a message is too long for a datagram, only
+/// that event fails.
 pub struct DatagramSink {
     socket: UdpSocket,
     host: Host,
-    /// Datagrams that the peer's host has refused: nothing listened there.
+    /// Datagrams that the host of the peer has rejected, because no process listened.
     refused: Counter,
 }
 
 impl DatagramSink {
-    /// To the peer that a socket is connected to.
+    /// Creates the sink of a socket that is connected to its peer.
     pub fn new(host: &Host, socket: UdpSocket) -> Self {
-        let help = "Datagrams that nothing listened for, as far as the peer's host has said so.";
+        let help = "Datagrams that the peer's host has rejected, because no process listened.";
         Self { socket, host: host.clone(), refused: host.counter("datagrams_refused", help) }
     }
 
-    /// Sends as many of these as the system takes, and waits until it takes one.
+    /// Waits until the operating system accepts a datagram, and sends as many of `datagrams` as it accepts, at most
+    /// [`SENT_AT_ONCE`]. Returns the number of datagrams that were sent.
     async fn send(&self, datagrams: &[&[u8]]) -> io::Result<usize> {
         let send = |socket: &StdUdpSocket| {
             let slices: [_; SENT_AT_ONCE] = std::array::from_fn(|i| {
@@ -245,7 +252,7 @@ impl Sink for DatagramSink {
         let mut events: Vec<_> = batch.iter().collect();
         let datagrams: Vec<_> = events.iter().map(|event| event.raw()).collect();
         let mut exceptions = Exceptions::none();
-        let (mut sent, mut doubted) = (0, None);
+        let (mut sent, mut retried) = (0, None);
         while sent < datagrams.len() {
             let next = &datagrams[sent..datagrams.len().min(sent + SENT_AT_ONCE)];
             let error = match self.send(next).await {
@@ -256,11 +263,13 @@ impl Sink for DatagramSink {
                 Err(error) => error,
             };
             match Errno::from_io_error(&error) {
-                // Of an earlier datagram, and told once: this one is sent again.
+                // The error was caused by an earlier datagram, and the system reports it only once. So the current
+                // datagram is sent again.
                 Some(Errno::CONNREFUSED) => self.refused.add(1),
-                Some(Errno::NOBUFS) => self.host.sleep(FULL).await,
-                // As well, for all that is known: routers answer with other errors, also with this one.
-                _ if doubted != Some(sent) => doubted = Some(sent),
+                Some(Errno::NOBUFS) => self.host.sleep(QUEUE_FULL_DELAY).await,
+                // Other errors, including `EMSGSIZE`, may also have been caused by an earlier datagram, for example by
+                // a router. So each datagram is tried twice.
+                _ if retried != Some(sent) => retried = Some(sent),
                 Some(Errno::MSGSIZE) => {
                     let length = datagrams[sent].len();
                     let message = format!("{length} bytes are too many for a datagram: {error}");
@@ -268,7 +277,7 @@ impl Sink for DatagramSink {
                     sent += 1;
                 }
                 _ => {
-                    // It is no fault of these events.
+                    // The error is not caused by these events, so they are retried.
                     let mut error = Error::from(error).context("cannot send datagrams");
                     if error.policy() != ErrorPolicy::RECONNECT {
                         error = error.with_policy(ErrorPolicy::RETRY);

@@ -1,4 +1,4 @@
-//! A bound on time.
+//! A time limit for futures.
 
 use std::{
     future::{Future, poll_fn},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::Host;
 
-/// What a future comes to; none, and the future is dropped, if it takes longer than this.
+/// Returns the output of `future`, or drops the future and returns `None` if it does not complete within `time`.
 pub async fn within<T>(host: &Host, time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut sleep) = (pin!(future), pin!(host.sleep(time)));
     poll_fn(|context| match future.as_mut().poll(context) {

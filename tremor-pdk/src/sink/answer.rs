@@ -6,18 +6,19 @@ use tremor_abi::batch::HostBatch;
 
 use crate::{Error, EventRef};
 
-/// The answer to a delivery. `Ok(())` states that the peer has every event.
+/// The answer to a delivery. `Ok(())` states that the peer has received every event of the batch.
 pub type Delivery = Result<(), Undelivered>;
 
-/// Events that were not delivered. An [`Error`], as `?` passes it on, stands for the whole batch.
+/// Events that were not delivered. An [`Error`] that is returned with `?` covers the whole batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undelivered {
-    /// The whole batch, for one reason.
+    /// No event of the batch counts as delivered.
     All(Error),
-    /// Some events: the peer has all others. The ranges are in order, do not overlap, and contain at least one event.
+    /// Some events were not delivered; the peer has received all others. The ranges are in ascending order and do not
+    /// overlap, and each contains at least one event.
     ///
-    /// [`Exceptions`] makes this variant. It cannot be made directly, so that an answer without an event is no
-    /// failure:
+    /// Create this variant with [`Exceptions`]. It cannot be constructed directly, so that a failure always names an
+    /// event:
     ///
     /// ```compile_fail,E0639
     /// # use tremor_pdk::{Delivery, Undelivered};
@@ -25,20 +26,24 @@ pub enum Undelivered {
     /// ```
     #[non_exhaustive]
     Some {
-        /// At least one range.
+        /// Ranges of events with their errors; at least one range.
         exceptions: Vec<Exception>,
-        /// The batch that the events belong to.
+        /// The batch that the events belong to, so that an answer that names events of another batch is detected.
         batch: BatchId,
     },
 }
 
 impl Undelivered {
-    /// Returns the reason; if there are several, the first.
+    /// Returns the error. If events failed for different reasons, this is the error of the first range.
     pub fn into_error(self) -> Error {
         match self {
             Self::All(error) => error,
             Self::Some { exceptions, .. } => exceptions.into_iter().next().map_or_else(
-                || Error::internal("events were not delivered, and none was named"),
+                || {
+                    Error::internal(
+                        "the sink reported events that were not delivered, but named none",
+                    )
+                },
                 |exception| exception.error,
             ),
         }
@@ -57,7 +62,7 @@ impl From<std::io::Error> for Undelivered {
     }
 }
 
-/// Tells a batch from all others that exist at the same time.
+/// Identifies a batch among all batches that exist at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchId(Events);
 
@@ -75,7 +80,7 @@ impl BatchId {
         Self(Events::At(batch.events().as_ptr().addr()))
     }
 
-    /// Adds an event. The id remains that of a batch if all events are of this batch.
+    /// Adds an event. The result identifies a batch only if all events belong to that batch.
     fn add(&mut self, event: EventRef<'_>) {
         let id = Self::of(event.batch());
         *self = match self.0 {
@@ -86,7 +91,7 @@ impl BatchId {
     }
 }
 
-/// Consecutive events that were not delivered for one reason.
+/// Consecutive events that were not delivered for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// Positions of the events in the batch.
@@ -96,7 +101,7 @@ pub struct Exception {
     pub error: Error,
 }
 
-/// The events of a batch that were not delivered, in any order.
+/// Collects the events of a batch that were not delivered. Events can be added in any order.
 ///
 /// ```
 /// # use tremor_pdk::{Delivery, Error, Exceptions, RawBatch};
@@ -112,31 +117,32 @@ pub struct Exception {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions {
-    /// Positions of events, with the reasons.
+    /// Positions of events, with their errors.
     rejected: Vec<(usize, Error)>,
     batch: BatchId,
 }
 
 impl Exceptions {
-    /// Returns exceptions that name no event: everything was delivered.
+    /// Creates an empty collection, which states that every event was delivered.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Reports that `event`, which is an event of the batch that is being delivered, was not delivered. The first
-    /// error of an event counts. After an event of another batch, also of a copy of this one, the whole delivery fails with kind
-    /// internal.
+    /// Reports that `event` was not delivered. It must belong to the batch that is being delivered.
     ///
-    /// If the policy of `error` is to retry, the event is delivered again: at once if others of the batch were
-    /// delivered, otherwise after a while. If the policy is to reconnect, the event is delivered on the next
-    /// connection. With any other policy it goes to the dead letters.
+    /// If an event is rejected more than once, the first error counts. If an event belongs to another batch, or to a
+    /// copy of this batch, the whole delivery fails with an error of the kind internal.
+    ///
+    /// If the policy of `error` is to retry, the event is delivered again: at once if other events of the batch were
+    /// delivered, otherwise after a delay. If the policy is to reconnect, the event is delivered on the next
+    /// connection. With any other policy, the event goes to the dead letters.
     pub fn reject<'b>(&mut self, event: impl Into<EventRef<'b>>, error: Error) {
         let event = event.into();
         self.batch.add(event);
         self.rejected.push((event.position(), error));
     }
 
-    /// Reports that none of `events` was delivered, for one reason: see [`reject`](Self::reject).
+    /// Reports that `events` were not delivered, all because of `error`: see [`reject`](Self::reject).
     pub fn reject_all<'b>(
         &mut self,
         events: impl IntoIterator<Item: Into<EventRef<'b>>>,
@@ -150,11 +156,11 @@ impl Exceptions {
         self.rejected.is_empty()
     }
 
-    /// Makes one range of consecutive events with equal errors.
+    /// Joins consecutive events with equal errors into ranges.
     fn into_ranges(self) -> Vec<Exception> {
         let mut events = self.rejected;
         if !events.is_sorted_by_key(|(position, _)| *position) {
-            // Stable, so that the first error of an event stays the first.
+            // The sort is stable, so that the first error of an event stays the first.
             events.sort_by_key(|(position, _)| *position);
         }
         let mut ranges: Vec<Exception> = Vec::new();

@@ -1,38 +1,38 @@
-//! The deliveries that a sink asks for, and those that it is granted.
+//! The delivery limits that a sink asks for, and those that the runtime grants.
 
 use std::time::Duration;
 
 use tremor_abi::connector::{Deliveries, DeliveryFlags};
 
-/// The deliveries that a sink asks for. The keys `in_flight`, `ordered` and `batch` of a flow take precedence.
+/// Delivery limits that a sink asks for. The keys `in_flight`, `ordered` and `batch` of a flow take precedence.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tremor_pdk::Demand;
 ///
-/// // A sink whose connection takes one batch at a time, of up to 5,000 events.
+/// // A sink whose connection accepts one batch at a time, of up to 5,000 events.
 /// let copy = Demand::new().at_most(1).max_events(5_000).linger(Duration::from_millis(200));
 ///
-/// // A sink that makes one object of several deliveries.
+/// // A sink that combines several deliveries into one object.
 /// let objects = Demand::gather(64).max_bytes(1 << 20);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Demand {
-    /// Number of deliveries at a time, unless the flow sets another.
+    /// Number of deliveries that may be in flight, unless the flow sets `in_flight`.
     pub in_flight: usize,
-    /// Maximum number of deliveries at a time that the sink supports.
+    /// Maximum number of deliveries in flight that the sink supports. The flow cannot raise it.
     pub most_in_flight: usize,
     /// `true` if batches of one stream are delivered one after the other, unless the flow sets `ordered`.
     pub ordered: bool,
-    /// `true` if the sink answers several deliveries together.
+    /// `true` if the sink may wait for further deliveries before it answers a delivery.
     pub gathers: bool,
     /// Maximum number of events of a delivery.
     pub max_events: Option<usize>,
     /// Maximum number of bytes of a delivery.
     pub max_bytes: Option<usize>,
-    /// Maximum time that an event waits for others.
+    /// Maximum time that an event waits for further events of the same delivery.
     pub linger: Option<Duration>,
 }
 
@@ -43,8 +43,8 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Asks for one delivery at a time, or for as many as the flow sets, in the order of each stream, with batches as
-    /// they come.
+    /// Asks for one delivery at a time unless the flow sets `in_flight`, for the order of each stream, and for batches
+    /// of unchanged size.
     pub const fn new() -> Self {
         Self {
             in_flight: 1,
@@ -57,79 +57,85 @@ impl Demand {
         }
     }
 
-    /// Asks for `in_flight` deliveries at a time, in any order, because the sink answers several of them together: it
-    /// is [flushed](crate::ParallelSink::flush) if the input has ended, or if nothing can follow before one of the
-    /// deliveries in flight is answered. A source that waits because of its own limit of events in flight is not a
-    /// reason for a flush, so give the sink a maximum age of what it gathers.
+    /// Asks for up to `in_flight` deliveries at a time, for a sink that answers several deliveries together, in any
+    /// order.
     ///
-    /// Deliveries begin in the order in which their events came. This order is lost if a delivery fails with the policy
-    /// to retry, and kept if it fails with the policy to reconnect.
+    /// The runtime [flushes](crate::ParallelSink::flush) the sink if the input has ended, or if no further delivery can
+    /// begin until one of those in flight is answered. The runtime does not flush when a source has reached its own
+    /// limit of events in flight, so the sink must limit the time for which it gathers deliveries.
+    ///
+    /// Deliveries begin in the order of their events. If a delivery fails with the policy to retry, it begins again
+    /// after later deliveries. If it fails with the policy to reconnect, the order is kept.
     pub const fn gather(in_flight: usize) -> Self {
         Self { in_flight, ordered: false, gathers: true, ..Self::new() }
     }
 
-    /// Sets the number of deliveries at a time that the sink gets if the flow does not set `in_flight`.
+    /// Sets the number of deliveries that may be in flight if the flow does not set `in_flight`.
     pub const fn in_flight(self, in_flight: usize) -> Self {
         Self { in_flight, ..self }
     }
 
-    /// Sets the maximum number of deliveries at a time that the sink supports.
+    /// Sets the maximum number of deliveries in flight that the sink supports.
     pub const fn at_most(self, most_in_flight: usize) -> Self {
         Self { most_in_flight, ..self }
     }
 
-    /// Sets whether batches of one stream are delivered one after the other if the flow does not set `ordered`. A
-    /// source with one stream then has one delivery in flight.
+    /// Sets whether batches of one stream are delivered one after the other if the flow does not set `ordered`.
+    ///
+    /// If `true`, the events of a source with a single stream have only one delivery in flight.
     pub const fn ordered(self, ordered: bool) -> Self {
         Self { ordered, ..self }
     }
 
-    /// Sets the maximum number of events of a delivery. Batches are put together and divided, as they are with the key
-    /// `batch` of the flow.
+    /// Sets the maximum number of events of a delivery.
+    ///
+    /// Batches are joined and split to fit, as with the key `batch` of the flow.
     pub const fn max_events(self, max_events: usize) -> Self {
         Self { max_events: Some(max_events), ..self }
     }
 
-    /// Sets the maximum number of bytes of a delivery, unless a single event has more. Batches are put together and
-    /// divided, as they are with the key `batch` of the flow.
+    /// Sets the maximum number of bytes of a delivery. A single event that is larger is delivered alone.
+    ///
+    /// Batches are joined and split to fit, as with the key `batch` of the flow.
     pub const fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes: Some(max_bytes), ..self }
     }
 
-    /// Sets the maximum time that an event waits for others of its delivery. Batches are put together and divided, as
-    /// they are with the key `batch` of the flow.
+    /// Sets the maximum time that an event waits for further events of the same delivery.
+    ///
+    /// Batches are joined and split, as with the key `batch` of the flow.
     pub const fn linger(self, linger: Duration) -> Self {
         Self { linger: Some(linger), ..self }
     }
 }
 
-/// The deliveries that a sink gets.
+/// Delivery limits that the runtime has set for a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
-    /// Maximum number of deliveries at a time; 1 or more.
+    /// Maximum number of deliveries in flight; 1 or more.
     pub in_flight: usize,
     /// `true` if batches of one stream are delivered one after the other.
     pub ordered: bool,
-    /// Limits of each delivery; `None` if batches are delivered as they come.
+    /// Limits of each delivery; `None` if batches are delivered unchanged.
     pub batch: Option<BatchSize>,
 }
 
 impl Grant {
-    /// Returns a grant of up to `in_flight` deliveries, as the runtime makes it.
+    /// Creates a grant, as the runtime does.
     pub const fn new(in_flight: usize, ordered: bool, batch: Option<BatchSize>) -> Self {
         Self { in_flight, ordered, batch }
     }
 }
 
-/// The limits within which batches are put together for a sink, or divided.
+/// Limits within which batches are joined or split for a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize {
     /// Maximum number of events of a delivery.
     pub max_events: usize,
-    /// Maximum number of bytes of a delivery, unless a single event has more.
+    /// Maximum number of bytes of a delivery. A single event that is larger is delivered alone.
     pub max_bytes: usize,
-    /// Maximum time that an event waits for others.
+    /// Maximum time that an event waits for further events of the same delivery.
     pub linger: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Memory for the unfinished messages of all streams of a splitter.
+//! Accounting of the memory for the unfinished messages of all streams of a splitter.
 
 use super::{
     States,
@@ -7,10 +7,10 @@ use super::{
 };
 use crate::Memory;
 
-/// Size and limits of the buffered bytes of all streams.
+/// Counts the buffered bytes of all streams of a splitter, and enforces their limits.
 pub(super) struct Buffers {
     bytes: usize,
-    /// Number of streams that the bytes belong to.
+    /// Number of streams whose bytes are counted.
     streams: usize,
     pub(super) limits: Limits,
     /// Counts the bytes in the memory of the flow.
@@ -22,9 +22,10 @@ impl Buffers {
         Self { bytes: 0, streams: 0, limits, memory }
     }
 
-    /// Counts the bytes of `stream`, which is not in `states`. If all streams take too much, the message of the largest
-    /// is discarded but for a few bytes. That of the only one is kept: its length is limited, and nothing that
-    /// waits for memory would help it.
+    /// Counts the bytes of `stream`, which the caller has removed from `states`.
+    ///
+    /// If all streams together exceed a limit, the largest unfinished message is discarded except for a few bytes. The
+    /// message of a single stream is kept, because its length is limited, and no other stream could free memory for it.
     pub(super) fn put<S>(&mut self, stream: &mut Stream<S>, states: &mut States<S>) {
         if footprint(stream) == 0 {
             return;
@@ -33,7 +34,8 @@ impl Buffers {
         self.add(stream);
         while let Some(why) = self.excess() {
             let size = footprint(stream);
-            // The search for the largest takes time. A stream that is larger than most is not compared.
+            // Finding the largest stream takes time linear in the number of streams. Therefore a stream that is larger
+            // than the average is discarded without a comparison.
             let is_small = size.saturating_mul(self.streams) < self.bytes;
             let others = states.values_mut().filter(|_| is_small);
             let largest = others.max_by_key(|other| footprint(other));
@@ -44,18 +46,18 @@ impl Buffers {
         }
     }
 
-    /// Counts the bytes of `stream` no more.
+    /// Stops counting the bytes of `stream`.
     pub(super) fn take<S>(&mut self, stream: &mut Stream<S>) {
         let bytes = std::mem::take(&mut stream.counted);
         if bytes > 0 {
             self.bytes -= bytes;
             self.streams -= 1;
-            // Fewer bytes are never refused.
+            // Reducing the number of bytes never fails.
             _ = self.memory.try_resize(self.bytes);
         }
     }
 
-    /// Counts the bytes of `stream`, whatever the limits are.
+    /// Counts the bytes of `stream` regardless of limits.
     pub(super) fn add<S>(&mut self, stream: &mut Stream<S>) {
         let bytes = footprint(stream);
         stream.counted = bytes;
@@ -63,7 +65,7 @@ impl Buffers {
         self.streams += usize::from(bytes > 0);
     }
 
-    /// Returns the number of bytes that are counted, and of streams with such bytes.
+    /// Returns the number of bytes that are counted, and the number of streams with such bytes.
     #[cfg(all(test, feature = "testing", unix))]
     pub(super) fn used(&self) -> (usize, usize) {
         (self.bytes, self.streams)
@@ -74,7 +76,7 @@ impl Buffers {
         stream.exceed(why, Limits::KEPT);
     }
 
-    /// Counts what is buffered in the memory of the flow. Returns the reason why it is too much, if it is.
+    /// Counts the buffered bytes in the memory of the flow. Returns the limit that these bytes exceed, if any.
     fn excess(&mut self) -> Option<TooLong> {
         let is_counted = self.memory.try_resize(self.bytes);
         if self.streams <= 1 {
@@ -87,7 +89,7 @@ impl Buffers {
     }
 }
 
-/// Frees the part of the buffer that an earlier, longer message of the stream needed.
+/// Frees capacity of the buffer that only an earlier, longer message of the stream needed.
 fn compact<S>(stream: &mut Stream<S>) {
     let length = stream.buffered.len();
     if stream.buffered.capacity() > SHOWN.max(2 * length) {
@@ -95,10 +97,10 @@ fn compact<S>(stream: &mut Stream<S>) {
     }
 }
 
-/// Returns the memory of the unfinished message in bytes, or 0 if it is [small](Limits::KEPT).
+/// Returns the memory of the unfinished message in bytes, or 0 if the message is [small](Limits::KEPT).
 fn footprint<S>(stream: &Stream<S>) -> usize {
     let shown = stream.excess.as_ref().map_or(0, |excess| excess.shown.capacity());
     let bytes = stream.buffered.capacity() + shown;
-    // A message that was discarded keeps a few bytes of its beginning and of its end.
+    // A discarded message keeps a few bytes of its beginning and of its end.
     if bytes > 2 * Limits::KEPT { bytes } else { 0 }
 }

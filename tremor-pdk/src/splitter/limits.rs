@@ -1,16 +1,16 @@
-//! Limits of the unfinished messages of a splitter, and the errors for what exceeds them.
+//! Limits for the unfinished messages of a splitter, and the errors of messages that exceed these limits.
 
 use tremor_abi::batch::Rejected;
 
 use crate::Error;
 
-/// Bytes of a message that its dead letter shows.
+/// Maximum number of bytes of a message that its dead letter shows.
 pub(super) const SHOWN: usize = Rejected::SHOWN;
 
-/// Maximum size of the unfinished messages of all streams in bytes, if a single one may not be larger.
+/// Maximum size in bytes of the unfinished messages of all streams together. A larger `max_length` replaces it.
 const TOGETHER: usize = 32 << 20;
 
-/// Limits of a preprocessor.
+/// Limits of one preprocessor.
 pub(super) struct Limits {
     /// Name of the preprocessor in flow files.
     pub(super) name: &'static str,
@@ -19,11 +19,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Bytes that are kept of a message whose beginning was discarded. Beginnings of this size are not counted: they
-    /// take no more than a connection takes anyway.
+    /// Number of bytes that are kept of the beginning and of the end of a message whose beginning was discarded.
+    /// Unfinished messages of up to twice this size are not counted, because every connection needs more memory than
+    /// that.
     pub(super) const KEPT: usize = 64;
 
-    /// Returns the maximum size of the unfinished messages of all streams in bytes.
+    /// Returns the maximum size in bytes of the unfinished messages of all streams together.
     pub(super) fn together(&self) -> usize {
         self.bytes.max(TOGETHER)
     }
@@ -32,11 +33,11 @@ impl Limits {
 /// Reason why a message was discarded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TooLong {
-    /// The message is longer than a message may be.
+    /// The message exceeds the maximum length.
     Alone,
-    /// With the message, the beginnings of messages of all streams are larger than they may be.
+    /// The unfinished messages of all streams together exceed their limit.
     Together,
-    /// With the message, the flow exceeds its memory limit.
+    /// The flow exceeds its memory limit.
     ForMemory,
 }
 
@@ -50,9 +51,9 @@ impl TooLong {
                  first {SHOWN}"
             )),
             Self::Together => Error::bad_data(format_args!(
-                "a message of {length} bytes came while the beginnings of messages of all streams took the most \
-                 that they may, {} bytes; shown are its first {kept}: raise `max_length` of `{name}` if they may \
-                 take more",
+                "cannot complete a message of {length} bytes: its beginning was discarded, because the unfinished \
+                 messages of all streams had reached their limit of {} bytes; raise `max_length` of `{name}` to \
+                 raise the limit. Shown are its first {kept} bytes",
                 limits.together()
             )),
             Self::ForMemory => Error::bad_data(format_args!(

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_abi::batch::{Cutter, HostBatch, Rest};
+use tremor_abi::batch::{Cutter, HostBatch, RemainingInput};
 
 use self::{
     buffers::Buffers,
@@ -22,12 +22,13 @@ use self::{
 };
 use crate::{Batch, Component, ComponentContext, Error, Host, Output, Preprocessor, Result};
 
-/// Finds messages in the bytes of a stream: the usual preprocessor.
+/// Finds messages in the bytes of a stream. Implement this trait for a preprocessor that splits each stream into
+/// messages.
 ///
-/// Implement [`Component`] and this trait, and export the type with `splitters: [...]`. The kit keeps the state of each
-/// stream and the bytes of its unfinished message, limits both, ends and aborts streams, and calls
-/// [`next`](StreamSplitter::next) once a stream was silent for the [`timeout`](StreamSplitter::timeout). A
-/// message that is complete within one fragment is not copied.
+/// Implement [`Component`] and this trait, and export the type with `splitters: [...]`. The kit stores the state of
+/// each stream and the bytes of its unfinished message, and limits both. The kit also handles the ends of streams, and
+/// calls [`next`](StreamSplitter::next) again after a stream was silent for the [`timeout`](StreamSplitter::timeout). A
+/// message whose bytes arrive in one fragment is not copied.
 ///
 /// ```
 /// use tremor_pdk::{NoConfig, prelude::*};
@@ -63,31 +64,35 @@ pub trait StreamSplitter: Send + 'static {
     /// State of one stream, in addition to the bytes of its unfinished message.
     type State: Default + Send;
 
-    /// Treatment of whole messages, for example datagrams, or lines from a preprocessor before this one.
+    /// Treatment of input that consists of whole messages, for example datagrams, or the lines that an earlier
+    /// preprocessor emits.
     const WHOLE_MESSAGES: WholeMessages = WholeMessages::Split;
 
-    /// `true` if the ends of streams are passed on to the next preprocessor. After the last one nothing needs them.
+    /// `true` if the splitter passes the ends of streams on to the next preprocessor.
     #[doc(hidden)]
     const PASSES_ENDS: bool = true;
 
-    /// Returns what `input` begins with. `input` has all bytes of the stream after the last message, at least one.
+    /// Returns the item at the beginning of `input`, such as a message.
     ///
-    /// The method is called again for the bytes after each message, and with more bytes after [`Found::More`].
+    /// `input` contains all bytes of the stream after the last message, and is not empty. The method is called again
+    /// for the bytes after each message, and with more bytes after [`Found::More`].
     ///
     /// # Errors
-    /// The rest of the stream cannot be split, because the next message cannot be found any more. The first bytes of
-    /// `input` go to `err` with this error, and all later bytes of the stream are counted and skipped. If only one
-    /// message is bad and its end is known, return [`Found::Reject`] instead.
+    /// Return an error if the remainder of the stream cannot be split into messages. The first bytes of `input` go to
+    /// `err` with this error, and all later bytes of the stream are counted and skipped. If only one message is invalid
+    /// and its end is known, return [`Found::Reject`] instead.
     fn next(&mut self, state: &mut Self::State, input: Input<'_>) -> Result<Found>;
 
-    /// Returns the maximum length of a message, in bytes. Longer ones go to `err`. The kit asks once.
+    /// Returns the maximum length of a message, in bytes; 4 MiB by default. Longer messages go to `err`. Called once.
     fn max_length(&self) -> usize {
         4 << 20
     }
 
-    /// Returns how long a stream may be silent within a message. After that, [`next`](StreamSplitter::next) is called
-    /// with [`Input::is_end`], so that the last message does not wait for a stream that is not continued. `None`:
-    /// without limit. The kit asks once.
+    /// Returns the maximum time that the kit waits for the remainder of a message, without new bytes of the stream;
+    /// `None` for no limit. Called once.
+    ///
+    /// After that time, the kit calls [`next`](StreamSplitter::next) with an input whose [`Input::is_end`] returns
+    /// `true`, so that the last message is emitted even if the stream does not continue.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -96,12 +101,12 @@ pub trait StreamSplitter: Send + 'static {
 /// Treatment of whole messages by a [`StreamSplitter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WholeMessages {
-    /// Each message is split like a stream that ends with it.
+    /// Each message is split as if it were a complete stream.
     Split,
     /// Messages are passed on unchanged.
     Pass,
-    /// Messages are joined to a stream again: each is followed by these bytes. So a splitter that joins lines can
-    /// follow the preprocessor `lines`.
+    /// Messages are joined to a stream, each followed by these bytes. For example, a splitter that joins lines follows
+    /// the preprocessor `lines` and uses `Join(b"\n")`.
     Join(&'static [u8]),
 }
 
@@ -115,50 +120,52 @@ pub struct Input<'b> {
 }
 
 impl<'b> Input<'b> {
-    /// Returns the bytes.
+    /// Returns the bytes of the input.
     pub fn bytes(&self) -> &'b [u8] {
         self.bytes
     }
 
-    /// Returns the number of bytes that the last call, which found no end of a message, had already. A search that
-    /// starts there takes time in proportion to the stream; one that starts at 0 is quadratic in the length of a
-    /// message that comes in many fragments.
+    /// Returns the number of bytes that the previous call, which returned [`Found::More`], already got.
+    ///
+    /// Start a search at this position. A search that starts at 0 in each call takes quadratic time for a message that
+    /// arrives in many fragments.
     pub fn seen(&self) -> usize {
         self.seen
     }
 
-    /// Returns the position of the first `byte` that the last call did not have.
+    /// Returns the position of the first `byte` at or after the position [`seen`](Self::seen).
     #[inline]
     pub fn find(&self, byte: u8) -> Option<usize> {
         self.find_from(self.seen, byte)
     }
 
-    /// Returns the position of the first `byte` at `start` or after it.
+    /// Returns the position of the first `byte` at or after `start`.
     #[inline]
     pub fn find_from(&self, start: usize, byte: u8) -> Option<usize> {
         const CHUNK: usize = 64;
         let chunks = self.bytes.get(start..)?.chunks(CHUNK).enumerate();
-        // `contains` compares words, and `position` bytes.
+        // `contains` compares whole words, and `position` single bytes, so `contains` finds the chunk.
         let mut found = chunks.filter(|(_, chunk)| chunk.contains(&byte));
         let (number, chunk) = found.next()?;
         Some(start + number * CHUNK + chunk.iter().position(|it| *it == byte)?)
     }
 
-    /// Returns `true` if the bytes will not be continued: the stream has ended, or was silent for the
-    /// [`timeout`](StreamSplitter::timeout). Bytes that are a message now are returned as one.
+    /// Returns `true` if no more bytes will follow, because the stream has ended or was silent for the
+    /// [`timeout`](StreamSplitter::timeout). If the remaining bytes are a complete message, return them.
     #[inline]
     pub fn is_end(&self) -> bool {
         self.ending != Ending::Open
     }
 
-    /// Returns `true` if the stream has ended. Bytes that are left after this call go to `err`.
+    /// Returns `true` if the stream has ended. Bytes that remain after this call go to `err`.
     #[inline]
     pub fn is_stream_end(&self) -> bool {
         self.ending == Ending::Stream
     }
 
     /// Returns `true` if the beginning of the message was discarded, because the message is longer than
-    /// [`max_length`](StreamSplitter::max_length). The message goes to `err` in any case, so that only its end matters.
+    /// [`max_length`](StreamSplitter::max_length) or a memory limit was reached. The message goes to `err` in any case,
+    /// so only its end has to be found.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
@@ -174,43 +181,45 @@ impl Deref for Input<'_> {
     }
 }
 
-/// Answer of [`StreamSplitter::next`]: what an input begins with.
+/// Result of [`StreamSplitter::next`]: the item at the beginning of an input.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// A message: the bytes `range`. The next message begins after `len` bytes. Both may end after the input if the
-    /// length is known in advance: the message is then emitted once all of it has been read.
+    /// A message.
+    ///
+    /// `range` and `len` may exceed the input if the length is known in advance. The message is then emitted once all
+    /// its bytes have been read.
     Message {
-        /// The bytes of the message.
+        /// Range of the message within the input, without separators or headers.
         range: Range<usize>,
-        /// Number of bytes of the message with everything that separates it from the next one. Not 0.
+        /// Number of bytes from the beginning of the input to the next message, separators included. At least 1.
         len: usize,
     },
-    /// Bytes without a message, which are dropped: so many, at least one.
+    /// Bytes that do not belong to a message. The given number of bytes, at least one, is discarded.
     Skip(usize),
-    /// A message that goes to `err`. The stream continues after it.
+    /// A message that goes to `err`. The stream continues after the message.
     Reject {
-        /// Number of bytes of the message, at least one, at most those of the input.
+        /// Number of bytes of the message: at least one, and at most the length of the input.
         len: usize,
-        /// The cause.
+        /// The reason for the rejection.
         error: Error,
     },
-    /// The beginning of a message whose end is not in the input.
+    /// The end of the message is not in the input: the next call gets more bytes.
     More,
 }
 
 impl Found {
-    /// Returns [`Found::Message`].
+    /// Creates a [`Found::Message`].
     #[inline]
     pub fn message(range: Range<usize>, len: usize) -> Self {
         Self::Message { range, len }
     }
 }
 
-/// The preprocessor that a [`StreamSplitter`] is exported as.
+/// The preprocessor into which the kit wraps a [`StreamSplitter`].
 pub struct Splitter<T: StreamSplitter> {
     streams: Streams<T>,
-    /// Input that is not split yet.
-    rest: Rest,
+    /// Input of earlier batches that is not split yet.
+    remaining: RemainingInput,
 }
 
 type States<S> = HashMap<u64, Stream<S>, BuildHasherDefault<StreamHasher>>;
@@ -220,10 +229,10 @@ struct Streams<T: StreamSplitter> {
     splitter: T,
     states: States<T::State>,
     buffers: Buffers,
-    /// Nanoseconds of silence, and the clock for them.
+    /// Timeout in ns, and the host whose clock measures it.
     timeout: Option<(u64, Host)>,
-    /// Times at which streams may be due, in ns, each with its stream. The stream's own time may be later, because it is
-    /// compared only once the time here has come.
+    /// Deadlines in ns, each with its stream. The actual deadline of a stream may be later than the one in this set;
+    /// this is checked when the deadline in the set is reached.
     deadlines: BTreeSet<(u64, u64)>,
 }
 
@@ -238,15 +247,15 @@ impl<T: StreamSplitter + Component> Component for Splitter<T> {
 }
 
 impl<T: StreamSplitter> Splitter<T> {
-    /// Returns the preprocessor of `splitter`, which flow files call `name`. For a preprocessor that splits streams
-    /// before it does something else with the messages.
+    /// Creates the preprocessor of `splitter`. `name` is the name in flow files, for error messages. Use this function
+    /// in a preprocessor that splits streams and then processes the messages further.
     pub fn of(splitter: T, name: &'static str, context: ComponentContext) -> Self {
         let buffers = Buffers::new(Limits { name, bytes: splitter.max_length() }, context.memory());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let timeout = splitter.timeout().map(|time| (nanoseconds(time), context.into()));
         let (states, deadlines) = (States::default(), BTreeSet::new());
         let streams = Streams { splitter, states, buffers, timeout, deadlines };
-        Self { streams, rest: Rest::default() }
+        Self { streams, remaining: RemainingInput::default() }
     }
 
     fn passes(batch: &Batch) -> bool {
@@ -257,17 +266,17 @@ impl<T: StreamSplitter> Splitter<T> {
 
 impl<T: StreamSplitter> Preprocessor for Splitter<T> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let Self { streams, rest } = self;
-        if rest.is_empty() && Self::passes(batch) {
+        let Self { streams, remaining } = self;
+        if remaining.is_empty() && Self::passes(batch) {
             return Ok(());
         }
         let due = streams.next_due();
-        output.reject_all(rest.cut(batch, |cutter| streams.split(cutter, due)));
+        output.reject_all(remaining.cut(batch, |cutter| streams.split(cutter, due)));
         Ok(())
     }
 
     fn has_more(&self) -> bool {
-        !self.rest.is_empty()
+        !self.remaining.is_empty()
     }
 
     fn due(&self) -> Option<u64> {
@@ -279,14 +288,14 @@ impl<T: StreamSplitter> Preprocessor for Splitter<T> {
         self.process(batch, output)
     }
 
-    fn holds(&self, stream: u64) -> bool {
+    fn buffers(&self, stream: u64) -> bool {
         self.streams.states.get(&stream).is_some_and(Stream::is_unfinished)
-            || self.rest.holds(stream)
+            || self.remaining.contains(stream)
     }
 
     fn streams(&self) -> Vec<u64> {
         let mut all: Vec<u64> =
-            self.streams.states.keys().copied().chain(self.rest.streams()).collect();
+            self.streams.states.keys().copied().chain(self.remaining.streams()).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -294,13 +303,13 @@ impl<T: StreamSplitter> Preprocessor for Splitter<T> {
 }
 
 impl<T: StreamSplitter> Streams<T> {
-    /// Returns when a stream with input now is due, in ns. 0 without timeout.
+    /// Returns the deadline in ns of a stream that gets input now, or 0 without a timeout.
     fn next_due(&self) -> u64 {
         let due = |(timeout, host): &(u64, Host)| host.monotonic_ns().saturating_add(*timeout);
         self.timeout.as_ref().map_or(0, due)
     }
 
-    /// Splits the bytes of one event.
+    /// Splits the payload of one event.
     fn split(&mut self, cutter: &mut Cutter<'_>, due: u64) {
         let Self { splitter, states, buffers, timeout, deadlines } = self;
         let event = cutter.event();
@@ -311,7 +320,12 @@ impl<T: StreamSplitter> Streams<T> {
         }
         let mut stream = states.remove(&id).unwrap_or_default();
         buffers.take(&mut stream);
-        if event.is_stream_aborted() {
+        let (is_aborted, is_of_runtime) =
+            (event.is_stream_aborted(), is_end && cutter.is_of_no_origin());
+        if let Some(origin) = stream.origin.as_ref().filter(|_| is_of_runtime) {
+            cutter.apply_origin(origin);
+        }
+        if is_aborted {
             stream.abort(cutter);
             return pass_end::<T>(cutter);
         }
@@ -341,13 +355,16 @@ impl<T: StreamSplitter> Streams<T> {
             }
             None => {}
         }
+        if stream.origin.is_none() && stream.is_unfinished() {
+            stream.origin = cutter.origin().map(Box::new);
+        }
         buffers.put(&mut stream, states);
         if left.is_some() || stream.is_kept() {
             states.insert(id, stream);
         }
     }
 
-    /// Moves the buffered bytes of all streams that have been silent long enough at `now` to `batch`, as fragments.
+    /// Moves the buffered bytes of all streams that are due at `now` to `batch`, as fragments.
     fn take_silent(&mut self, now: u64, batch: &mut Batch) {
         let Self { states, buffers, deadlines, .. } = self;
         while let Some(first) = deadlines.first().copied().filter(|(due, _)| *due <= now) {
@@ -364,7 +381,11 @@ impl<T: StreamSplitter> Streams<T> {
             stream.set_silent(stream.is_unfinished());
             if stream.is_unfinished() {
                 buffers.take(stream);
+                let position = batch.len();
                 batch.stream(id).push_fragment(&stream.take_buffered());
+                if let Some(origin) = &stream.origin {
+                    batch.apply_origin(position, origin);
+                }
                 buffers.add(stream);
             } else if !stream.is_kept() {
                 states.remove(&id);
@@ -379,7 +400,8 @@ fn pass_end<T: StreamSplitter>(cutter: &mut Cutter<'_>) {
     }
 }
 
-/// Hashes stream numbers, which plugins give and no peer chooses.
+/// Hashes numbers of streams. The plugin chooses these numbers, and peers cannot, so the hash does not have to resist
+/// attacks.
 #[derive(Default)]
 struct StreamHasher(u64);
 
@@ -393,7 +415,7 @@ impl Hasher for StreamHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The table takes bits from both ends.
+        // The hash table uses the highest and the lowest bits, so both must depend on the number.
         let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }

@@ -1,8 +1,8 @@
-//! One stream of a splitter: the bytes of its unfinished message.
+//! The state of one stream of a splitter, with the bytes of its unfinished message.
 
 use std::ops::Range;
 
-use tremor_abi::batch::Cutter;
+use tremor_abi::batch::{Cutter, Origin};
 
 use super::{
     Found, Input, StreamSplitter,
@@ -10,18 +10,20 @@ use super::{
 };
 use crate::Error;
 
-/// Bytes that separators and prefixes may add to a message of the maximum length, and that are kept of a message that
-/// is too long, so that its end is found even if the separator came in two fragments.
+/// Maximum number of bytes by which a message of the maximum length may grow through its separator and prefix.
+///
+/// The last `WINDOW` bytes of a message that is too long are kept, so that the end of the message is found even if its
+/// separator arrives in two fragments.
 const WINDOW: usize = 64;
-/// Bytes that are first added to the beginning of a message, to find its end there.
+/// Minimum number of bytes of a new fragment that are added at a time to an unfinished message to find its end.
 const FIRST_CHUNK: usize = 512;
-/// Bytes of a message that is too long that are searched at a time.
+/// Maximum number of bytes that are added at a time to find the end of a message that is too long.
 const EXCESS_CHUNK: usize = 64 << 10;
 
-/// Continuation of the bytes of an input.
+/// States whether bytes may follow an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The stream may be continued.
+    /// More bytes may follow.
     Open,
     /// The stream was silent for the timeout.
     Silence,
@@ -29,42 +31,46 @@ pub(super) enum Ending {
     Stream,
 }
 
-/// State of a stream.
+/// State of one stream.
 #[derive(Default)]
 pub(super) struct Stream<S> {
     state: S,
-    /// Bytes after the last message. Of a message that is too long, the last ones.
+    /// Bytes after the last message; for a message that is too long, only its last bytes.
     pub(super) buffered: Vec<u8>,
-    /// Number of buffered bytes in which no end was found.
+    /// Origin and metadata of the stream, from an event that left buffered bytes. Used when the stream is silent, and
+    /// when the runtime ends the stream, because these events are not from the source.
+    pub(super) origin: Option<Box<Origin>>,
+    /// Number of buffered bytes in which the splitter found no end of a message.
     seen: usize,
-    /// Range and number of bytes of a message that is longer than the input.
+    /// Range of a message and number of bytes to the next message, for a message whose remaining bytes were not
+    /// received yet.
     pending: Option<(Range<usize>, usize)>,
     pub(super) excess: Option<Box<Excess>>,
-    /// Size of the buffered bytes as it is counted for all streams.
+    /// Bytes that [`Buffers`](super::buffers::Buffers) counts for this stream.
     pub(super) counted: usize,
-    /// Number of bytes since the stream could not be split any more.
+    /// After the splitter returned an error for the stream, number of bytes that were skipped since; `None` before.
     lost: Option<u64>,
-    /// When the stream has been silent long enough, in ns.
+    /// Deadline in ns at which the stream counts as silent, unless it receives data before.
     due: u64,
     /// `true` while the deadlines have an entry for the stream.
     is_queued: bool,
-    /// `true` if the next input is what was buffered when the stream had been silent.
+    /// `true` if the stream was silent for the timeout, and its buffered bytes are about to be split again.
     is_silent: bool,
-    /// `true` while the message that is being joined is in the buffered bytes.
+    /// `true` while the buffered bytes contain the message that is being joined.
     is_joined: bool,
 }
 
-/// A message that is too long.
+/// A message that is longer than the maximum.
 pub(super) struct Excess {
     why: TooLong,
-    /// Number of bytes of the message before those that are buffered.
+    /// Number of bytes of the message that precede the buffered bytes.
     length: usize,
-    /// Beginning of the message, at most `shown_bytes`.
+    /// The first bytes of the message, at most `shown_bytes`.
     pub(super) shown: Vec<u8>,
     shown_bytes: usize,
 }
 
-/// Checked answer of a splitter.
+/// The result of [`StreamSplitter::next`] after its numbers were checked.
 enum Step {
     Message { range: Range<usize>, len: usize },
     Skip(usize),
@@ -79,7 +85,7 @@ impl<S> Stream<S> {
         !self.buffered.is_empty() || self.excess.is_some()
     }
 
-    /// Returns whether there is a state to keep until the next input.
+    /// Returns whether the stream has state that must be kept until the next input.
     pub(super) fn is_kept(&self) -> bool {
         size_of::<S>() > 0 || self.is_unfinished() || self.lost.is_some() || self.is_queued
     }
@@ -88,7 +94,7 @@ impl<S> Stream<S> {
         self.due
     }
 
-    /// Sets when the stream has been silent long enough. Returns whether an entry in the deadlines is missing.
+    /// Sets the deadline of the stream in ns. Returns `true` if the caller must add the stream to the set of deadlines.
     pub(super) fn set_due(&mut self, due: u64) -> bool {
         self.due = due;
         self.is_unfinished() && !std::mem::replace(&mut self.is_queued, true)
@@ -98,7 +104,7 @@ impl<S> Stream<S> {
         self.is_silent
     }
 
-    /// Sets whether the stream has been silent long enough. Its entry in the deadlines is gone.
+    /// Sets whether the stream was silent for the timeout. The caller has removed the stream from the deadlines.
     pub(super) fn set_silent(&mut self, is_silent: bool) {
         (self.is_silent, self.is_queued) = (is_silent, false);
     }
@@ -107,7 +113,8 @@ impl<S> Stream<S> {
         std::mem::take(&mut self.buffered)
     }
 
-    /// Splits the payload of `cutter`. Returns the position from which on the payload is left for another batch.
+    /// Splits the payload of `cutter`. Stops when the batch is heavy, and then returns the position in the payload at
+    /// which the next batch has to continue. Returns `None` if the payload was split completely.
     #[inline]
     pub(super) fn split<T: StreamSplitter<State = S>>(
         &mut self,
@@ -166,7 +173,8 @@ impl<S> Stream<S> {
         None
     }
 
-    /// Adds the payload of `cutter`, a whole message, and `separator` to the stream.
+    /// Adds the payload of `cutter`, a whole message, and `separator` to the stream. Stops when the batch is heavy, and
+    /// then returns the length of the payload, because all of it is buffered. Otherwise returns `None`.
     pub(super) fn join<T: StreamSplitter<State = S>>(
         &mut self,
         splitter: &mut T,
@@ -187,7 +195,8 @@ impl<S> Stream<S> {
         self.is_joined.then_some(cutter.payload().len())
     }
 
-    /// Adds bytes of the payload until the message that has begun is complete. Returns how many were needed.
+    /// Adds bytes of the payload to the unfinished message until the message is complete. Returns the number of bytes
+    /// that were used.
     fn continue_message<T: StreamSplitter<State = S>>(
         &mut self,
         splitter: &mut T,
@@ -205,8 +214,7 @@ impl<S> Stream<S> {
         at
     }
 
-    /// Finds messages in the buffered bytes, to which it adds bytes of the payload from `at` to `end` as far as they are
-    /// needed.
+    /// Finds messages in the buffered bytes, after adding as many bytes of the payload from `at` to `end` as needed.
     fn scan<T: StreamSplitter<State = S>>(
         &mut self,
         splitter: &mut T,
@@ -255,7 +263,7 @@ impl<S> Stream<S> {
             self.excess = None;
             start += len;
             let left = self.buffered.len() - start;
-            // The bytes that are left are those of the payload: they need not be buffered.
+            // The remaining bytes are part of the payload, so they need not be buffered.
             if left <= *at {
                 *at -= left;
                 self.buffered.clear();
@@ -268,15 +276,15 @@ impl<S> Stream<S> {
         self.buffered.drain(..start);
     }
 
-    /// Gives up the stream from `bytes` on, which are its last ones.
+    /// Stops splitting the stream, whose remaining `bytes` bytes are rejected.
     #[cold]
     fn lose(&mut self, bytes: usize, ending: Ending) {
-        // The error itself reports those of a stream that has ended.
+        // If the stream has ended, the error that the caller reports covers these bytes.
         self.lost = Some(if ending == Ending::Stream { 0 } else { bytes as u64 });
         self.excess = None;
     }
 
-    /// Emits a message that ends with `bytes`, unless it is too long.
+    /// Emits a message that ends with `bytes`, or rejects the message if it is too long.
     fn emit(&mut self, cutter: &mut Cutter<'_>, bytes: &[u8], limits: &Limits) {
         if let Some(excess) = &mut self.excess {
             excess.add(bytes);
@@ -288,7 +296,7 @@ impl<S> Stream<S> {
         }
     }
 
-    /// Number of bytes to add to an unfinished message.
+    /// Returns the number of bytes to add to an unfinished message.
     fn chunk(&self) -> usize {
         let bytes = self.buffered.len();
         let chunk = match &self.pending {
@@ -342,7 +350,7 @@ impl<S> Stream<S> {
         }
     }
 
-    /// Discards all but the beginning and the end of an unfinished message that is too long.
+    /// Discards the bytes of an unfinished message that is too long, except for the first and the last bytes.
     fn limit(&mut self, limits: &Limits) {
         let length = match &self.pending {
             Some((range, len)) => range.len().max(len.saturating_sub(WINDOW)),
@@ -354,7 +362,7 @@ impl<S> Stream<S> {
         self.trim();
     }
 
-    /// Discards an unfinished message but for its first `shown_bytes`.
+    /// Discards the bytes of an unfinished message, except for the first `shown_bytes` and the last [`WINDOW`] bytes.
     pub(super) fn exceed(&mut self, why: TooLong, shown_bytes: usize) {
         let excess = Excess { why, length: 0, shown: Vec::new(), shown_bytes };
         let excess = self.excess.get_or_insert_with(|| Box::new(excess));
@@ -365,7 +373,8 @@ impl<S> Stream<S> {
         self.buffered.shrink_to(WINDOW);
     }
 
-    /// Moves all but the last bytes of a message that is too long to its excess.
+    /// Removes all but the last [`WINDOW`] bytes of a message that is too long from the buffer, and counts them in its
+    /// [`Excess`].
     fn trim(&mut self) {
         let Some(excess) = &mut self.excess else { return };
         let count = self.buffered.len().saturating_sub(WINDOW);
@@ -380,39 +389,39 @@ impl<S> Stream<S> {
         self.seen = self.seen.saturating_sub(count);
     }
 
-    /// Rejects what is left of a stream that has ended.
+    /// Rejects the remaining bytes of a stream that has ended.
     fn finish(&mut self, cutter: &mut Cutter<'_>, limits: &Limits) {
         let have = self.length();
         let error = match (&self.lost, &self.pending, &self.excess) {
             (Some(0), ..) => return,
             (Some(bytes), ..) => Error::bad_data(format_args!(
-                "{bytes} bytes from the failure of the stream on were not split into messages"
+                "{bytes} bytes were not split into messages, because an earlier part of the stream could not be split"
             )),
             (None, Some((range, len)), excess) => Error::bad_data(format_args!(
-                "the stream ends within a message: {have} of {} bytes have come",
+                "the stream ended within a message: {have} of {} bytes were received",
                 excess.as_ref().map_or(0, |it| it.length) + len.saturating_sub(range.start)
             )),
             (None, None, Some(excess)) => excess.why.error(have, limits),
             (None, None, None) if self.buffered.is_empty() => return,
             (None, None, None) => Error::bad_data(format_args!(
-                "the stream ends within a message, of which {have} bytes have come"
+                "the stream ended within a message: {have} bytes of the message were received"
             )),
         };
-        self.reject_rest(cutter, error);
+        self.reject_remainder(cutter, error);
     }
 
-    /// Rejects what is left of a stream that was cut off.
+    /// Rejects the remaining bytes of a stream that was cut off.
     pub(super) fn abort(&mut self, cutter: &mut Cutter<'_>) {
         if self.is_unfinished() || self.lost.is_some_and(|bytes| bytes > 0) {
             let bytes = self.lost.unwrap_or(self.length() as u64);
             let error = Error::connection_lost(format_args!(
-                "the stream was cut off within a message, of which {bytes} bytes have come"
+                "the stream was cut off within a message: {bytes} bytes of the message were received"
             ));
-            self.reject_rest(cutter, error);
+            self.reject_remainder(cutter, error);
         }
     }
 
-    fn reject_rest(&mut self, cutter: &mut Cutter<'_>, error: Error) {
+    fn reject_remainder(&mut self, cutter: &mut Cutter<'_>, error: Error) {
         let from = self.pending.as_ref().map_or(0, |(range, _)| range.start);
         let bytes = self.buffered.get(from..).unwrap_or_default();
         match &mut self.excess {
@@ -424,7 +433,7 @@ impl<S> Stream<S> {
         }
     }
 
-    /// Number of bytes of the unfinished message so far.
+    /// Returns the number of bytes of the unfinished message that were received.
     fn length(&self) -> usize {
         let prefix = self.pending.as_ref().map_or(0, |(range, _)| range.start);
         let before = self.excess.as_ref().map_or(0, |excess| excess.length);
@@ -455,7 +464,7 @@ fn impossible(found: &Found, bytes: usize) -> Error {
         found => format!("{found:?}"),
     };
     Error::internal(format_args!(
-        "the splitter answered {answer} to {bytes} bytes: expected a range within `len` bytes, and a number of bytes \
-         from 1 to that of the input; the rest of the stream is not split"
+        "the splitter answered {answer} to {bytes} bytes of input: expected a length of at least 1, a range within \
+         this length, and at most {bytes} bytes to skip or to reject; the remainder of the stream is not split"
     ))
 }

@@ -1,6 +1,6 @@
 //! Splitters without a runtime: cuts, limits, memory and time.
 
-#![allow(clippy::unwrap_used)] // a test that cannot continue names the line
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Batch, Error, Output, Preprocessor, Result, testing::TestHost};
 const SECOND: Duration = Duration::from_secs(1);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Joins a line and the lines after it that begin with a space.
+/// Joins a line and the following lines that begin with a space.
 struct Traces {
     max_length: usize,
 }
@@ -22,7 +22,7 @@ impl StreamSplitter for Traces {
     const WHOLE_MESSAGES: WholeMessages = WholeMessages::Join(b"\n");
 
     fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
-        // The byte after a line feed may be missing in the bytes that were searched before.
+        // The byte after a line feed may not have been in the bytes that were searched before.
         let mut start = input.seen().saturating_sub(1);
         while let Some(end) = input.find_from(start, b'\n') {
             if input.get(end + 1).is_some_and(|byte| *byte != b' ') {
@@ -43,7 +43,7 @@ impl StreamSplitter for Traces {
     }
 }
 
-/// Makes a message of every byte but `!`, which is rejected, and `?`, which ends the stream.
+/// Makes a message of every byte, except that `!` is rejected and `?` fails the stream.
 struct Bytes;
 
 impl StreamSplitter for Bytes {
@@ -81,7 +81,7 @@ impl<T: StreamSplitter> Scene<T> {
         Self { host, splitter }
     }
 
-    /// Returns the messages and errors of a batch that `fill` fills.
+    /// Returns the messages and errors of a batch, which `fill` fills.
     fn process(&mut self, fill: impl FnOnce(&mut Batch)) -> (Vec<String>, Vec<String>) {
         let mut batch = Batch::new();
         fill(&mut batch);
@@ -105,7 +105,7 @@ impl<T: StreamSplitter> Scene<T> {
         messages
     }
 
-    /// Lets time pass, and calls `on_time`.
+    /// Advances the time, and calls `on_time`.
     fn wait(&mut self, time: Duration) -> Vec<String> {
         self.host.advance(time);
         let (mut batch, mut output) = (Batch::new(), Output::new());
@@ -132,10 +132,10 @@ fn stream_cut_anywhere_gives_the_same_messages() {
         for piece in text.as_bytes().chunks(size) {
             found.extend(scene.feed(7, std::str::from_utf8(piece).unwrap()));
         }
-        assert!(scene.splitter.holds(7));
+        assert!(scene.splitter.buffers(7));
         found.extend(scene.process(|batch| batch.stream(7).end()).0);
         assert_eq!(found, ["one\n two", "", "three", "four\n five\n six"], "by {size} bytes");
-        assert!(scene.splitter.streams().is_empty() && !scene.splitter.holds(7));
+        assert!(scene.splitter.streams().is_empty() && !scene.splitter.buffers(7));
     }
 }
 
@@ -159,7 +159,7 @@ fn silent_stream_emits_its_last_message() {
     assert_eq!(scene.wait(SECOND / 2), [""; 0]);
     assert_eq!(scene.feed(2, "other\n"), [""; 0]);
     assert_eq!(scene.wait(SECOND / 2), ["one\n two"]);
-    assert!(!scene.splitter.holds(1) && scene.splitter.holds(2));
+    assert!(!scene.splitter.buffers(1) && scene.splitter.buffers(2));
     assert_eq!(scene.splitter.due(), Some(start + SECOND_NS * 3 / 2));
     assert_eq!(scene.wait(SECOND), ["other"]);
     assert_eq!((scene.splitter.due(), scene.splitter.streams()), (None, Vec::new()));
@@ -187,7 +187,7 @@ fn ended_and_aborted_streams_have_no_deadline() {
         batch.stream(2).abort();
     });
     assert_eq!(found, ["one"]);
-    let expected = "the stream was cut off within a message, of which 4 bytes have come";
+    let expected = "the stream was cut off within a message: 4 bytes of the message were received";
     assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
     assert_eq!(scene.wait(SECOND), [""; 0]);
     assert_eq!((scene.splitter.due(), scene.splitter.streams()), (None, Vec::new()));
@@ -236,7 +236,7 @@ fn dead_letter_of_a_too_long_message_shows_its_beginning() {
 }
 
 #[test]
-fn rejected_message_and_failed_stream() {
+fn rejection_keeps_stream_and_error_ends_it() {
     let mut scene = Scene::of(Bytes);
     let (found, errors) = scene.process(|batch| batch.stream(0).push_fragment(b"a! b?c"));
     assert_eq!(
@@ -248,7 +248,7 @@ fn rejected_message_and_failed_stream() {
         batch.stream(0).end();
         batch.stream(0).push_fragment(b"e");
     });
-    let lost = "3 bytes from the failure of the stream on were not split into messages";
+    let lost = "3 bytes were not split into messages, because an earlier part of the stream could not be split";
     assert_eq!((found, errors), (vec!["e".into()], vec![lost.into()]));
 }
 
@@ -266,12 +266,12 @@ fn impossible_answer_fails_the_stream_and_not_the_process() {
 #[test]
 fn missing_end_of_message_counts_its_separator() {
     let (found, errors) = Scene::of(Bytes).process(|batch| batch.stream(0).push_message(b"=a"));
-    let missing = "the stream ends within a message: 2 of 5 bytes have come";
+    let missing = "the stream ended within a message: 2 of 5 bytes were received";
     assert_eq!((found, errors), (vec![], vec![missing.into()]));
 }
 
 #[test]
-fn many_small_messages_come_in_light_batches() {
+fn many_small_messages_are_split_into_light_batches() {
     let mut scene = Scene::of(Bytes);
     let (mut batch, mut output) = (Batch::new(), Output::new());
     batch.stream(0).push_fragment(&vec![b'x'; 300_000]);
@@ -288,7 +288,7 @@ fn many_small_messages_come_in_light_batches() {
     assert_eq!(count, 300_000);
 }
 
-/// Buffers messages of these sizes in KiB, and returns the streams whose messages were discarded.
+/// Buffers messages of `sizes` KiB, and returns the streams whose messages were discarded.
 fn discarded(scene: &mut Scene<Traces>, sizes: &[usize]) -> Vec<usize> {
     for (stream, size) in (0..).zip(sizes) {
         scene.feed(stream, &"x".repeat(size << 10));

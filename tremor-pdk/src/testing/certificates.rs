@@ -1,5 +1,5 @@
-//! Certificates for tests of TLS, made where they are needed: none that lies in a repository expires. Behind
-//! the feature `testing-tls`.
+//! Certificates for tests of TLS. Tests create them, so that a repository contains no certificates that expire. Enabled
+//! by the feature `testing-tls`.
 //!
 //! ```
 //! use tremor_pdk::testing::certificates::Authority;
@@ -21,44 +21,44 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// How many CAs there were: two of the same name would be taken for each other.
+/// Number of CAs that were created. Each CA needs a different name, because clients identify a CA by its name.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A CA, made for a test.
+/// A CA that is created for a test.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-/// What is odd about a certificate.
+/// A property that makes a certificate invalid or unusual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// It expired in the year 2001.
+    /// The certificate expired in the year 2001.
     Expired,
-    /// It is valid from the year 2900 on.
+    /// The certificate is valid from the year 2900.
     NotValidYet,
-    /// It is that of a CA.
+    /// The certificate is that of a CA.
     Authority,
 }
 
-/// A certificate and its key, as PEM.
+/// A certificate and its private key, in PEM format.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The certificate.
+    /// The certificate in PEM format.
     pub certificate: String,
-    /// Its private key.
+    /// The private key of the certificate, in PEM format.
     pub key: String,
 }
 
-/// A certificate, its key and that of its CA, in a folder that goes with this.
+/// A temporary folder with a certificate, its key and further certificates. Dropping the value removes the folder.
 #[derive(Debug)]
 pub struct Files(TempDir);
 
 impl Authority {
-    /// A new one, which nobody knows.
+    /// Creates a CA that no peer trusts yet.
     ///
     /// # Panics
-    /// Where there is no randomness; so does all that makes certificates.
+    /// Panics if no random numbers are available, like all functions that create certificates.
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key");
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -70,17 +70,17 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Its certificate.
+    /// Returns the certificate of the CA in PEM format.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for these names or IP addresses.
+    /// Issues a certificate for the given names or IP addresses.
     pub fn issue(&self, names: &[&str]) -> Identity {
         Identity::of(|key| params(names, "a peer of tests").signed_by(key, &self.issuer))
     }
 
-    /// A certificate with something odd about it.
+    /// Issues a certificate with an oddity.
     pub fn issue_odd(&self, names: &[&str], oddity: Oddity) -> Identity {
         Identity::of(|key| odd(names, &[oddity]).signed_by(key, &self.issuer))
     }
@@ -93,33 +93,33 @@ impl Default for Authority {
 }
 
 impl Identity {
-    /// A certificate that only its owner has signed.
+    /// Creates a self-signed certificate.
     ///
     /// # Panics
-    /// As [`Authority::new`].
+    /// Panics in the cases of [`Authority::new`].
     pub fn self_signed(names: &[&str]) -> Self {
         Self::of(|key| params(names, "a peer of tests").self_signed(key))
     }
 
-    /// Makes a certificate as [`Self::self_signed`] does, with these oddities.
+    /// Creates a self-signed certificate with oddities.
     ///
     /// # Panics
-    /// As [`Authority::new`].
+    /// Panics in the cases of [`Authority::new`].
     pub fn self_signed_odd(names: &[&str], oddities: &[Oddity]) -> Self {
         Self::of(|key| odd(names, oddities).self_signed(key))
     }
 
-    /// A new key, with the certificate that is made for it.
+    /// Creates a key, and calls `make` to create the certificate for the key.
     fn of(make: impl FnOnce(&KeyPair) -> Result<Certificate, rcgen::Error>) -> Self {
         let key = KeyPair::generate().expect("a key");
         let certificate = make(&key).expect("a certificate").pem();
         Self { certificate, key: key.serialize_pem() }
     }
 
-    /// This in files of their own.
+    /// Writes the certificate and the key to files in a new folder.
     ///
     /// # Panics
-    /// Where they cannot be written.
+    /// Panics if the files cannot be written.
     pub fn files(&self) -> Files {
         let files = Files(tempfile::tempdir().expect("a folder"));
         files.replace(self);
@@ -128,36 +128,35 @@ impl Identity {
 }
 
 impl Files {
-    /// The folder that they lie in.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         self.0.path()
     }
 
-    /// The file of the certificate, `certificate.pem`.
+    /// Returns the path of the certificate, `certificate.pem`.
     pub fn certificate(&self) -> PathBuf {
         self.folder().join("certificate.pem")
     }
 
-    /// The file of the key, `key.pem`.
+    /// Returns the path of the key, `key.pem`.
     pub fn key(&self) -> PathBuf {
         self.folder().join("key.pem")
     }
 
-    /// A file with more certificates, `NAME.pem`.
+    /// Writes further certificates to the file `NAME.pem`, and returns its path.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// Panics if the file cannot be written.
     pub fn add(&self, name: &str, pem: &str) -> PathBuf {
         let path = self.folder().join(format!("{name}.pem"));
         fs::write(&path, pem).expect("a file");
         path
     }
 
-    /// Puts another certificate and its key in the place of these, as tools that renew them do: each file is
-    /// another one.
+    /// Replaces the certificate and its key, as tools for renewal do: writes a new file and renames it to the old name.
     ///
     /// # Panics
-    /// Where they cannot be written.
+    /// Panics if the files cannot be written.
     pub fn replace(&self, identity: &Identity) {
         for (path, pem) in
             [(self.certificate(), &identity.certificate), (self.key(), &identity.key)]

@@ -1,13 +1,13 @@
-//! One message through a codec, as the runtime does it.
+//! Conversion of single messages with a codec.
 
 use tremor_abi::ByteBuffer;
 
 use crate::{Codec, Document, Error, Result, Value, Writer};
 
-/// The value that a codec makes of a message.
+/// Decodes a message, and returns the value.
 ///
 /// # Errors
-/// That of the codec. Kind internal where it wrote no value, or several.
+/// The error of the codec, or an error of the kind internal if the codec did not write exactly one value.
 pub fn decode(codec: &mut impl Codec, message: &[u8]) -> Result<Value<'static>> {
     let (mut bytes, mut nodes) = Default::default();
     let mut writer = Writer::new(&mut bytes, &mut nodes);
@@ -16,10 +16,10 @@ pub fn decode(codec: &mut impl Codec, message: &[u8]) -> Result<Value<'static>> 
     Ok(Document::new(&bytes, &nodes).root(root).to_value())
 }
 
-/// The message that a codec makes of a value.
+/// Encodes a value, and returns the message.
 ///
 /// # Errors
-/// That of the codec.
+/// The error of the codec.
 pub fn encode(codec: &mut impl Codec, value: &Value<'_>) -> Result<Vec<u8>> {
     let mut message = ByteBuffer::new();
     codec.encode(value.into(), &mut message)?;

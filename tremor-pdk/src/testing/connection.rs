@@ -1,4 +1,4 @@
-//! A connector in use, called as the runtime calls it.
+//! A connected connector for tests, with methods that call it as the runtime does.
 
 use std::{
     future::poll_fn,
@@ -16,17 +16,16 @@ use crate::{
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
-/// A connector, connected and started, with its source and its sink, in the same drivers that
-/// the runtime uses.
+/// A connected and started connector with its source and its sink. The same drivers as in the runtime call them.
 pub struct Connection {
     host: TestHost,
     connector: Box<dyn DynConnector>,
     source: Option<Box<dyn DynSource>>,
     acks: Option<Box<dyn Acks>>,
     sink: Option<Box<dyn DynSink>>,
-    /// `true` if the sink is flushed while deliveries are in flight.
+    /// `true` if the sink answers several deliveries together, so that it has to be flushed.
     gathers: bool,
-    /// How many pulls have brought something.
+    /// Number of pulls that returned events.
     pulls: u64,
 }
 
@@ -43,42 +42,42 @@ impl Connection {
         Ok(Self { host, connector, source, acks, sink, gathers, pulls: 0 })
     }
 
-    /// The source.
+    /// Returns the source.
     ///
     /// # Errors
-    /// Kind unsupported, where the connector has none; so do all methods that need one.
+    /// Returns an error of the kind unsupported if the connector has no source, as do all methods that need one.
     pub fn source(&mut self) -> Result<&mut dyn DynSource> {
         Ok(&mut **self.source.as_mut().ok_or_else(|| Error::unsupported("there is no source"))?)
     }
 
-    /// What hears of acknowledgements.
+    /// Returns the receiver of acknowledgements.
     ///
     /// # Errors
-    /// Kind unsupported, where the source has no such thing.
+    /// Returns an error of the kind unsupported if the source has none.
     pub fn acks(&mut self) -> Result<&mut dyn Acks> {
-        let none = || Error::unsupported("the source hears of no acknowledgements");
+        let none = || Error::unsupported("the source has no `acks`");
         Ok(&mut **self.acks.as_mut().ok_or_else(none)?)
     }
 
-    /// The sink.
+    /// Returns the sink.
     ///
     /// # Errors
-    /// Kind unsupported, where the connector has none; so do all methods that need one.
+    /// Returns an error of the kind unsupported if the connector has no sink, as do all methods that need one.
     pub fn sink(&mut self) -> Result<&mut dyn DynSink> {
         Ok(&mut **self.sink.as_mut().ok_or_else(|| Error::unsupported("there is no sink"))?)
     }
 
-    /// A batch for the next pull: one that brings nothing leaves its number to the next.
+    /// Creates a batch for the next pull. After a pull without an event, the next pull has the same number.
     fn batch(&self) -> Batch {
         let mut batch = Batch::new();
         batch.set_pull(self.pulls + 1);
         batch
     }
 
-    /// Pulls once.
+    /// Pulls once, and returns the result with the batch.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn pull(&mut self) -> Result<(Pull, Batch)> {
         let (host, mut batch) = (self.host.clone(), self.batch());
         let source = self.source()?;
@@ -87,11 +86,11 @@ impl Connection {
         Ok((pull?, batch))
     }
 
-    /// Pulls until the source has finished, and gives every batch that is not empty. Where the
-    /// source is idle, time passes.
+    /// Pulls until the source has finished, and returns all batches with events. After [`Pull::Idle`], the clock of the
+    /// host advances by its duration.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn pull_all(&mut self) -> Result<Vec<Batch>> {
         let mut batches = Vec::new();
         loop {
@@ -107,12 +106,13 @@ impl Connection {
         }
     }
 
-    /// Starts a pull and gives it up at its first wait, as the runtime does for a pause. Gives
-    /// what is in the batch by then; `None` says that the pull was given up, anything else that it
-    /// had nothing to wait for.
+    /// Starts a pull and cancels it when it waits for the first time, as the runtime does for a pause.
+    ///
+    /// Returns the events that the pull had added to the batch. The result of the pull is `None` if it was cancelled,
+    /// and `Some` if it did not wait.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn pull_and_give_up(&mut self) -> Result<(Option<Pull>, Batch)> {
         let mut batch = self.batch();
         let source = self.source()?;
@@ -135,11 +135,12 @@ impl Connection {
         answers.into_iter().next().unwrap_or(Ok(()))
     }
 
-    /// Delivers batches at the same time, and returns the answer to each. A sink that gathers deliveries is flushed
-    /// after all have begun, if one of them has no answer then.
+    /// Delivers batches at the same time, and returns the answer to each. A sink that gathers deliveries is flushed if
+    /// a delivery has no answer after all deliveries have begun.
     ///
     /// # Errors
-    /// Kind unsupported, if there are more batches than the sink was granted deliveries; and those of a flush.
+    /// Returns an error of the kind unsupported if the connector has no sink, and the errors of a flush. Batches beyond
+    /// the number of deliveries that the sink was granted are answered with an error of the kind internal.
     pub fn deliver_together(&mut self, batches: &[Batch]) -> Result<Vec<Delivery>> {
         let (host, gathers) = (self.host.clone(), self.gathers);
         let sink = self.sink()?;
@@ -171,7 +172,7 @@ impl Connection {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Notifies the sink that time has passed.
+    /// Calls [`Sink::on_tick`](crate::Sink::on_tick) once.
     ///
     /// # Errors
     /// The errors of the sink.
@@ -180,7 +181,7 @@ impl Connection {
         host.block_on(self.sink()?.on_tick())
     }
 
-    /// Ends the sink, because no event follows.
+    /// Closes the sink: see [`Sink::close`](crate::Sink::close).
     ///
     /// # Errors
     /// The errors of the sink.
@@ -189,10 +190,10 @@ impl Connection {
         host.block_on(self.sink()?.close())
     }
 
-    /// Drains and stops, as the runtime does at the end of a run.
+    /// Closes the source, the sink and the connector, as the runtime does after a drain.
     ///
     /// # Errors
-    /// Those of the connector, its source and its sink.
+    /// The errors of the connector, its source and its sink.
     pub fn stop(mut self) -> Result<()> {
         if let Some(source) = &mut self.source {
             self.host.block_on(source.close())?;
@@ -206,7 +207,7 @@ impl Connection {
     }
 }
 
-/// Returns what a sink gets in a flow that sets neither `in_flight` nor `ordered` nor `batch`.
+/// Returns the limits of a sink in a flow that sets neither `in_flight` nor `ordered` nor `batch`.
 fn granted(demand: Demand) -> Grant {
     let Demand { in_flight, most_in_flight, ordered, max_events, max_bytes, linger, .. } = demand;
     let is_batched = max_events.is_some() || max_bytes.is_some() || linger.is_some();

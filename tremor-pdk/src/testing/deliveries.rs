@@ -1,15 +1,15 @@
-//! What tests of sinks deliver, and what became of it.
+//! Batches for tests of sinks, and the results of their deliveries.
 
 use crate::{Batch, Delivery, Exception, Undelivered, Value};
 
-/// A batch of these messages, without metadata.
+/// Creates a batch of messages without metadata.
 pub fn batch_of<M: AsRef<[u8]>>(messages: &[M]) -> Batch {
     let mut batch = Batch::new();
     messages.iter().for_each(|message| batch.push_message(message.as_ref()));
     batch
 }
 
-/// A batch of these messages, each with its metadata.
+/// Creates a batch of messages with metadata.
 pub fn batch_with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
     let mut batch = Batch::new();
     for (message, metadata) in messages {
@@ -21,10 +21,10 @@ pub fn batch_with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
     batch
 }
 
-/// The events of a delivery that were not delivered, where that is not all of them for one reason.
+/// Returns the events that were not delivered, with their errors.
 ///
 /// # Panics
-/// Where it is.
+/// Panics if the delivery failed for the whole batch.
 #[track_caller]
 pub fn exceptions(delivery: Delivery) -> Vec<Exception> {
     match delivery {

@@ -1,5 +1,6 @@
-//! The host's functions as the ABI has them, over a [`World`]. The only unsafe module of the
-//! harness: the context of every function is an `Arc<World>` that `handle` gave away.
+//! The functions of the ABI that a test host provides, implemented with a [`World`].
+//!
+//! The `context` argument of every function comes from `Arc::into_raw`, which `handle` calls on an `Arc<World>`.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -20,8 +21,8 @@ use tremor_abi::{
 use super::world::{Cause, Metric, Waiting, World};
 
 pub(super) fn handle(world: &Arc<World>) -> HostHandle {
-    // SAFETY: the functions expect a context from `Arc::into_raw`, and a `World` is in a
-    // mutex, so any thread may call them.
+    // SAFETY: the functions expect a context from `Arc::into_raw`. Any thread may call them, because the state of a
+    // `World` is in a mutex.
     unsafe { HostHandle::new(functions(), Arc::into_raw(world.clone()).cast()) }
 }
 
@@ -56,16 +57,17 @@ fn functions() -> HostFunctionsRef {
 }
 
 /// # Safety
-/// `context` comes from `handle` and has not been released for the last time.
+/// `context` comes from `handle`, and at least one of its references has not been released.
 unsafe fn world<'c>(context: *const ()) -> &'c World {
     // SAFETY: the contract of this function.
     unsafe { &*context.cast::<World>() }
 }
 
 /// # Safety
-/// As for `world`.
+/// The same as for `world`.
 unsafe fn share(context: *const ()) -> Arc<World> {
-    // SAFETY: the contract of this function: the count is at least one, and one more is ours.
+    // SAFETY: by the contract of this function, the reference count is at least 1. The returned `Arc` owns the
+    // reference that is added.
     unsafe {
         Arc::increment_strong_count(context.cast::<World>());
         Arc::from_raw(context.cast::<World>())
@@ -73,7 +75,8 @@ unsafe fn share(context: *const ()) -> Arc<World> {
 }
 
 unsafe extern "C" fn retain(context: *const ()) {
-    // SAFETY: the contract of `HostHandle::new`; so in all functions below.
+    // SAFETY: the contract of `HostHandle::new`, whose caller passes a `context` with a reference. The same reason
+    // applies to all functions below.
     unsafe { Arc::increment_strong_count(context.cast::<World>()) }
 }
 
@@ -191,7 +194,7 @@ unsafe extern "C" fn watch(
     RResult::ROk(RawWatch_TO::from_ptr(RBox::new(watch), TD_Opaque))
 }
 
-/// Watches a descriptor, one wait after the other.
+/// A watch on a descriptor, which can be awaited repeatedly.
 struct Watch {
     world: Arc<World>,
     cause: Cause,

@@ -1,9 +1,9 @@
-//! A host for the tests of plugins: no runtime and no threads. Behind the feature `testing`.
+//! A test host for plugins, without a runtime and without threads. Enabled by the feature `testing`.
 //!
-//! Everything happens on the test's own thread, in one order: blocking work runs when a future
-//! waits for it, and the clock jumps to the next timer when there is nothing else to do. So a test of a timer takes
-//! no time, and a test of a cancelled call cancels it at the same point every time. While something waits for a file
-//! descriptor, real time passes: see [`TestHost::set_patience`].
+//! Everything runs on the thread of the test, in a deterministic order. Blocking work runs when a future waits for it,
+//! and the clock jumps to the next timer when there is nothing else to do. Therefore a test of a timer takes no time,
+//! and a test of a cancelled call cancels the call at the same point every time. Real time passes only while a file
+//! descriptor is awaited: see [`TestHost::set_patience`].
 //!
 //! ```
 //! # use tremor_pdk::{NoSink, prelude::*};
@@ -58,7 +58,7 @@ use std::{
     time::Duration,
 };
 
-/// Methods for tests that call a component themselves and examine its batches and outputs.
+/// Traits for tests that call a component directly and examine its batches and outputs.
 pub use tremor_abi::batch::{HostBatch, HostOutput};
 use tremor_abi::host::HostHandle;
 
@@ -74,50 +74,68 @@ use crate::{
     only::{IsSink, IsSource, Only},
 };
 
-/// A host that does nothing by itself and remembers what it was asked for. Clones are handles to
-/// one host.
-#[derive(Clone, Default)]
-pub struct TestHost(Arc<World>);
+/// A host for tests. It runs the tasks of components, and records their log lines, metrics and requests. Clones refer
+/// to the same host.
+#[derive(Clone)]
+pub struct TestHost(Arc<World>, #[expect(dead_code, reason = "its drop")] Arc<TaskGuard>);
+
+/// Drops the tasks of a host together with the last [`TestHost`]. Otherwise a task that captures a handle to the host
+/// would keep the host alive and its descriptors open, although nothing polls the task.
+struct TaskGuard(Arc<World>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        let tasks = std::mem::take(&mut self.0.lock().tasks);
+        drop(tasks);
+    }
+}
+
+impl Default for TestHost {
+    fn default() -> Self {
+        let world = Arc::<World>::default();
+        Self(world.clone(), Arc::new(TaskGuard(world)))
+    }
+}
 
 impl TestHost {
-    /// A host whose clock stands at one second past the epoch.
+    /// Creates a host whose clock is one second after the epoch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a component asks the host for things with.
+    /// Returns the host as components use it.
     pub fn host(&self) -> Host {
         self.context().into()
     }
 
-    /// What a component is made with. Its name is `test`.
+    /// Returns the context with which components are created. The name of the component is `test`.
     pub fn context(&self) -> ComponentContext {
         ComponentContext::new("test", self.handle())
     }
 
-    /// The same as it crosses the boundary, for what makes components of loaded libraries.
+    /// Returns the host as a handle of the ABI, for constructors of loaded libraries.
     pub fn handle(&self) -> HostHandle {
         functions::handle(&self.0)
     }
 
-    /// An instance of a component of any kind, with the configuration as JSON text: made as for a flow.
+    /// Creates an instance of a component of any kind as a flow does. `config` is the configuration as JSON text.
     ///
     /// # Errors
-    /// Those of the constructor, and of reading the configuration.
+    /// The errors of the constructor, and of reading the configuration.
     pub fn component<T: Component>(&self, config: &str) -> Result<T> {
         let json: serde_json::Value = serde_json::from_str(config).map_err(Error::configuration)?;
         T::new(config::read(json)?, self.context())
     }
 
-    /// An instance of a connector, connected and started, with all sides that it has.
+    /// Creates an instance of a connector, connects all its sides, and calls [`Connector::on_start`].
     ///
     /// # Errors
-    /// As [`TestHost::component`], and those of connecting and starting.
+    /// The errors of [`TestHost::component`], of connecting, and of starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
         Connection::open(self.clone(), self.component::<C>(config)?)
     }
 
-    /// Makes the preprocessor of a splitter as [`TestHost::component`] makes other components.
+    /// Creates the preprocessor of a splitter as [`TestHost::component`] creates other components.
     ///
     /// # Errors
     /// The errors of [`TestHost::component`].
@@ -125,11 +143,11 @@ impl TestHost {
         self.component::<Splitter<T>>(config)
     }
 
-    /// Advances the clock to the time that `preprocessor` asks for, and calls [`Preprocessor::on_time`]. Returns the
-    /// batch of that call: an empty one if the preprocessor does not ask for a time.
+    /// Advances the clock to the time that [`Preprocessor::due`] returns, and calls [`Preprocessor::on_time`]. Returns
+    /// the batch of that call, or an empty batch if `due` returns `None`.
     ///
     /// # Errors
-    /// The errors of the preprocessor, and the first one that it rejected something with.
+    /// The errors of the preprocessor, and the first error with which it rejected input.
     pub fn pass_time(&self, preprocessor: &mut impl Preprocessor) -> Result<Batch> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
         if let Some(due) = preprocessor.due() {
@@ -142,7 +160,7 @@ impl TestHost {
         }
     }
 
-    /// As [`TestHost::connect`], for a source that is a component by itself.
+    /// Creates and connects a source that is a component without a connector, as [`TestHost::connect`] does.
     ///
     /// # Errors
     /// The errors of [`TestHost::component`].
@@ -150,7 +168,7 @@ impl TestHost {
         self.connect::<Only<T, IsSource>>(config)
     }
 
-    /// As [`TestHost::connect`], for a sink that is a component by itself.
+    /// Creates and connects a sink that is a component without a connector, as [`TestHost::connect`] does.
     ///
     /// # Errors
     /// The errors of [`TestHost::component`].
@@ -158,7 +176,8 @@ impl TestHost {
         self.connect::<Only<T, IsSink>>(config)
     }
 
-    /// Runs a future to its end, and with it the tasks that it asks the host for.
+    /// Runs a future until it completes. Tasks and blocking work that components have started on the host run
+    /// meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let waker = world::Wakeup::new();
@@ -173,84 +192,84 @@ impl TestHost {
         }
     }
 
-    /// Polls a future once, and does nothing of what it asks the host for: dropped after that, it
-    /// has been cancelled at its first wait.
+    /// Polls a future once, without running tasks or blocking work. To test the cancellation of a future at its first
+    /// `await` that waits, drop the future afterwards.
     pub fn poll_once<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut task::Context::from_waker(Waker::noop()))
     }
 
-    /// The host's clock, in ns since the Unix epoch.
+    /// Returns the time of the host's clock, in ns since the Unix epoch.
     pub fn now_ns(&self) -> u64 {
         self.0.lock().now_ns()
     }
 
-    /// Returns the host's monotonic clock, in ns. [`TestHost::advance`] moves it, and
+    /// Returns the time of the host's monotonic clock, in ns. [`TestHost::advance`] changes it, and
     /// [`TestHost::set_now_ns`] does not.
     pub fn monotonic_ns(&self) -> u64 {
         self.0.lock().monotonic_ns
     }
 
-    /// Lets time pass.
+    /// Advances both clocks by `time`.
     pub fn advance(&self, time: Duration) {
         let now = self.monotonic_ns();
         self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
     }
 
-    /// Sets how long real peers may stay silent, in real time, before a timer ends early. One second unless set.
+    /// Sets the real time that the host waits for peers before it lets a timer end early. The default is one second.
     ///
-    /// While something waits for a file descriptor, the host's clock follows real time, so that a peer has time to
-    /// answer: a timeout of five seconds does not end before a server has answered within two milliseconds. If no
-    /// awaited descriptor became ready for `patience`, the clock jumps to the next timer. With
+    /// While a file descriptor is awaited, the clock of the host follows real time, so that the peer can answer before
+    /// a timeout ends. If no awaited descriptor became ready for `patience`, the clock jumps to the next timer. With
     /// [`Duration::ZERO`], timers end as soon as no descriptor is ready.
     pub fn set_patience(&self, patience: Duration) {
         self.0.lock().patience = patience;
     }
 
-    /// Lets no timer end early while something waits for a file descriptor: the clock follows real time then, and
-    /// only [`TestHost::advance`] makes it jump.
-    pub fn hold_time(&self) {
+    /// Prevents timers from ending early while a file descriptor is awaited. The clock then follows real time, and
+    /// jumps only with [`TestHost::advance`].
+    pub fn follow_real_time(&self) {
         self.set_patience(Duration::MAX);
     }
 
-    /// Sets the clock, as a correction of the system's does: no timer is due by that.
+    /// Sets the clock, like a correction of the system clock. Timers are not affected.
     pub fn set_now_ns(&self, now_ns: u64) {
         self.0.lock().set_now_ns(now_ns);
     }
 
-    /// Says which folder relative paths of a configuration start from. At first it is the one that
-    /// the test runs in.
+    /// Sets the folder from which relative paths of a configuration start. The default is the current folder of the
+    /// test.
     pub fn set_folder(&self, folder: impl AsRef<Path>) {
         self.0.lock().folder = folder.as_ref().to_string_lossy().into_owned();
     }
 
-    /// The lines that were logged.
+    /// Returns the lines that were logged.
     pub fn log(&self) -> Vec<(LogLevel, String)> {
         self.0.lock().log.clone()
     }
 
-    /// What a metric stands at: the sum of a counter, the last value of a gauge, the number of
-    /// observations of a histogram.
+    /// Returns the value of a metric: the sum of a counter, the last value of a gauge, or the number of observations
+    /// of a histogram. `None` if there is no metric `name`.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let state = self.0.lock();
         state.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
     }
 
-    /// The reasons for which the run was to be stopped.
+    /// Returns the reasons of the requests to stop the run.
     pub fn stop_requests(&self) -> Vec<String> {
         self.0.lock().stop_requests.clone()
     }
 
-    /// Sets how many bytes of [memory](crate::Memory) components may borrow together; without a call, any number.
+    /// Sets the number of bytes of [memory](crate::Memory) that components may borrow together. The default is no
+    /// limit.
     pub fn set_memory_limit(&self, bytes: usize) {
         self.0.lock().memory_limit = Some(bytes);
     }
 
-    /// Returns the number of bytes that components have borrowed.
+    /// Returns the number of bytes of memory that components have borrowed.
     pub fn memory(&self) -> usize {
         self.0.lock().memory
     }
 
-    /// How often the connection was reported lost.
+    /// Returns the number of times that a component reported its connection as lost.
     pub fn connections_lost(&self) -> u64 {
         self.0.lock().connections_lost
     }
@@ -266,7 +285,7 @@ mod tests {
         task::Poll,
         thread,
     };
-    use std::{pin::pin, time::Duration};
+    use std::{pin::pin, sync::Arc, time::Duration};
 
     use super::TestHost;
     #[cfg(unix)]
@@ -291,7 +310,22 @@ mod tests {
     }
 
     #[test]
-    fn no_time_passes_before_work_that_a_task_has_asked_for() {
+    fn dropped_host_drops_its_tasks() {
+        let test = TestHost::new();
+        let kept = Arc::new(());
+        let captured = (kept.clone(), test.host());
+        let _task = test.host().spawn("waits", async move {
+            std::future::pending::<()>().await;
+            drop(captured);
+        });
+        drop(test.clone());
+        assert_eq!(Arc::strong_count(&kept), 2, "another handle polls the task");
+        drop(test);
+        assert_eq!(Arc::strong_count(&kept), 1);
+    }
+
+    #[test]
+    fn work_of_a_task_runs_before_time_passes() {
         let test = TestHost::new();
         let host = test.host();
         let counter = host.counter("worked", "");
@@ -306,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_end_in_their_order_and_not_before_their_time() {
+    fn timers_end_in_order_and_on_time() {
         let test = TestHost::new();
         let host = test.host();
         let (mut long, mut short) = (pin!(host.sleep(2 * HOUR)), pin!(host.sleep(HOUR)));
@@ -318,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_polled_future_can_be_dropped_before_its_work_is_done() {
+    fn polled_work_can_be_awaited_later() {
         let test = TestHost::new();
         let host = test.host();
         let mut work = host.blocking(|| "done");
@@ -327,14 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn work_that_panics_is_an_error() {
+    fn panic_in_work_is_an_error() {
         let test = TestHost::new();
         let error = test.block_on(test.host().blocking(|| -> () { panic!("no") })).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PANICKED);
     }
 
     #[test]
-    fn tasks_run_beside_the_test() {
+    fn tasks_run_alongside_the_test() {
         let test = TestHost::new();
         let host = test.host();
         let counter = host.counter("ticks", "how many ticks there were");
@@ -354,9 +388,9 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn where_time_is_held_no_timer_ends_before_a_peer_answers() {
+    fn follow_real_time_prevents_timers_from_ending_early() {
         let test = TestHost::new();
-        test.hold_time();
+        test.follow_real_time();
         let host = test.host();
         let (one, mut other) = UnixStream::pair().unwrap();
         let (waits, counter) = (host.clone(), host.counter("late", ""));
@@ -380,7 +414,8 @@ mod tests {
         assert_eq!(test.metric("late"), Some(1.0));
     }
 
-    /// Waits for `readable` or for a timer, as a handshake with a timeout does. Returns `true` for the descriptor.
+    /// Waits for `readable` or for a timer, like a handshake with a timeout. Returns `true` if the descriptor was
+    /// ready first.
     #[cfg(unix)]
     async fn answers_within(host: &Host, socket: &UnixStream, timeout: Duration) -> bool {
         let (mut readable, mut timer) = (pin!(host.readable(socket)), pin!(host.sleep(timeout)));
@@ -414,7 +449,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn timer_beside_silent_peer_ends_early() {
+    fn timer_ends_early_if_peer_is_silent() {
         let test = TestHost::new();
         test.set_patience(Duration::from_millis(1));
         let (ours, _theirs) = UnixStream::pair().unwrap();
@@ -425,9 +460,9 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn timer_beside_awaited_descriptor_ends_in_real_time() {
+    fn timer_ends_in_real_time_with_awaited_descriptor() {
         let test = TestHost::new();
-        test.hold_time();
+        test.follow_real_time();
         let host = test.host();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let waits = host.clone();
@@ -440,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_is_told_can_be_looked_up() {
+    fn requests_to_the_host_are_recorded() {
         let test = TestHost::new();
         let host = test.host();
         warn!(host, "{} is off", "something");

@@ -1,4 +1,4 @@
-//! What there is besides the code under test: its work, its timers, and what it said.
+//! State of a test host: tasks, blocking work, timers, clocks, and the log lines, metrics and requests of components.
 
 use std::{
     collections::VecDeque,
@@ -17,16 +17,16 @@ use async_ffi::FfiFuture;
 use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
 
 use super::descriptors;
-use crate::lock::lock;
+use crate::lock;
 
-/// Longest wait for file descriptors before the world checks whether something else has happened.
+/// Maximum time of one wait for file descriptors, after which jobs and tasks are checked.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
 
-/// Real time without a sign of a peer after which a timer ends early, unless a test sets another.
+/// Default of [`TestHost::set_patience`](super::TestHost::set_patience).
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Divides the patience for further timers while a peer stays silent, so that a silent peer costs the whole
-/// patience once.
+/// Divisor of the patience for further timers while a peer stays silent. A test waits the whole patience for the first
+/// timer, and a fiftieth of it for each further timer.
 const SILENT_PEER: u32 = 50;
 
 pub(super) struct World(Mutex<State>);
@@ -44,15 +44,16 @@ impl Default for World {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The time that passes, which timers go by.
+    /// Monotonic time, which timers use.
     pub(super) monotonic_ns: u64,
-    /// Difference between the clock that stamps events and `monotonic_ns`, modulo 2^64.
+    /// Difference between the clock that sets the times of events and `monotonic_ns`, modulo 2^64.
     wall_ahead_ns: u64,
-    /// Real time that peers get to make an awaited file descriptor ready, before a timer ends early.
+    /// Real time that peers get to make an awaited file descriptor ready before a timer ends early.
     pub(super) patience: Duration,
-    /// Real time of waits since an awaited descriptor was last ready; reduced when a timer ends early.
+    /// Real time spent waiting since an awaited descriptor was last ready. When a timer ends early, it is reduced: see
+    /// [`SILENT_PEER`].
     silence: Duration,
-    /// Number of steps that had to wait: for a descriptor that was not ready, for a timer, or for a thread.
+    /// Number of steps that had to wait for a descriptor, a timer or a thread.
     pub(super) waited: u64,
     pub(super) folder: String,
     pub(super) log: Vec<(LogLevel, String)>,
@@ -61,11 +62,11 @@ pub(super) struct State {
     pub(super) connections_lost: u64,
     /// Bytes that components have borrowed.
     pub(super) memory: usize,
-    /// Bytes that they may borrow; `None` for any number.
+    /// Maximum number of bytes that components may borrow; `None` for no limit.
     pub(super) memory_limit: Option<usize>,
     pub(super) jobs: VecDeque<Job>,
     pub(super) tasks: Vec<FfiFuture<()>>,
-    wakes_tasks: Arc<WakesTasks>,
+    task_waker: Arc<TaskWaker>,
     waits: Vec<Wait>,
     next_wait: u64,
 }
@@ -85,25 +86,25 @@ impl State {
         self.wall_ahead_ns = now_ns.wrapping_sub(self.monotonic_ns);
     }
 
-    /// Whether anything waits for time or for a file descriptor.
+    /// Returns whether a timer or a file descriptor is awaited.
     pub(super) fn has_waits(&self) -> bool {
         !self.waits.is_empty()
     }
 }
 
-/// What a future may wait for.
+/// Condition for which a future waits.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
-    /// The clock, in ns since the epoch.
+    /// The clock reaches this time, in ns since the epoch.
     Time(u64),
-    /// A file descriptor.
+    /// The file descriptor is ready.
     Descriptor(i32, Interest),
 }
 
 struct Wait {
     number: u64,
     cause: Cause,
-    over: bool,
+    ended: bool,
     waker: Option<Waker>,
 }
 
@@ -112,13 +113,12 @@ impl World {
         lock(&self.0)
     }
 
-    /// Does the next of what there is to do, in this order: what has been woken already; a
-    /// blocking job; tasks; a file descriptor that is ready; the next timer. Returns when there
-    /// may be something new for the future that `wakeup` belongs to, or after `patience` with nothing
-    /// to do.
+    /// Performs the first action that is possible, in this order: take a wake-up, run a blocking job, poll the tasks,
+    /// check file descriptors, advance to the next timer. If no action is possible, waits for a wake-up from another
+    /// thread, for at most `patience`.
     ///
-    /// While a file descriptor is awaited, real time passes, because a peer needs it to answer. If only timers are
-    /// awaited, the clock jumps to the next one.
+    /// While a file descriptor is awaited, real time passes, because the peer needs time to answer. If only timers are
+    /// awaited, the clock jumps to the next timer.
     pub(super) fn step(&self, wakeup: &Arc<Wakeup>, patience: Option<Duration>) -> Step {
         if wakeup.take() {
             return Step::Woken;
@@ -132,7 +132,7 @@ impl World {
         if wakeup.take() {
             return Step::Woken;
         }
-        // What a task has asked for just now comes before any time passes.
+        // Work that a task has just started runs before time passes.
         if !self.lock().jobs.is_empty() {
             return Step::Worked;
         }
@@ -151,9 +151,10 @@ impl World {
         }
     }
 
-    /// Waits for descriptors, for at most [`READINESS_SLICE`]. The clock follows the real time of the wait, so that it
-    /// stands exactly at the deadline of a timer that ends. A timer ends early only if no descriptor became ready
-    /// within the patience.
+    /// Waits for descriptors, for at most [`READINESS_SLICE`].
+    ///
+    /// The clock follows the real time of the wait, but stops exactly at the deadline of a timer. A timer ends early
+    /// only if no descriptor became ready within the patience.
     fn wait_for_peers(&self, descriptors: &[(i32, Interest)]) -> Step {
         let mut ready = descriptors::poll(descriptors, Duration::ZERO);
         let mut is_timer_over = false;
@@ -196,11 +197,12 @@ impl World {
         if is_timer_over { Step::TimePassed } else { Step::Waited }
     }
 
-    /// What a component has left with the host: tasks and work that have not ended. Those that can end
-    /// without further ado are run to their end first.
+    /// Runs tasks and jobs that can end without waiting. Returns the number of tasks and the number of jobs that have
+    /// not ended then.
     pub(super) fn left_over(&self) -> (usize, usize) {
         let wakeup = Wakeup::new();
-        // So often, since one may start another, and none may do so for ever.
+        // A task may start another task, so there are several rounds. Their number is limited, because tasks might
+        // start tasks forever.
         for _ in 0..1_000 {
             if !matches!(self.step_without_time(&wakeup), Step::Woken | Step::Worked) {
                 break;
@@ -224,32 +226,33 @@ impl World {
 
     /// Wakes the thread that runs a future, if another thread has queued a job or a task.
     pub(super) fn wake_from_other_thread(&self) {
-        let wakes_tasks = self.lock().wakes_tasks.clone();
-        let wakeup = lock(&wakes_tasks.0).upgrade();
+        let task_waker = self.lock().task_waker.clone();
+        let wakeup = lock(&task_waker.0).upgrade();
         wakeup
             .into_iter()
             .filter(|it| it.thread.id() != thread::current().id())
             .for_each(Wakeup::wake);
     }
 
-    /// Polls every task once. What wakes one wakes the future that is run, which is this one from now on.
+    /// Polls every task once. From now on, waking a task wakes the future of `wakeup`.
     fn poll_tasks(&self, wakeup: &Arc<Wakeup>) {
         let (waker, mut tasks) = {
             let state = &mut *self.lock();
-            state.wakes_tasks.set(wakeup);
-            (Waker::from(state.wakes_tasks.clone()), std::mem::take(&mut state.tasks))
+            state.task_waker.set(wakeup);
+            (Waker::from(state.task_waker.clone()), std::mem::take(&mut state.tasks))
         };
         let mut context = Context::from_waker(&waker);
         tasks.retain_mut(|task| Pin::new(task).poll(&mut context).is_pending());
         self.lock().tasks.append(&mut tasks);
     }
 
-    /// Whether a future can be woken: it has been, or something keeps its waker or that of a task.
+    /// Returns whether the future of `wakeup` can make progress: it was woken already, or a waker of the future or of a
+    /// task still exists.
     pub(super) fn is_expected(&self, wakeup: &Arc<Wakeup>) -> bool {
-        wakeup.is_expected() || Arc::strong_count(&self.lock().wakes_tasks) > 1
+        wakeup.is_expected() || Arc::strong_count(&self.lock().task_waker) > 1
     }
 
-    /// Sets the clock to `time_ns`, unless the clock is ahead of that. Returns `true` if a timer ended.
+    /// Sets the monotonic clock to `time_ns`, unless it is later already. Returns `true` if a timer has ended.
     pub(super) fn advance_to(&self, time_ns: u64) -> bool {
         let now_ns = {
             let mut state = self.lock();
@@ -259,11 +262,11 @@ impl World {
         self.end_waits(|cause| matches!(cause, Cause::Time(deadline) if deadline <= now_ns))
     }
 
-    /// Deadline of the timer that ends next, if there is one.
+    /// Returns the deadline of the timer that ends next, if any.
     pub(super) fn next_timer(&self) -> Option<u64> {
         let state = self.lock();
         let deadline = |wait: &Wait| match wait.cause {
-            Cause::Time(deadline) if !wait.over => Some(deadline),
+            Cause::Time(deadline) if !wait.ended => Some(deadline),
             _ => None,
         };
         state.waits.iter().filter_map(deadline).min()
@@ -272,18 +275,18 @@ impl World {
     fn descriptors(&self) -> Vec<(i32, Interest)> {
         let state = self.lock();
         let descriptor = |wait: &Wait| match wait.cause {
-            Cause::Descriptor(descriptor, interest) if !wait.over => Some((descriptor, interest)),
+            Cause::Descriptor(descriptor, interest) if !wait.ended => Some((descriptor, interest)),
             _ => None,
         };
         state.waits.iter().filter_map(descriptor).collect()
     }
 
-    /// Ends the waits whose cause is `over`. Returns `true` if there was one.
-    fn end_waits(&self, over: impl Fn(Cause) -> bool) -> bool {
+    /// Ends the waits whose cause `has_occurred`. Returns `true` if at least one wait has ended.
+    fn end_waits(&self, has_occurred: impl Fn(Cause) -> bool) -> bool {
         let (mut wakers, mut has_ended) = (Vec::new(), false);
         for wait in &mut self.lock().waits {
-            if !wait.over && over(wait.cause) {
-                (wait.over, has_ended) = (true, true);
+            if !wait.ended && has_occurred(wait.cause) {
+                (wait.ended, has_ended) = (true, true);
                 wakers.extend(wait.waker.take());
             }
         }
@@ -292,20 +295,20 @@ impl World {
     }
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The future was woken.
     Woken,
-    /// Something else was done.
+    /// An action was performed. The future was not woken.
     Worked,
-    /// A timer ended beside descriptors that are not ready.
+    /// A timer has ended, and no descriptor is ready.
     TimePassed,
-    /// There was nothing to do.
+    /// No action was possible, and time was spent waiting.
     Waited,
 }
 
-/// Waits for one cause, until dropped.
+/// A future that waits for one condition.
 pub(super) struct Waiting {
     world: Arc<World>,
     number: u64,
@@ -315,10 +318,10 @@ impl Waiting {
     pub(super) fn new(world: Arc<World>, cause: Cause) -> Self {
         let number = {
             let mut state = world.lock();
-            let over = matches!(cause, Cause::Time(deadline) if deadline <= state.monotonic_ns);
+            let ended = matches!(cause, Cause::Time(deadline) if deadline <= state.monotonic_ns);
             let number = state.next_wait;
             state.next_wait += 1;
-            state.waits.push(Wait { number, cause, over, waker: None });
+            state.waits.push(Wait { number, cause, ended, waker: None });
             number
         };
         Self { world, number }
@@ -331,7 +334,7 @@ impl Future for Waiting {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.world.lock();
         match state.waits.iter_mut().find(|wait| wait.number == self.number) {
-            Some(wait) if !wait.over => {
+            Some(wait) if !wait.ended => {
                 wait.waker = Some(context.waker().clone());
                 Poll::Pending
             }
@@ -346,7 +349,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Wakes the thread that runs a test, from whichever thread.
+/// Wakes the thread that runs a test, from any thread.
 pub(super) struct Wakeup {
     woken: AtomicBool,
     thread: Thread,
@@ -361,12 +364,12 @@ impl Wakeup {
         self.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it can be woken: it has been, or something keeps its waker.
+    /// Returns whether the thread can be woken: it was woken already, or a waker still exists.
     pub(super) fn is_expected(self: &Arc<Self>) -> bool {
         self.woken.load(Ordering::Acquire) || Arc::strong_count(self) > 1
     }
 
-    /// Only a thread of the plugin's own can help now. Whether one did.
+    /// Waits until another thread wakes this thread. Returns `false` if no thread did within `patience`.
     fn wait(&self, patience: Option<Duration>) -> bool {
         loop {
             if self.take() {
@@ -390,21 +393,21 @@ impl Wake for Wakeup {
     }
 }
 
-/// Wakes whichever future is run when a task is woken: a task may keep a waker for as long as it lives, and
-/// outlive the future that was run when it got it.
+/// Waker of all tasks. It wakes the future that is run at the time of the wake-up, because a task may keep the waker
+/// when the future that was run at the time of the poll no longer exists.
 #[derive(Default)]
-struct WakesTasks(Mutex<Weak<Wakeup>>);
+struct TaskWaker(Mutex<Weak<Wakeup>>);
 
-impl WakesTasks {
+impl TaskWaker {
     fn set(&self, wakeup: &Arc<Wakeup>) {
         *lock(&self.0) = Arc::downgrade(wakeup);
     }
 }
 
-impl Wake for WakesTasks {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         let wakeup = lock(&self.0).upgrade();
-        // Where none is run, all tasks are polled as soon as one is.
+        // If no future is run, no wake-up is needed: all tasks are polled when the next future is run.
         wakeup.into_iter().for_each(Wakeup::wake);
     }
 }
@@ -426,9 +429,9 @@ mod tests {
     use super::{Step, Wakeup};
     use crate::{oneshot, testing::TestHost};
 
-    /// As a library does that waits with the waker of one poll, however often it is polled after that.
+    /// Some libraries wake the waker of an earlier poll.
     #[test]
-    fn a_task_is_woken_by_the_waker_of_any_of_its_polls() {
+    fn waker_of_any_poll_wakes_the_task() {
         let test = TestHost::new();
         let wakers = Arc::<Mutex<Vec<Waker>>>::default();
         let keeps = wakers.clone();
@@ -438,7 +441,7 @@ mod tests {
         });
         let _task = test.host().spawn("keeps its wakers", keeps);
         let step = |run| test.0.step(run, Some(Duration::ZERO));
-        // Each of these futures was run for a while, the first one twice.
+        // Each of these futures is run for one step, and the first of them for two steps.
         let [first, second, last] = [(); 3].map(|()| Wakeup::new());
         for run in [&first, &first, &second, &last] {
             assert_eq!(step(run), Step::Waited);
@@ -451,7 +454,7 @@ mod tests {
         }
     }
 
-    /// Libraries that work on threads of their own queue jobs and tasks in this way.
+    /// Libraries that have their own threads queue jobs and tasks in this way.
     #[test]
     fn job_and_task_of_another_thread_wake_a_waiting_test() {
         for is_task in [false, true] {

@@ -1,4 +1,4 @@
-//! Pushing events with their tickets.
+//! The writer that adds events with their tickets to a batch.
 
 use std::ops::Deref;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::{FailedTicket, Tickets};
 use crate::{EventMut, Form, Raw, Result, Structured, TypedBatch};
 
-/// Pushes events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. The methods of [`TypedBatch`] that
-/// only read can be called as well.
+/// Adds events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. Dereferences to [`TypedBatch`]
+/// for reading.
 pub struct TicketWriter<'b, T, F: Form> {
     all: &'b Tickets<T>,
     batch: &'b mut TypedBatch<F>,
-    /// Tickets with the positions of their events, which `all` does not have yet.
+    /// Tickets that are not recorded in `all` yet, with the positions of their events.
     tickets: Vec<(usize, T)>,
 }
 
@@ -21,7 +21,7 @@ impl<'b, T, F: Form> TicketWriter<'b, T, F> {
         Self { all, batch, tickets: Vec::new() }
     }
 
-    /// Returns the last event, to set its metadata.
+    /// Returns the event that was added last, to set its metadata.
     #[inline]
     pub fn last_mut(&mut self) -> Option<EventMut<'_>> {
         self.batch.last_mut()
@@ -29,11 +29,11 @@ impl<'b, T, F: Form> TicketWriter<'b, T, F> {
 }
 
 impl<T> TicketWriter<'_, T, Structured> {
-    /// Pushes a value, as [`Stream::push`](crate::Stream::push) does.
+    /// Adds a value of `stream`, as [`Stream::push`](crate::Stream::push) does.
     ///
     /// # Errors
-    /// The errors of [`Stream::push`](crate::Stream::push); no event is pushed then, and the ticket fails as that of a message
-    /// that could not be decoded.
+    /// The errors of [`Stream::push`](crate::Stream::push). After an error, no event is added, and the ticket is
+    /// reported as failed and undecodable.
     pub fn push(
         &mut self,
         stream: u64,
@@ -54,7 +54,7 @@ impl<T> TicketWriter<'_, T, Structured> {
 }
 
 impl<T> TicketWriter<'_, T, Raw> {
-    /// Pushes a whole message.
+    /// Adds a whole message of `stream`.
     #[inline]
     pub fn push_message(&mut self, stream: u64, ticket: T, message: &[u8]) {
         self.tickets.push((self.batch.len(), ticket));
@@ -71,7 +71,7 @@ impl<T, F: Form> Deref for TicketWriter<'_, T, F> {
 }
 
 impl<T, F: Form> Drop for TicketWriter<'_, T, F> {
-    /// Records the tickets, before the runtime has the batch.
+    /// Records the tickets before the runtime gets the batch.
     fn drop(&mut self) {
         if !self.tickets.is_empty() {
             self.all.record(self.batch.pull(), std::mem::take(&mut self.tickets));

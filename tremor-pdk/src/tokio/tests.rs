@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     cell::RefCell,
@@ -10,16 +10,16 @@ use std::{
 };
 
 use super::{THREAD, Tokio};
-use crate::{ErrorKind, lock::lock, testing::TestHost};
+use crate::{ErrorKind, lock, testing::TestHost};
 
-/// Tests that count threads of runtimes run one after the other.
+/// Serialises tests that count the threads of runtimes.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn started(test: &TestHost) -> Tokio {
     test.block_on(Tokio::start(&test.host())).unwrap()
 }
 
-/// How many threads of a runtime there are.
+/// Returns the number of threads of runtimes.
 fn threads() -> usize {
     let names = fs::read_dir("/proc/self/task").unwrap().flatten();
     names
@@ -27,14 +27,14 @@ fn threads() -> usize {
         .count()
 }
 
-/// Waits until the thread of a runtime that nobody has is gone.
+/// Waits until the thread of each dropped runtime has ended.
 fn wait_until_ended() {
     while threads() > 0 {
         thread::yield_now();
     }
 }
 
-/// Sends when its thread ends.
+/// Sends its thread's id when it is dropped.
 struct Last(Sender<ThreadId>);
 
 impl Drop for Last {
@@ -48,13 +48,13 @@ thread_local! {
 }
 
 #[test]
-fn a_future_is_made_and_polled_on_the_thread_of_the_runtime_and_awaited_anywhere() {
+fn future_runs_on_thread_of_the_runtime() {
     let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
     let ran = tokio.run(async {
         let (sender, receiver) = tokio_pair().await;
-        // A timer looks for the runtime when it is made.
+        // A timer looks for the runtime when it is created.
         ::tokio::time::sleep(Duration::from_millis(1)).await;
         sender.send(thread::current().id()).unwrap();
         receiver.recv().unwrap()
@@ -84,9 +84,9 @@ fn each_start_has_a_thread_that_ends_with_its_last_handle() {
     drop(one);
     let clone = two.clone();
     drop(two);
-    assert_eq!(id(&clone), thread, "a clone still has it");
+    assert_eq!(id(&clone), thread, "a clone keeps the thread");
     drop(clone);
-    // Thread locals of clients are dropped with their thread.
+    // Thread-local variables of clients are dropped with the thread.
     assert_eq!(dropped.recv(), Ok(thread));
     wait_until_ended();
 }
@@ -111,7 +111,7 @@ fn spawned_task_of_a_task_ends_with_the_handle() {
 }
 
 #[test]
-fn what_a_connector_has_started_ends_with_its_handle_and_what_others_have_does_not() {
+fn futures_of_a_connector_end_with_its_handle_only() {
     let _alone = lock(&ALONE);
     let test = TestHost::new();
     let (one, two) = (started(&test), started(&test));
@@ -130,7 +130,7 @@ fn what_a_connector_has_started_ends_with_its_handle_and_what_others_have_does_n
 }
 
 #[test]
-fn an_answer_that_is_dropped_ends_what_runs_unless_it_is_detached() {
+fn dropped_result_cancels_future_unless_detached() {
     let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
@@ -147,7 +147,7 @@ fn an_answer_that_is_dropped_ends_what_runs_unless_it_is_detached() {
 }
 
 #[test]
-fn a_panic_is_an_error_of_its_own_future_and_the_others_go_on() {
+fn panic_fails_only_its_own_future() {
     let _alone = lock(&ALONE);
     crate::ffi::guard("test", || ()).unwrap();
     let test = TestHost::new();
@@ -159,7 +159,7 @@ fn a_panic_is_an_error_of_its_own_future_and_the_others_go_on() {
 }
 
 #[test]
-fn a_future_may_be_polled_here_with_the_timers_and_sockets_of_the_runtime() {
+fn within_polls_on_current_thread_with_runtime() {
     let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
@@ -176,7 +176,7 @@ fn a_future_may_be_polled_here_with_the_timers_and_sockets_of_the_runtime() {
 }
 
 #[test]
-fn it_can_be_started_and_dropped_again_and_again_under_load() {
+fn runtime_can_be_restarted_under_load() {
     let _alone = lock(&ALONE);
     let test = TestHost::new();
     for _ in 0..50 {
@@ -196,7 +196,7 @@ fn it_can_be_started_and_dropped_again_and_again_under_load() {
 }
 
 #[test]
-fn panic_for_want_of_a_tokio_runtime_names_the_remedy() {
+fn panic_without_tokio_runtime_names_the_remedy() {
     let error = crate::ffi::guard("pull", ::tokio::runtime::Handle::current).unwrap_err();
     assert!(error.to_string().ends_with("`Tokio::within` of `tremor_pdk::tokio`"), "{error}");
 }

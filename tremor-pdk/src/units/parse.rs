@@ -1,14 +1,14 @@
-//! Reading of numbers with units.
+//! Parsing of numbers with units.
 
 use std::time::Duration;
 
-/// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.
+/// Parses a whole number with a unit of time: `250ms`, `5s`, `2m`, `1h`.
 pub fn parse_time(text: &str) -> Option<Duration> {
     let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     parse(text, &units).map(Duration::from_millis)
 }
 
-/// Reads a whole number and its unit: `64KiB`, `4MiB`, `1GiB`, `500kB`, `10MB`, `512B`.
+/// Parses a whole number with a unit of size: `64KiB`, `4MiB`, `1GiB`, `500kB`, `10MB`, `512B`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let units = [
         ("B", 1),
@@ -22,7 +22,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     parse(text, &units)
 }
 
-/// A whole number, in the smallest of these units.
+/// Parses a whole number with one of `units`. Returns the number in the smallest unit.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -37,7 +37,7 @@ mod tests {
     use super::{parse_size, parse_time};
 
     #[test]
-    fn times_have_units() {
+    fn time_without_known_unit_is_rejected() {
         assert_eq!(parse_time("250ms"), Some(Duration::from_millis(250)));
         assert_eq!(parse_time("5 s"), Some(Duration::from_secs(5)));
         assert_eq!(parse_time("2m"), Some(Duration::from_mins(2)));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_units() {
+    fn size_without_known_unit_is_rejected() {
         assert_eq!(parse_size("64KiB"), Some(65_536));
         assert_eq!(parse_size("4 MiB"), Some(4 << 20));
         assert_eq!(parse_size("1GB"), Some(1_000_000_000));

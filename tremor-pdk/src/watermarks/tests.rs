@@ -5,7 +5,7 @@ use proptest::prelude::{prop_assert, prop_assert_eq};
 use super::{Acks, Begin, Form, PositionWriter, Rewind, TypedBatch, Watermarks};
 use crate::{Raw, RawBatch, StructuredBatch};
 
-/// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
+/// Returns watermarks with the pulls 1 to 3 in the streams 0 and 1. The position is ten times the pull.
 fn three() -> Watermarks<u64> {
     let watermarks = Watermarks::new();
     for pull in 1..=3 {
@@ -51,7 +51,7 @@ fn writer<'b, F: Form>(
 }
 
 #[test]
-fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
+fn watermark_is_end_of_first_pulls_without_gap() {
     for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
         let mut watermarks = three();
         let mut ended = Vec::new();
@@ -60,8 +60,8 @@ fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
             ended.push(pull);
             let whole = (1..=3).take_while(|pull| ended.contains(pull)).last();
             assert_eq!(watermarks.of(1), whole.map(|pull| pull * 10), "{order:?}");
-            let mark = watermarks.of(0);
-            assert!(moved.iter().all(|&(_, position)| Some(position) == mark));
+            let watermark = watermarks.of(0);
+            assert!(moved.iter().all(|&(_, position)| Some(position) == watermark));
             assert_eq!(moved.is_empty(), whole.is_none_or(|whole| whole < pull));
         }
         assert!(watermarks.is_settled(0) && watermarks.is_settled(1));
@@ -69,7 +69,7 @@ fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
 }
 
 #[test]
-fn a_stream_is_read_again_from_its_mark_and_late_acknowledgements_of_it_change_nothing() {
+fn failed_stream_rewinds_to_watermark_and_ignores_late_acks() {
     let mut watermarks = three();
     acked(&mut watermarks, 1);
     let from_ten = |stream| Rewind { stream, from: Some(10) };
@@ -89,7 +89,7 @@ fn failure_keeps_earlier_pulls_open() {
     assert_eq!(acked(&mut watermarks, 2), []);
     assert!(!watermarks.is_settled(0), "the first pull is in flight");
     assert_eq!(acked(&mut watermarks, 1), [(0, 20), (1, 20)]);
-    // An earlier pull that fails after a later one.
+    // An earlier pull may fail after a later one.
     let mut watermarks = three();
     watermarks.fail(3, &[]).unwrap();
     assert_eq!(failed(&mut watermarks, 2), [from(0, Some(10)), from(1, Some(10))]);
@@ -112,10 +112,10 @@ fn position_pushed_while_its_pull_fails_is_not_recorded() {
     assert_eq!(acked(&mut watermarks, 5), [(0, 20)]);
 }
 
-/// A source with one stream, whose pulls have one event each.
+/// A model of a source with one stream, whose pulls have one event each.
 #[derive(Default)]
 struct Model {
-    /// The next event to be read, and the number of the last pull.
+    /// The next event, as a position in the stream.
     next: u64,
     pull: u64,
     /// Number and event of each pull that has not ended.
@@ -178,15 +178,15 @@ proptest::proptest! {
             }
             let position = watermarks.of(7).unwrap_or(0);
             prop_assert_eq!(position, model.prefix());
-            prop_assert!(position >= before, "it went back");
+            prop_assert!(position >= before, "the position went back");
             before = position;
         }
-        // Goes back if a pull has failed.
+        // If a pull has failed, the source goes back to its position.
         model.pull(&watermarks);
         while !model.open.is_empty() {
             model.ack(0, &mut watermarks);
         }
-        prop_assert_eq!(watermarks.of(7).unwrap_or(0), model.next, "all has ended");
+        prop_assert_eq!(watermarks.of(7).unwrap_or(0), model.next, "all pulls have ended");
     }
 }
 
@@ -202,7 +202,7 @@ fn failed_stream_is_settled_once_it_can_be_read_again() {
 }
 
 #[test]
-fn a_stream_that_is_forgotten_is_not_heard_of_again() {
+fn forgotten_stream_reports_no_progress() {
     let mut watermarks = three();
     watermarks.ack(1).unwrap();
     assert_eq!(watermarks.forget(0), Some(10));
@@ -214,7 +214,7 @@ fn a_stream_that_is_forgotten_is_not_heard_of_again() {
 }
 
 #[test]
-fn a_stream_of_which_nothing_was_acknowledged_is_read_from_its_start() {
+fn stream_without_acknowledgement_rewinds_to_start() {
     let mut watermarks = Watermarks::<u64>::new();
     watermarks.record(1, 5, 3);
     assert_eq!(failed(&mut watermarks, 1), [Rewind { stream: 5, from: None }]);
@@ -222,7 +222,7 @@ fn a_stream_of_which_nothing_was_acknowledged_is_read_from_its_start() {
 
 #[test]
 #[cfg(feature = "testing")]
-fn a_task_that_waits_for_progress_gets_the_last_of_each_stream() {
+fn waiting_task_gets_latest_position_of_each_stream() {
     let host = crate::testing::TestHost::new();
     let mut watermarks = three();
     for pull in [1, 2] {

@@ -1,4 +1,4 @@
-//! Pushing events with their positions.
+//! The writer that adds events with their positions to a batch.
 
 use std::{marker::PhantomData, ops::Deref};
 
@@ -7,19 +7,20 @@ use serde::Serialize;
 use super::Watermarks;
 use crate::{EventMut, Form, Raw, Result, Stream, Structured, TypedBatch};
 
-/// Named by the compiler when a [`PositionWriter`] is kept across an `await`.
+/// A type that appears in the compiler error if a [`PositionWriter`] is kept across an `await`.
 enum NotAcrossAwait {}
 
-/// Pushes events to the batch of a pull, and records their positions: see [`Watermarks::begin`].
+/// Adds events to the batch of a pull, and records their positions: see [`Watermarks::begin`]. Dereferences to
+/// [`TypedBatch`] for reading.
 ///
-/// A position is the end of an event: where reading continues after it. Positions of one stream grow. The methods of
-/// [`TypedBatch`] that only read can be called as well.
+/// The position that is passed with an event is the end of the event, at which the next event begins. Positions of one
+/// stream must grow.
 ///
-/// Not `Send`, so that a pull cannot keep it across an `await`.
+/// The writer is not `Send`, so that a pull cannot keep it across an `await`.
 pub struct PositionWriter<'b, P: Clone, F: Form> {
     marks: &'b Watermarks<P>,
     batch: &'b mut TypedBatch<F>,
-    /// Stream and position of the last event, which `marks` does not have yet.
+    /// The last stream and its position, which are not recorded in `marks` yet.
     last: Option<(u64, P)>,
     is_not_send: PhantomData<*const NotAcrossAwait>,
 }
@@ -29,34 +30,35 @@ impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
         Self { marks, batch, last: None, is_not_send: PhantomData }
     }
 
-    /// Returns the stream `stream` of the batch, to push events of it in another way, such as fragments. `position` is
-    /// the end of these events, and is recorded in any case.
+    /// Returns the stream `stream` of the batch, to add events that this writer has no method for, such as fragments.
+    /// `position` is the end of these events, and is recorded even if no event is added.
     #[inline]
     pub fn stream(&mut self, stream: u64, position: P) -> Stream<'_, F> {
         self.stream_of(stream, stream, position)
     }
 
-    /// Returns the stream `stream` of the batch, whose positions are those of `of`: for a source with several streams
-    /// and one position, such as a replication log with a stream for each table.
+    /// Returns the stream `stream` of the batch, and records `position` for the stream `of`. Use this for a source with
+    /// several streams that share one position, such as a replication log with a stream for each table.
     #[inline]
     pub fn stream_of(&mut self, stream: u64, of: u64, position: P) -> Stream<'_, F> {
         self.record(of, position);
         self.batch.stream(stream)
     }
 
-    /// Records a position of `stream` without an event: what was read up to there makes none.
+    /// Records a position of `stream` without an event, because the data up to the position contains none.
     pub fn skip(&mut self, stream: u64, position: P) {
         self.record(stream, position);
     }
 
-    /// Exchanges the contents of the batch with `filled`, a batch of `stream` that was filled elsewhere, such as on
-    /// another thread. `position` is the end of its events. The batch of the pull is empty before that.
+    /// Exchanges the contents of the batch with those of `filled`, which contains events of `stream` and was filled
+    /// elsewhere, for example on another thread. `position` is the end of the last of these events. The batch of the
+    /// pull must be empty before.
     pub fn exchange(&mut self, stream: u64, position: P, filled: &mut TypedBatch<F>) {
         self.batch.exchange(filled);
         self.record(stream, position);
     }
 
-    /// Returns the last event, to set its metadata.
+    /// Returns the event that was added last, to set its metadata.
     #[inline]
     pub fn last_mut(&mut self) -> Option<EventMut<'_>> {
         self.batch.last_mut()
@@ -76,10 +78,10 @@ impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
 }
 
 impl<P: Clone> PositionWriter<'_, P, Structured> {
-    /// Pushes a value, as [`Stream::push`] does.
+    /// Adds a value of `stream`, as [`Stream::push`] does.
     ///
     /// # Errors
-    /// The errors of [`Stream::push`]; no event is pushed then, and no position recorded.
+    /// The errors of [`Stream::push`]. After an error, no event is added and no position is recorded.
     pub fn push(
         &mut self,
         stream: u64,
@@ -93,7 +95,7 @@ impl<P: Clone> PositionWriter<'_, P, Structured> {
 }
 
 impl<P: Clone> PositionWriter<'_, P, Raw> {
-    /// Pushes a whole message.
+    /// Adds a whole message of `stream`.
     #[inline]
     pub fn push_message(&mut self, stream: u64, position: P, message: &[u8]) {
         self.batch.stream(stream).push_message(message);
@@ -110,7 +112,7 @@ impl<P: Clone, F: Form> Deref for PositionWriter<'_, P, F> {
 }
 
 impl<P: Clone, F: Form> Drop for PositionWriter<'_, P, F> {
-    /// Records the last position, before the runtime has the batch.
+    /// Records the last position before the runtime gets the batch.
     fn drop(&mut self) {
         if let Some((stream, position)) = self.last.take() {
             self.marks.record(self.batch.pull(), stream, position);

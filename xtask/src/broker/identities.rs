@@ -1,15 +1,13 @@
-//! Certificates for a broker and a client, of a CA of their own, made with `openssl`.
+//! Certificates for a broker and a client, issued with `openssl` by a new CA.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::{fs, process::Command};
 
 use anyhow::Result;
 
-use crate::project::run;
-use crate::running::empty_folder;
+use crate::project::{empty_folder, output};
 
-/// Makes them in a folder; the keys of `tls` with the files of a client.
+/// Creates the certificates in a folder, and returns the files of the client by the keys of `tls` in a flow file.
 pub(super) fn make(folder: &Path) -> Result<[(&'static str, PathBuf); 3]> {
     let file = |name: &str| folder.join(name);
     let files = [
@@ -20,38 +18,29 @@ pub(super) fn make(folder: &Path) -> Result<[(&'static str, PathBuf); 3]> {
     if folder.is_dir() {
         return Ok(files);
     }
-    // Complete, or not there.
+    // The folder is renamed once it is complete, so that it is never incomplete.
     let part = folder.with_extension("part");
     empty_folder(&part)?;
-    openssl(
-        &part,
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 \
-        -subj /CN=broker-ca -keyout ca.key -out ca.pem",
-    )?;
+    // `openssl` prints the progress of generating keys, so its output is not shown.
+    let openssl = |arguments: String| {
+        output(Command::new("openssl").args(arguments.split_whitespace()).current_dir(&part))
+    };
+    let key = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365";
+    openssl(format!("{key} -subj /CN=broker-ca -keyout ca.key -out ca.pem"))?;
     let names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1";
-    for (name, extension) in [("broker", names), ("client", "-addext extendedKeyUsage=clientAuth")]
-    {
-        openssl(
-            &part,
-            &format!(
-                "req -x509 -CA ca.pem -CAkey ca.key -newkey ec -pkeyopt \
-            ec_paramgen_curve:P-256 -nodes -days 365 -subj /CN={name} -addext basicConstraints=critical,CA:FALSE \
-            {extension} -keyout {name}.key -out {name}.pem"
-            ),
-        )?;
+    let client = "-addext extendedKeyUsage=clientAuth";
+    for (name, extension) in [("broker", names), ("client", client)] {
+        openssl(format!(
+            "{key} -CA ca.pem -CAkey ca.key -subj /CN={name} -addext basicConstraints=critical,CA:FALSE {extension} \
+             -keyout {name}.key -out {name}.pem"
+        ))?;
     }
-    // Kafka wants the key and the certificates in one file.
-    let whole = ["broker.key", "broker.pem", "ca.pem"].map(|it| fs::read(part.join(it)));
-    let whole: std::io::Result<Vec<_>> = whole.into_iter().collect();
-    fs::write(part.join("broker.pem"), whole?.concat())?;
+    // Kafka requires the key and the certificates in one file.
+    let mut whole = Vec::new();
+    for file in ["broker.key", "broker.pem", "ca.pem"] {
+        whole.extend(fs::read(part.join(file))?);
+    }
+    fs::write(part.join("broker.pem"), whole)?;
     fs::rename(&part, folder)?;
     Ok(files)
-}
-
-fn openssl(folder: &Path, arguments: &str) -> Result<()> {
-    let mut command = Command::new("openssl");
-    command.args(arguments.split_whitespace()).current_dir(folder);
-    // It shows how it searches for keys.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    run(command)
 }

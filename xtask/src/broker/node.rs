@@ -1,8 +1,6 @@
-//! A node of a broker: a process with a log, that can be ended and started again.
+//! A node of a broker: a process with a log that can be ended and restarted.
 
-use std::fmt::Display;
-use std::path::Path;
-use std::time::Duration;
+use std::{fmt::Display, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
@@ -12,19 +10,20 @@ use crate::process::{Process, Program, Signal};
 /// Maximum time until a node is ready, or has ended.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A node. Dropped, its process is killed, also where this process is killed.
+/// A node. Its process is killed when the node is dropped, and when this process is killed.
 pub(super) struct Node {
     pub(super) id: u16,
     program: Program,
-    /// Text of the log once the node is ready.
+    /// Text that the log contains once the node is ready.
     ready: &'static str,
     /// Address of each listener, by the name of the listener.
     addresses: Map<String, Value>,
-    process: Option<Process>,
+    /// The process; `None` before the start and after the end.
+    pub(super) process: Option<Process>,
 }
 
 impl Node {
-    /// A node of this program with these arguments, with its log in `folder`.
+    /// Creates a node that runs a program with these arguments, with its log in `folder`.
     pub(super) fn new<T: Display>(
         id: u16,
         (program, arguments): (&Path, impl IntoIterator<Item = T>),
@@ -33,33 +32,24 @@ impl Node {
         addresses: Map<String, Value>,
     ) -> Self {
         let name = format!("node-{id}");
-        // Where this process is killed, the node ends as well.
+        // The node has to end if this process is killed.
         let command = Program::new("setpriv", &name, folder).arguments(["--pdeathsig", "KILL"]);
         let program = command.argument(program.display()).arguments(arguments);
         Self { id, program, ready, addresses, process: None }
     }
 
-    pub(super) fn log(&self) -> &Path {
-        self.program.log()
-    }
-
-    /// Returns the process, while there is one.
-    pub(super) fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
-    }
-
     pub(super) fn described(&self) -> Value {
         let mut all = self.addresses.clone();
         all.insert("id".into(), self.id.into());
-        all.insert("pid".into(), self.process().map(Process::id).into());
-        all.insert("log".into(), super::shown(self.log()).into());
+        all.insert("pid".into(), self.process.as_ref().map(|process| process.child.id()).into());
+        all.insert("log".into(), super::shown(&self.program.log).into());
         all.into()
     }
 
-    /// Starts the process. [`Self::wait`] waits for it.
+    /// Starts the process. [`Self::wait`] waits until it is ready.
     pub(super) fn start(&mut self) -> Result<()> {
         if let Some(process) = &mut self.process {
-            ensure!(process.ended()?.is_some(), "node {} runs", self.id);
+            ensure!(process.ended()?.is_some(), "node {} is already running", self.id);
         }
         self.process = Some(self.program.start()?);
         Ok(())
@@ -73,21 +63,15 @@ impl Node {
         })
     }
 
-    /// # Errors
-    /// The node has ended by itself.
-    pub(super) fn expect_running(&mut self) -> Result<()> {
-        self.running()?.expect_alive()
-    }
-
     fn running(&mut self) -> Result<&mut Process> {
-        self.process.as_mut().with_context(|| format!("node {} does not run", self.id))
+        self.process.as_mut().with_context(|| format!("node {} is not running", self.id))
     }
 
     pub(super) fn signal(&mut self, signal: Signal) -> Result<()> {
         self.running()?.signal(signal)
     }
 
-    /// Sends a signal, and waits for the end.
+    /// Sends a signal, and waits for the end of the process.
     pub(super) fn end(&mut self, signal: Signal) -> Result<()> {
         let process = self.running()?;
         process.signal(signal)?;
@@ -105,25 +89,25 @@ mod tests {
 
     fn node(name: &str, script: &str) -> Node {
         let folder = std::env::temp_dir().join(format!("xtask-node-{name}-{}", std::process::id()));
-        crate::running::empty_folder(&folder).expect("a folder");
+        crate::project::empty_folder(&folder).expect("a folder");
         Node::new(1, (Path::new("sh"), ["-c", script]), &folder, "is ready", Map::new())
     }
 
     #[test]
-    fn node_is_ready_once_its_log_says_so_also_when_restarted() {
+    fn node_is_ready_once_its_log_has_the_text() {
         let mut node = node("ready", "echo is ready; exec sleep 100");
         for _ in 0..2 {
             node.start().expect("there is a shell");
-            node.wait().expect("it says so");
+            node.wait().expect("the log has the text");
             assert!(node.start().is_err(), "it runs");
             node.end(Signal::KILL).expect("it can be killed");
             assert!(node.described()["pid"].is_null());
         }
-        assert_eq!(fs::read_to_string(node.log()).expect("a log"), "is ready\nis ready\n");
+        assert_eq!(fs::read_to_string(&node.program.log).expect("a log"), "is ready\nis ready\n");
     }
 
     #[test]
-    fn node_that_ends_by_itself_is_an_error_with_its_last_words() {
+    fn node_that_ends_by_itself_is_an_error_with_its_log() {
         let mut node = node("ends", "echo the port is taken; exit 3");
         node.start().expect("there is a shell");
         let error = node.wait().expect_err("it has ended").to_string();

@@ -1,20 +1,26 @@
-//! A step as a process of its own, whose output goes to a file: the whole run fits on a screen, and what
-//! failed is at its end.
+//! A step as a process of its own, whose output goes to a file, so that the report of the whole run fits on a screen
+//! and ends with the failures.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
-use crate::project::{cargo, root};
+use crate::project::{cargo, forget_package, root};
 
-/// The folder of the files, below the project's.
+/// Folder of the logs, relative to the project's folder.
 pub(super) const FOLDER: &str = "target/ci";
 
-/// What of the output of a step that failed is shown: lines from its end, and characters of a line.
+/// Number of lines that are shown of a failed step, from the end of its output.
 const SHOWN_LINES: usize = 100;
+/// Maximum number of characters that are shown of a line.
 const SHOWN_CHARACTERS: usize = 400;
+
+/// Maximum duration of a step. On two cores, each step takes less than half of it.
+const LIMIT: &str = "25m";
+/// Exit status of `timeout` if it has ended the command.
+const TIMED_OUT: i32 = 124;
 
 /// Runs `cargo xtask ci STEP` to its end, with its output in a file of [`FOLDER`].
 pub(super) fn run(step: &str, all: bool) -> Result<Log> {
@@ -24,52 +30,67 @@ pub(super) fn run(step: &str, all: bool) -> Result<Log> {
     let file = File::create(&whole).with_context(|| format!("cannot write {}", path.display()))?;
     let mut command = cargo(["run", "--quiet", "--package=xtask", "--", "ci", step]);
     command.args(all.then_some("--all"));
+    let mut command = limited(LIMIT, &command);
     let both = file.try_clone().context("cannot write to one file from two descriptors")?;
     command.stdin(Stdio::null()).stdout(file).stderr(both);
     let status = command.status().with_context(|| format!("cannot start the step {step}"))?;
     let text = fs::read(&whole).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(Log { path, text: String::from_utf8_lossy(&text).into_owned(), passed: status.success() })
+    Ok(Log { path, text: String::from_utf8_lossy(&text).into_owned(), status })
 }
 
-/// What a step has written.
+/// Wraps a command so that it and its child processes end after `limit`, and when this process ends.
+fn limited(limit: &str, command: &Command) -> Command {
+    let mut limited = Command::new("setpriv");
+    limited.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10s", limit]);
+    limited.arg(command.get_program()).args(command.get_args()).current_dir(root());
+    forget_package(&mut limited);
+    limited
+}
+
+/// Output and status of a step.
 pub(super) struct Log {
     pub(super) path: PathBuf,
     pub(super) text: String,
-    pub(super) passed: bool,
+    pub(super) status: ExitStatus,
 }
 
 impl Log {
-    /// The line of the summary that the step has printed, if it came so far.
+    /// Returns the error for a step that ended without a report.
+    pub(super) fn failure(&self) -> anyhow::Error {
+        match self.status.code() {
+            Some(TIMED_OUT) => anyhow!("the step took longer than {LIMIT} and was ended"),
+            _ => anyhow!("the step ended without a report: {}", self.status),
+        }
+    }
+
+    /// Returns the step's line of the summary; `None` if the step ended before it printed the line.
     pub(super) fn report(&self, step: &str) -> Option<&str> {
         let is_report =
             |line: &&str| line.strip_prefix("    ").is_some_and(|it| it.starts_with(step));
         self.text.lines().rev().find(is_report)
     }
 
-    /// The end of the output, without characters that end no line and take much room.
+    /// Returns the last lines of the output. Long lines are cut.
     pub(super) fn end(&self) -> impl Iterator<Item = String> {
         let lines: Vec<_> = self.text.lines().collect();
         let from = lines.len().saturating_sub(SHOWN_LINES);
-        let shown = |line: &str| line.chars().take(SHOWN_CHARACTERS).collect();
-        lines[from..].iter().map(|line| shown(line)).collect::<Vec<_>>().into_iter()
+        lines.into_iter().skip(from).map(|line| line.chars().take(SHOWN_CHARACTERS).collect())
     }
 
-    /// The tests that passed, failed and were left out, of all programs that tested in this step.
+    /// Returns the numbers of tests that passed, failed and were ignored, summed over all test programs of this step.
     pub(super) fn tests(&self) -> [u64; 3] {
         let mut sum = [0; 3];
         for line in self.text.lines().filter_map(|line| line.strip_prefix("test result: ")) {
-            for (sum, kind) in sum.iter_mut().zip(["passed", "failed", "ignored"]) {
-                *sum += number_before(line, kind);
+            let words: Vec<_> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+            for pair in words.windows(2) {
+                let kind = ["passed", "failed", "ignored"].iter().position(|kind| *kind == pair[1]);
+                if let (Some(kind), Ok(number)) = (kind, pair[0].parse::<u64>()) {
+                    sum[kind] += number;
+                }
             }
         }
         sum
     }
-}
-
-fn number_before(line: &str, word: &str) -> u64 {
-    let before = line.split([' ', ';']).filter(|it| !it.is_empty()).collect::<Vec<_>>();
-    let at = before.iter().position(|it| *it == word).and_then(|at| at.checked_sub(1));
-    at.and_then(|at| before[at].parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -77,7 +98,16 @@ mod tests {
     use super::*;
 
     fn log(text: &str) -> Log {
-        Log { path: PathBuf::new(), text: text.to_owned(), passed: false }
+        Log { path: PathBuf::new(), text: text.to_owned(), status: ExitStatus::default() }
+    }
+
+    #[test]
+    fn step_that_hangs_is_ended_with_its_children() {
+        let mut hangs = Command::new("sh");
+        hangs.args(["-c", "sleep 86399 & sleep 86399"]);
+        let ended = limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("it starts");
+        let log = Log { status: ended.status, ..log("") };
+        assert!(log.failure().to_string().contains("took longer"), "{}", ended.status);
     }
 
     #[test]
@@ -89,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_report_of_the_step_counts_and_another_s_does_not() {
+    fn last_report_of_the_step_itself_is_found() {
         let text = "    test       ok         0.1 s\nnoise\n    test       FAILED     1.5 s  red\n    \
             doc        ok         1.0 s\n";
         assert_eq!(log(text).report("test"), Some("    test       FAILED     1.5 s  red"));
@@ -97,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_the_end_is_shown_and_of_long_lines_the_beginning() {
+    fn end_of_output_and_beginning_of_lines_are_shown() {
         let text = format!("{}last {}", "line\n".repeat(300), "x".repeat(9_000));
         let end: Vec<_> = log(&text).end().collect();
         assert_eq!(end.len(), SHOWN_LINES);

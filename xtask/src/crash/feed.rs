@@ -1,32 +1,30 @@
-//! The input: numbered lines that grow while the flow runs, in pieces that end anywhere.
+//! The input: a file of numbered lines that grows while the flow runs, in pieces that may end within a line.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, io::Write, os::unix::fs::MetadataExt};
 
 use anyhow::{Context, Result};
 
-/// How many come at most between two looks.
+/// Maximum number of lines that are added between two checks of the output.
 const SOME: usize = 12;
 
 pub(super) struct Feed {
     path: PathBuf,
     random: fastrand::Rng,
-    /// The last one is written to; those before have other names by now.
+    /// The last file is written to. Earlier files have been renamed.
     files: Vec<Input>,
-    /// Of the last line, what is not written yet.
-    rest: Vec<u8>,
+    /// Bytes of the last lines that have not been written yet.
+    unwritten: Vec<u8>,
 }
 
 struct Input {
     file: File,
-    /// What the checkpoint knows it by.
+    /// Identifies the file in the checkpoint.
     inode: u64,
-    /// The number of its first line.
+    /// Number of the first line of the file.
     first: usize,
-    /// Where each line ends, in bytes.
+    /// Offset of the end of each line, in bytes.
     ends: Vec<u64>,
 }
 
@@ -34,15 +32,15 @@ impl Feed {
     pub(super) fn open(path: &Path, seed: u64) -> Result<Self> {
         let input = Input::create(path, 0)?;
         let random = fastrand::Rng::with_seed(!seed);
-        Ok(Self { path: path.to_owned(), random, files: vec![input], rest: Vec::new() })
+        Ok(Self { path: path.to_owned(), random, files: vec![input], unwritten: Vec::new() })
     }
 
     pub(super) fn lines(&self) -> usize {
         self.files.last().map_or(0, Input::next)
     }
 
-    /// How many lines are acknowledged, by the positions of files. A file without one was acknowledged as
-    /// a whole if a later one has a position, and not at all otherwise.
+    /// Returns the number of acknowledged lines for these positions of files in the checkpoint. A file without a
+    /// position was acknowledged as a whole if a later file has a position, and otherwise not at all.
     pub(super) fn acknowledged(&self, positions: &BTreeMap<u64, u64>) -> usize {
         let oldest = self.files.iter().find(|input| positions.contains_key(&input.inode));
         oldest.map_or(0, |input| {
@@ -51,17 +49,18 @@ impl Feed {
         })
     }
 
-    /// Whether the file that is written to has a position.
+    /// Returns whether the file that is written to has a position.
     pub(super) fn is_known(&self, positions: &BTreeMap<u64, u64>) -> bool {
         self.files.last().is_some_and(|input| positions.contains_key(&input.inode))
     }
 
-    pub(super) fn some(&mut self) -> Result<()> {
+    /// Adds a random number of lines.
+    pub(super) fn add_some(&mut self) -> Result<()> {
         let lines = self.random.usize(0..=SOME);
         self.add(lines)
     }
 
-    /// Gives the file another name, and begins a new one.
+    /// Renames the file, and creates a new one.
     pub(super) fn rotate(&mut self) -> Result<()> {
         self.end_line()?;
         let aside = self.path.with_extension(self.files.len().to_string());
@@ -70,15 +69,15 @@ impl Feed {
         Ok(())
     }
 
-    /// Writes what is left of the last line.
+    /// Writes the remainder of the last line.
     pub(super) fn end_line(&mut self) -> Result<()> {
-        let rest = std::mem::take(&mut self.rest);
-        self.write(&rest)
+        let unwritten = std::mem::take(&mut self.unwritten);
+        self.write(&unwritten)
     }
 
-    /// Adds these many lines, or a part of the last.
+    /// Adds this number of lines. The end of the last lines may be written later.
     pub(super) fn add(&mut self, lines: usize) -> Result<()> {
-        let mut bytes = std::mem::take(&mut self.rest);
+        let mut bytes = std::mem::take(&mut self.unwritten);
         for _ in 0..lines {
             let line = line(self.lines());
             bytes.extend_from_slice(line.as_bytes());
@@ -88,8 +87,8 @@ impl Feed {
             input.ends.push(before + line.len() as u64 + 1);
         }
         // A writer may stop in the middle of a line.
-        let held_back = self.random.usize(0..=bytes.len().min(40));
-        self.rest = bytes.split_off(bytes.len() - held_back);
+        let later = self.random.usize(0..=bytes.len().min(40));
+        self.unwritten = bytes.split_off(bytes.len() - later);
         self.write(&bytes)
     }
 
@@ -101,24 +100,25 @@ impl Feed {
 
 impl Input {
     fn create(path: &Path, first: usize) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         let inode = file.metadata()?.ino();
         Ok(Self { file, inode, first, ends: Vec::new() })
     }
 
-    /// The number after that of its last line.
+    /// Returns the number of the line after the last one.
     fn next(&self) -> usize {
         self.first + self.ends.len()
     }
 }
 
-/// The line of this number: a part of one, or of two, is none.
+/// Returns the line with this number. A part of a line, or parts of two lines together, never equal a line.
 pub(super) fn line(number: usize) -> String {
     let length = number.wrapping_mul(7_919) % 181;
     format!("{number} {} {number}", "x".repeat(length))
 }
 
-/// The number of a line.
+/// Returns the number of a line; `None` if the text is not a whole line of the input.
 pub(super) fn number(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?;
     let number = text.split(' ').next()?.parse().ok()?;
@@ -130,7 +130,7 @@ mod tests {
     use super::{line, number};
 
     #[test]
-    fn a_part_of_a_line_is_none() {
+    fn part_of_a_line_has_no_number() {
         let text = line(1_234);
         assert_eq!(number(text.as_bytes()), Some(1_234));
         for length in 0..text.len() {

@@ -1,8 +1,8 @@
-//! What the flow has written, read as it grows.
+//! The output of the flow, read while it grows.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::{collections::HashSet, fs::File};
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,15 +11,17 @@ use super::feed;
 #[derive(Default)]
 pub(super) struct Output {
     path: PathBuf,
-    /// Up to where it was read: after a whole line.
+    /// Number of bytes that were read, up to the end of a whole line.
     position: u64,
-    /// Which lines are there, by their numbers.
-    seen: Vec<bool>,
-    newest: usize,
-    /// Lines that are none of the input's.
+    /// Numbers of the lines that the output contains.
+    seen: HashSet<usize>,
+    /// Maximum number of a line, plus one.
+    pub(super) newest: usize,
+    /// Number of lines of the output that the input does not contain.
     pub(super) torn: u64,
-    /// Of this round.
+    /// Number of lines of this round.
     events: u64,
+    /// Bytes of lines of this round that the output already had.
     again_bytes: u64,
 }
 
@@ -28,13 +30,8 @@ impl Output {
         Self { path: path.to_owned(), ..Self::default() }
     }
 
-    /// The number after that of the last line that came for the first time.
-    pub(super) fn newest(&self) -> usize {
-        self.newest
-    }
-
-    /// Reads the lines that are whole by now. The last bytes may be a part of one, and go with the next
-    /// start.
+    /// Reads the new whole lines. Bytes after the last whole line may be a part of a line, which the next start cuts
+    /// off.
     pub(super) fn read(&mut self) -> Result<()> {
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -55,39 +52,38 @@ impl Output {
             self.torn += 1;
             return;
         };
-        if number >= self.seen.len() {
-            self.seen.resize(number + 1, false);
-        }
-        if std::mem::replace(&mut self.seen[number], true) {
+        if !self.seen.insert(number) {
             self.again_bytes += line.len() as u64;
         }
         self.newest = self.newest.max(number + 1);
     }
 
-    /// How many of the first lines of the input are not there.
+    /// Returns how many of the first `lines` lines of the input the output does not have.
     pub(super) fn missing(&self, lines: usize) -> usize {
-        let there = self.seen.iter().take(lines).filter(|&&seen| seen).count();
-        lines - there
+        (0..lines).filter(|line| !self.seen.contains(line)).count()
     }
 
-    /// How many lines this round has brought, and how many bytes of them were there before.
+    /// Ends a round, and returns the number of its lines, and the bytes of those that the output already had.
     pub(super) fn end_round(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.events), std::mem::take(&mut self.again_bytes))
     }
 
-    /// Leaves a part of a line at the end, as a write does that is interrupted.
+    /// Appends `length` bytes without a line feed, as an interrupted write does.
     pub(super) fn tear(&self, length: usize) -> Result<()> {
         let part = vec![b'?'; length];
         let file = File::options().append(true).create(true).open(&self.path);
-        file.and_then(|mut file| file.write_all(&part)).context("cannot tear the output")
+        file.and_then(|mut file| file.write_all(&part))
+            .context("cannot append a partial line to the output")
     }
 
+    /// # Errors
+    /// A line of the first `lines` is missing, or the output does not end with a whole line.
     pub(super) fn expect_all(&self, lines: usize) -> Result<()> {
         let missing = self.missing(lines);
         ensure!(missing == 0, "{missing} of {lines} lines of the input are not in the output");
         let length = std::fs::metadata(&self.path).context("cannot read the output")?.len();
-        let rest = length - self.position;
-        ensure!(rest == 0, "the output ends in {rest} bytes that are no line");
+        let remainder = length - self.position;
+        ensure!(remainder == 0, "the output ends in {remainder} bytes that are not a line");
         Ok(())
     }
 }

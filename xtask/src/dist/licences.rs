@@ -1,81 +1,65 @@
-//! The licences of all that is linked: the texts that packages come with, each once.
+//! The licence texts of all linked packages, each text once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use walkdir::WalkDir;
 
 use super::packages::Package;
 
-/// What a file with a licence is called, in capitals.
+/// Beginnings of the names of licence files, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 const RULE: &str =
     "--------------------------------------------------------------------------------";
 
-/// One text for all foreign packages. Where several have the same licence file, it is there once.
+/// Returns a text with the licences of all packages of others, and each licence file once.
 ///
 /// # Errors
-/// A tenth of the packages or more come without the text of their licence.
+/// A tenth of the packages or more contain no licence text.
 pub(super) fn text(packages: &[Package]) -> Result<String> {
-    let without = without_text(packages)?;
-    ensure!(without.len() * 10 < packages.len(), "no text of a licence is in {without:?}");
     let mut text = String::from(
-        "Licences of the packages that the program and the plugins contain.\n\nPackages, and the licences \
-         under which their authors give them:\n\n",
+        "Licences of the packages that the program and the plugins contain.\n\nPackages with their licences and \
+         authors:\n\n",
     );
+    let mut without = Vec::new();
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for package in packages.iter().filter(|it| !it.is_ours) {
-        let Package { name, version, licence, authors, folder, .. } = package;
-        let by =
-            if authors.is_empty() { String::new() } else { format!(", {}", authors.join(", ")) };
-        writeln!(text, "  {name} {version}: {licence}{by}")?;
-        for file in files(folder)? {
-            let licence = fs::read(&file).with_context(|| format!("no {}", file.display()))?;
-            let licence = String::from_utf8_lossy(&licence).trim().to_owned();
-            let inside = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
+    for package in packages.iter().filter(|it| !it.is_ours()) {
+        let Package { name, version, license, authors, .. } = package;
+        let licence = license.iter().chain(authors).map(String::as_str).collect::<Vec<_>>();
+        writeln!(text, "  {name} {version}: {}", licence.join(", "))?;
+        let files = files(package.folder())?;
+        without.extend(files.is_empty().then_some(name));
+        for file in files {
+            let licence = String::from_utf8_lossy(&fs::read(&file)?).trim().to_owned();
+            let inside = file.strip_prefix(package.folder())?.display();
             users.entry(licence).or_default().push(format!("{name} {version}, {inside}"));
         }
     }
+    ensure!(
+        without.len() * 10 < packages.len(),
+        "too many packages without a licence text: {without:?}"
+    );
     for (licence, users) in users {
-        write!(text, "\n{RULE}\n")?;
-        users.iter().try_for_each(|user| writeln!(text, "{user}"))?;
-        write!(text, "{RULE}\n\n{licence}\n")?;
+        write!(text, "\n{RULE}\n{}\n{RULE}\n\n{licence}\n", users.join("\n"))?;
     }
     Ok(text)
 }
 
-/// The foreign packages that come without the text of their licence.
-fn without_text(packages: &[Package]) -> Result<Vec<&str>> {
-    let mut without = Vec::new();
-    for package in packages.iter().filter(|it| !it.is_ours) {
-        if files(&package.folder)?.is_empty() {
-            without.push(&*package.name);
+/// Returns the licence files of a package: those in its folder, and those of bundled sources of other languages, which
+/// may be up to two folders below.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = WalkDir::new(folder).min_depth(1).max_depth(3).sort_by_file_name();
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.into_path();
+        if path.is_file() && is_licence(&path) {
+            files.push(path);
         }
     }
-    Ok(without)
-}
-
-/// The files of a package with licences: at its top, and at the top of what it brings of other languages, which may lie in
-/// a folder for that.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let (mut found, mut level) = (Vec::new(), vec![folder.to_owned()]);
-    for _ in 0..3 {
-        let all = level.iter().map(|folder| entries(folder)).collect::<Result<Vec<_>>>()?;
-        let (folders, files): (Vec<_>, Vec<_>) =
-            all.concat().into_iter().partition(|it| it.is_dir());
-        found.extend(files.into_iter().filter(|file| is_licence(file)));
-        level = folders;
-    }
-    Ok(found)
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))?;
-    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    Ok(entries)
+    Ok(files)
 }
 
 fn is_licence(path: &Path) -> bool {
@@ -89,56 +73,54 @@ mod tests {
     use std::path::PathBuf;
     use std::{env, fs, process};
 
-    use super::{files, text, without_text};
+    use super::{files, text};
     use crate::dist::packages::{Package, linked};
 
-    /// What the workspace of the program links: a test does not fetch what the others do.
+    /// Returns the packages that this workspace links. Packages of other workspaces may not be downloaded in a test.
     fn linked_here() -> Vec<Package> {
-        let roots = ["tremor-runtime", "connector-file", "connector-http-server"];
+        let roots = ["tremor-runtime", "connector-file", "connector-http"];
         linked(&roots.map(str::to_owned), &["."], "x86_64-unknown-linux-gnu").unwrap()
     }
 
     #[test]
-    fn every_package_is_named_and_those_in_c_have_their_own_licence() {
+    fn packages_are_named_and_bundled_c_has_its_licence() {
         let packages = linked_here();
         let text = text(&packages).unwrap();
-        for package in packages.iter().filter(|it| !it.is_ours) {
+        for package in packages.iter().filter(|it| !it.is_ours()) {
             assert!(text.contains(&format!("  {} {}: ", package.name, package.version)));
         }
         for (name, licence) in [("zstd-sys", "zstd/LICENSE"), ("liblzma-sys", "COPYING")] {
             let package = packages.iter().find(|it| it.name == name).unwrap();
-            let files = files(&package.folder).unwrap();
+            let files = files(package.folder()).unwrap();
             assert!(files.iter().any(|file| file.ends_with(licence)), "{name}: {files:?}");
         }
     }
 
     #[test]
-    fn packages_without_the_text_of_their_licence_are_refused_where_they_are_many() {
-        let packages = linked_here();
-        assert!(without_text(&packages).unwrap().len() * 10 < packages.len());
+    fn many_packages_without_licence_text_are_refused() {
         let root = folder("none");
-        let bare = |number| Package {
-            name: format!("bare-{number}"),
-            folder: root.clone(),
-            ..Package::default()
-        };
-        let refused = text(&(0..9).map(bare).collect::<Vec<_>>()).unwrap_err().to_string();
+        let mut packages = linked_here();
+        for package in &mut packages[..100] {
+            package.manifest_path = root.join("Cargo.toml");
+        }
+        let refused = text(&packages).unwrap_err().to_string();
         fs::remove_dir_all(&root).unwrap();
-        assert!(refused.contains("bare-3"), "{refused}");
+        let bare = packages.iter().find(|it| !it.is_ours()).unwrap();
+        assert!(refused.contains(&bare.name), "{refused}");
     }
 
     #[test]
-    fn the_licence_of_what_a_package_brings_of_another_language_is_found_two_folders_down() {
+    fn licence_of_bundled_sources_is_found_two_folders_down() {
         let root = folder("deep");
         fs::create_dir_all(root.join("src/zlib/tests")).unwrap();
         fs::write(root.join("src/zlib/LICENSE"), "zlib").unwrap();
-        fs::write(root.join("src/zlib/tests/LICENSE"), "that of something else").unwrap();
+        fs::write(root.join("src/zlib/tests/LICENSE"), "a licence of something else").unwrap();
         let found = files(&root).unwrap();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(found, [root.join("src/zlib/LICENSE")]);
     }
 
-    /// An empty folder of this test.
+    /// Creates an empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder = env::temp_dir().join(format!("xtask-licences-{name}-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();

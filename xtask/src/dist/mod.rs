@@ -1,16 +1,15 @@
-//! `cargo xtask dist`: an archive with all that a machine without Rust needs: the program, the plugins, a
-//! systemd unit, completions, manual pages, the licences of all that is in it, and a bill of materials.
+//! `cargo xtask dist`: creates an archive that runs on machines without Rust, and a Debian package of it. Both contain
+//! the program, the plugins, a systemd unit, completions, manual pages, licences, and a software bill of materials.
 
 mod bare;
 mod elf;
 mod licences;
 mod packages;
-mod readme;
 mod sbom;
 mod trial;
 
 use std::collections::BTreeMap;
-use std::env::consts::{ARCH, DLL_PREFIX, DLL_SUFFIX};
+use std::env::consts::ARCH;
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf, absolute};
@@ -19,20 +18,22 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use self::elf::Needs;
-use crate::built;
+use self::packages::{Metadata, Package};
+use crate::built::{self, library};
 use crate::ci;
-use crate::project::{cargo, root, run as run_command};
-use crate::running::{empty_folder, write};
+use crate::project::{
+    cargo, empty_folder, is_on_path, metadata, root, run as run_command, text, write,
+};
 
 /// The package with the program.
 const PROGRAM: &str = "tremor-runtime";
-/// The folders with plugins: all of them are in the archive.
+/// Folders with plugins, all of which are in the archive.
 const FOLDERS: [&str; 4] = ["brokers", "codecs-plugins", "connectors-plugins", "operators-plugins"];
-/// The workspaces that they are in: that of the program, whose folder has those of the others, is the last.
+/// Folders of the workspaces. The program's workspace is the last one, because its folder contains the others.
 const WORKSPACES: [&str; 3] = ["brokers", "operators-plugins/vrl", "."];
-/// What the toolchain says of the licences of the standard library.
+/// File of the toolchain with the licences of the standard library.
 const STANDARD: &str = "COPYRIGHT-library.html";
-/// Where completions are looked for, and what they are called there.
+/// Shells, and the paths where they search for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/tremor"),
     ("zsh", "share/zsh/site-functions/_tremor"),
@@ -43,7 +44,7 @@ const DOC: &str = "share/doc/tremor";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where to write the archive and the folder that it is made of
+    /// Folder for the archive and its unpacked contents
     #[arg(long, default_value = "target/dist", value_name = "DIR")]
     output: PathBuf,
 }
@@ -51,122 +52,90 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(
         cfg!(all(target_os = "linux", target_env = "gnu")),
-        "an archive is made on Linux, with glibc"
+        "archives can be created only on Linux with glibc"
     );
-    // They are no part of `cargo test --workspace`, and a release ships what they test.
+    // `cargo test --workspace` does not include these tests of shipped files.
     ci::run_steps(&["deny", "vrl", "brokers"], false)?;
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
     let plugins = plugins()?;
     build(&plugins)?;
-    let shipped = names(&plugins);
+    let shipped: Vec<_> =
+        iter::once(PROGRAM.to_owned()).chain(plugins.values().flatten().cloned()).collect();
     let version = env!("CARGO_PKG_VERSION");
     let target = format!("{ARCH}-unknown-linux-gnu");
     let name = format!("tremor-{version}-{target}");
     let folder = output.join(&name);
-    let needs = binaries(&folder, &shipped)?;
+    // Paths of the program and the plugins in the archive.
+    let mut files = vec![trial::PROGRAM.to_owned()];
+    files.extend(shipped[1..].iter().map(|plugin| format!("{PLUGINS}/{}", library(plugin))));
+    for file in &files {
+        let built = Path::new(file).file_name().context("a file has a name")?;
+        copy(&built::folder(true).join(built), &folder.join(file))?;
+    }
+    let copies: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
+    let needs = Needs::of(&copies)?;
     bare::common(&needs)?;
     generated(&folder)?;
     let packages = packages::linked(&shipped, &WORKSPACES, &target)?;
     let sbom = serde_json::to_string_pretty(&sbom::of(&packages, version, &shipped))?;
-    put(&folder, &format!("{DOC}/sbom.cdx.json"), &(sbom + "\n"))?;
-    put(&folder, &format!("{DOC}/LICENSES.txt"), &licences::text(&packages)?)?;
+    write(&folder.join(DOC).join("sbom.cdx.json"), &(sbom + "\n"))?;
+    write(&folder.join(DOC).join("LICENSES.txt"), &licences::text(&packages)?)?;
     let standard = packages.iter().find(|it| it.name == packages::STANDARD);
-    let standard = standard.context("no standard library")?.folder.join(STANDARD);
+    let standard = standard.context("no standard library")?.folder().join(STANDARD);
     copy(&standard, &folder.join(format!("{DOC}/rust-std-{STANDARD}")))?;
-    put(&folder, "README.md", &readme::text(version, &needs))?;
+    write(&folder.join("README.md"), &readme(version, &needs))?;
     for (file, to) in [
         ("LICENSE-MIT", "LICENSE-MIT"),
         ("LICENSE-APACHE", "LICENSE-APACHE"),
         ("CHANGELOG.md", "share/doc/tremor/CHANGELOG.md"),
         ("dist/tremor@.service", "lib/systemd/system/tremor@.service"),
+        ("dist/tremor.sysusers", "lib/sysusers.d/tremor.conf"),
         ("examples/logs.json", "share/tremor/examples/logs.json"),
     ] {
         copy(&root().join(file), &folder.join(to))?;
     }
-    put(&folder, trial::FLOW, &trial::flow()?)?;
+    write(&folder.join(trial::FLOW), &trial::flow()?)?;
     let archive = pack(&output, &name)?;
-    trial::run(&output, &archive, &name, &needs)?;
-    print(&format!(
-        "{}: {} KiB\n{}",
-        archive.display(),
-        fs::metadata(&archive)?.len() >> 10,
-        readme::needs(&needs)
-    ));
+    trial::run(&output, &name, &files, &needs)?;
+    debian(&folder, version, &needs)?;
+    let size = fs::metadata(&archive)?.len() >> 10;
+    eprintln!("{}: {size} KiB\n{}", archive.display(), described(&needs));
     Ok(())
 }
 
-/// The plugins that are in the archive: the names of their packages, by the workspaces that these are in.
+/// Returns the package names of the archive's plugins, by workspace.
 fn plugins() -> Result<BTreeMap<&'static str, Vec<String>>> {
-    let mut plugins: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for folder in FOLDERS {
-        let mut folders: Vec<PathBuf> = fs::read_dir(root().join(folder))
-            .with_context(|| format!("no {folder}"))?
-            .flatten()
-            .map(|entry| entry.path().join("Cargo.toml"))
-            .filter(|manifest| manifest.exists())
-            .collect();
-        folders.sort();
-        for manifest in folders {
-            let text = fs::read_to_string(&manifest)?;
-            if !text.contains("\"cdylib\"") {
-                continue; // tests of plugins
-            }
-            let name = text.lines().find_map(|line| line.strip_prefix("name = \""));
-            let name = name.and_then(|rest| rest.strip_suffix('"'));
-            let name = name.with_context(|| format!("no name in {}", manifest.display()))?;
-            let is_in = |workspace: &&str| manifest.starts_with(root().join(workspace));
-            let workspace = WORKSPACES.into_iter().find(is_in).context("it is in no workspace")?;
-            plugins.entry(workspace).or_default().push(name.to_owned());
-        }
+    let mut plugins = BTreeMap::new();
+    for workspace in WORKSPACES {
+        let Metadata { packages, .. } = metadata(workspace, &["--locked", "--no-deps"])?;
+        let is_plugin = |package: &&Package| {
+            let mut folders = FOLDERS.iter().map(|folder| root().join(folder));
+            package.has("cdylib") && folders.any(|it| package.manifest_path.starts_with(it))
+        };
+        let names = packages.iter().filter(is_plugin).map(|package| package.name.clone());
+        plugins.insert(workspace, names.collect());
     }
     Ok(plugins)
 }
 
-/// The packages that are in the archive, the program first.
-fn names(plugins: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
-    iter::once(PROGRAM.to_owned()).chain(plugins.values().flatten().cloned()).collect()
-}
-
-/// Builds all that is in the archive.
+/// Builds the program and the plugins of the archive.
 fn build(plugins: &BTreeMap<&str, Vec<String>>) -> Result<()> {
-    let target = built::folder(true);
-    let target = target.parent().context("a profile has a folder")?;
     run_command(cargo(["build", "--release", "--locked", "--bins", "--package", PROGRAM]))?;
     for (workspace, names) in plugins {
-        let mut command = cargo(["build", "--release", "--locked", "--lib"]);
-        command.arg(format!("--manifest-path={workspace}/Cargo.toml"));
-        command.arg("--target-dir").arg(target);
+        let mut command = cargo(["build", "--release", "--locked", "--lib", "--target-dir"]);
+        command.arg(built::target()).arg(format!("--manifest-path={workspace}/Cargo.toml"));
         command.args(names.iter().map(|name| format!("--package={name}")));
         run_command(command)?;
     }
     Ok(())
 }
 
-/// Copies the program and the plugins; what they need.
-fn binaries(folder: &Path, shipped: &[String]) -> Result<Needs> {
-    let from = built::folder(true);
-    let mut needs = Needs::default();
-    let mut files = vec![("tremor".to_owned(), "bin")];
-    for package in &shipped[1..] {
-        files.push((format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_")), PLUGINS));
-    }
-    for (name, to) in files {
-        let copied = folder.join(to).join(&name);
-        copy(&from.join(&name), &copied)?;
-        needs = needs.and(Needs::of(&copied)?);
-    }
-    Ok(needs)
-}
-
-/// Has the program write its completions and manual pages.
+/// Writes completions and manual pages, which the program generates.
 fn generated(folder: &Path) -> Result<()> {
-    let tremor = folder.join("bin/tremor");
+    let tremor = folder.join(trial::PROGRAM);
     for (shell, path) in COMPLETIONS {
-        let output = Command::new(&tremor).args(["completions", shell]).output();
-        let output = output.context("cannot start tremor")?;
-        ensure!(output.status.success(), "`tremor completions {shell}` failed: {}", output.status);
-        put(folder, path, &String::from_utf8(output.stdout)?)?;
+        write(&folder.join(path), &text(Command::new(&tremor).args(["completions", shell]))?)?;
     }
     let mut command = Command::new(&tremor);
     let pages = folder.join("share/man/man1");
@@ -175,7 +144,41 @@ fn generated(folder: &Path) -> Result<()> {
     run_command(command)
 }
 
-/// Makes the archive: the same files are the same bytes, whoever makes it and when.
+/// Creates a Debian package beside the archive from its unpacked contents, and tests the package.
+fn debian(folder: &Path, version: &str, needs: &Needs) -> Result<()> {
+    if !is_on_path("dpkg-deb") {
+        eprintln!("SKIPPED: the Debian package, because there is no dpkg-deb");
+        return Ok(());
+    }
+    let package = folder.with_file_name(format!("tremor_{version}_{ARCH}.deb"));
+    let mut command = Command::new(root().join("scripts/deb.sh"));
+    command.arg(folder).args([version, ARCH, &glibc(needs)]).arg(&package);
+    run_command(command)?;
+    let mut command = Command::new(root().join("scripts/tests/deb.sh"));
+    let status = command.arg(folder).arg(glibc(needs)).status()?;
+    // The script has printed what it skips.
+    ensure!(matches!(status.code(), Some(0 | 77)), "the test of {} failed", package.display());
+    eprintln!("{}: {} KiB", package.display(), fs::metadata(&package)?.len() >> 10);
+    Ok(())
+}
+
+/// Returns the README at the top of the archive.
+fn readme(version: &str, needs: &Needs) -> String {
+    let template = include_str!("README.md");
+    template.replace("@VERSION@", version).replace("@NEEDS@", &described(needs))
+}
+
+/// Returns the requirements of the archive, one per line.
+fn described(needs: &Needs) -> String {
+    let libraries = needs.libraries.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!("architecture: {ARCH}\nglibc: {} or later\nlibraries: {libraries}", glibc(needs))
+}
+
+fn glibc(needs: &Needs) -> String {
+    needs.glibc.iter().flatten().map(u32::to_string).collect::<Vec<_>>().join(".")
+}
+
+/// Creates the archive. Equal files give equal bytes, independent of user and time.
 fn pack(output: &Path, name: &str) -> Result<PathBuf> {
     let archive = output.join(format!("{name}.tar.gz"));
     let mut command = Command::new("tar");
@@ -186,23 +189,31 @@ fn pack(output: &Path, name: &str) -> Result<PathBuf> {
     Ok(archive)
 }
 
-fn put(folder: &Path, path: &str, text: &str) -> Result<()> {
-    let path = folder.join(path);
-    parent(&path)?;
-    write(&path, text)
-}
-
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    parent(to)?;
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
     fs::copy(from, to).map(drop).with_context(|| format!("cannot copy {}", from.display()))
 }
 
-fn parent(path: &Path) -> Result<()> {
-    let folder = path.parent().context("a file is in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
-}
+#[cfg(test)]
+mod tests {
+    use super::{Needs, plugins, readme};
 
-#[allow(clippy::print_stdout)] // what was asked for
-fn print(text: &str) {
-    print!("{text}");
+    #[test]
+    fn needs_of_the_archive_are_in_its_readme() {
+        let libraries = ["libc.so.6".to_owned()].into();
+        let needs = Needs { glibc: Some(vec![2, 34]), libraries, ..Needs::default() };
+        let text = readme("1.2.3", &needs);
+        for part in ["# tremor 1.2.3", "architecture: ", "glibc: 2.34 or later", "libc.so.6"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains('@'), "{text}");
+    }
+
+    #[test]
+    fn plugins_of_every_workspace_are_found() {
+        let plugins = plugins().unwrap();
+        let has = |workspace, name: &str| plugins[workspace].iter().any(|it| it == name);
+        assert!(has("brokers", "connector-kafka") && has("operators-plugins/vrl", "operator-vrl"));
+        assert!(has(".", "connector-file") && !has(".", "fixture-hostile"));
+    }
 }

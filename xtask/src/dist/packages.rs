@@ -1,86 +1,61 @@
-//! What the shipped files are made of: our crates, and all that they link.
+//! The crates in the shipped files: those of this project, and all crates that they link.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::project::{cargo, root};
+use crate::project::{metadata, root, rustc, text};
 
-/// What `cargo metadata` says, as far as it matters here.
+/// The part of `cargo metadata` that is used here.
 #[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Described>,
-    resolve: Resolve,
+pub(super) struct Metadata {
+    pub(super) packages: Vec<Package>,
+    resolve: Value,
 }
 
-#[derive(Deserialize)]
-struct Described {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    #[serde(default)]
-    authors: Vec<String>,
-    repository: Option<String>,
-    source: Option<String>,
-    manifest_path: PathBuf,
-    targets: Vec<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<DependencyKind>,
-}
-
-#[derive(Deserialize)]
-struct DependencyKind {
-    /// None is the usual one: neither for builds nor for tests.
-    kind: Option<String>,
-}
-
-/// A crate that is linked.
-#[derive(Clone, Debug, Default)]
+/// A crate.
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Package {
+    id: String,
     pub(super) name: String,
     pub(super) version: String,
     /// An SPDX expression.
-    pub(super) licence: String,
+    pub(super) license: Option<String>,
     pub(super) authors: Vec<String>,
     pub(super) repository: Option<String>,
-    /// None: it is ours.
+    source: Option<String>,
+    pub(super) manifest_path: PathBuf,
+    targets: Vec<Value>,
+    #[serde(skip)]
     pub(super) checksum: Option<String>,
-    pub(super) is_ours: bool,
-    pub(super) folder: PathBuf,
-    /// Those that it links, by their [`Package::identity`].
+    /// Crates that the crate links, by their [`Package::identity`].
+    #[serde(skip)]
     pub(super) links: BTreeSet<String>,
 }
 
 impl Package {
-    /// What no other package has.
+    /// Returns a name with version, which is unique among packages.
     pub(super) fn identity(&self) -> String {
         identity(&self.name, &self.version)
+    }
+
+    pub(super) fn is_ours(&self) -> bool {
+        self.source.is_none()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+
+    /// Returns whether the package has a library of a kind, such as `cdylib`.
+    pub(super) fn has(&self, kind: &str) -> bool {
+        let kinds = self.targets.iter().filter_map(|target| target["kind"].as_array());
+        kinds.flatten().any(|it| it == kind)
     }
 }
 
@@ -88,126 +63,94 @@ pub(super) fn identity(name: &str, version: &str) -> String {
     format!("{name}@{version}")
 }
 
-/// The packages with these names, which are in these workspaces, and all that they link on this target, by
-/// their names and versions; and the standard library.
+/// Returns the packages with the names `roots` in these workspaces, all packages that they link on this target, and the
+/// standard library.
 pub(super) fn linked(roots: &[String], workspaces: &[&str], target: &str) -> Result<Vec<Package>> {
-    let mut all: BTreeMap<(String, String), Package> = BTreeMap::new();
+    let mut all: BTreeMap<String, Package> = BTreeMap::new();
     for workspace in workspaces {
-        let folder = root().join(workspace);
-        let mut command = cargo(["metadata", "--format-version=1", "--locked"]);
-        command.args(["--filter-platform", target, "--manifest-path"]);
-        let output = command.arg(folder.join("Cargo.toml")).output().context("no cargo")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let metadata: Metadata =
-            serde_json::from_slice(&output.stdout).context("`cargo metadata` gives no JSON")?;
-        let lock = fs::read_to_string(folder.join("Cargo.lock")).context("no Cargo.lock")?;
-        for package in of(&metadata, roots, &checksums(&lock)) {
-            // What two workspaces have may link more in one of them.
-            let key = (package.name.clone(), package.version.clone());
+        let metadata = metadata(workspace, &["--locked", "--filter-platform", target])?;
+        let lock = fs::read_to_string(root().join(workspace).join("Cargo.lock"))?;
+        for package in of(metadata, roots, &checksums(&lock)) {
+            // A package of two workspaces may link more in one of them.
             let links = package.links.clone();
-            all.entry(key).or_insert(package).links.extend(links);
+            all.entry(package.identity()).or_insert(package).links.extend(links);
         }
     }
     let standard = standard_library()?;
-    let identity = standard.identity();
-    all.values_mut().for_each(|package| _ = package.links.insert(identity.clone()));
-    all.insert((standard.name.clone(), standard.version.clone()), standard);
+    all.values_mut().for_each(|package| _ = package.links.insert(standard.identity()));
+    all.insert(standard.identity(), standard);
     Ok(all.into_values().collect())
 }
 
-/// What every crate links that is in no lock file. The licences of its own dependencies come with it.
+/// Returns the standard library, which every crate links but no lock file lists. The toolchain has the licences of its
+/// dependencies.
 fn standard_library() -> Result<Package> {
-    let ask = |argument: &[&str]| -> Result<String> {
-        let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let output = Command::new(program).args(argument).output().context("no rustc")?;
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    let version = ask(&["-vV"])?;
-    let version = version.lines().find_map(|line| line.strip_prefix("release: "));
+    let sysroot = text(Command::new("rustc").args(["--print", "sysroot"]))?;
     Ok(Package {
         name: STANDARD.to_owned(),
-        version: version.context("rustc does not say its version")?.to_owned(),
-        licence: "MIT OR Apache-2.0".to_owned(),
+        version: rustc("release")?,
+        license: Some("MIT OR Apache-2.0".to_owned()),
         authors: vec!["The Rust Project Developers".to_owned()],
         repository: Some("https://github.com/rust-lang/rust".to_owned()),
-        folder: Path::new(&ask(&["--print", "sysroot"])?).join("share/doc/rust"),
+        source: Some("rustup".to_owned()),
+        manifest_path: Path::new(sysroot.trim()).join("share/doc/rust/Cargo.toml"),
         ..Package::default()
     })
 }
 
-/// The name of the standard library.
+/// Name of the standard library's package.
 pub(super) const STANDARD: &str = "rust-std";
 
-fn of(
-    metadata: &Metadata,
-    roots: &[String],
-    checksums: &BTreeMap<(String, String), String>,
-) -> Vec<Package> {
-    let packages: BTreeMap<&str, &Described> =
-        metadata.packages.iter().map(|it| (&*it.id, it)).collect();
-    let nodes: BTreeMap<&str, &Node> =
-        metadata.resolve.nodes.iter().map(|it| (&*it.id, it)).collect();
-    // Macros run in the compiler, and leave nothing of themselves.
-    let is_linked = |id: &str| {
-        let is_macro = |it: &&Described| {
-            it.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
-        };
-        !packages.get(id).is_some_and(is_macro)
-    };
-    // By convention, a package such as `openssl-src` has sources in C, which the build script of another one compiles:
-    // they are linked, and what the package needs for that is not.
-    let is_source =
-        |id: &str| packages.get(id).is_some_and(|package| package.name.ends_with("-src"));
+/// Returns the packages of a workspace that the packages `roots` link, with the `roots` themselves.
+fn of(metadata: Metadata, roots: &[String], checksums: &BTreeMap<String, String>) -> Vec<Package> {
+    let Metadata { packages, resolve } = metadata;
+    let find = |id: &str| packages.iter().find(|package| package.id == id);
+    // By convention, a package such as `openssl-src` contains C sources, which the build script of another package
+    // compiles. The sources are linked, but the dependencies of the package are not.
+    let is_source = |id: &str| find(id).is_some_and(|package| package.name.ends_with("-src"));
     let links = |id: &str| -> Vec<&str> {
-        let node = nodes.get(id).filter(|_| !is_source(id));
-        let dependencies = node.map_or(&[][..], |node| &node.deps);
-        let is_usual = |it: &Dependency| it.dep_kinds.iter().any(|kind| kind.kind.is_none());
-        let all = dependencies.iter().filter(|it| is_usual(it) || is_source(&it.pkg));
-        all.map(|it| &*it.pkg).filter(|id| is_linked(id)).collect()
+        let nodes = resolve["nodes"].as_array().into_iter().flatten();
+        let node = nodes.filter(|node| node["id"] == *id && !is_source(id));
+        let all = node.filter_map(|node| node["deps"].as_array()).flatten();
+        all.filter_map(|dependency| {
+            let id = dependency["pkg"].as_str()?;
+            // `null` stands for neither build nor development dependencies.
+            let is_usual = |kind: &Value| kind["kind"].is_null();
+            let is_usual = dependency["dep_kinds"].as_array()?.iter().any(is_usual);
+            // Procedural macros run in the compiler, so they are not linked.
+            let is_linked = !find(id)?.has("proc-macro");
+            ((is_usual || is_source(id)) && is_linked).then_some(id)
+        })
+        .collect()
     };
-    let mut open: Vec<&str> = metadata
-        .packages
-        .iter()
-        .filter(|it| it.source.is_none() && roots.contains(&it.name))
-        .map(|it| &*it.id)
-        .collect();
-    let mut seen = BTreeSet::new();
+    let ours = packages.iter().filter(|it| it.is_ours() && roots.contains(&it.name));
+    let mut open: Vec<&str> = ours.map(|package| &*package.id).collect();
+    let mut seen = BTreeMap::new();
     while let Some(id) = open.pop() {
-        if seen.insert(id) {
+        if !seen.contains_key(id) {
             open.extend(links(id));
+            seen.insert(id, links(id));
         }
     }
-    let found = seen.iter().filter_map(|id| packages.get(id).copied());
-    let linked = |id: &&str| packages.get(id).map(|it| identity(&it.name, &it.version));
-    let package = |it: &Described| Package {
-        name: it.name.clone(),
-        version: it.version.clone(),
-        licence: it.license.clone().unwrap_or_default(),
-        authors: it.authors.clone(),
-        repository: it.repository.clone(),
-        checksum: checksums.get(&(it.name.clone(), it.version.clone())).cloned(),
-        is_ours: it.source.is_none(),
-        folder: it.manifest_path.parent().map(PathBuf::from).unwrap_or_default(),
-        links: links(&it.id).iter().filter_map(linked).collect(),
+    let package = |(id, links): (&&str, &Vec<&str>)| {
+        let package = find(id)?.clone();
+        let checksum = checksums.get(&package.identity()).cloned();
+        let links = links.iter().filter_map(|id| Some(find(id)?.identity())).collect();
+        Some(Package { checksum, links, ..package })
     };
-    found.map(package).collect()
+    seen.iter().filter_map(package).collect()
 }
 
-/// The checksums of a lock file, by name and version.
-fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
-    let mut checksums = BTreeMap::new();
-    let (mut name, mut version) = (String::new(), String::new());
-    for line in lock.lines() {
-        let Some((key, value)) = line.split_once(" = ") else { continue };
-        let value = value.trim_matches('"').to_owned();
-        match key {
-            "name" => name = value,
-            "version" => version = value,
-            "checksum" => _ = checksums.insert((name.clone(), version.clone()), value),
-            _ => {}
-        }
-    }
-    checksums
+/// Returns the checksums of a lock file by the [`identity`] of their packages.
+fn checksums(lock: &str) -> BTreeMap<String, String> {
+    let packages = lock.split("[[package]]").filter_map(|package| {
+        let value = |key: &str| {
+            let value = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(" = ")?.to_owned());
+            package.lines().find_map(value).map(|value| value.replace('"', ""))
+        };
+        Some((identity(&value("name")?, &value("version")?), value("checksum")?))
+    });
+    packages.collect()
 }
 
 #[cfg(test)]
@@ -219,7 +162,7 @@ mod tests {
     use super::{STANDARD, checksums, linked, of};
 
     #[test]
-    fn what_is_linked_is_of_the_program_and_not_of_its_build_or_its_tests() {
+    fn build_and_test_dependencies_are_not_linked() {
         let roots = ["tremor-runtime".to_owned()];
         let packages = linked(&roots, &["."], "x86_64-unknown-linux-gnu").unwrap();
         let has = |name: &str| packages.iter().any(|it| it.name == name);
@@ -227,18 +170,18 @@ mod tests {
         // A macro, a compiler of C, a library for tests, a plugin.
         assert!(!has("serde_derive") && !has("cc") && !has("proptest") && !has("connector-file"));
         for package in &packages {
-            let foreign = !package.is_ours;
+            let foreign = !package.is_ours();
             let name = &package.name;
-            assert!(!package.licence.is_empty(), "{name} has no licence");
+            assert!(package.license.is_some(), "{name} has no licence");
             assert_eq!(package.checksum.is_some(), foreign && name != STANDARD, "{name}");
         }
     }
 
     #[test]
-    fn sources_that_a_build_script_compiles_are_linked_and_the_compiler_is_not() {
+    fn sources_of_build_scripts_are_linked() {
         let described = |name: &str, source: Option<&str>| {
             json!({
-                "id": name, "name": name, "version": "1.0.0", "license": "MIT", "repository": null, "source": source,
+                "id": name, "name": name, "version": "1.0.0", "license": "MIT", "repository": null, "source": source, "authors": [],
                 "manifest_path": "Cargo.toml", "targets": [{ "kind": ["lib"] }]
             })
         };
@@ -258,17 +201,17 @@ mod tests {
             ] },
         });
         let metadata = serde_json::from_value(metadata).unwrap();
-        let linked = of(&metadata, &["ours".to_owned()], &BTreeMap::new());
+        let linked = of(metadata, &["ours".to_owned()], &BTreeMap::new());
         let names: Vec<&str> = linked.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["ours", "tls-src", "tls-sys"]);
     }
 
     #[test]
-    fn a_checksum_is_that_of_its_name_and_version() {
+    fn checksum_is_found_by_name_and_version() {
         let lock = "[[package]]\nname = \"a\"\nversion = \"1\"\n\n[[package]]\nname = \"a\"\nversion = \"2\"\n\
                     checksum = \"ff\"\n";
         let found = checksums(lock);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[&("a".to_owned(), "2".to_owned())], "ff");
+        assert_eq!(found["a@2"], "ff");
     }
 }

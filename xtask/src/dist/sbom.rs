@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::packages::{Package, STANDARD, identity};
 
-/// Of a program of this version with what it links. The packages that are shipped themselves are its
-/// parts.
+/// Returns the bill of materials of the program with this version and its packages. The shipped packages are the
+/// program's direct dependencies.
 pub(super) fn of(packages: &[Package], version: &str, shipped: &[String]) -> Value {
     let own = identity("tremor", version);
-    let parts = packages.iter().filter(|it| it.is_ours && shipped.contains(&it.name));
+    let parts = packages.iter().filter(|it| it.is_ours() && shipped.contains(&it.name));
     let parts: Vec<String> = parts.map(Package::identity).collect();
     let mut dependencies = vec![json!({ "ref": own, "dependsOn": parts })];
     let links = |it: &Package| json!({ "ref": it.identity(), "dependsOn": it.links });
@@ -36,19 +36,19 @@ pub(super) fn of(packages: &[Package], version: &str, shipped: &[String]) -> Val
 }
 
 fn component(package: &Package) -> Value {
-    let Package { name, version, licence, repository, checksum, is_ours, .. } = package;
+    let Package { name, version, license, repository, checksum, .. } = package;
     let mut component = json!({
         "type": "library",
         "bom-ref": package.identity(),
         "name": name,
         "version": version,
         "scope": "required",
-        // Of old, `/` stood for `OR`.
-        "licenses": [{ "expression": licence.replace('/', " OR ") }],
+        // Old packages separate licences by `/` instead of `OR`.
+        "licenses": [{ "expression": license.as_deref().unwrap_or_default().replace('/', " OR ") }],
     });
     if name == STANDARD {
         component["purl"] = format!("pkg:github/rust-lang/rust@{version}").into();
-    } else if !is_ours {
+    } else if !package.is_ours() {
         component["purl"] = format!("pkg:cargo/{name}@{version}").into();
     }
     if let Some(checksum) = checksum {
@@ -68,8 +68,8 @@ mod tests {
     use crate::dist::packages::linked;
 
     #[test]
-    fn every_crate_of_the_lock_file_that_is_linked_is_named_once_and_what_it_links_is_there() {
-        // Of the workspace of the program: a test does not fetch what the others link.
+    fn linked_crates_are_named_once_with_their_dependencies() {
+        // Packages of other workspaces may not be downloaded in a test.
         let shipped = ["tremor-runtime", "connector-file", "codec-otlp"].map(str::to_owned);
         let packages = linked(&shipped, &["."], "x86_64-unknown-linux-gnu").unwrap();
         let sbom = of(&packages, "0.1.0", &shipped);

@@ -1,100 +1,78 @@
-//! Whether the archive works: unpacked elsewhere, and run without anything of this machine but libraries of its system.
+//! A test of the archive: unpacks it in another folder, and runs it with only the system libraries that it requires.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::PLUGINS;
 use super::bare;
 use super::elf::Needs;
 use crate::demo;
-use crate::project::{root, run as run_command, shown};
-use crate::running::empty_folder;
+use crate::project::{empty_folder, output as run_output, root, run as run_command};
 
-/// The example in the archive.
+/// Path of the example in the archive.
 pub(super) const FLOW: &str = "share/tremor/examples/errors.yaml";
 
-/// The program in the archive.
-const PROGRAM: &str = "bin/tremor";
+/// Path of the program in the archive.
+pub(super) const PROGRAM: &str = "bin/tremor";
 
-/// The flow of the demo, with the plugins and the input where the archive has them.
+/// Returns the flow of the demo with the archive's path of the plugins.
 pub(super) fn flow() -> Result<String> {
-    let path = root().join(demo::FLOW);
-    let text = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
+    let text =
+        fs::read_to_string(root().join(demo::FLOW)).context("cannot read the flow of the demo")?;
     let own = "plugins: [../target/release]";
-    ensure!(text.contains(own), "{} names its plugins otherwise", demo::FLOW);
+    ensure!(text.contains(own), "{} does not contain `{own}`", demo::FLOW);
     Ok(text.replace(own, "plugins: [../../../lib/tremor/plugins]"))
 }
 
-/// Unpacks the archive and runs the demo: with nothing in the environment, and, where the system permits it, with
-/// nothing else of this machine either but the libraries that the files say they need.
-pub(super) fn run(output: &Path, archive: &Path, name: &str, needs: &Needs) -> Result<()> {
+/// Unpacks the archive, and runs the demo with an empty environment. If the system permits it, the demo runs again in a
+/// root folder with only the archive and the required system libraries. `files` are the program and the plugins.
+pub(super) fn run(output: &Path, name: &str, files: &[String], needs: &Needs) -> Result<()> {
     let root = output.join("trial");
     empty_folder(&root)?;
     let mut command = Command::new("tar");
-    command.arg("--extract").arg("--file").arg(archive).arg("--directory").arg(&root);
-    run_command(command)?;
+    command.arg("--extract").arg("--file").arg(output.join(format!("{name}.tar.gz")));
+    run_command({
+        command.arg("--directory").arg(&root);
+        command
+    })?;
     let folder = root.join(name);
     let mut command = Command::new(folder.join(PROGRAM));
-    let events =
-        demo::expect(&said(command.args(["run", FLOW]).current_dir(&folder).env_clear())?)?;
-    eprintln!("unpacked, it runs with an empty environment: {events} events, as expected");
-    let Some(way) = bare::way() else {
+    let command = command.args(["run", FLOW]).current_dir(&folder).env_clear();
+    let events = demo::expect(&run_output(command)?.stdout)?;
+    eprintln!("the unpacked archive runs with an empty environment: {events} events, as expected");
+    if let Some(way) = bare::way() {
+        let all: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
+        bare::furnish(&root, &all, needs)?;
+        let tremor = || bare::command(way, &root, &format!("/{name}"), PROGRAM);
+        let events = demo::expect(&run_output(tremor().args(["run", FLOW]))?.stdout)?;
+        for plugin in &files[1..] {
+            let inspected = run_output(tremor().args(["plugin", "inspect", "--json", plugin]))?;
+            let inspected =
+                serde_json::from_slice(&inspected.stdout).context("the description is not JSON")?;
+            loads(&inspected).with_context(|| format!("{plugin} does not load"))?;
+        }
+        let plugins = files.len() - 1;
+        eprintln!(
+            "with only the required system libraries: {events} events, and {plugins} plugins load"
+        );
+    } else {
         eprintln!("SKIPPED: {}", bare::SKIPPED);
-        return remove(&root);
-    };
-    let plugins = plugins(&folder)?;
-    let mut files = vec![folder.join(PROGRAM)];
-    files.extend(plugins.iter().map(|plugin| folder.join(plugin)));
-    bare::furnish(&root, &files, needs)?;
-    let tremor = || bare::command(way, &root, &format!("/{name}"), PROGRAM);
-    let events = demo::expect(&said(tremor().args(["run", FLOW]))?)?;
-    for plugin in &plugins {
-        let inspected = said(tremor().args(["plugin", "inspect", "--json"]).arg(plugin))?;
-        let inspected = serde_json::from_slice(&inspected).context("no JSON")?;
-        loads(&inspected).with_context(|| format!("{} does not load", plugin.display()))?;
     }
-    eprintln!(
-        "with nothing else but the libraries of the system that it needs: {events} events, and {} plugins load",
-        plugins.len()
-    );
-    remove(&root)
+    fs::remove_dir_all(&root).context("cannot remove the unpacked archive")
 }
 
-/// What a command that succeeds writes.
-fn said(command: &mut Command) -> Result<Vec<u8>> {
-    let output = command.output().context("cannot start what was unpacked")?;
-    let log = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} failed: {}\n{log}", shown(command), output.status);
-    Ok(output.stdout)
-}
-
-/// The plugins, as they are called within the folder.
-fn plugins(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder.join(PLUGINS)).context("there are no plugins")?;
-    let names: Result<Vec<PathBuf>, _> =
-        entries.map(|entry| Ok(Path::new(PLUGINS).join(entry?.file_name()))).collect();
-    names.map_err(std::io::Error::into).map(|mut names| {
-        names.sort();
-        names
-    })
-}
-
-/// Whether what `tremor plugin inspect` says of a library shows that it was loaded.
+/// Checks that the output of `tremor plugin inspect` describes a loaded library with components.
 fn loads(inspected: &Value) -> Result<()> {
-    let components = inspected["components"].as_array().context("it says nothing of components")?;
-    ensure!(!components.is_empty(), "it has no component");
-    for said in components.iter().chain([inspected]) {
-        ensure!(said["error"].is_null(), "{}", said["error"]);
+    let components =
+        inspected["components"].as_array().context("the description has no components")?;
+    ensure!(!components.is_empty(), "the plugin has no components");
+    for part in components.iter().chain([inspected]) {
+        ensure!(part["error"].is_null(), "{}", part["error"]);
     }
     Ok(())
-}
-
-fn remove(root: &Path) -> Result<()> {
-    fs::remove_dir_all(root).context("cannot remove what was unpacked")
 }
 
 #[cfg(test)]
@@ -104,7 +82,7 @@ mod tests {
     use super::loads;
 
     #[test]
-    fn a_plugin_that_cannot_be_asked_or_has_nothing_does_not_load() {
+    fn plugin_with_an_error_or_without_components_is_refused() {
         let with = |error: serde_json::Value, components: serde_json::Value| {
             loads(&json!({ "error": error, "components": components }))
         };
@@ -117,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_archive_finds_its_plugins_in_there() {
+    fn example_of_the_archive_uses_its_plugins() {
         let flow = super::flow().unwrap();
         assert!(flow.contains("lib/tremor/plugins") && !flow.contains("target"), "{flow}");
     }

@@ -1,71 +1,39 @@
-//! `cargo xtask faults`: each fault of the fixture `hostile` and each attack of a peer in a flow, and beside it, in the
-//! same process, a flow at full load and a metronome: whether the process lives, whether the other flow loses events,
-//! its throughput against a run without a fault right before, the processors that the fault takes where no other flow
-//! wants them, and the longest gap between two events of the metronome.
+//! `cargo xtask faults`: runs each fault of the fixture `hostile`, and each attack of `bench/attackers`, in one process
+//! with a flow at full load (the loaded flow) and a metronome.
+//!
+//! Three measurements are made for each fault: without the fault, with the fault, and with the fault but without the
+//! loaded flow. They show whether the process survives, whether the loaded flow loses events, how much of its
+//! throughput it keeps, how many processors the fault takes, and the longest gap between two events of the metronome.
 
 mod table;
 
-use std::fs;
-use std::iter;
-use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt::Display, fs, process::Command, sync::Arc, thread};
 
 use anyhow::{Context, Result, ensure};
-use attackers::{ATTACKS, Attack, Peer};
+use attackers::ATTACKS;
 use serde_json::Value;
 
 use self::table::Row;
-use crate::built::{self, Built};
+use crate::built::Built;
 use crate::process::{Api, Process, Signal, processor_time};
-use crate::project::root;
+use crate::project::{root, text};
 use crate::scenario::{self, Judgement, Options, Scenario, Stage, csv, summary};
 
-const PLUGINS: [&str; 5] = [
-    "connector-bench",
-    "connector-file",
-    "connector-metronome",
-    "connector-null",
-    "fixture-hostile",
-];
-/// Plugins of the flows that peers attack.
-const ATTACKED: [&str; 7] = [
-    "connector-exec",
-    "connector-http-server",
-    "connector-tcp-client",
-    "connector-tcp-server",
-    "connector-udp-server",
-    "connector-unix-server",
-    "connector-ws-server",
-];
-/// Seconds that the other flow runs before its events count: faults begin meanwhile.
+/// Time that the loaded flow runs before its events count, in seconds. The fault begins during this time.
 const WARM_UP: f64 = 0.3;
-/// Maximum time for what takes no time.
+/// Maximum wait for a step that normally ends at once, so that a hanging process becomes an error.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Two signals that come sooner are one request.
+/// Time between two signals to `tremor`, which treats signals within 250 ms as one request.
 const APART: Duration = Duration::from_millis(300);
-/// The faults of the short form: one of each family.
-const FEW: [&str; 12] = [
-    "pull_panic",
-    "pull_every_error",
-    "pull_hang",
-    "pull_block",
-    "pull_wake_storm",
-    "forged_length",
-    "pull_too_many",
-    "deliver_every_error",
-    "deliver_lie",
-    "thread_outlives",
-    "pull_tokio",
-    "lost_again",
-];
+/// Faults of the short form, which include each kind of fault.
+const FEW: &str = "pull_panic,pull_every_error,pull_hang,pull_block,pull_wake_storm,forged_length,pull_too_many,\
+    deliver_every_error,deliver_lie,thread_outlives,pull_tokio,lost_again";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How long to measure beside each fault, and as long without, in seconds
+    /// Duration of each of the three measurements of a fault, in seconds
     #[arg(long, default_value_t = 3.0, value_name = "S")]
     seconds: f64,
     /// Only these faults and attacks
@@ -73,26 +41,35 @@ pub(crate) struct Arguments {
     only: Vec<String>,
 }
 
-/// The short form, for every change.
+/// Runs the short form, which is a step of CI.
 pub(crate) fn check() -> Result<()> {
-    let only = FEW.map(str::to_owned).into();
+    let only = FEW.split(',').map(str::to_owned).collect();
     scenario::run(&Arguments { seconds: 0.5, only }, &Options::default())
 }
 
 impl Scenario for Arguments {
     const NAME: &'static str = "faults";
+    const PLUGINS: &'static [&'static str] = &[
+        "connector-bench",
+        "connector-exec",
+        "connector-file",
+        "connector-http",
+        "connector-metronome",
+        "connector-null",
+        "connector-socket",
+        "connector-ws",
+        "fixture-hostile",
+    ];
     type Found = Vec<Row>;
-
-    fn build(&self, release: bool, to: &Path) -> Result<Built> {
-        let attacked = if self.attacks().is_empty() { &[][..] } else { &ATTACKED };
-        built::build(&[&PLUGINS[..], attacked].concat(), release, to)
-    }
 
     fn play(&self, stage: &Stage<'_>) -> Result<Vec<Row>> {
         let mut faults = faults(stage.built)?;
-        faults.retain(|fault| self.is_selected(fault));
-        faults.append(&mut self.attacks());
-        ensure!(!faults.is_empty(), "there is no such fault; `tremor plugin inspect` lists them");
+        faults.extend(ATTACKS.iter().map(|attack| attack.name.to_owned()));
+        faults.retain(|fault| self.only.is_empty() || self.only.contains(fault));
+        ensure!(
+            !faults.is_empty(),
+            "unknown fault: expected a fault that `tremor plugin inspect hostile` lists, or an attack of bench/attackers"
+        );
         eprintln!("{}", table::HEAD);
         let row = |fault: &String| {
             let without = measure(stage, "none", self.seconds)?;
@@ -108,47 +85,38 @@ impl Scenario for Arguments {
 
     fn judge(&self, rows: &Vec<Row>) -> Result<Judgement> {
         let mut judgement = Judgement::default();
-        judgement.line(format_args!("{} s beside each fault", self.seconds));
+        judgement
+            .line(format_args!("{} s for each of the three measurements of a fault", self.seconds));
         table::judge(&mut judgement, rows);
         judgement.files.push(("faults.csv", csv(rows)?));
         Ok(judgement)
     }
 }
 
-impl Arguments {
-    fn is_selected(&self, fault: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == fault)
-    }
-
-    /// Names of the attacks that are selected.
-    fn attacks(&self) -> Vec<String> {
-        let names = ATTACKS.iter().map(|attack| attack.name);
-        names.filter(|name| self.is_selected(name)).map(str::to_owned).collect()
-    }
-}
-
-/// The faults that can happen while a flow runs, as the fixture lists them.
+/// Returns the names of the faults that occur while a flow runs, as `tremor plugin inspect` lists them.
 fn faults(built: &Built) -> Result<Vec<String>> {
     let mut command = Command::new(&built.tremor);
     command.args(["plugin", "inspect", "hostile", "--json"]);
-    let output = command.env("TREMOR_PLUGIN_PATH", &built.plugins).output();
-    let output = output.context("cannot start tremor")?;
-    let described: Value = serde_json::from_slice(&output.stdout).context("no description")?;
+    let described = text(command.env("TREMOR_PLUGIN_PATH", &built.plugins))?;
+    let described: Value =
+        serde_json::from_str(&described).context("the description of the fixture is not JSON")?;
     let faults = described["components"][0]["config"]["$defs"]["Fault"]["oneOf"].as_array();
-    let names = faults.context("no list of faults")?.iter().filter_map(|it| it["const"].as_str());
+    let faults = faults.context("the description of the fixture has no list of faults")?;
+    let names = faults.iter().filter_map(|it| it["const"].as_str());
     Ok(names.filter(|it| *it != "none" && !it.starts_with("check_")).map(str::to_owned).collect())
 }
 
-/// Figures of a run with one fault.
+/// Figures of a measurement with the loaded flow.
 struct Measured {
-    /// Whether the process lived until it was told to end.
+    /// `true` if the process did not crash: it ran until it was signalled to end, or until all of its flows had ended.
     lives: bool,
-    /// Events of the other flow that came in, and those that arrived.
+    /// Number of events that the loaded flow read.
     taken: u64,
+    /// Number of events that the loaded flow delivered.
     delivered: u64,
-    /// Events of the other flow in a second.
+    /// Events of the loaded flow per second.
     rate: f64,
-    /// Processors that the process took.
+    /// Processor time of the process, divided by elapsed time: the number of processors that it used.
     processors: f64,
     /// Longest gap between two events of the metronome.
     gap: Duration,
@@ -156,9 +124,10 @@ struct Measured {
     memory: u64,
 }
 
-/// Returns the part of its processors that a fault leaves to another flow, which uses `used` processors without the
-/// fault. The fault takes `taken` processors where no other flow wants them. Flows share processors, so a fault that
-/// takes all leaves half.
+/// Returns the processors that a fault leaves to the loaded flow, as a share of those that the flow can use, at most 1.
+///
+/// Without the fault, the loaded flow uses `used` processors. Without the loaded flow, the fault takes `taken`
+/// processors. At least half of all processors count as left, because flows share processors.
 fn left(taken: f64, used: f64) -> f64 {
     let all = thread::available_parallelism()
         .map_or(1.0, |count| f64::from(u16::try_from(count.get()).unwrap_or(u16::MAX)));
@@ -166,110 +135,113 @@ fn left(taken: f64, used: f64) -> f64 {
     if used > left { left / used } else { 1.0 }
 }
 
-/// Measures the processors that a fault takes without the flow at full load, the attacker of a peer included.
+/// Returns the number of processors that a fault takes without the loaded flow, including those of an attacker.
 fn processors_taken(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<f64> {
     let name = format!("{fault}-alone");
-    let (mut running, api, attacker) =
-        start(stage, fault, &name, &["fault.yaml", "metronome.yaml"])?;
+    let mut running = Running::start(stage, fault, &name, &["fault.yaml", "metronome.yaml"])?;
     let (begun, own) = (Instant::now(), processor_time(std::process::id())?);
     let mut taken = Duration::ZERO;
     let mut elapsed = Duration::from_millis(1);
-    while elapsed.as_secs_f64() < seconds && running.ended()?.is_none() {
-        ask_for(&api, fault);
-        // A process that ends meanwhile took what it took until then.
-        taken = running.processor_time().unwrap_or(taken);
+    while elapsed.as_secs_f64() < seconds && running.process.ended()?.is_none() {
+        trigger(&running.api, fault);
+        // If the process has ended, its last known processor time counts.
+        taken = running.process.processor_time().unwrap_or(taken);
         elapsed = begun.elapsed();
     }
     let own = processor_time(std::process::id())?.saturating_sub(own);
-    drop(running);
-    attacker.map_or(Ok(()), Attacker::end)?;
+    running.end()?;
     Ok((taken + own).as_secs_f64() / elapsed.as_secs_f64())
 }
 
-/// A peer that attacks on a thread of its own.
-struct Attacker {
-    thread: thread::JoinHandle<()>,
+/// A process with the fault, and the thread that attacks a connector of its flow as its peer, if the fault is an attack.
+struct Running {
+    process: Process,
+    api: Api,
+    attacker: Option<thread::JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Attacker {
-    fn start(attack: &'static Attack, peer: Peer) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ends = is_over.clone();
-        let thread = thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends));
-        Self { thread, is_over }
+impl Running {
+    /// Starts a process with these flows.
+    fn start(stage: &Stage<'_>, fault: &str, name: &str, flows: &[&str]) -> Result<Self> {
+        let attack = ATTACKS.iter().find(|attack| attack.name == fault);
+        let peer = attack.map(|attack| attack.prepare(&stage.folder, "fault.yaml")).transpose()?;
+        if peer.is_none() {
+            let to = match fault {
+                "fail_panic" => "hostile, config: { fault: deliver_reject }",
+                "breaker_panic" => "hostile, config: { fault: deliver_lost }",
+                _ => "'null'",
+            };
+            let values: [(_, &dyn Display); 2] = [("FAULT", &fault), ("TO", &to)];
+            stage.flow("fault.yaml", include_str!("../flows/fault.yaml"), &values)?;
+        }
+        stage.write("metronome.yaml", include_str!("../flows/metronome.yaml"))?;
+        let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], flows].concat();
+        let mut process = stage.start(name, &arguments)?;
+        let (api, is_over) = (process.api()?, Arc::<AtomicBool>::default());
+        let attacker = attack.zip(peer).map(|(attack, peer)| {
+            let ends = is_over.clone();
+            thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends))
+        });
+        Ok(Self { process, api, attacker, is_over })
     }
 
+    /// Ends the process and the attacker.
     fn end(self) -> Result<()> {
+        drop(self.process);
         self.is_over.store(true, Ordering::Relaxed);
-        ensure!(self.thread.join().is_ok(), "the attacker panicked");
+        let has_panicked = self.attacker.is_some_and(|thread| thread.join().is_err());
+        ensure!(!has_panicked, "the attacker panicked");
         Ok(())
     }
 }
 
-/// Starts a process with these flows, and the attacker if the fault is a peer's.
-fn start(
-    stage: &Stage<'_>,
-    fault: &str,
-    name: &str,
-    flows: &[&str],
-) -> Result<(Process, Api, Option<Attacker>)> {
-    let attack = ATTACKS.iter().find(|attack| attack.name == fault);
-    let peer = attack.map(|attack| attack.prepare(&stage.folder, "fault.yaml")).transpose()?;
-    if peer.is_none() {
-        stage.write("fault.yaml", &flow(fault))?;
-    }
-    stage.write("metronome.yaml", METRONOME)?;
-    let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], flows].concat();
-    let mut running = stage.start(name, &arguments)?;
-    let api = running.api()?;
-    let attacker = iter::zip(attack, peer).next();
-    Ok((running, api, attacker.map(|(attack, peer)| Attacker::start(attack, peer))))
-}
-
+/// Runs the fault together with the loaded flow, and returns the figures.
 fn measure(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<Measured> {
     let report = stage.folder.join("other.json");
     let _ = fs::remove_file(&report);
-    stage.write("other.yaml", &other(seconds))?;
+    let logs = root().join("examples/logs.json");
+    let values: [(_, &dyn Display); 3] =
+        [("LOGS", &logs.display()), ("WARM_UP", &WARM_UP), ("SECONDS", &seconds)];
+    stage.flow("other.yaml", include_str!("../flows/loaded.yaml"), &values)?;
     let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
-    let (mut running, api, attacker) = start(stage, fault, fault, &flows)?;
+    let mut running = Running::start(stage, fault, fault, &flows)?;
+    let Running { process, api, .. } = &mut running;
     let within = PATIENCE + Duration::from_secs_f64(seconds);
-    let (begun, before) = (Instant::now(), running.processor_time()?);
+    let (begun, before) = (Instant::now(), process.processor_time()?);
     let mut processors = 0.0;
-    let ended = running.until("the end of the other flow", within, |running| {
-        ask_for(&api, fault);
-        if let Ok(time) = running.processor_time() {
+    let ended = process.until("the end of the other flow", within, |process| {
+        trigger(api, fault);
+        if let Ok(time) = process.processor_time() {
             processors = time.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
         }
         let other = api.json("GET", "/v1/flows/other").ok();
         Ok(other.filter(|other| other["state"] == "stopped"))
     });
-    let memory = running.peak_memory().unwrap_or(0);
-    // Where all flows are through, the process has nothing left to do.
-    let through = running.ended()?.filter(|status| status.code().is_some_and(|code| code != 2));
-    let log = if through.is_some() { running.log()? } else { String::new() };
+    let memory = process.peak_memory().unwrap_or(0);
+    // The process ends by itself once all its flows have ended. Status 2 is an error in a flow file.
+    let through = process.ended()?.filter(|status| status.code().is_some_and(|code| code != 2));
+    let log = if through.is_some() { process.log()? } else { String::new() };
     let summary = summary(&log, "other").map(|(_, counts)| counts);
-    let lives = summary.is_some() || (ended.is_ok() && running.ended()?.is_none());
+    let lives = summary.is_some() || (ended.is_ok() && process.ended()?.is_none());
     if lives && summary.is_none() {
-        running.signal(Signal::TERM)?;
+        process.signal(Signal::TERM)?;
         thread::sleep(APART);
-        // What hangs is not waited for. It may have ended.
-        let _ = running.signal(Signal::TERM);
-        running.end(PATIENCE)?;
+        // The second signal ends the process without waiting for hanging calls. The process may have ended already.
+        let _ = process.signal(Signal::TERM);
+        process.end(PATIENCE)?;
     }
-    attacker.map_or(Ok(()), Attacker::end)?;
+    running.end()?;
     let ended = ended.unwrap_or_default();
-    let told = |role: &str, result: &str| {
+    let count = |role: &str, result: &str| {
         let components = ended["components"].as_array().map_or(&[][..], Vec::as_slice);
         let component = components.iter().find(|it| it["role"] == role);
         component.and_then(|it| it["events"][result].as_u64()).unwrap_or(0)
     };
-    let report: Value = fs::read(&report)
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
-    let told = || (told("source", "taken"), told("sink", "delivered"));
-    let (taken, delivered) = summary.unwrap_or_else(told);
+    let report: Value =
+        serde_json::from_slice(&fs::read(&report).unwrap_or_default()).unwrap_or_default();
+    let counts = || (count("source", "taken"), count("sink", "delivered"));
+    let (taken, delivered) = summary.unwrap_or_else(counts);
     Ok(Measured {
         lives,
         taken,
@@ -281,7 +253,7 @@ fn measure(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<Measured> {
     })
 }
 
-/// Returns the longest time between two events that a metronome has written as lines of JSON.
+/// Returns the longest time between two successive events of the metronome. `ticks` is the output of its flow.
 fn gap(ticks: &str) -> Duration {
     let time = |line| serde_json::from_str::<Value>(line).ok()?["ingest_ns"].as_u64();
     let times: Vec<u64> = ticks.lines().filter_map(time).collect();
@@ -289,61 +261,15 @@ fn gap(ticks: &str) -> Duration {
     Duration::from_nanos(gaps.max().unwrap_or(0))
 }
 
-/// Pauses and resumes the connector, where that is where it fails.
-fn ask_for(api: &Api, fault: &str) {
+/// Waits for 20 ms. Before that, pauses and resumes the connector if the fault occurs only then.
+fn trigger(api: &Api, fault: &str) {
     if ["pause_panic", "resume_panic"].contains(&fault) {
         for call in ["pause", "resume"] {
-            // The flow may not have begun.
+            // The request fails if the flow has not started yet.
             let _ = api.ask("POST", &format!("/v1/flows/fault/connectors/bad/{call}"));
         }
     }
     thread::sleep(Duration::from_millis(20));
-}
-
-/// A flow with a connector that fails for as long as it is asked, on both of its sides.
-fn flow(fault: &str) -> String {
-    let to = match fault {
-        "fail_panic" => "hostile, config: { fault: deliver_reject }",
-        "breaker_panic" => "hostile, config: { fault: deliver_lost }",
-        _ => "'null'",
-    };
-    format!(
-        "connectors:
-  good: {{ type: hostile, pull: {{ max_events: 10 }}, config: {{ count: 1000000000000, pace_ms: 1 }} }}
-  bad:
-    type: hostile
-    reconnect: {{ backoff: 10ms, max_backoff: 10ms }}
-    restart: {{ attempts: 1000000 }}
-    retry: {{ backoff: 10ms, max_backoff: 10ms }}
-    hang_limit: 1s
-    pull: {{ max_events: 10 }}
-    config: {{ fault: {fault}, after: 5, count: 1000000000000, pace_ms: 1, hold_ms: 300 }}
-  to: {{ type: {to} }}
-links: [good -> bad, bad -> to]
-"
-    )
-}
-
-/// A flow with an event each 10 ms.
-const METRONOME: &str = "connectors:
-  ticks: { type: metronome, config: { interval_ms: 10 } }
-  output: { type: file, codec: json, postprocessors: [lines], config: { path: ticks, mode: truncate } }
-links: [ticks -> output]
-";
-
-/// A flow of as many events as there can be.
-fn other(seconds: f64) -> String {
-    let file = root().join("examples/logs.json");
-    format!(
-        "connectors:
-  load:
-    type: bench
-    codec: json
-    config: {{ file: {}, warmup_s: {WARM_UP}, duration_s: {seconds}, report: other.json }}
-links: [load -> load]
-",
-        file.display()
-    )
 }
 
 #[cfg(test)]
@@ -356,13 +282,16 @@ mod tests {
     }
 
     #[test]
-    fn fault_that_takes_all_processors_leaves_half() {
-        const ALL: f64 = 10_000.0;
+    fn fault_on_all_processors_leaves_half_of_them() {
+        const EVERY_PROCESSOR: f64 = 10_000.0;
         let all = super::thread::available_parallelism().unwrap().get();
         let all = f64::from(u16::try_from(all).unwrap());
         assert!((super::left(0.0, all) - 1.0).abs() < 1e-9);
-        assert!((super::left(ALL, all) - 0.5).abs() < 1e-9);
-        assert!((super::left(ALL, all / 2.0) - 1.0).abs() < 1e-9, "half is all that is used");
-        assert!((super::left(ALL, all * 0.75) - 2.0 / 3.0).abs() < 1e-9);
+        assert!((super::left(EVERY_PROCESSOR, all) - 0.5).abs() < 1e-9);
+        assert!(
+            (super::left(EVERY_PROCESSOR, all / 2.0) - 1.0).abs() < 1e-9,
+            "the flow uses only half of the processors"
+        );
+        assert!((super::left(EVERY_PROCESSOR, all * 0.75) - 2.0 / 3.0).abs() < 1e-9);
     }
 }

@@ -1,4 +1,4 @@
-//! What came of each fault.
+//! The table of faults with their effects, and the verdict on them.
 
 use std::fmt;
 
@@ -9,9 +9,10 @@ use crate::scenario::Judgement;
 
 pub(super) const HEAD: &str = "  fault                                                process   lost      \
     taken  events/s  without   left    part   MiB    gap";
-/// Part of its throughput, for each processor that the fault leaves, that the other flow should keep.
+/// Minimum throughput of the loaded flow, as a share of its throughput without the fault on the processors that the
+/// fault leaves. Rows below are marked.
 const PART: f64 = 0.9;
-/// Longest gap between two events of the metronome that a fault should cause, in ms.
+/// Maximum gap between two events of the metronome, in ms. Rows above are marked.
 const GAP: u128 = 100;
 
 /// Figures of one fault.
@@ -23,7 +24,7 @@ pub(crate) struct Row {
     lost: u64,
     events_per_second: f64,
     without: f64,
-    /// Part of its processors that the fault leaves to the other flow.
+    /// Processors that the fault leaves to the loaded flow, as a share of those that the flow can use.
     left: f64,
     peak_bytes: u64,
     gap_ms: u128,
@@ -44,13 +45,14 @@ impl Row {
         }
     }
 
-    /// Returns the part of its throughput for each processor that the other flow keeps.
+    /// Returns the throughput of the loaded flow, as a share of its throughput without the fault on the processors that
+    /// the fault leaves.
     fn part(&self) -> f64 {
         let possible = self.without * self.left;
         if possible > 0.0 { self.events_per_second / possible } else { 0.0 }
     }
 
-    /// Whether the process lives, and the other flow has lost nothing.
+    /// Returns whether the process survived, and the loaded flow read events and lost none.
     fn holds(&self) -> bool {
         self.lives && self.taken > 0 && self.lost == 0
     }
@@ -77,7 +79,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Adds the rows to a judgement: a promise is broken where a fault has ended the process, or has cost events.
+/// Adds the rows to a judgement. A fault that ends the process, or loses events of the loaded flow, breaks a promise.
 pub(super) fn judge(judgement: &mut Judgement, rows: &[Row]) {
     judgement.line(HEAD);
     rows.iter().for_each(|row| judgement.line(row));
@@ -86,8 +88,8 @@ pub(super) fn judge(judgement: &mut Judgement, rows: &[Row]) {
     let slower = rows.iter().filter(|row| row.part() < PART).count();
     let late = rows.iter().filter(|row| row.gap_ms > GAP).count();
     judgement.line(format_args!(
-        "{} faults: {broken} end the process or cost events, {slower} leave the other flow less than 90 % of its throughput a \
-         processor, {late} stop the metronome for more than 100 ms",
+        "{} faults: {broken} end the process or lose events, {slower} leave the loaded flow less than 90 % of its throughput on \
+         the processors that are left, {late} stop the metronome for more than 100 ms",
         rows.len()
     ));
 }
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_judged_by_the_life_of_the_process_and_by_the_events_of_the_other_flow() {
+    fn ended_process_and_lost_events_break_the_promise() {
         assert_eq!(judged(&good()).broken, 0);
         assert!(judged(&good()).text.contains("62.5 %     1  10 ms  below 90 %\n"));
         let late = Measured { gap: Duration::from_millis(101), ..good() };

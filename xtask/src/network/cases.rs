@@ -1,72 +1,91 @@
 //! The cases that are measured.
 
-use std::io::Read;
-use std::process::Stdio;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io::Read, process::Stdio, thread};
 
 use anyhow::{Context, Result};
 
 use super::client::{Client, Found};
-use super::{Bench, InMemory};
+use super::{BARE, Bench, COST, GO, InMemory, KAFKA, KCAT, NATS, NATS_JSON, OURS, RATE, SETTLE};
+use super::{brokers, syslog};
 use crate::process::{Program, free_port};
-use crate::samples::{Figures, Samples, at_least, at_most};
+use crate::samples::{Figures, Samples, within};
 use crate::scenario::Judgement;
 
-/// A comparison of this program with others.
+/// A comparison of `tremor` with other programs, with limits for the figures.
 pub(super) struct Case {
     pub(super) name: &'static str,
+    /// Description for the summary.
     pub(super) what: &'static str,
     pub(super) servers: &'static [&'static str],
-    /// Measures a server.
+    /// Measures one server once.
     pub(super) turn: fn(&Bench<'_>, &'static str, &Samples) -> Result<Figures>,
     pub(super) judge: fn(&Samples, &mut Judgement),
 }
 
-/// Name of this program among servers, and with other protocols.
-const OURS: &str = "tremor";
 const OURS_TLS: &str = "tremor-tls";
 const OURS_HTTP: &str = "tremor-http";
-/// This program with connections that have never sent a byte.
+/// `tremor` with connections that never send a byte.
 const OURS_SILENT: &str = "tremor-silent";
 const OURS_WITHOUT: &str = "tremor-without";
-/// Plain tokio, on all processors and on one thread.
+/// Server with plain tokio on all processors.
 const TOKIO: &str = "tokio";
+/// Server with plain tokio on one thread.
 const TOKIO_ONE: &str = "tokio-one-thread";
 const HYPER: &str = "hyper";
-/// A loop that reads and writes, and nothing else.
-const BARE: &str = "bare-loop";
 const BARE_TLS: &str = "bare-loop-tls";
 
-const COST: &str = "us of processor a line";
-const RATE: &str = "lines/s";
 const REQUESTS: &str = "requests/s";
-const REQUEST: &str = "us of processor a request";
+const REQUEST: &str = "us of processor time per request";
 const MEMORY: &str = "bytes a connection";
 const PROCESSOR: &str = "% of a processor";
-const LEAST: &str = "of a fair share has the connection with the least";
+const LEAST: &str = "slowest connection, lines / mean of all connections";
 const FULL: &str = "lines/s at full load";
 const P99: &str = "us p99";
 const THREADS: &str = "threads";
 
-/// Time for what a server has left to do after its start, or after clients have come.
-const SETTLE: Duration = Duration::from_millis(500);
-/// After this time, what is only for the start is over.
-const REST: Duration = Duration::from_secs(3);
-/// Bytes of a line.
+/// Time after which threads that are only used for the start have ended.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Length of a line, in bytes.
 const LINE: u64 = 630;
-/// Connections that come and go before anything is measured: the first of them have the program set up what all share.
+/// Number of idle connections.
+const IDLE: u64 = 10_000;
+/// Number of busy connections.
+const BUSY: u32 = 1_000;
+/// Number of connections that are opened and closed before the measurement, because the first ones set up state that
+/// all connections share.
 const FIRST: u64 = 100;
 
-pub(super) static CASES: [Case; 7] = [
+pub(super) static CASES: [Case; 10] = [
+    Case {
+        name: "kafka",
+        what: "1,000,000 records of some 600 bytes from topic to topic, 4 partitions",
+        servers: &[KCAT, KAFKA],
+        turn: brokers::kafka,
+        judge: |samples, judgement| samples.compare(judgement, "MB/s", KCAT),
+    },
+    Case {
+        name: "nats",
+        what: "300,000 messages of some 600 bytes of a stream",
+        servers: &[GO, NATS, NATS_JSON],
+        turn: brokers::nats,
+        judge: |samples, judgement| samples.compare(judgement, "messages/s", GO),
+    },
+    Case {
+        name: "syslog",
+        what: "1,000,000 lines of syslog of 630 bytes over one connection, to a file",
+        servers: &syslog::SERVERS,
+        turn: syslog::turn,
+        judge: |_, _| {},
+    },
     Case {
         name: "trickle",
         what: "200 connections, 100 lines of 630 bytes a second each, to a file",
         servers: &[OURS, TOKIO, TOKIO_ONE],
         turn: trickle,
         judge: |samples, judgement| {
-            let cost = |name| samples.median("trickle", name, COST);
-            at_most(judgement, "a line beside tokio's", cost(OURS) / cost(TOKIO), 1.0);
+            let part = samples.median(OURS, COST) / samples.median(TOKIO, COST);
+            within(judgement, "processor time of a line / that with tokio", part, ..=1.0);
         },
     },
     Case {
@@ -75,9 +94,9 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[OURS_SILENT, OURS, OURS_TLS, OURS_HTTP, TOKIO, HYPER],
         turn: idle,
         judge: |samples, judgement| {
-            let median = |figure| samples.median("idle", OURS, figure);
-            at_most(judgement, "bytes a plain connection", median(MEMORY), 4_096.0);
-            at_most(judgement, PROCESSOR, median(PROCESSOR), 1.0);
+            let memory = samples.median(OURS, MEMORY);
+            within(judgement, "bytes a plain connection", memory, ..=4_096.0);
+            within(judgement, PROCESSOR, samples.median(OURS, PROCESSOR), ..=1.0);
         },
     },
     Case {
@@ -86,8 +105,8 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[OURS, TOKIO],
         turn: fair,
         judge: |samples, judgement| {
-            let least = samples.least("fair", OURS, LEAST);
-            at_least(judgement, "the least of a fair share in any round", least, 0.5);
+            let what = "slowest connection / mean of all connections, in any round";
+            within(judgement, what, samples.least(OURS, LEAST), 0.5..);
         },
     },
     Case {
@@ -96,13 +115,13 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[OURS, HYPER],
         turn: http,
         judge: |samples, judgement| {
-            let median = |name, figure| samples.median("http", name, figure);
-            let rate = median(OURS, REQUESTS) / median(HYPER, REQUESTS);
-            at_least(judgement, "of hyper's requests a second", rate, 0.7);
-            // This counts where the client is what limits the servers.
-            let by_cost = median(HYPER, REQUEST) / median(OURS, REQUEST);
-            let what = "of hyper's requests for each second of a processor";
-            at_least(judgement, what, by_cost, 0.7);
+            let rate = samples.median(OURS, REQUESTS) / samples.median(HYPER, REQUESTS);
+            within(judgement, "requests per second / those of hyper", rate, 0.7..);
+            // If the client is the bottleneck, both servers have the same number of requests per second. Therefore the
+            // processor time is judged as well.
+            let by_cost = samples.median(HYPER, REQUEST) / samples.median(OURS, REQUEST);
+            let what = "requests per second of processor time / those of hyper";
+            within(judgement, what, by_cost, 0.7..);
         },
     },
     Case {
@@ -111,9 +130,14 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[BARE, OURS, BARE_TLS, OURS_TLS],
         turn: tls,
         judge: |samples, judgement| {
-            let cost = |name| samples.median("tls", name, COST);
+            let cost = |name| samples.median(name, COST);
             let added = (cost(OURS_TLS) - cost(OURS)) / (cost(BARE_TLS) - cost(BARE));
-            at_most(judgement, "what TLS adds, beside what it adds to the bare loop", added, 1.3);
+            within(
+                judgement,
+                "processor time that TLS adds / that in the bare loop",
+                added,
+                ..=1.3,
+            );
         },
     },
     Case {
@@ -122,7 +146,7 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[OURS, BARE],
         turn: latency,
         judge: |samples, judgement| {
-            at_most(judgement, P99, samples.median("latency", OURS, P99), 200.0);
+            within(judgement, P99, samples.median(OURS, P99), ..=200.0);
         },
     },
     Case {
@@ -131,36 +155,32 @@ pub(super) static CASES: [Case; 7] = [
         servers: &[OURS, OURS_WITHOUT],
         turn: threads,
         judge: |samples, judgement| {
-            let threads = |name| samples.median("threads", name, THREADS);
+            let threads = |name| samples.median(name, THREADS);
             let more = threads(OURS) - threads(OURS_WITHOUT);
-            at_most(judgement, "more threads than without", more, 2.0);
+            within(judgement, "additional threads with the connectors", more, ..=2.0);
         },
     },
 ];
 
 impl Bench<'_> {
-    /// A client or server of `bench/network` for a port.
-    fn at(&self, role: &str, port: u16) -> Program {
+    /// Returns a client or server of `bench/network` for a port.
+    pub(super) fn at(&self, role: &str, port: u16) -> Program {
         self.peer(role).argument(port)
     }
 
-    /// A client of `bench/network` that counts for as long as each turn.
+    /// Returns a client of `bench/network` that measures for the duration of a turn.
     fn timed(&self, role: &str, port: u16) -> Program {
         self.at(role, port).argument("--seconds").argument(self.arguments.seconds)
     }
 
-    /// A program of `bench/network` with TLS.
+    /// Adds the options for TLS to a program of `bench/network`.
     fn with_tls(&self, program: Program) -> Program {
         program.argument("--tls").argument(self.stage.folder.display())
     }
-
-    fn in_memory(&self, name: &str) -> InMemory {
-        InMemory::new(&self.arguments.memory, name)
-    }
 }
 
-/// Lets a client load a server. Returns what the client found, and the processor time that the server took, in seconds,
-/// until all lines are in its file if it writes one.
+/// Runs a client against a server. Returns the figures of the client, and the processor time of the server in seconds,
+/// up to the end of the client. If the server writes to `output`, the time ends when that file has all lines.
 fn loaded(
     mut server: Program,
     port: u16,
@@ -173,16 +193,16 @@ fn loaded(
     let before = server.processor_time()?;
     let found = client.found()?;
     if let Some(output) = output {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some millions
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // far fewer than 2^53
         output.until(found.get("lines")? as u64 * LINE, &mut server)?;
     }
     let took = server.processor_time()?.saturating_sub(before);
     Ok((found, took.as_secs_f64()))
 }
 
-/// Lines that come one by one.
+/// Measures lines that arrive one by one.
 fn trickle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, bench.in_memory(name));
+    let (port, output) = (free_port()?, InMemory::new()?);
     let server = match name {
         OURS => bench.flow("forward.yaml", port).variable("OUTPUT", output.shown()),
         TOKIO => bench.at("to-file", port).argument(output.shown()),
@@ -198,7 +218,7 @@ fn trickle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures
 }
 
 fn idle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, bench.in_memory(name));
+    let (port, output) = (free_port()?, InMemory::new()?);
     let mut server = match name {
         OURS_TLS => bench.flow("forward-tls.yaml", port).variable("OUTPUT", output.shown()),
         OURS_HTTP => bench.flow("requests.yaml", port),
@@ -206,7 +226,6 @@ fn idle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
         HYPER => bench.at("hello", port),
         _ => bench.flow("forward.yaml", port).variable("OUTPUT", output.shown()),
     };
-    // The server needs a descriptor a connection as well.
     let server = server.listen(port)?;
     let connected = |count: u64| -> Result<Client> {
         let client = bench.at("idle", port).argument("--connections").argument(count);
@@ -223,51 +242,50 @@ fn idle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
     drop(connected(FIRST)?);
     thread::sleep(SETTLE);
     let before = server.memory()?;
-    let count = bench.arguments.idle;
-    let _clients = connected(count)?;
+    let _clients = connected(IDLE)?;
     thread::sleep(SETTLE);
     let after = server.memory()?;
     let (taken, begun) = (server.processor_time()?, Instant::now());
     thread::sleep(Duration::from_secs(bench.arguments.seconds));
     let taken = server.processor_time()?.saturating_sub(taken);
-    #[allow(clippy::cast_precision_loss)] // far below what a float holds
+    #[allow(clippy::cast_precision_loss)] // far fewer than 2^53
     Ok(vec![
-        (MEMORY, after.saturating_sub(before) as f64 / count as f64),
+        (MEMORY, after.saturating_sub(before) as f64 / IDLE as f64),
         (PROCESSOR, taken.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0),
     ])
 }
 
-/// Connections that send as fast as they can: whose lines come through.
+/// Measures the shares of connections that send as fast as they can.
 fn fair(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, connections) = (free_port()?, bench.arguments.busy);
+    let port = free_port()?;
     let mut server = match name {
         OURS => bench.flow("to-pipe.yaml", port),
         _ => bench.at("to-file", port).argument("/dev/stdout"),
     };
     let mut server = server.spawn(Stdio::null(), Some(Stdio::piped()))?;
-    let pipe = server.child.stdout.take().context("a server has an output")?;
+    let pipe = server.child.stdout.take().context("the server has no output")?;
     server.until_it_listens(port)?;
-    let shares = bench.peer("shares").argument("--connections").argument(connections);
-    let mut shares = shares.argument("--seconds").argument(bench.arguments.seconds);
+    let connections = format!("--connections={BUSY}");
+    let shares = bench.peer("shares").argument(&connections);
+    let mut shares = shares.argument(format_args!("--seconds={}", bench.arguments.seconds));
     let mut shares = shares.spawn(pipe.into(), Some(Stdio::piped()))?;
-    let mut output = shares.child.stdout.take().context("a client has an output")?;
-    let mut client = bench.at("busy", port).argument("--connections").argument(connections);
+    let mut output = shares.child.stdout.take().context("the client has no output")?;
+    let mut client = bench.at("busy", port).argument(&connections);
     let mut client = Client::start(&mut client)?;
     client.begin()?;
     let mut text = String::new();
     output.read_to_string(&mut text)?;
     let found = Found::read(&text)?;
-    #[allow(clippy::cast_precision_loss)] // far below what a float holds
-    let share = found.get("lines")? / connections as f64;
+    let share = found.get("lines")? / f64::from(BUSY);
     Ok(vec![
         (LEAST, found.get("least")? / share),
-        ("of a fair share in the median", found.get("median")? / share),
-        ("of a fair share has the connection with the most", found.get("most")? / share),
+        ("median connection, lines / mean of all connections", found.get("median")? / share),
+        ("fastest connection, lines / mean of all connections", found.get("most")? / share),
         (RATE, found.get("lines")? / found.get("seconds")?),
     ])
 }
 
-/// Requests with one event each, on one processor.
+/// Measures requests with one event each, with the server on one processor.
 fn http(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
     let port = free_port()?;
     let server = match name {
@@ -285,7 +303,7 @@ fn http(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
 }
 
 fn tls(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, bench.in_memory(name));
+    let (port, output) = (free_port()?, InMemory::new()?);
     let flow = |file| bench.flow(file, port).variable("OUTPUT", output.shown());
     let bytes = || bench.at("bytes", port).argument(output.shown());
     let server = match name {
@@ -302,18 +320,15 @@ fn tls(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
     Ok(vec![(COST, took * 1e6 / lines), (RATE, lines / found.get("seconds")?)])
 }
 
-/// How long lines take from socket to socket, at half of the load that this program can have. The bare loop has the same
-/// load, of which it could bear more.
+/// Measures the latency of lines from socket to socket, at half of the maximum load of `tremor`. The bare loop has the
+/// same load, although its own maximum is higher.
 fn latency(bench: &Bench<'_>, name: &'static str, samples: &Samples) -> Result<Figures> {
     let measure = |rate: Option<f64>| -> Result<Found> {
         let (port, to) = (free_port()?, free_port()?);
-        let client = bench.at("latency", port).argument(to);
-        let client = client.argument("--seconds").argument(bench.arguments.seconds);
-        let mut client = match rate {
-            Some(rate) => client.argument("--rate").argument(rate.round()),
-            None => client,
-        };
-        // It listens by now: the server that is measured can connect to it.
+        let client = bench.timed("latency", port).argument(to);
+        let rate = rate.map(|rate| format!("--rate={}", rate.round()));
+        let mut client = client.arguments(rate);
+        // The client is ready and listens, so the measured server can connect to it.
         let mut client = Client::start(&mut client)?;
         let mut server = match name {
             OURS => bench.flow("to-socket.yaml", port).variable("TO", to),
@@ -322,21 +337,22 @@ fn latency(bench: &Bench<'_>, name: &'static str, samples: &Samples) -> Result<F
         let _server = server.listen(port)?;
         client.found()
     };
+    let last = samples.of(OURS, FULL).next_back();
     let full = match name {
         OURS => measure(None)?.get("rate")?,
-        _ => samples.of("latency", OURS, FULL).next_back().context("no full load")?,
+        _ => last.context("the full load of tremor was not measured")?,
     };
     let found = measure(Some(full / 2.0))?;
-    let mut figures = vec![
-        (RATE, found.get("rate")?),
-        ("us p50", found.get("p50_us")?),
-        (P99, found.get("p99_us")?),
-        ("us p99.9", found.get("p999_us")?),
-        ("us at most", found.get("most_us")?),
-        ("us p99 of the sender's delay", found.get("late_p99_us")?),
+    let names = [
+        (RATE, "rate"),
+        ("us p50", "p50_us"),
+        (P99, "p99_us"),
+        ("us p99.9", "p999_us"),
+        ("us at most", "most_us"),
+        ("us p99 of the sender's delay", "late_p99_us"),
     ];
-    figures.extend((name == OURS).then_some((FULL, full)));
-    Ok(figures)
+    let figures = names.map(|(figure, name)| Ok((figure, found.get(name)?))).into_iter();
+    figures.chain((name == OURS).then_some(Ok((FULL, full)))).collect()
 }
 
 fn threads(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
@@ -345,7 +361,7 @@ fn threads(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures
         OURS => bench.flow("all-plugins.yaml", port).variable("TO", to).listen(to)?,
         _ => bench.flow("no-plugins.yaml", port).start()?,
     };
-    thread::sleep(REST);
-    #[allow(clippy::cast_precision_loss)] // a few
+    thread::sleep(SETTLED);
+    #[allow(clippy::cast_precision_loss)] // few threads
     Ok(vec![(THREADS, process.count("task")? as f64)])
 }

@@ -1,55 +1,58 @@
-//! `cargo xtask network`: what connections, requests and TLS cost, by turns through this program and through programs
-//! that do the same work without it (`bench/network`).
+//! `cargo xtask network`: measures connections, requests, TLS and messages of brokers in `tremor`, and in turn in other
+//! programs that do the same work (most of them in `bench/network`).
 //!
-//! The server is measured: its processor time, its memory, and what clients see of it.
+//! The figures are the processor time and memory of the server, and the throughput and latency that clients observe.
 
+mod brokers;
 mod cases;
 mod client;
+mod syslog;
 
-use std::fmt::Display;
-use std::fs;
-use std::path::{Path, PathBuf, absolute};
+use std::{fmt::Display, fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Result, ensure};
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use tempfile::{NamedTempFile, TempPath};
 
 use self::cases::{CASES, Case};
 use crate::built::{self, Built};
-use crate::process::{Process, Program};
+use crate::process::{Process, Program, need};
 use crate::project::{cargo, root, run};
 use crate::samples::Samples;
 use crate::scenario::{Judgement, PATIENCE, Scenario, Stage};
 
-/// The package of the clients, and of the servers beside this program.
-pub(crate) const PEERS: &str = "network-bench";
+/// Package of the clients and of the servers with which `tremor` is compared.
+const PEERS: &str = "network-bench";
+/// Name of `tremor` among the servers.
+const OURS: &str = "tremor";
+/// Server that only reads and writes, in a loop.
+const BARE: &str = "bare-loop";
+const COST: &str = "us of processor time per line";
+const RATE: &str = "lines/s";
+/// Pause after the start of a server, and after clients have connected, so that the work of starting and connecting is
+/// not measured.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Program that only copies records of Kafka.
+const KCAT: &str = "kcat";
+/// Flow that decodes, filters and encodes records of Kafka.
+const KAFKA: &str = "tremor-kafka";
+/// Program that only receives messages of NATS.
+const GO: &str = "nats.go";
+/// Flow that takes messages of NATS as text.
+const NATS: &str = "tremor-nats";
+/// Flow that decodes messages of NATS as JSON.
+const NATS_JSON: &str = "tremor-nats-json";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to measure; unless given, all
-    #[arg(value_name = "CASE", value_parser = names())]
+    /// Cases to measure; unless given, all
+    #[arg(value_name = "CASE", value_parser = CASES.each_ref().map(|case| case.name))]
     cases: Vec<String>,
-    /// How often each server has its turn
+    /// Number of measurements of each program
     #[arg(long, default_value_t = 5, value_name = "N")]
     rounds: usize,
-    /// How long each turn counts, in seconds
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 5, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How many connections are idle
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    idle: u64,
-    /// How many connections are busy
-    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    busy: u64,
-    /// Build nothing, and take programs and plugins from this folder: of another build, say
-    #[arg(long, value_name = "DIR")]
-    bin: Option<PathBuf>,
-    /// A folder in memory for what servers write
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    memory: PathBuf,
-}
-
-fn names() -> PossibleValuesParser {
-    CASES.iter().map(|case| PossibleValue::new(case.name).help(case.what)).into()
 }
 
 impl Scenario for Arguments {
@@ -57,64 +60,71 @@ impl Scenario for Arguments {
     const PLUGINS: &'static [&'static str] = &[
         "connector-exec",
         "connector-file",
-        "connector-http-client",
-        "connector-http-server",
+        "connector-http",
         "connector-metronome",
         "connector-null",
+        "connector-socket",
         "connector-stdio",
-        "connector-tcp-client",
-        "connector-tcp-server",
-        "connector-udp-client",
-        "connector-udp-server",
-        "connector-unix-client",
-        "connector-unix-server",
-        "connector-ws-client",
-        "connector-ws-server",
+        "connector-ws",
     ];
-    type Found = Samples;
+    type Found = Vec<Samples>;
 
     fn build(&self, release: bool, to: &Path) -> Result<Built> {
-        if let Some(bin) = &self.bin {
-            let plugins = absolute(bin)?;
-            return Ok(Built { tremor: plugins.join("tremor"), plugins });
+        let built = built::build(Self::PLUGINS, release, to)?;
+        run(cargo([&["build", "--package", PEERS], built::profile(release)].concat()))?;
+        built::copy(&built::folder(release).join(PEERS), to)?;
+        let is_measured =
+            |name, program| self.cases().any(|case| case.name == name) && is_available(program);
+        if is_measured("kafka", KCAT) {
+            built::build_broker("connector-kafka", release, to)?;
         }
-        build(Self::PLUGINS, release, to)
+        if is_measured("nats", GO) {
+            built::build_broker("connector-nats", release, to)?;
+            let mut command = Command::new("go");
+            command.args(["build", "-trimpath", "-o"]).arg(to.join("bare")).arg(".");
+            command.current_dir(root().join("bench/nats/bare"));
+            run(command)?;
+        }
+        Ok(built)
     }
 
-    fn play(&self, stage: &Stage<'_>) -> Result<Samples> {
+    fn play(&self, stage: &Stage<'_>) -> Result<Vec<Samples>> {
         let bench = Bench { arguments: self, stage };
         let folder = stage.folder.display();
         bench.peer("certificates").argument(folder).start()?.finish()?;
-        let mut samples = Samples::default();
-        for case in self.cases() {
-            samples.by_turns(case.name, self.rounds, case.servers, |samples, _, server| {
-                (case.turn)(&bench, server, samples)
-            })?;
-        }
-        Ok(samples)
+        let measure = |case: &Case| {
+            let servers = case.servers.iter().copied().filter(|server| is_available(server));
+            let servers: Vec<_> = servers.collect();
+            let turn = |server, samples: &_| (case.turn)(&bench, server, samples);
+            Samples::by_turns(case.name, self.rounds, &servers, turn)
+        };
+        self.cases().map(measure).collect()
     }
 
-    fn judge(&self, samples: &Samples) -> Result<Judgement> {
+    fn judge(&self, found: &Vec<Samples>) -> Result<Judgement> {
         let mut judgement = Judgement::default();
-        if let Some(bin) = &self.bin {
-            judgement.line(format_args!("programs of {}", bin.display()));
-        }
         judgement.line(format_args!("{} rounds of {} s each", self.rounds, self.seconds));
-        for case in self.cases() {
-            samples.show(&mut judgement, case.name, case.what);
+        for (case, samples) in self.cases().zip(found) {
+            judgement.line(format_args!("{}: {}", case.name, case.what));
+            samples.show(&mut judgement);
             (case.judge)(samples, &mut judgement);
         }
-        samples.keep(&mut judgement)?;
+        judgement.files.push(Samples::csv(found)?);
         Ok(judgement)
     }
 }
 
-/// Builds the program with these plugins and the package `network-bench`, and copies them to a folder.
-pub(crate) fn build(plugins: &[&str], release: bool, to: &Path) -> Result<Built> {
-    let built = built::build(plugins, release, to)?;
-    run(cargo([&["build", "--package", PEERS], built::profile(release)].concat()))?;
-    built::copy(&built::folder(release).join(PEERS), to)?;
-    Ok(built)
+/// Returns whether the program that a server needs is installed, and reports it if not.
+fn is_available(server: &str) -> bool {
+    let program = match server {
+        "rsyslog" | "rsyslog-json" => "rsyslogd",
+        "syslog-ng" => "syslog-ng",
+        KCAT | KAFKA => "kcat",
+        GO | NATS | NATS_JSON => "go",
+        _ => return true,
+    };
+    let found = need(program, "an installation");
+    found.inspect_err(|error| eprintln!("SKIPPED: {server}: {error}")).is_ok()
 }
 
 impl Arguments {
@@ -126,63 +136,54 @@ impl Arguments {
     }
 }
 
-/// What cases start their programs with.
+/// The options, folder and build with which cases start their programs.
 struct Bench<'a> {
     arguments: &'a Arguments,
     stage: &'a Stage<'a>,
 }
 
 impl Bench<'_> {
-    /// The program of `bench/network` in one of its roles.
+    /// Returns the program of `bench/network` in one of its roles, such as `hello` or `idle`.
     fn peer(&self, role: &str) -> Program {
         let program = self.stage.built.plugins.join(PEERS);
         Program::new(program, role, &self.stage.folder).argument(role)
     }
 
-    /// A flow of `bench/network` that listens on a port.
+    /// Returns `tremor` with a flow of `bench/network` that listens on a port.
     fn flow(&self, file: &str, port: u16) -> Program {
-        let path = root().join("bench/network").join(file);
-        let program = Program::tremor(self.stage.built, "tremor", &self.stage.folder);
-        let program = program.argument(path.display()).variable("PORT", port);
+        let program = self.program(&format!("bench/network/{file}")).variable("PORT", port);
         program.variable("CERTIFICATES", self.stage.folder.display())
+    }
+
+    /// Returns `tremor` with a flow file of the project.
+    fn program(&self, flow: &str) -> Program {
+        let program = Program::tremor(self.stage.built, "tremor", &self.stage.folder);
+        program.argument(root().join(flow).display())
     }
 }
 
-/// A file in memory. Dropped, it is removed.
-pub(crate) struct InMemory(PathBuf);
+/// A file in memory, which is removed when this value is dropped.
+struct InMemory(TempPath);
 
 impl InMemory {
-    /// A file that is not there yet.
-    pub(crate) fn new(folder: &Path, name: &str) -> Self {
-        let path = folder.join(format!("xtask-{name}-{}", std::process::id()));
-        let _ = fs::remove_file(&path);
-        Self(path)
+    fn new() -> Result<Self> {
+        Ok(Self(NamedTempFile::new_in("/dev/shm")?.into_temp_path()))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn shown(&self) -> impl Display + '_ {
+    fn shown(&self) -> impl Display + '_ {
         self.0.display()
     }
 
-    pub(crate) fn size(&self) -> u64 {
+    fn size(&self) -> u64 {
         fs::metadata(&self.0).map_or(0, |file| file.len())
     }
 
-    /// Waits until a server has written so many bytes to the file.
+    /// Waits until a server has written this number of bytes to the file.
     fn until(&self, bytes: u64, server: &mut Process) -> Result<()> {
-        let is_there = || Ok((self.size() >= bytes).then_some(()));
-        server.until("all lines in its file", PATIENCE, |_| is_there())?;
+        let is_complete = || Ok((self.size() >= bytes).then_some(()));
+        server.until("all lines in the file of the server", PATIENCE, |_| is_complete())?;
         let found = self.size();
-        ensure!(found == bytes, "{found} bytes are in its file, and {bytes} were sent");
+        ensure!(found == bytes, "the file of the server has {found} bytes, but {bytes} were sent");
         Ok(())
-    }
-}
-
-impl Drop for InMemory {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }

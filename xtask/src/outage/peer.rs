@@ -1,147 +1,121 @@
-//! The peer of the sink: it answers to deliveries, or it does not, as it is told.
+//! The peer of the sink, which answers deliveries or fails according to its current behaviour.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, net::Shutdown};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 
-use super::books::Books;
+use super::received::Received;
 
-/// How long it takes for a delivery that it answers at once.
+/// Time from a delivery to an answer that is not slow.
 const DELIVERY: Duration = Duration::from_millis(20);
-/// How often it looks for connections.
-const LOOK: Duration = Duration::from_millis(1);
-/// No delivery has more bytes.
-const MOST: usize = 64 << 20;
+/// Time between two checks for new connections and for changes of the behaviour.
+const CHECK: Duration = Duration::from_millis(1);
+/// Maximum size of a delivery, in bytes.
+const MAX_DELIVERY: usize = 64 << 20;
 
-/// How it behaves.
+/// The way in which the peer handles connections and deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Manner {
-    /// It takes each delivery, and answers after 20 ms.
+pub(crate) enum Behaviour {
+    /// The peer accepts each delivery, and answers after 20 ms.
     Answers,
-    /// There is no socket, and all connections are closed.
+    /// The peer has no socket, and has closed all connections.
     Stopped,
-    /// It answers that it takes nothing now.
+    /// The peer rejects each delivery.
     Refuses,
-    /// It takes each delivery, and answers late.
+    /// The peer accepts each delivery, and answers late.
     Slow,
-    /// It accepts connections, and reads nothing. These connections stay as they are.
+    /// The peer accepts connections, and reads nothing from them, also when its behaviour has changed again.
     Silent,
 }
 
-impl Manner {
-    /// Its name in tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Answers => "answers",
-            Self::Stopped => "stopped",
-            Self::Refuses => "refuses",
-            Self::Slow => "slow",
-            Self::Silent => "silent",
-        }
+impl Behaviour {
+    /// Returns the name of the behaviour in lower case, for tables.
+    pub(super) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
 /// The peer, with its threads.
 pub(super) struct Peer {
     shared: Arc<Shared>,
-    accepts: Option<JoinHandle<Result<()>>>,
+    accepts: JoinHandle<Result<()>>,
 }
 
 struct Shared {
     path: PathBuf,
-    /// How long an answer takes where it is slow.
+    /// Time from a delivery to its answer while the peer is slow.
     slow: Duration,
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 struct State {
-    manner: Manner,
+    behaviour: Behaviour,
     has_ended: bool,
-    books: Books,
-    /// When the first delivery came since it answers.
+    received: Received,
+    /// Time of the first delivery since the peer last began to answer.
     first: Option<Instant>,
-    /// To close them.
+    /// Open connections, which are closed when the peer stops.
     connections: Vec<UnixStream>,
-    /// How often it has become silent: connections of before then stay silent.
+    /// Number of times that the peer became silent. Connections that were accepted before the last time stay silent.
     silences: usize,
 }
 
 impl Peer {
-    /// A peer that has not begun to listen.
-    pub(super) fn new(path: &Path, slow: Duration, books: Books) -> Self {
-        let (manner, connections) = (Manner::Stopped, Vec::new());
+    /// Creates a peer that does not listen yet.
+    pub(super) fn new(path: &Path, slow: Duration, received: Received) -> Self {
+        let (behaviour, connections) = (Behaviour::Stopped, Vec::new());
         let (has_ended, first, silences) = (false, None, 0);
-        let state = State { manner, has_ended, books, first, connections, silences };
-        let (path, state) = (path.to_owned(), Mutex::new(state));
-        let shared = Arc::new(Shared { path, slow, state, changed: Condvar::new() });
-        let accepts = thread::spawn({
-            let shared = shared.clone();
-            move || shared.accept()
-        });
-        Self { shared, accepts: Some(accepts) }
+        let state = State { behaviour, has_ended, received, first, connections, silences };
+        let shared = Arc::new(Shared { path: path.to_owned(), slow, state: Mutex::new(state) });
+        let accepting = shared.clone();
+        Self { shared, accepts: thread::spawn(move || accepting.accept()) }
     }
 
-    /// It behaves like this from now on.
-    pub(super) fn turn(&self, manner: Manner) {
+    /// Changes the behaviour.
+    pub(super) fn turn(&self, behaviour: Behaviour) {
         let mut state = self.shared.state();
-        state.manner = manner;
+        state.behaviour = behaviour;
         state.first = None;
-        match manner {
-            Manner::Stopped => state.close(),
-            Manner::Silent => state.silences += 1,
+        match behaviour {
+            Behaviour::Stopped => state.close(),
+            Behaviour::Silent => state.silences += 1,
             _ => {}
         }
-        self.shared.changed.notify_all();
     }
 
-    /// When the first delivery came since it answers.
+    /// Returns the time of the first delivery since the peer last began to answer.
     pub(super) fn first(&self) -> Option<Instant> {
         self.shared.state().first
     }
 
-    /// What is asked of its books.
-    pub(super) fn ask<T>(&self, question: impl FnOnce(&Books) -> T) -> T {
-        question(&self.shared.state().books)
+    /// Calls `question` with the received records, and returns its result.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Received) -> T) -> T {
+        question(&self.shared.state().received)
     }
 
+    /// Ends the peer.
+    ///
     /// # Errors
-    /// It could not listen.
-    pub(super) fn end(mut self) -> Result<()> {
-        self.close();
-        match self.accepts.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            _ => Ok(()),
-        }
-    }
-
-    fn close(&self) {
-        let mut state = self.shared.state();
-        state.has_ended = true;
-        state.close();
-        self.shared.changed.notify_all();
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.close();
+    /// The peer could not listen or accept connections.
+    pub(super) fn end(self) -> Result<()> {
+        self.turn(Behaviour::Stopped);
+        self.shared.state().has_ended = true;
+        self.accepts.join().map_err(|_| anyhow!("the peer panicked"))?
     }
 }
 
 impl State {
     fn close(&mut self) {
         for connection in self.connections.drain(..) {
-            // The other side may have closed it.
+            // Shutdown fails if the sink has closed the connection.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -152,7 +126,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections while there is a socket, and until the end.
+    /// Accepts connections until the peer ends, except while it is stopped.
     fn accept(self: &Arc<Self>) -> Result<()> {
         let mut listener: Option<UnixListener> = None;
         loop {
@@ -160,31 +134,31 @@ impl Shared {
             if state.has_ended {
                 return Ok(());
             }
-            if state.manner == Manner::Stopped {
+            if state.behaviour == Behaviour::Stopped {
                 listener = None;
                 let _ = fs::remove_file(&self.path);
-                drop(self.changed.wait(state));
-                continue;
+            } else if listener.is_none() {
+                listener = Some(self.listen()?);
             }
-            let listens = match &listener {
-                Some(listens) => listens,
-                None => listener.insert(self.listen()?),
-            };
-            match listens.accept() {
-                Ok((connection, _)) => {
+            let accepted = listener.as_ref().map(UnixListener::accept).transpose();
+            match accepted {
+                Ok(Some((connection, _))) => {
                     connection.set_nonblocking(false)?;
                     state.connections.push(connection.try_clone()?);
-                    // One that is accepted now is of a time before the next that answers.
-                    let is_silent = state.manner == Manner::Silent;
+                    // A connection that is accepted during a silence counts as accepted before that silence, so it stays
+                    // silent.
+                    let is_silent = state.behaviour == Behaviour::Silent;
                     let since = state.silences - usize::from(is_silent);
                     let shared = self.clone();
                     thread::spawn(move || shared.serve(&connection, since));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    drop(state);
-                    thread::sleep(LOOK);
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    return Err(error).context("the peer cannot accept");
                 }
-                Err(error) => return Err(error).context("the peer cannot accept"),
+                _ => {
+                    drop(state);
+                    thread::sleep(CHECK);
+                }
             }
         }
     }
@@ -195,8 +169,8 @@ impl Shared {
         Ok(listener)
     }
 
-    /// Sees to the deliveries of a connection, to its end. A connection that was silent once stays so, and
-    /// open: its other half is with those to be closed.
+    /// Answers the deliveries of a connection until it ends or falls silent. A silent connection stays open, because
+    /// `connections` has another descriptor of it.
     fn serve(&self, mut connection: &UnixStream, silences: usize) {
         while let Some(delivery) = read(connection) {
             let Some(answer) = self.answer(&delivery, silences) else { return };
@@ -206,43 +180,42 @@ impl Shared {
         }
     }
 
-    /// What is answered to a delivery on a connection from after so many silences, and when; none if nothing
-    /// is.
+    /// Waits for the time that an answer takes, and returns the answer; `None` if the peer does not answer.
+    ///
+    /// `silences` is the number of silences before the connection was accepted.
     fn answer(&self, delivery: &[u8], silences: usize) -> Option<u8> {
-        let mut state = self.state();
-        if state.silences != silences {
-            return None;
-        }
-        match state.manner {
-            Manner::Answers => _ = state.first.get_or_insert_with(Instant::now),
-            Manner::Slow => {}
-            Manner::Refuses => return Some(b'-'),
-            Manner::Silent | Manner::Stopped => return None,
-        }
-        state.books.enter(delivery);
         let begun = Instant::now();
-        while state.silences == silences {
-            let takes = match state.manner {
-                Manner::Slow => self.slow,
-                Manner::Answers | Manner::Refuses => DELIVERY,
-                Manner::Silent | Manner::Stopped => return None,
+        let mut is_accepted = false;
+        loop {
+            let mut state = self.state();
+            let takes = match state.behaviour {
+                _ if state.silences != silences => return None,
+                Behaviour::Silent | Behaviour::Stopped => return None,
+                Behaviour::Refuses if !is_accepted => return Some(b'-'),
+                Behaviour::Slow => self.slow,
+                Behaviour::Answers | Behaviour::Refuses => DELIVERY,
             };
-            let left = takes.saturating_sub(begun.elapsed());
-            if left.is_zero() {
+            if !is_accepted {
+                is_accepted = true;
+                state.received.add(delivery);
+                let is_first = state.behaviour == Behaviour::Answers;
+                state.first = state.first.or(is_first.then(Instant::now));
+            }
+            drop(state);
+            if begun.elapsed() >= takes {
                 return Some(b'+');
             }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            thread::sleep(CHECK);
         }
-        None
     }
 }
 
-/// The next delivery; none at the end.
+/// Reads the next delivery. Returns `None` at the end of the connection.
 fn read(mut connection: &UnixStream) -> Option<Vec<u8>> {
     let mut length = [0; 4];
     connection.read_exact(&mut length).ok()?;
-    let length = usize::try_from(u32::from_le_bytes(length)).ok().filter(|it| *it <= MOST)?;
+    let length =
+        usize::try_from(u32::from_le_bytes(length)).ok().filter(|it| *it <= MAX_DELIVERY)?;
     let mut delivery = vec![0; length];
     connection.read_exact(&mut delivery).ok()?;
     Some(delivery)
@@ -252,14 +225,14 @@ fn read(mut connection: &UnixStream) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A record of eight bytes is its number.
+    /// Returns a delivery of one record, whose eight bytes are its number.
     fn delivery(number: u64) -> Vec<u8> {
         [&8_u32.to_le_bytes()[..], &number.to_le_bytes()].concat()
     }
 
     fn connect(path: &Path) -> UnixStream {
         loop {
-            // It may not listen yet.
+            // The peer may not listen yet.
             if let Ok(connection) = UnixStream::connect(path) {
                 return connection;
             }
@@ -267,7 +240,7 @@ mod tests {
         }
     }
 
-    /// What comes back for a delivery; none if the connection ends.
+    /// Sends a delivery, and returns the answer; `None` if the connection ends.
     fn send(mut connection: &UnixStream, number: u64) -> Option<u8> {
         connection.write_all(&delivery(number)).ok()?;
         let mut answer = [0];
@@ -275,31 +248,31 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_has_what_it_does_not_refuse_and_a_stopped_one_closes_connections() -> Result<()> {
+    fn peer_keeps_accepted_records_and_closes_when_stopped() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-peer-{}", std::process::id()));
-        let peer = Peer::new(&path, Duration::from_millis(1), Books::new(8, 1));
+        let peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
         assert!(UnixStream::connect(&path).is_err());
-        peer.turn(Manner::Slow);
+        peer.turn(Behaviour::Slow);
         let connection = connect(&path);
         assert_eq!((send(&connection, 0), peer.first()), (Some(b'+'), None));
-        peer.turn(Manner::Refuses);
+        peer.turn(Behaviour::Refuses);
         assert_eq!(send(&connection, 1), Some(b'-'));
-        peer.turn(Manner::Answers);
+        peer.turn(Behaviour::Answers);
         assert_eq!(send(&connection, 1), Some(b'+'));
         assert!(peer.first().is_some());
-        peer.turn(Manner::Stopped);
+        peer.turn(Behaviour::Stopped);
         assert_eq!(send(&connection, 2), None);
-        peer.turn(Manner::Answers);
+        peer.turn(Behaviour::Answers);
         assert_eq!(send(&connect(&path), 2), Some(b'+'));
-        assert_eq!(peer.ask(|books| (books.missing(3), books.again)), (0, 0));
+        assert_eq!(peer.ask(|received| (received.missing(3), received.again)), (0, 0));
         peer.end()
     }
 
     #[test]
-    fn a_silent_peer_takes_nothing_and_a_connection_of_that_time_stays_silent() -> Result<()> {
+    fn connection_of_a_silent_peer_stays_silent() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-silent-{}", std::process::id()));
-        let peer = Peer::new(&path, Duration::from_millis(1), Books::new(8, 1));
-        peer.turn(Manner::Silent);
+        let peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
+        peer.turn(Behaviour::Silent);
         let (mut silent, time) = (connect(&path), Some(Duration::from_millis(50)));
         silent.write_all(&delivery(7))?;
         while peer.shared.state().connections.is_empty() {
@@ -307,10 +280,10 @@ mod tests {
         }
         silent.set_read_timeout(time)?;
         assert!(silent.read(&mut [0]).is_err(), "no answer");
-        peer.turn(Manner::Answers);
+        peer.turn(Behaviour::Answers);
         assert!(silent.read(&mut [0]).is_err(), "and none later");
         assert_eq!(send(&connect(&path), 0), Some(b'+'));
-        assert_eq!(peer.ask(|books| (books.missing(1), books.missing(8))), (0, 7));
+        assert_eq!(peer.ask(|received| (received.missing(1), received.missing(8))), (0, 7));
         peer.end()
     }
 }

@@ -1,24 +1,25 @@
-//! `cargo xtask tidy`: the habits that no compiler and no linter knows.
+//! `cargo xtask tidy`: checks rules of this project that no compiler and no linter checks.
 //!
-//! [`Repository`] reads the project once; each module under `rules` is one habit: a function from the
-//! repository to the places that break it, and a test with a place that does.
+//! [`Repository`] reads the project once. Each rule is a function in a module of `rules` that returns the violations in
+//! a repository, with a test in which a planted violation is found.
 
+mod messages;
 mod packages;
 mod repository;
 mod rules;
 mod tokens;
 
-use std::fmt;
-
 use anyhow::{Result, bail};
 
-use crate::project::root;
 use repository::Repository;
 
 pub(crate) fn run() -> Result<()> {
-    let violations = rules::violations(&Repository::read(root())?);
+    let repository = Repository::read()?;
+    let mut violations = rules::violations(&repository);
+    violations.extend(messages::check(&repository)?);
     for violation in &violations {
-        eprintln!("{violation}");
+        let line = violation.line.map_or_else(String::new, |line| format!(":{line}"));
+        eprintln!("{}{line}: {}", violation.path, violation.message);
     }
     if !violations.is_empty() {
         bail!("{} violations", violations.len());
@@ -26,11 +27,11 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// A place that breaks a habit.
+/// A line or file that violates a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Violation {
     path: String,
-    /// Counted from 1; `None` where the whole file is meant.
+    /// Number of the line, from 1; `None` if the violation concerns the whole file.
     line: Option<usize>,
     message: String,
 }
@@ -45,20 +46,11 @@ impl Violation {
     }
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
-            None => write!(f, "{}: {}", self.path, self.message),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    /// Also a step of its own in CI, where it tells what is wrong before anything is compiled.
+    /// The check is also a step of CI, which reports violations before the tests are compiled.
     #[test]
-    fn the_project_is_tidy() {
+    fn project_is_tidy() {
         super::run().expect("the violations are printed above");
     }
 }

@@ -1,126 +1,129 @@
-//! What the rules look at: the project's files and packages, read once.
+//! The project's files and packages, which the rules check.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
 use super::packages::{Package, read_packages};
 use super::tokens::{Token, tokens};
+use crate::project::{files, root};
 
-/// Folders that hold what was built or downloaded, not what was written.
-const SKIPPED: [&str; 5] = [".git", "target", "node_modules", "bench/out", "fuzz/corpus"];
 const TEXT: [&str; 6] = ["md", "rs", "sh", "toml", "yaml", "yml"];
 
-/// The project.
+/// The files and packages of the project.
 pub(super) struct Repository {
     pub(super) files: Vec<File>,
     pub(super) packages: Vec<Package>,
 }
 
-/// A file, its path relative to the root and with forward slashes.
+/// A file of the project.
 pub(super) struct File {
+    /// Path relative to the root, with forward slashes.
     pub(super) path: String,
-    /// Empty for data and other files that are not text.
+    /// Text of the file. Empty for data and other files that are not text.
     pub(super) text: String,
-    /// Empty for what is not Rust. Comments and the insides of literals are in no token.
+    /// Tokens of a Rust file; empty for other files. Comments are not tokens, and a literal is one token.
     pub(super) tokens: Vec<Token>,
-    /// Whether it is a module of a crate's tests, or lies in one.
+    /// `true` if the file is a test module of a crate, or is in the folder of one.
     is_for_tests: bool,
 }
 
 impl Repository {
-    pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut files = Vec::new();
-        read_folder(root, "", &mut files)?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self::new(files, read_packages()?))
+    pub(super) fn read() -> Result<Self> {
+        let mut all = Vec::new();
+        for path in files()? {
+            let has_text =
+                path.starts_with(".ci/") || TEXT.iter().any(|it| has_extension(&path, it));
+            let full = root().join(&path);
+            if !full.is_file() {
+                continue; // a deleted file is in git's list until the deletion is staged
+            }
+            let bytes = if has_text { fs::read(full)? } else { Vec::new() };
+            // Fixtures may contain any bytes. A file that is not UTF-8 is not checked.
+            all.push(File::new(path, String::from_utf8(bytes).unwrap_or_default())?);
+        }
+        Ok(Self::new(all, read_packages()?))
     }
 
     fn new(mut files: Vec<File>, packages: Vec<Package>) -> Self {
         let modules: Vec<_> = files.iter().flat_map(File::test_modules).collect();
         for file in &mut files {
             file.is_for_tests = modules.iter().any(|module| {
-                let rest = file.path.strip_prefix(module);
-                rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+                let end = file.path.strip_prefix(module);
+                end.is_some_and(|end| end == ".rs" || end.starts_with('/'))
             });
         }
         Self { files, packages }
     }
 
-    /// A project of these files, each a path and a text, for the tests of the rules.
-    #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        let files = files.iter().map(|(path, text)| {
-            File::new((*path).to_owned(), (*text).to_owned()).expect("the test's Rust is Rust")
-        });
-        Self::new(files.collect(), Vec::new())
-    }
-
     pub(super) fn rust(&self) -> impl Iterator<Item = &File> {
-        self.files.iter().filter(|file| file.has_extension("rs"))
+        self.files.iter().filter(|file| file.is("rs"))
     }
 
     pub(super) fn markdown(&self) -> impl Iterator<Item = &File> {
-        self.files.iter().filter(|file| file.has_extension("md"))
+        self.files.iter().filter(|file| file.is("md"))
     }
 
-    /// Whether a file or a folder of this path exists.
+    /// Returns each token of the Rust files with its file and the token that follows.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&File, &Token, &Token)> {
+        let pairs = self.rust().map(|file| (file, file.tokens.windows(2)));
+        pairs.flat_map(|(file, pairs)| pairs.map(move |pair| (file, &pair[0], &pair[1])))
+    }
+
+    /// Returns all lines of text with their files and their numbers, from 1.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&File, usize, &str)> {
+        let lines = |file| File::lines(file).map(move |(line, text)| (file, line, text));
+        self.files.iter().flat_map(lines)
+    }
+
+    /// Returns whether a file or a folder with this path exists.
     pub(super) fn contains(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        path.is_empty()
-            || self.files.iter().any(|file| {
-                file.path
-                    .strip_prefix(path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
+        let is_within = |file: &File| {
+            let end = file.path.strip_prefix(path);
+            end.is_some_and(|end| end.is_empty() || end.starts_with('/'))
+        };
+        path.is_empty() || self.files.iter().any(is_within)
     }
 }
 
 impl File {
     fn new(path: String, text: String) -> Result<Self> {
-        let is_rust = Path::new(&path).extension().is_some_and(|extension| extension == "rs");
-        let tokens = if is_rust {
-            tokens(&text).with_context(|| format!("{path} is no Rust"))?
-        } else {
-            Vec::new()
-        };
+        let rust = if has_extension(&path, "rs") { &*text } else { "" };
+        let tokens = tokens(rust).with_context(|| format!("cannot parse {path} as Rust"))?;
         Ok(Self { path, text, tokens, is_for_tests: false })
     }
 
-    pub(super) fn has_extension(&self, extension: &str) -> bool {
-        Path::new(&self.path).extension().is_some_and(|found| found == extension)
+    /// Returns whether the file has this extension.
+    pub(super) fn is(&self, extension: &str) -> bool {
+        has_extension(&self.path, extension)
     }
 
-    /// The lines, counted from 1.
+    /// Returns the lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Whether this line is part of a test: in a folder of tests, in a module that only tests have, or in
-    /// the test module that ends a source file.
+    /// Returns whether a line is part of a test: in a folder of tests, in a test module with its own file, or in the
+    /// test module at the end of a source file.
     pub(super) fn is_test(&self, line: usize) -> bool {
         let in_folder = self.path.starts_with("tests/") || self.path.contains("/tests/");
-        in_folder || self.is_for_tests || self.test_module().is_some_and(|start| start <= line)
+        in_folder || self.is_for_tests || self.last_module().is_some_and(|start| start <= line)
     }
 
-    /// The modules that only tests have and that are declared here: the paths of their files, without the
-    /// extension.
+    /// Returns the test modules that this file declares and that have their own files, as paths without extension.
     fn test_modules(&self) -> impl Iterator<Item = String> {
         let path = self.path.strip_suffix(".rs").unwrap_or_default();
         let folder = match path.rsplit_once('/') {
             Some((folder, "lib" | "main" | "mod")) => folder,
             _ => path,
         };
-        let attribute = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
-        let declarations = self.tokens.windows(attribute.len() + 2).filter(move |tokens| {
-            attribute.iter().zip(*tokens).all(|(text, token)| token.is(text)) && tokens[9].is(";")
-        });
-        declarations.map(move |tokens| format!("{folder}/{}", tokens[8].text))
+        let starts = (0..self.tokens.len()).filter_map(|at| test_module(&self.tokens[at..]));
+        starts.map(move |name| format!("{folder}/{name}"))
     }
 
     /// The line at which the test module of a source file starts.
-    fn test_module(&self) -> Option<usize> {
+    fn last_module(&self) -> Option<usize> {
         let mut lines = self.lines().zip(self.text.lines().skip(1));
         let found = lines.find(|((_, text), next)| {
             text.trim() == "#[cfg(test)]" && next.starts_with("mod ") && next.contains('{')
@@ -129,35 +132,45 @@ impl File {
     }
 }
 
-fn read_folder(root: &Path, folder: &str, files: &mut Vec<File>) -> Result<()> {
-    let full = root.join(folder);
-    for entry in fs::read_dir(&full).with_context(|| format!("cannot list {}", full.display()))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
-        if SKIPPED.iter().any(|skipped| *skipped == path || *skipped == name) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            read_folder(root, &path, files)?;
-        } else {
-            let text = if is_text(&path) {
-                // Fixtures may be anything; what is no text has nothing to tidy.
-                let bytes =
-                    fs::read(entry.path()).with_context(|| format!("cannot read {path}"))?;
-                String::from_utf8(bytes).unwrap_or_default()
-            } else {
-                String::new()
-            };
-            files.push(File::new(path, text)?);
-        }
+/// Returns the name of the module if `tokens` start with the declaration of a module for tests.
+fn test_module(tokens: &[Token]) -> Option<&str> {
+    let condition = after(tokens, &["#", "[", "cfg", "("])?;
+    let test = after(condition, &["all", "("]).unwrap_or(condition);
+    let item =
+        test.first().is_some_and(|word| word.is("test") || word.is("doctest")).then_some(test)?;
+    // Other attributes and the visibility precede the keyword.
+    let keyword = item.iter().position(|it| it.is("mod") || it.is("{") || it.is(";"))?;
+    match after(&item[keyword..], &["mod"])? {
+        [name, sign, ..] if sign.is(";") => Some(&name.text),
+        _ => None,
     }
-    Ok(())
 }
 
-fn is_text(path: &str) -> bool {
-    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    path.starts_with(".ci/") || extension.is_some_and(|extension| TEXT.contains(&extension))
+/// Returns the tokens after `words`, if `tokens` start with them.
+fn after<'t>(tokens: &'t [Token], words: &[&str]) -> Option<&'t [Token]> {
+    let (start, rest) = tokens.split_at_checked(words.len())?;
+    start.iter().zip(words).all(|(token, word)| token.is(word)).then_some(rest)
+}
+
+/// Returns whether a file belongs to a library of the product, apart from the plugins for brokers.
+pub(super) fn is_library(path: &str) -> bool {
+    let (folder, _) = path.split_once('/').unwrap_or_default();
+    folder.ends_with("-plugins") || folder == "tremor-pdk" || path.starts_with("runtime/src/")
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
+#[cfg(test)]
+impl Repository {
+    /// Creates a project of files with these paths and texts, for the tests of the rules.
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+        let files = files.iter().map(|(path, text)| {
+            File::new((*path).to_owned(), (*text).to_owned()).expect("the test's Rust is Rust")
+        });
+        Self::new(files.collect(), Vec::new())
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_exists_where_a_file_lies_in_it() {
+    fn folder_with_a_file_exists() {
         let repository = Repository::of(&[("docs/abi/README.md", "")]);
         assert!(repository.contains("docs/abi"));
         assert!(repository.contains("docs/abi/"));
@@ -173,26 +186,26 @@ mod tests {
     }
 
     #[test]
-    fn a_test_module_reaches_to_the_end_of_its_file() {
+    fn test_module_extends_to_the_end_of_its_file() {
         let repository = Repository::of(&[("src/a.rs", "fn a() {}\n#[cfg(test)]\nmod tests {}")]);
         assert!(!repository.files[0].is_test(1));
         assert!(repository.files[0].is_test(3));
     }
 
     #[test]
-    fn a_test_module_in_a_file_of_its_own_makes_no_test_of_its_parent() {
+    fn test_module_with_its_own_file_does_not_mark_the_parent() {
         let repository = Repository::of(&[("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {}")]);
         assert!(!repository.files[0].is_test(3));
     }
 
     #[test]
-    fn a_module_that_only_tests_have_is_one_of_tests_with_all_that_lies_in_it() {
+    fn modules_within_a_test_module_are_tests() {
         let repository = Repository::of(&[
-            ("src/a/mod.rs", "mod inner;\n#[cfg(test)]\nmod bench;"),
+            ("src/a/mod.rs", "#[cfg(unix)]\nmod inner;\n#[cfg(test)]\nmod bench;"),
             ("src/a/bench.rs", "mod deep;"),
             ("src/a/bench/deep.rs", "fn a() {}"),
             ("src/a/bench_of_users.rs", "fn a() {}"),
-            ("src/a/inner.rs", "#[cfg(test)]\nmod checks;"),
+            ("src/a/inner.rs", "#[cfg(all(test, unix))]\n#[macro_use]\npub(super) mod checks;"),
             ("src/a/inner/checks.rs", "fn a() {}"),
         ]);
         let tests = repository.files.iter().filter(|file| file.is_test(1));

@@ -1,16 +1,15 @@
-//! Rust as a flat list of tokens with their lines, so that a rule is not fooled by a comment, by a
-//! string or by the way something is wrapped.
+//! Rust as a flat list of tokens with their lines, so that comments, strings and line breaks do not mislead a rule.
 
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// A word, a sign, a literal or a bracket.
+/// An identifier, keyword, punctuation character, literal or bracket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) text: String,
-    /// Counted from 1.
+    /// Number of the line, from 1.
     pub(super) line: usize,
 }
 
@@ -33,7 +32,12 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
         let line = tree.span().start().line;
         match tree {
             TokenTree::Group(group) => {
-                let (open, close) = brackets(group.delimiter());
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
                 tokens.push(Token { text: open.to_owned(), line });
                 flatten(group.stream(), tokens);
                 let line = group.span_close().start().line;
@@ -44,21 +48,12 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     }
 }
 
-fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
-    match delimiter {
-        Delimiter::Parenthesis => ("(", ")"),
-        Delimiter::Brace => ("{", "}"),
-        Delimiter::Bracket => ("[", "]"),
-        Delimiter::None => ("", ""),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_token_knows_its_line() {
+    fn token_has_its_line() {
         let tokens = tokens("fn a() {\n    b!(1)\n}").expect("this is Rust");
         let found: Vec<_> = tokens.iter().map(|token| (token.text.as_str(), token.line)).collect();
         let expected = [
@@ -78,13 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_are_no_words() {
+    fn comments_and_strings_are_not_identifiers() {
         let tokens = tokens("// unsafe\nlet a = \"unsafe\"; /* unsafe */").expect("this is Rust");
         assert!(!tokens.iter().any(|token| token.is("unsafe")));
     }
 
     #[test]
-    fn what_is_no_rust_is_said_with_its_line() {
+    fn syntax_error_has_its_line() {
         let error = tokens("fn a() {}\n}").expect_err("a bracket too many").to_string();
         assert!(error.starts_with("line 2:"), "{error}");
     }

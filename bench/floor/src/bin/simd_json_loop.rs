@@ -1,5 +1,5 @@
-//! The floor that flows are measured against: one thread, no pipeline; each line of a file is
-//! parsed by simd-json (`to_tape_with_buffers`), serialised, and written to another file.
+//! The reference for flows: one thread without a pipeline. Each line of a file is parsed by
+//! simd-json (`to_tape_with_buffers`), serialised and written to another file.
 //!
 //! ```text
 //! simd_json_loop INPUT OUTPUT

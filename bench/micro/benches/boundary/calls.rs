@@ -1,4 +1,4 @@
-//! The functions of the library, found by their names.
+//! The functions of the library, looked up by name.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::echo::{DynEcho, Echo, LARGEST, Payloads, RawEchoBox};
 
 /// A C function.
 pub(crate) type Call = extern "C" fn(&mut Echo, &Payloads<'_>) -> u64;
-/// A C function that a panic may leave.
+/// A C function that may unwind.
 pub(crate) type CallUnwind = extern "C-unwind" fn(&mut Echo, &Payloads<'_>) -> u64;
 
-/// A library that was opened with no check at all. It stays loaded.
+/// A library that was opened without any checks. Stays loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
     library: &'static Library,
@@ -19,22 +19,24 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn open(path: &Path) -> Self {
-        // SAFETY: it is `boundary-plugin`, which does nothing when it is loaded.
+        // SAFETY: the library is `boundary-plugin`, which runs no code when it is loaded.
         let library = unsafe { Library::new(path) };
         Self { library: Box::leak(Box::new(library.expect("the system loads what was built"))) }
     }
 
+    /// Looks up a function by name.
+    ///
     /// # Safety
-    /// `T` is the type of the function of that name.
+    /// `T` is the type of the function `name`.
     unsafe fn function<T: Copy>(self, name: &str) -> T {
         // SAFETY: the contract of this function.
         let found = unsafe { self.library.get::<T>(name.as_bytes()) };
         *found.unwrap_or_else(|error| panic!("`boundary-plugin` has no `{name}`: {error}"))
     }
 
-    /// What the functions work on.
+    /// Returns the state for the functions.
     pub(crate) fn state(self) -> &'static mut Echo {
-        // SAFETY: the type is that of `boundary-plugin/src/lib.rs`; below as well.
+        // SAFETY: the type is that in `boundary-plugin/src/lib.rs`, here and below.
         let make: extern "C" fn() -> &'static mut Echo = unsafe { self.function("boundary_state") };
         make()
     }
@@ -50,27 +52,28 @@ impl Calls {
     }
 
     pub(crate) fn boxed(self) -> Box<dyn DynEcho> {
-        let mut place = None;
-        // SAFETY: as above. Both sides have the trait from one file and one compiler.
+        let mut slot = None;
+        // SAFETY: as above. The same compiler has compiled the trait from the same file for the library
+        // and for the benchmark.
         let make: extern "C" fn(&mut Option<Box<dyn DynEcho>>) =
             unsafe { self.function("boundary_dyn") };
-        make(&mut place);
-        place.expect("it was made")
+        make(&mut slot);
+        slot.expect("it was made")
     }
 
-    /// With room for the largest call.
+    /// Returns a trait object whose buffer fits the largest call.
     pub(crate) fn raw(self) -> RawEchoBox {
-        self.raw_with_room(LARGEST)
+        self.raw_with_capacity(LARGEST)
     }
 
-    /// With room for a call with so many bytes.
-    pub(crate) fn raw_with_room(self, room: usize) -> RawEchoBox {
+    /// Returns a trait object with a buffer of `capacity` bytes.
+    pub(crate) fn raw_with_capacity(self, capacity: usize) -> RawEchoBox {
         // SAFETY: as above.
         let make: extern "C" fn(usize) -> RawEchoBox = unsafe { self.function("boundary_raw") };
-        make(room)
+        make(capacity)
     }
 
-    /// How many tasks that the operator `ask` spawned have ended.
+    /// Returns the function that counts ended tasks of the operator `ask`.
     pub(crate) fn tasks_ended(self) -> extern "C" fn() -> u64 {
         // SAFETY: as above.
         unsafe { self.function("boundary_tasks_ended") }

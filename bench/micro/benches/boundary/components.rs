@@ -1,5 +1,5 @@
-//! The whole way through the product: an operator and a sink, called as a flow calls them, loaded from
-//! a library and linked statically.
+//! Calls of an operator and a sink as the engine makes them, once loaded from a library and once linked
+//! into the benchmark.
 
 use std::{
     hint::black_box,
@@ -29,7 +29,7 @@ fn batch(events: usize) -> Batch {
     batch
 }
 
-/// The sink of the library, loaded as the runtime loads it.
+/// Loads the sink of the library as the runtime does.
 fn sink(path: &std::path::Path) -> Box<dyn DynSink> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ConnectorFactory::load(&library, "take", Policy::default());

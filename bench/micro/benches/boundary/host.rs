@@ -1,4 +1,4 @@
-//! What it costs a plugin to ask its host for something. The host's side is the runtime's own.
+//! Cost of a plugin's calls of its host. The called functions are those of the runtime.
 
 use std::{
     io,
@@ -15,14 +15,14 @@ use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{calls::Calls, library};
 
-/// Asked so often in each call of the operator, so that the call itself counts for little.
+/// Number of host calls in each call of the operator, so that the call itself hardly counts.
 const TIMES: u64 = 100;
 
 pub(crate) fn context() -> Arc<HostContext> {
     HostContext::new("boundary", ".", ())
 }
 
-/// An operator of the library, loaded as the runtime loads it.
+/// Loads an operator of the library as the runtime does.
 pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> Box<dyn Operator> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ComponentFactory::load(&library, "operator", name, Policy::default());
@@ -31,7 +31,7 @@ pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> B
 }
 
 pub(crate) fn host(criterion: &mut Criterion) {
-    // As the runtime has it, but for where lines go to.
+    // Log settings of the runtime, except for the destination.
     let logs = tracing_subscriber::fmt().with_env_filter("info").with_target(false);
     logs.with_ansi(false).with_writer(io::sink).init();
     let path = library::unwinding();

@@ -1,4 +1,4 @@
-//! Many instances, called by several threads: does the boundary have anything that they share?
+//! Many instances called by several threads: measures whether the boundary has shared state.
 
 use std::{
     hint::black_box,
@@ -23,11 +23,11 @@ pub(crate) fn instances(criterion: &mut Criterion) {
     let library = Calls::open(&library::unwinding());
     let mut group = criterion.benchmark_group("instances");
     for threads in THREADS {
-        // An instance is called by one thread at a time, so that fewer of them than threads would
-        // leave threads without work.
+        // One thread calls an instance at a time, so with fewer instances than threads some threads
+        // would be without work.
         for instances in INSTANCES.into_iter().filter(|instances| *instances >= threads) {
             let mut shares: Vec<Vec<_>> = (0..threads)
-                .map(|_| (0..instances / threads).map(|_| library.raw_with_room(64)).collect())
+                .map(|_| (0..instances / threads).map(|_| library.raw_with_capacity(64)).collect())
                 .collect();
             group.throughput(Throughput::Elements(threads as u64));
             let id = BenchmarkId::new(format!("{threads} threads"), instances);
@@ -39,8 +39,8 @@ pub(crate) fn instances(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each thread makes so many calls, to one of its instances after the other; the time from when the
-/// first has started to when the last has ended.
+/// Makes `calls` calls on each thread, to its instances in turn. Returns the time from the start of
+/// the first thread to the end of the last.
 fn together(shares: &mut [Vec<RawEchoBox>], calls: u64) -> Duration {
     let all_there = Barrier::new(shares.len());
     let times: Vec<_> = thread::scope(|scope| {
@@ -68,8 +68,8 @@ fn work(share: &mut [RawEchoBox], calls: u64) {
     let payloads = payloads(&bytes, bytes.len(), 1);
     let len = share.len() as u64;
     for round in 0..calls.div_ceil(len) {
-        let rest = calls - round * len;
-        for echo in share.iter_mut().take(usize::try_from(rest).unwrap_or(usize::MAX)) {
+        let remaining = calls - round * len;
+        for echo in share.iter_mut().take(usize::try_from(remaining).unwrap_or(usize::MAX)) {
             black_box(counted(echo.guarded(black_box(&payloads)).into_result()));
         }
     }

@@ -1,5 +1,4 @@
-//! The ladder: one piece of work, called in one way after the other, each of which does more than the
-//! one before.
+//! The ladder: the same work, called in several ways. Each way adds a layer to the previous one.
 
 use std::hint::black_box;
 
@@ -15,7 +14,7 @@ use crate::{
 pub(crate) const SIZES: [(usize, &str); 3] = [(0, "empty"), (64, "64 B"), (4096, "4 KiB")];
 const BATCHES: [u64; 3] = [1, 16, 256];
 
-/// So many payloads of one size.
+/// Returns `events` payloads of `size` bytes.
 pub(crate) fn payloads(bytes: &[u8], size: usize, events: u64) -> Payloads<'_> {
     Payloads { bytes: bytes.into(), size, events }
 }
@@ -33,7 +32,7 @@ pub(crate) fn ladder(criterion: &mut Criterion) {
     }
 }
 
-/// Measures calls. The compiler knows neither what is called nor with what.
+/// Measures calls. The compiler knows neither the callee nor the arguments.
 fn rung<S>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -79,7 +78,7 @@ fn direct(echo: &mut Echo, payloads: &Payloads<'_>) -> u64 {
     echo.work(payloads)
 }
 
-/// What a caller does with a result: looks whether it is one.
+/// Unwraps a result, like a caller that checks it.
 #[inline]
 pub(crate) fn counted(result: tremor_pdk::Result<u64>) -> u64 {
     result.unwrap_or_else(|error| panic!("the plugin failed: {error}"))

@@ -1,4 +1,4 @@
-//! The library that the benchmarks call: building it, and finding it.
+//! Building and finding the library that the benchmarks call.
 
 use std::{
     env,
@@ -11,38 +11,37 @@ use std::{
 
 const PACKAGE: &str = "boundary-plugin";
 
-/// The library as the product builds its plugins: built once a process, so that there is one file, and
-/// one library of it, whoever opens it.
+/// Builds the library as the product builds plugins, once per process, so that all callers open the
+/// same file.
 ///
 /// # Panics
-/// Where it cannot be built; the message says by what command it is.
+/// If the build fails; the message contains the command.
 pub(crate) fn unwinding() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| build(&folder(), PACKAGE, "unwind", &["build"])).clone()
 }
 
-/// The library as it is where a panic ends the process. The standard library in it still has its
-/// tables for unwinding.
+/// Builds the library with `panic=abort`. The standard library in it still has unwinding tables.
 ///
 /// # Panics
-/// As [`unwinding`].
+/// Like [`unwinding`].
 pub(crate) fn aborting() -> PathBuf {
     build(&folder(), PACKAGE, "abort", &["rustc", "--", "-Cpanic=abort"])
 }
 
-/// Next to the benchmarks, or further up.
+/// Returns the folder of the package, next to the benchmarks or above them.
 fn folder() -> PathBuf {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut folders = folders.map(|folder| folder.join(PACKAGE));
     folders.find(|folder| folder.is_dir()).expect("the package is among the benchmarks")
 }
 
-/// Has cargo build the library of the package in `folder`, which does nothing where nothing has
-/// changed, and sets it aside under the name of its variant: cargo has one place for all. The first of
-/// `arguments` is cargo's command.
+/// Builds the library of the package in `folder` with cargo, and copies it to a folder of its
+/// variant, because cargo writes all variants to the same path. The first of `arguments` is the
+/// command of cargo.
 ///
 /// # Panics
-/// As [`unwinding`].
+/// Like [`unwinding`].
 pub(crate) fn build(folder: &Path, package: &str, variant: &str, arguments: &[&str]) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target");
     let profile = profile();
@@ -59,23 +58,23 @@ pub(crate) fn build(folder: &Path, package: &str, variant: &str, arguments: &[&s
     let built = said.and_then(|said| {
         let lines = said.lines().filter_map(|line| serde_json::from_str(line).ok());
         let mut files = lines.filter_map(|message| library(&message, package));
-        files.next_back().ok_or_else(|| "cargo names none".to_owned())
+        files.next_back().ok_or_else(|| "cargo printed no path of a library".to_owned())
     });
     let built = built.unwrap_or_else(|why| {
         panic!(
-            "no library of `{package}` ({why}); this builds it, or says what is wrong: {cargo:?}"
+            "cannot build the library of `{package}`: {why}; run this command to see the error: {cargo:?}"
         )
     });
     let folder = target.join("boundary").join(profile).join(variant);
     let aside = folder.join(built.file_name().unwrap_or_default());
     fs::create_dir_all(&folder).expect("a folder in the target folder");
-    // A file that is mapped is not written to, but replaced.
+    // Replace the file instead of writing to it, because it may be mapped.
     let _ = fs::remove_file(&aside);
     fs::copy(&built, &aside).expect("a copy in the target folder");
     aside
 }
 
-/// The file of the package's library, where a message of cargo's is about that.
+/// Returns the file of the package's library, if the message of cargo is about it.
 fn library(message: &serde_json::Value, package: &str) -> Option<PathBuf> {
     let ours = message["target"]["name"] == package.replace('-', "_");
     let files = message["filenames"].as_array().filter(|_| ours)?;
@@ -83,7 +82,7 @@ fn library(message: &serde_json::Value, package: &str) -> Option<PathBuf> {
     files.find(|file| file.extension() == Some(OsStr::new(env::consts::DLL_EXTENSION)))
 }
 
-/// The profile of this benchmark: the name of its folder, but for the one that differs.
+/// Returns the profile of this benchmark, which is the name of its folder except for `dev`.
 fn profile() -> String {
     let this = env::current_exe().expect("a benchmark has a path");
     let folder = this.parent().and_then(Path::parent).and_then(Path::file_name);

@@ -1,8 +1,8 @@
-//! What it costs to call a plugin: the page `docs/benchmarks/boundary.md` says what each group asks,
-//! and what its answer is not good for.
+//! Cost of calls to a plugin. The page `docs/benchmarks/boundary.md` describes what each group
+//! measures, and its limits.
 //!
-//! What is called lies in a library of its own, `bench/boundary-plugin`, which is built here where it
-//! is not: in the profile of the benchmark, by the same compiler. Times are never asserted.
+//! The called library is `bench/boundary-plugin`, which is built here if necessary, with the
+//! profile of the benchmark and the same compiler. Times are never asserted.
 
 mod calls;
 mod components;

@@ -1,4 +1,4 @@
-//! What it costs to be prepared for a panic, and what one costs that happens.
+//! Cost of calls that are prepared for a panic, and of calls that panic.
 
 use std::{
     hint::black_box,
@@ -18,7 +18,8 @@ pub(crate) fn panics(criterion: &mut Criterion) {
     happening(criterion);
 }
 
-/// Calls that end well. What a strategy would do otherwise stands in front of its name's colon.
+/// Measures calls without a panic. The name of a measurement begins with the result that a panic
+/// would have, followed by a colon.
 fn prepared(criterion: &mut Criterion) {
     let (unwinding, aborting) =
         (Calls::open(&library::unwinding()), Calls::open(&library::aborting()));
@@ -48,7 +49,7 @@ fn prepared(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Calls that panic, each of which becomes an error.
+/// Measures calls that panic. Each panic becomes an error.
 fn happening(criterion: &mut Criterion) {
     let mut raw = Calls::open(&library::unwinding()).raw();
     let report = panic::take_hook();
@@ -59,7 +60,7 @@ fn happening(criterion: &mut Criterion) {
     });
     group.bench_function("in one binary, caught", |bencher| {
         bencher.iter(|| {
-            panic::catch_unwind(|| -> u64 { panic!("as it was told to {}", black_box(1)) }).is_err()
+            panic::catch_unwind(|| -> u64 { panic!("on purpose: {}", black_box(1)) }).is_err()
         });
     });
     group.finish();

@@ -1,4 +1,4 @@
-//! The queue between two tasks: what it adds to an event, by how many travel together.
+//! Cost per event of the queue between two tasks, by batch size.
 
 use std::{
     hint::black_box,
@@ -14,7 +14,7 @@ use tremor_runtime::{
 
 const BATCHES: [usize; 5] = [1, 16, 64, 256, 1024];
 
-/// A batch as a source makes it, of payloads as small as they get: they are written here, once.
+/// Returns a batch from the pool with events of one byte, written as a source writes them.
 fn batch(pool: &Pool, events: usize) -> Batch {
     let mut batch = Batch::from_pool(pool);
     (0..events).for_each(|_| batch.push_message(b"x"));
@@ -41,7 +41,7 @@ pub(crate) fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A batch that is taken out as soon as it is in.
+/// Measures a batch that is received immediately after it was sent.
 async fn in_and_out(batches: u64, events: usize) -> Duration {
     let (mut sender, mut receiver) = hand_over::queue();
     let mut travelling = batch(&Pool::new(1), events);
@@ -53,7 +53,7 @@ async fn in_and_out(batches: u64, events: usize) -> Duration {
     start.elapsed()
 }
 
-/// So many batches as fast as they are taken, with what it takes to fill them and to give them back.
+/// Measures `batches` batches at full speed, including the time to fill and to free them.
 async fn stream(batches: u64, events: usize) -> Duration {
     let pool = Pool::new(64);
     let (mut sender, mut receiver) = hand_over::queue();
@@ -73,7 +73,7 @@ async fn stream(batches: u64, events: usize) -> Duration {
     start.elapsed()
 }
 
-/// One batch that goes to another task and back: each way wakes a task that waits.
+/// Measures a batch that is sent to another task and back. Each direction wakes a waiting task.
 async fn there_and_back(batches: u64, events: usize) -> Duration {
     async fn pass_on(mut from: Receiver, mut to: Sender) {
         while let Some(batch) = from.receive().await {

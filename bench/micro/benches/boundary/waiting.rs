@@ -1,4 +1,4 @@
-//! Calls that may have to wait: a future across the boundary, a function to poll, and a call that
+//! Calls that may have to wait: a future across the boundary, a poll function, and a call that
 //! cannot wait.
 
 use std::{
@@ -19,7 +19,7 @@ use crate::{
     library,
 };
 
-/// Polls the function until it is ready, with a waker that wakes nobody.
+/// Polls the function until it is ready, with a no-op waker.
 #[inline]
 pub(crate) fn poll_function(
     echo: &mut RawEchoBox,
@@ -36,7 +36,7 @@ pub(crate) fn poll_function(
     }
 }
 
-/// The same with a future.
+/// Polls a future until it is ready, with a no-op waker.
 #[inline]
 pub(crate) fn poll_future(
     echo: &mut RawEchoBox,

@@ -1,4 +1,4 @@
-//! A process that loads plugins in one way, and says how long each step took.
+//! A process that loads plugins in one way, and reports the duration of each step.
 
 use std::{
     hint::black_box,
@@ -17,10 +17,10 @@ use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{Result, Samples, calls::Calls, echo::Payloads, identical::identical};
 
-/// The ways to load.
+/// Ways to load plugins.
 pub(crate) const WAYS: [&str; 4] = ["libloading", "runtime", "steps", "older"];
 
-/// A call is steady after so many, and this is how many a sample has.
+/// Number of calls after the first two, whose mean is a sample of the steady state.
 const STEADY: u32 = 10_000;
 
 pub(crate) fn run(way: &str, files: &[PathBuf]) -> Result<Samples> {
@@ -59,12 +59,12 @@ impl Record {
     }
 
     fn add(&mut self, id: &str, ns: f64) {
-        // A ps is finer than any clock.
+        // The result is rounded to 1 ps, which is finer than the resolution of any clock.
         let ns = (ns * 1000.0).round() / 1000.0;
         self.samples.entry(id.to_owned()).or_default().push(ns);
     }
 
-    /// Measures the first, the second and many more calls of something that was just loaded.
+    /// Measures the first, the second and many more calls of a function that was just loaded.
     fn calls(&mut self, name: &str, mut call: impl FnMut()) {
         for when in ["first", "second"] {
             self.timed(&format!("calls/{name}, {when}"), &mut call);
@@ -79,7 +79,7 @@ impl Record {
 fn libloading(file: &Path, record: &mut Record) {
     let (library, mut raw) = record.step("libloading: open, find, make", || {
         let library = Calls::open(file);
-        (library, library.raw_with_room(64))
+        (library, library.raw_with_capacity(64))
     });
     let payloads = Payloads { bytes: RSlice::EMPTY, size: 0, events: 1 };
     let (call, state) = (library.call(), library.state());
@@ -108,7 +108,7 @@ fn runtime(file: &Path, record: &mut Record) -> Result<()> {
     Ok(())
 }
 
-/// What `tremor_runtime::plugin::load` does, a step at a time.
+/// Performs the steps of `tremor_runtime::plugin::load` one at a time.
 fn steps(file: &Path, record: &mut Record) -> Result<()> {
     let library = record.step("step 1: read, hash, check the file", || {
         Library::inspect(file).inspect(|library| {
@@ -117,7 +117,7 @@ fn steps(file: &Path, record: &mut Record) -> Result<()> {
     })?;
     library.check(Policy::default())?;
     let header = record.step("step 2: open", || lib_header_from_path(file))?;
-    let layout = header.layout().ok_or("it does not say how its types are laid out")?;
+    let layout = header.layout().ok_or("the plugin does not describe the layout of its types")?;
     let identical =
         record.step("step 3: compare layouts", || identical(layout, PluginModuleRef::LAYOUT));
     if !identical {
@@ -132,10 +132,10 @@ fn steps(file: &Path, record: &mut Record) -> Result<()> {
     Ok(())
 }
 
-/// Compares layouts as for a plugin that was built with an earlier minor of the ABI.
+/// Compares layouts as for a plugin that was built with an earlier minor version of the ABI.
 fn older(file: &Path, record: &mut Record) -> Result<()> {
     let header = lib_header_from_path(file)?;
-    let layout = header.layout().ok_or("it does not say how its types are laid out")?;
+    let layout = header.layout().ok_or("the plugin does not describe the layout of its types")?;
     let compare = || check_layout_compatibility(layout, PluginModuleRef::LAYOUT);
     let compared = record.step("of an earlier minor: compare layouts", compare);
     Ok(compared.map_err(|errors| errors.to_string())?)

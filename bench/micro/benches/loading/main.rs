@@ -1,16 +1,16 @@
-//! What it costs to load plugins: to open a library and nothing else, as `libloading` does, and to
-//! check it, open it, compare its layouts and make an instance, as the runtime does; and what the
-//! first calls into it cost. The page `docs/benchmarks/loading.md` says more.
+//! Cost of loading plugins: opening a library only, as `libloading` does; checking and opening it,
+//! comparing layouts and creating an instance, as the runtime does; and the first calls. The page
+//! `docs/benchmarks/loading.md` has the details.
 //!
 //! ```text
 //! cargo bench -p microbench --bench loading [-- [--test] [--round N]]    lines of JSON to stdout
 //! ```
 //!
-//! Each line has the form of `criterion_samples`; a sample is in ns a plugin.
+//! Each line has the form of `criterion_samples`; a sample is in ns per plugin.
 //!
-//! Nothing is ever unloaded, and the system's loader knows what it has loaded by its file. So each
-//! measurement is a process of its own, and each plugin in it a file of its own. The files were
-//! written just before, so that none of them has to come from a disk.
+//! Libraries are never unloaded, and the system's loader recognises loaded files. Therefore each
+//! measurement runs in its own process, and each plugin has its own file. The files were written
+//! just before, so that none has to be read from a disk.
 
 mod child;
 
@@ -41,13 +41,13 @@ use std::{
 use serde_json::json;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-/// Samples in ns, by what was measured.
+/// Samples in ns, by measurement.
 type Samples = BTreeMap<String, Vec<f64>>;
 
-/// How many plugins a process loads, and how many processes do so in each way.
+/// Pairs of numbers: the plugins that a process loads, and the processes for each way to load them.
 const COUNTS: [(usize, usize); 3] = [(1, 20), (10, 10), (100, 3)];
 
-/// After that long, a file of this age is read once.
+/// Age of a file from which on the runtime reads the file only once.
 const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<()> {
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
                 match *option {
                     "--test" => test = true,
                     "--round" => round = options.next().ok_or("--round needs a number")?.parse()?,
-                    // Cargo's own.
+                    // Set by cargo.
                     "--bench" => {}
                     other => {
                         return Err(format!("expected --test or --round N, not {other}").into());
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The files of the first so many plugins.
+/// Returns the files of the first `count` plugins.
 fn files(folder: &Path, count: usize) -> Vec<PathBuf> {
     let file = |number| folder.join(format!("{number}{}", env::consts::DLL_SUFFIX));
     (0..count).map(file).collect()
@@ -91,12 +91,12 @@ fn measure(round: u32, test: bool) -> Result<()> {
     for file in files(folder.path(), most) {
         fs::copy(&built, file)?;
     }
-    // A file that was written just now is read twice, since it might be written again.
+    // The runtime reads a recently written file twice, because it might be written again.
     thread::sleep(SETTLED);
     let mut samples = Samples::new();
     for (count, processes) in counts {
         for _ in 0..if test { 1 } else { *processes } {
-            // In turn, so that none has a quiet minute of the machine to itself.
+            // The ways take turns, so that a quiet period of the machine does not favour one of them.
             for way in child::WAYS {
                 for (id, ns) in start(way, *count, folder.path())? {
                     samples.entry(id).or_default().extend(ns);

@@ -1,4 +1,4 @@
-//! Connections that send as much as they can. Each line has the number of its connection.
+//! Connections that send as much as they can. Each line contains the number of its connection.
 
 use std::{io, io::Write, net::TcpStream, time::Duration};
 
@@ -11,17 +11,17 @@ use crate::{
     poll::Poll,
 };
 
-/// How many lines are written at once.
+/// Number of lines per write.
 const LINES: usize = 32;
 
-/// How much the system keeps of a connection before it is sent, in bytes: a thousand of them would have
-/// gigabytes otherwise, and what is kept says nothing of the server.
+/// Size of a connection's send buffer, in bytes. A thousand buffers of the default size would take
+/// gigabytes.
 const KEPT: usize = 64 << 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Busy {
     port: u16,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     connections: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Busy {
 struct Connection {
     stream: TcpStream,
     lines: Vec<u8>,
-    /// How much of them is written.
+    /// Number of bytes of `lines` that are written.
     written: usize,
 }
 
@@ -57,7 +57,7 @@ impl Busy {
 }
 
 impl Connection {
-    /// Once: others have their turn then.
+    /// Writes once, and returns, so that other connections can write as well.
     fn send(&mut self) -> Result {
         let rest = self.lines.get(self.written..).unwrap_or_default();
         match self.stream.write(rest) {

@@ -1,4 +1,4 @@
-//! Connections that say nothing, or nothing more.
+//! Idle connections.
 
 use std::io::{Read, Write};
 
@@ -11,10 +11,10 @@ use crate::{Result, certificates::ClientTls, clients::requests, descriptors, lin
 #[derive(Debug, clap::Args)]
 pub(crate) struct Idle {
     port: u16,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     connections: usize,
-    /// What each says before it falls silent
+    /// Data that each connection sends before it is idle
     #[arg(long, value_enum, default_value_t = First::Line)]
     first: First,
     #[command(flatten)]
@@ -23,11 +23,11 @@ pub(crate) struct Idle {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum First {
-    /// Nothing at all
+    /// No data
     Nothing,
     /// A line
     Line,
-    /// A request of HTTP, which is answered
+    /// An HTTP request, which is answered
     Request,
 }
 
@@ -36,27 +36,27 @@ impl Idle {
         descriptors::allow(self.connections)?;
         let sessions = self.tls.sessions()?;
         parent::begin()?;
-        // TLS lives as long as the socket below it.
+        // Keep the sockets and the TLS sessions open.
         let mut open: Vec<Box<dyn Send>> = Vec::new();
         for number in 0..self.connections {
             let mut stream = descriptors::connect_as(number, self.port)?;
             open.push(if let Some(sessions) = &sessions {
                 let mut stream = StreamOwned::new(sessions.session()?, stream);
                 stream.flush()?;
-                self.first.say(&mut stream)?;
+                self.first.send(&mut stream)?;
                 Box::new(stream)
             } else {
-                self.first.say(&mut stream)?;
+                self.first.send(&mut stream)?;
                 Box::new(stream)
             });
         }
-        parent::found(json!({ "connections": open.len() }))?;
+        parent::report(json!({ "connections": open.len() }))?;
         parent::wait()
     }
 }
 
 impl First {
-    fn say(self, stream: &mut (impl Read + Write)) -> Result {
+    fn send(self, stream: &mut (impl Read + Write)) -> Result {
         match self {
             Self::Nothing => Ok(()),
             Self::Line => {

@@ -1,7 +1,7 @@
-//! How long lines take from a socket to the next, when they come at an even pace.
+//! Latency of lines from one socket to another, at a constant rate.
 //!
-//! A line has the time at which it is due, and not that at which it was sent: a sender that is held up by the
-//! server counts.
+//! A line contains the time at which it is due, not the time at which it was sent, so that the
+//! latency includes the delay of a blocked sender.
 
 use std::{
     io::{Read, Write},
@@ -23,44 +23,47 @@ use crate::{
     parent,
 };
 
-/// How much is read at once, in bytes.
+/// Maximum number of bytes per read.
 const READ: usize = 256 << 10;
 
-/// How far apart lines are sent that come together.
+/// Time between two groups of lines that are sent together.
 const TICK: Duration = Duration::from_micros(100);
 
-/// How long nothing counts at first.
+/// Warm-up, whose lines are not counted.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Where lines have the number zero, no time is looked at.
+/// Number in a line that contains no time.
 const NO_TIME: u64 = 0;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Latency {
-    /// The port of the server that is measured
+    /// Port of the measured server
     port: u16,
-    /// The port to which it sends
+    /// Port to which the server sends
     receive: u16,
-    /// How many lines a second; as many as there can be, unless set
+    /// Number of lines per second; as many as possible, unless set
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
-    /// How long it counts, in seconds
+    /// Time to count, in seconds
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     seconds: f64,
 }
 
-/// What the receiver has seen.
+/// Results of the receiver.
 struct Seen {
     start: Instant,
+    /// Number of lines that were received and counted.
     lines: AtomicU64,
+    /// `true` from the end of the warm-up until the last line is sent.
     counts: AtomicBool,
+    /// Latencies in ns.
     latencies: Mutex<Histogram<u64>>,
 }
 
 impl Latency {
     pub(crate) fn run(&self) -> Result {
         let listener = TcpListener::bind(("127.0.0.1", self.receive))?;
-        // The server that is measured starts when it has where to send to.
+        // The measured server starts once its destination listens.
         parent::begin()?;
         let (from, _) = listener.accept()?;
         let mut to = connect(self.port)?;
@@ -85,7 +88,7 @@ impl Latency {
         }
         let latencies = seen.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         let microseconds = |quantile: f64| number(latencies.value_at_quantile(quantile)) / 1e3;
-        parent::found(json!({
+        parent::report(json!({
             "rate": number(seen.lines.load(Ordering::Relaxed)) / self.seconds,
             "p50_us": microseconds(0.5),
             "p99_us": microseconds(0.99),
@@ -141,7 +144,7 @@ impl Seen {
         }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as much as the connection accepts.
     fn send_all(&self, to: &mut TcpStream, end: Duration) -> Result<Histogram<u64>> {
         let lines = lines::lines(NO_TIME, 100);
         while self.start.elapsed() < end {
@@ -152,7 +155,8 @@ impl Seen {
         Ok(Histogram::new(3)?)
     }
 
-    /// Sends at an even pace. How late it was.
+    /// Sends at a constant rate. Returns the delays of the sender in ns: from the time at which a group of lines was
+    /// due to the time at which the sender wrote it.
     fn send_at(&self, rate: u32, to: &mut TcpStream, end: Duration) -> Result<Histogram<u64>> {
         let mut late = Histogram::new(3)?;
         let mut sent = 0_u64;

@@ -1,4 +1,4 @@
-//! What loads a server, and looks at what comes of it.
+//! Clients that load a server and measure the results.
 
 pub(crate) mod busy;
 pub(crate) mod idle;

@@ -1,4 +1,4 @@
-//! Requests of HTTP over connections that stay: the next one goes out when the last one is answered.
+//! HTTP requests over persistent connections. Each request follows the response to the previous request.
 
 use std::{
     io::{Read, Write},
@@ -17,35 +17,37 @@ const BODY: usize = 622;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Requests {
     port: u16,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 64, value_name = "N")]
     connections: usize,
-    /// How long, in seconds
+    /// Duration in seconds
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     seconds: f64,
 }
 
-/// A request with an event as its body, which is no JSON that anybody parses.
+/// Returns a request with an event as its body. The body need not be JSON, because the measured flow does
+/// not parse it.
 pub(crate) fn request() -> Vec<u8> {
     let body = "x".repeat(BODY);
     let head = "POST /logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
     format!("{head}\r\nContent-Length: {BODY}\r\n\r\n{body}").into_bytes()
 }
 
-/// What has come of an answer without a body.
+/// The received part of a response without a body.
 #[derive(Default)]
 pub(crate) struct Answer(Vec<u8>);
 
 impl Answer {
-    /// Whether it is whole with what has come now. The next one begins then.
+    /// Adds received bytes. Returns `true` if they complete the response; the next bytes then belong to the next
+    /// response.
     ///
     /// # Errors
-    /// It says that the request was refused, or has ended early.
+    /// The request was rejected, or the connection ended early.
     pub(crate) fn is_whole(&mut self, bytes: &[u8]) -> Result<bool> {
         if bytes.is_empty() {
-            return Err("the server has closed a connection".into());
+            return Err("the server closed a connection".into());
         }
-        // Usually it comes at once.
+        // Usually a response arrives in one piece.
         if self.0.is_empty() && bytes.ends_with(b"\r\n\r\n") {
             return good(bytes).map(|()| true);
         }
@@ -96,7 +98,7 @@ impl Requests {
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        parent::found(json!({ "requests": answered, "seconds": seconds }))?;
+        parent::report(json!({ "requests": answered, "seconds": seconds }))?;
         parent::wait()
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     use super::Answer;
 
     #[test]
-    fn an_answer_may_come_in_pieces_and_is_no_refusal() {
+    fn response_may_arrive_in_parts_and_must_be_a_success() {
         let mut answer = Answer::default();
         assert!(!answer.is_whole(b"HTTP/1.1 202 Accepted\r\n").unwrap());
         assert!(answer.is_whole(b"content-length: 0\r\n\r\n").unwrap());

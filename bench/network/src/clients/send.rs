@@ -1,4 +1,4 @@
-//! One connection that sends as much as it can.
+//! A connection that sends as much as it can.
 
 use std::{
     io::{Read, Write},
@@ -17,13 +17,13 @@ use crate::{
     parent,
 };
 
-/// How many lines are written at once.
+/// Number of lines per write.
 const LINES: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Send {
     port: u16,
-    /// How many hundreds of lines
+    /// Number of lines, in hundreds
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     hundreds: u64,
     #[command(flatten)]
@@ -47,7 +47,7 @@ impl Send {
             close(&mut stream)?;
         }
         let bytes = self.hundreds * (LINES * LINE) as u64;
-        parent::found(json!({
+        parent::report(json!({
             "lines": self.hundreds * LINES as u64,
             "bytes": bytes,
             "seconds": start.elapsed().as_secs_f64(),
@@ -62,7 +62,7 @@ impl Send {
     }
 }
 
-/// Waits until the server has read all of it.
+/// Waits until the server has read everything.
 fn close(stream: &mut TcpStream) -> Result {
     stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1 << 10];

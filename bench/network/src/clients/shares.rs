@@ -1,4 +1,4 @@
-//! How many lines of each connection come in some seconds.
+//! Counts the lines of each connection that arrive within a given time.
 
 use std::{
     io::{self, Read},
@@ -13,18 +13,18 @@ use crate::{
     parent,
 };
 
-/// How much is read at once, in bytes.
+/// Maximum number of bytes per read.
 const READ: usize = 256 << 10;
 
-/// How long it takes at most until all connections have brought something.
+/// Maximum time until all connections have sent a line.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Shares {
-    /// How many connections there are
+    /// Number of connections
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     connections: usize,
-    /// How long to count, in seconds
+    /// Time to count, in seconds
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     seconds: f64,
 }
@@ -38,11 +38,11 @@ impl Shares {
         while lines.counts.contains(&0) {
             let missing = lines.counts.iter().filter(|count| **count == 0).count();
             if begun.elapsed() > PATIENCE {
-                return Err(format!("{missing} connections have brought nothing").into());
+                return Err(format!("{missing} connections have sent nothing").into());
             }
             lines.read(&mut input, &mut buffer)?;
         }
-        // What has waited for the last of them is none of it.
+        // Discard the lines that waited until all connections had sent a line.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(1) {
             lines.read(&mut input, &mut buffer)?;
@@ -56,7 +56,7 @@ impl Shares {
         let mut counts = lines.counts;
         counts.sort_unstable();
         let total: u64 = counts.iter().sum();
-        parent::found(json!({
+        parent::report(json!({
             "lines": total,
             "seconds": seconds,
             "least": counts.first(),
@@ -68,7 +68,7 @@ impl Shares {
 
 struct Lines {
     cutter: Cutter,
-    /// By connection.
+    /// Number of lines by connection.
     counts: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Connections that send a line from time to time, each in its turn: a line comes alone.
+//! Connections that send a line from time to time, in turn, so that each line arrives alone.
 
 use std::{
     io::Write,
@@ -13,13 +13,13 @@ use crate::{Result, descriptors, lines, parent};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trickle {
     port: u16,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 200, value_name = "N")]
     connections: usize,
-    /// How many lines each sends in a second
+    /// Number of lines per second and connection
     #[arg(long, default_value_t = 100, value_name = "N")]
     rate: usize,
-    /// How long, in seconds
+    /// Duration in seconds
     #[arg(long, default_value_t = 10, value_name = "S")]
     seconds: usize,
 }
@@ -42,7 +42,7 @@ impl Trickle {
             }
             connections[number].write_all(&line)?;
         }
-        parent::found(json!({
+        parent::report(json!({
             "lines": count,
             "seconds": start.elapsed().as_secs_f64(),
             "late_ms": latest.as_secs_f64() * 1e3,

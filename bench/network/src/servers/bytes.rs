@@ -1,4 +1,4 @@
-//! What no server can do without: it reads one connection, and writes what it has read to a file.
+//! The minimum work of a server: reads one connection and writes the bytes to a file.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use rustls::StreamOwned;
 
 use crate::{Result, certificates::ServerTls};
 
-/// How much is read at once, in bytes.
+/// Maximum number of bytes per read.
 const READ: usize = 256 << 10;
 
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! What nothing between two sockets can do without: it reads one, and writes to the other.
+//! The minimum work of a forwarder: reads one socket and writes to another.
 
 use std::{
     io::{Read, Write},
@@ -7,14 +7,14 @@ use std::{
 
 use crate::Result;
 
-/// How much is read at once, in bytes.
+/// Maximum number of bytes per read.
 const READ: usize = 256 << 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Forward {
-    /// Where to listen
+    /// Port to listen on
     port: u16,
-    /// Where to send to
+    /// Port to send to
     to: u16,
 }
 

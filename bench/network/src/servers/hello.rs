@@ -1,4 +1,4 @@
-//! hyper's hello-world, which takes the body of each request and answers as a sink of events would.
+//! hyper's hello-world, which reads the body of each request and answers as a sink of events would.
 
 use std::convert::Infallible;
 

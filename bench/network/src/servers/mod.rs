@@ -1,4 +1,4 @@
-//! What does the same work without this project.
+//! Servers for the comparison, which do the same work without this project.
 
 pub(crate) mod bytes;
 pub(crate) mod forward;

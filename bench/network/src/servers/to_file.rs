@@ -1,4 +1,4 @@
-//! Lines of many connections to a file, as one would write it in plain tokio: a task a connection.
+//! Lines of many connections to a file in idiomatic tokio, with one task per connection.
 
 use std::{
     fs::File,
@@ -15,21 +15,21 @@ use tokio::{
 
 use crate::Result;
 
-/// How much is read at once, in bytes.
+/// Maximum number of bytes per read.
 const READ: usize = 16 << 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ToFile {
     port: u16,
     output: PathBuf,
-    /// All on one thread. Unless set, there are as many as there are processors
+    /// Use one thread instead of one per processor
     #[arg(long)]
     one_thread: bool,
 }
 
 impl ToFile {
     pub(crate) fn run(&self) -> Result {
-        // Written under a lock, by the task that has read: nothing is faster for few lines at a time.
+        // The task that reads also writes to the file, under a lock, which is the fastest way for few lines at a time.
         let file = Arc::new(Mutex::new(File::create(&self.output)?));
         self.runtime()?.block_on(async {
             let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
@@ -56,7 +56,7 @@ async fn serve(mut stream: TcpStream, file: Arc<Mutex<File>>) {
     }
 }
 
-/// Whole lines are written, and what is left waits for the rest.
+/// Writes complete lines, and keeps incomplete ones until their end arrives.
 async fn copy_lines(stream: &mut TcpStream, file: &Mutex<File>) -> std::io::Result<()> {
     let mut lines = Vec::with_capacity(READ);
     loop {

@@ -1,4 +1,4 @@
-//! A plugin for nylon-ring that answers with what it was sent, as its own documentation has it.
+//! A plugin for nylon-ring that returns each payload, as in the documentation of nylon-ring.
 
 use nylon_ring::{Plugin, Reply, Session, export_plugin};
 

@@ -1,13 +1,12 @@
-//! The samples of `scripts/boundary.sh`: gathers those of a run of criterion, one benchmark a line, and
-//! makes tables of them.
+//! A tool of `scripts/boundary.sh`: collects the samples of a criterion run, one line per benchmark, and creates tables
+//! of them.
 //!
 //! ```text
 //! criterion_samples collect CRITERION_FOLDER EXPERIMENT ROUND    lines of JSON to stdout
 //! criterion_samples tables FILE                                  Markdown to stdout
 //! ```
 //!
-//! A line is `{"experiment": …, "round": …, "id": "GROUP/SUBJECT", "ns": […]}`, a sample in ns an
-//! event.
+//! A line is `{"experiment": …, "round": …, "id": "GROUP/SUBJECT", "ns": […]}`, with samples in ns per event.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +30,7 @@ struct Line {
     ns: Vec<f64>,
 }
 
-/// What criterion writes about a benchmark.
+/// The file in which criterion describes a benchmark.
 #[derive(Deserialize)]
 struct Benchmark {
     full_id: String,
@@ -43,7 +42,7 @@ enum Throughput {
     Elements(u32),
 }
 
-/// And its samples: so many iterations took so many ns.
+/// The file with the samples of a benchmark: numbers of iterations, and their times in ns.
 #[derive(Deserialize)]
 struct Sample {
     iters: Vec<f64>,
@@ -73,7 +72,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The benchmarks in a folder and those below it.
+/// Adds the samples of all benchmarks in a folder and its subfolders to `lines`.
 fn collect(folder: &Path, experiment: &str, round: u32, lines: &mut Vec<Line>) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
         let path = entry?.path();
@@ -94,7 +93,7 @@ fn line(folder: &Path, experiment: &str, round: u32) -> Result<Line> {
         None => 1.0,
     };
     let ns = sample.times.iter().zip(&sample.iters).map(|(took, iterations)| {
-        // A ps is finer than any clock, and what costs a batch a ns costs an event ten of them.
+        // The time per event is rounded to 1 ps. Whole ns would be too coarse, because a batch has many events.
         (took / iterations / events * 1000.0).round() / 1000.0
     });
     let id = benchmark.full_id;
@@ -107,10 +106,10 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     parsed.map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// The samples of one benchmark, a list a round.
+/// The samples of one benchmark, with a list for each round.
 type Rounds = Vec<Vec<f64>>;
 
-/// A table for each experiment: its groups one after the other, in each the fastest subject first.
+/// Writes a table for each experiment with its groups, in which the fastest subject comes first.
 fn tables(lines: Vec<Line>, out: &mut impl Write) -> Result<()> {
     let mut experiments: BTreeMap<String, BTreeMap<String, Vec<(String, Rounds)>>> =
         BTreeMap::new();
@@ -125,7 +124,7 @@ fn tables(lines: Vec<Line>, out: &mut impl Write) -> Result<()> {
     }
     for (experiment, groups) in experiments {
         writeln!(out, "\n## {experiment}\n")?;
-        writeln!(out, "| | subject | median, ns an event | medians of the rounds | fastest |")?;
+        writeln!(out, "| | subject | median, ns per event | medians of the rounds | fastest |")?;
         writeln!(out, "|---|---|--:|--:|--:|")?;
         for (group, mut subjects) in groups {
             subjects.sort_by(|(_, a), (_, b)| median(&a.concat()).total_cmp(&median(&b.concat())));
@@ -155,7 +154,7 @@ fn median(samples: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Three digits, and whole numbers from 100 on.
+/// Formats a number with three digits, or as a whole number from 100 on.
 fn shown(ns: f64) -> String {
     let decimals = match ns {
         ns if ns < 9.995 => 2,

@@ -1,65 +1,65 @@
-//! The keys that both connectors have.
+//! Configuration keys that the consumer and the producer have in common.
 
 use std::path::PathBuf;
 
-/// TLS. A client needs none of the keys: without `ca_file` it trusts the CAs of the system. Files are PEM,
-/// and a relative path starts at the folder of the flow file.
+/// TLS settings. All keys are optional: without `ca_file` the client trusts the CAs of the system. Files are
+/// PEM, and a relative path is resolved against the folder of the flow file.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The CA certificates that the brokers' own are checked with.
+    /// Certificates of the CAs that sign the brokers' certificates.
     #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
-    /// The own certificate, and after it those up to the CA's, for brokers that ask for one.
+    /// Certificate of this client, followed by its intermediate certificates, for brokers that require one.
     #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
-    /// The private key of the own certificate.
+    /// Private key of the client's certificate.
     #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
-    /// Not for Kafka: a broker's certificate has to be for the name in its address.
+    /// Not supported: the certificate of a broker must match the name in the broker's address.
     pub server_name: Option<String>,
-    /// The oldest version that a broker may speak: `'1.2'`, which it is in any case.
+    /// Minimum TLS version. Only `'1.2'` is accepted, which is also the default.
     pub min_version: Option<String>,
-    /// Not for clients.
+    /// Not supported: applies to servers only.
     pub client_auth: Option<String>,
 }
 
-/// Who this client is.
+/// Credentials of this client.
 #[tremor_pdk::config]
 #[derive(Clone)]
 pub struct Sasl {
-    /// How it says so.
+    /// SASL mechanism.
     pub mechanism: Mechanism,
-    /// The name.
+    /// User name.
     pub user: Option<String>,
-    /// The password.
+    /// Password of the user.
     #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
-    /// Of `OAUTHBEARER`: the file with the token, which another program renews.
+    /// File with the token for `OAUTHBEARER`, which another program renews.
     #[schemars(extend("x-file" = "read"))]
     pub token_file: Option<PathBuf>,
 }
 
-/// How a client says who it is.
+/// SASL mechanism by which a client authenticates.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Name and password as they are: only together with `tls`.
+    /// Sends user name and password unencrypted; use it only together with `tls`.
     #[serde(rename = "PLAIN")]
     Plain,
-    /// A proof that it knows the password, with SHA-256.
+    /// Proves knowledge of the password with SHA-256, without sending it.
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
-    /// The same with SHA-512.
+    /// Proves knowledge of the password with SHA-512, without sending it.
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
-    /// A token that another server has issued: only together with `tls`.
+    /// Sends a token that another server issued; use it only together with `tls`.
     #[serde(rename = "OAUTHBEARER")]
     OauthBearer,
 }
 
 impl Mechanism {
-    /// As Kafka names it.
+    /// Returns the name of the mechanism in the Kafka protocol.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",

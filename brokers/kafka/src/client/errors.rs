@@ -1,25 +1,29 @@
-//! Errors of librdkafka, as those of the plugin.
+//! Conversion of librdkafka errors to errors of the plugin.
 
 use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaErrorCode as Code};
 use tremor_pdk::prelude::*;
 
-/// What an error of librdkafka asks of the runtime. `reason` is librdkafka's own text, where it has more to
-/// say than the name of the error.
+/// Converts an error of librdkafka to an error whose kind tells the runtime how to react. `reason` is
+/// librdkafka's own text, which replaces the name of the error unless it is empty.
 pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
-    // Its text would have the value, which may be a secret.
+    // Do not show the text of this error: it contains the value, which may be a secret.
     if let KafkaError::ClientConfig(_, _, key, _) = error {
-        return Error::configuration(format_args!("librdkafka refuses the value of `{key}`"));
+        return Error::configuration(format_args!(
+            "invalid librdkafka property `{key}`: librdkafka rejected its value"
+        ));
     }
     let Some(code) = error.rdkafka_error_code() else {
         return Error::internal(format_args!("librdkafka: {error}"));
     };
-    let said = if reason.is_empty() { code.to_string() } else { reason.to_owned() };
+    let detail = if reason.is_empty() { code.to_string() } else { reason.to_owned() };
     match code {
-        // What a peer says of our certificate comes after the handshake, and looks like a cut connection.
-        Code::BrokerTransportFailure if said.contains("alert") && said.contains("certificate") => {
+        // A broker may reject the client's certificate after the handshake. librdkafka then reports a lost connection.
+        Code::BrokerTransportFailure
+            if detail.contains("alert") && detail.contains("certificate") =>
+        {
             Error::authentication(format_args!(
-                "the broker does not accept the certificate of this client, or wants one: {said}; see \
-                 `tls.cert_file`"
+                "cannot authenticate to the broker: the certificate of this client was rejected or is missing: \
+                 {detail}; check `tls.cert_file`"
             ))
         }
         Code::Authentication
@@ -27,21 +31,25 @@ pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
         | Code::UnsupportedSASLMechanism
         | Code::IllegalSASLState
         | Code::ClusterAuthorizationFailed => Error::authentication(format_args!(
-            "the broker does not accept this client: {said}; see `sasl` and `tls`"
+            "cannot authenticate to the broker: {detail}; check `sasl` and `tls`"
         )),
-        // Otherwise the connection broke.
-        Code::SSL if ["certificate", "alert", "verif"].iter().any(|it| said.contains(it)) => {
-            Error::authentication(format_args!("TLS with the broker fails: {said}; see `tls`"))
+        // An SSL error without one of these words means that the connection broke.
+        Code::SSL if ["certificate", "alert", "verif"].iter().any(|it| detail.contains(it)) => {
+            Error::authentication(format_args!(
+                "cannot establish TLS with the broker: {detail}; check `tls`"
+            ))
         }
-        Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed => Error::authentication(
-            format_args!("the broker does not allow that to this user: {said}; see its ACLs"),
-        ),
+        Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed => {
+            Error::authentication(format_args!(
+                "cannot access the topic or the group: {detail}; check the ACLs of this user"
+            ))
+        }
         Code::FencedInstanceId => Error::configuration(
-            "another process is the member of the group with this `instance`: give each a name of its own",
+            "cannot join the group: another process is the member with this `instance`; give each process its own name",
         ),
-        Code::InvalidTopic | Code::InvalidGroupId | Code::InvalidArgument => {
-            Error::configuration(format_args!("the broker refuses that: {said}"))
-        }
+        Code::InvalidTopic | Code::InvalidGroupId | Code::InvalidArgument => Error::configuration(
+            format_args!("the broker rejected a name or an argument: {detail}"),
+        ),
         Code::BrokerTransportFailure
         | Code::SSL
         | Code::AllBrokersDown
@@ -50,34 +58,35 @@ pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
         | Code::RequestTimedOut
         | Code::NetworkException
         | Code::BrokerNotAvailable => {
-            Error::connection_refused(format_args!("a broker does not answer: {said}"))
+            Error::connection_refused(format_args!("cannot reach a broker: {detail}"))
         }
-        _ => Error::internal(format_args!("{said} ({code:?})")),
+        _ => Error::internal(format_args!("{detail} ({code:?})")),
     }
 }
 
-/// Why a client with these properties cannot start. Files are named with what is wrong with them.
+/// Converts the error of a client that could not be created with `properties`. If a file is the cause, the
+/// error names the file, its key and the reason.
 pub(crate) fn cannot_start(error: &KafkaError, properties: &ClientConfig) -> Error {
-    let KafkaError::ClientCreation(said) = error else { return explain(error, "") };
+    let KafkaError::ClientCreation(text) = error else { return explain(error, "") };
     let files = [
         ("ca_file", "ssl.ca.location"),
         ("cert_file", "ssl.certificate.location"),
         ("key_file", "ssl.key.location"),
     ];
     for (key, property) in files {
-        let Some(path) = properties.get(property).filter(|_| said.contains(property)) else {
+        let Some(path) = properties.get(property).filter(|_| text.contains(property)) else {
             continue;
         };
         let why = match std::fs::File::open(path) {
             Err(error) => error.to_string(),
-            Ok(_) => said.clone(),
+            Ok(_) => text.clone(),
         };
         return Error::configuration(format_args!(
             "cannot use `{path}`, which `tls.{key}` names: {why}"
         ));
     }
-    // It has no password.
-    Error::configuration(format_args!("the client of Kafka cannot start: {said}"))
+    // The text can be shown: librdkafka does not include the password.
+    Error::configuration(format_args!("cannot start the Kafka client: {text}"))
 }
 
 #[cfg(test)]
@@ -89,11 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_is_refused_is_not_shown() {
+    fn rejected_value_is_not_shown() {
         let key = "sasl.password".to_owned();
         let error = KafkaError::ClientConfig(
             rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_INVALID,
-            "hunter2 is no password".to_owned(),
+            "hunter2 is not a password".to_owned(),
             key,
             "hunter2".to_owned(),
         );
@@ -102,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn what_time_mends_is_tried_again_and_what_it_does_not_is_not() {
-        let error = |code: RDKafkaRespErr, reason| {
+    fn only_permanent_errors_are_final() {
+        let is_final = |code: RDKafkaRespErr, reason| {
             explain(&KafkaError::Global(code.into()), reason).is_final()
         };
-        assert!(error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__AUTHENTICATION, "no such user"));
-        assert!(error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__SSL, "certificate verify failed"));
-        assert!(error(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, ""));
-        assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__SSL, "Disconnected"));
-        assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 are down"));
-        assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, ""));
+        assert!(is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR__AUTHENTICATION, "no such user"));
+        assert!(is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR__SSL, "certificate verify failed"));
+        assert!(is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, ""));
+        assert!(!is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR__SSL, "Disconnected"));
+        assert!(!is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 are down"));
+        assert!(!is_final(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, ""));
     }
 
     #[test]
-    fn a_file_that_cannot_be_used_is_named_with_its_key() {
+    fn unusable_file_is_named_with_its_key() {
         let mut properties = ClientConfig::new();
         properties.set("ssl.ca.location", "no-such.pem").set("sasl.password", "secret");
         let error = KafkaError::ClientCreation("ssl.ca.location failed: BIO lib".to_owned());
@@ -125,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_broker_says_of_a_certificate_is_no_cut_connection() {
+    fn certificate_alert_is_an_authentication_error() {
         let error = KafkaError::Global(Code::BrokerTransportFailure);
         let kind = |reason| explain(&error, reason).kind();
         let alert =

@@ -1,28 +1,28 @@
-//! The memory that a client of librdkafka fills with records, which is counted in the memory of the flow.
+//! Reserves memory of the flow for the records that a client of librdkafka buffers.
 
 use tremor_pdk::{Memory, prelude::*};
 
-/// Memory that was borrowed for the records of a client.
+/// Memory reserved for the records that a client buffers.
 pub(crate) struct Records {
-    /// Counted for as long as the client exists.
+    /// The reservation, which ends when this value is dropped.
     _memory: Memory,
-    /// Bytes that the client may fill.
+    /// Number of bytes that the client may buffer.
     pub(crate) bytes: u64,
 }
 
 impl Records {
-    /// Borrows `most` bytes, or half of them, a quarter and so on if the flow may not take more, but `least` bytes at
-    /// least. `key` is the key of the configuration that has `most`.
+    /// Reserves `most` bytes. If the memory limit does not allow that, tries half as many repeatedly, down to `least`
+    /// bytes. `key` is the configuration key that sets `most`; messages name it.
     ///
     /// # Errors
-    /// Kind shortage: the flow may not take `least` bytes.
+    /// Kind shortage: the memory limit does not allow `least` bytes.
     pub(crate) fn borrow(host: &Host, key: &str, most: u64, least: u64) -> Result<Self> {
         let mut memory = host.memory();
         let mut bytes = most;
         while !memory.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             if bytes <= least {
                 return Err(Error::shortage(format_args!(
-                    "cannot start the client: the flow may not take {bytes} bytes more; raise \
+                    "cannot start the Kafka client: the memory limit leaves less than {bytes} bytes; raise \
                      `--memory-limit`, or lower `{key}`"
                 )));
             }
@@ -31,7 +31,7 @@ impl Records {
         if bytes < most {
             tremor_pdk::info!(
                 host,
-                "`{key}` is {bytes} bytes instead of {most}, because of the memory limit"
+                "reduced `{key}` from {most} to {bytes} bytes because of the memory limit"
             );
         }
         Ok(Self { _memory: memory, bytes })
@@ -45,7 +45,7 @@ mod tests {
     use super::Records;
 
     #[test]
-    fn client_takes_what_the_memory_limit_leaves() {
+    fn reservation_shrinks_to_fit_memory_limit() {
         let host = TestHost::new();
         host.set_memory_limit(24 << 20);
         let own = host.host();

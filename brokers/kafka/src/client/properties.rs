@@ -1,4 +1,4 @@
-//! The properties of librdkafka that say how brokers are reached.
+//! Properties of librdkafka for connections to the brokers.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tremor_pdk::{net::Address, prelude::*};
 
 use super::{Mechanism, Sasl, Tls};
 
-/// How brokers are reached.
+/// Addresses of the brokers, and the settings to authenticate to them.
 pub(crate) struct Peer<'c> {
     pub(crate) brokers: &'c [Address],
     pub(crate) sasl: Option<&'c Sasl>,
@@ -15,14 +15,14 @@ pub(crate) struct Peer<'c> {
 }
 
 impl Peer<'_> {
-    /// The properties of a client that reaches these brokers.
+    /// Returns the librdkafka properties for connections to these brokers.
     ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected.
+    /// Kind configuration: the key, the value that was found and the values that were expected.
     pub(crate) fn properties(&self, host: &Host) -> Result<ClientConfig> {
         if self.brokers.is_empty() {
             return Err(Error::configuration(
-                "`brokers`: expected the address of a broker at least, such as `kafka-1:9092`",
+                "invalid `brokers`: expected at least one address of a broker, such as `kafka-1:9092`",
             ));
         }
         let brokers: Vec<String> = self.brokers.iter().map(Address::to_string).collect();
@@ -40,7 +40,7 @@ impl Peer<'_> {
             .set("security.protocol", protocol)
             .set("socket.keepalive.enable", "true")
             .set("socket.connection.setup.timeout.ms", "10000")
-            // After an outage a broker is found again within that.
+            // After an outage, the client connects to a broker again within this time.
             .set("reconnect.backoff.max.ms", "2000")
             .set("log_level", "6")
             .set_log_level(RDKafkaLogLevel::Info);
@@ -49,11 +49,11 @@ impl Peer<'_> {
         }
         if let Some(sasl) = self.sasl {
             sasl.add_to(&mut properties, host)?;
-            let is_shown = matches!(sasl.mechanism, Mechanism::Plain | Mechanism::OauthBearer);
-            if is_shown && self.tls.is_none() {
+            let is_readable = matches!(sasl.mechanism, Mechanism::Plain | Mechanism::OauthBearer);
+            if is_readable && self.tls.is_none() {
                 tremor_pdk::warn!(
                     host,
-                    "`sasl`: {} without `tls` shows the password or the token to all that can read the network: set `tls`",
+                    "`sasl` with {} but without `tls` sends the password or the token unencrypted; set `tls`",
                     sasl.mechanism.as_str()
                 );
             }
@@ -67,34 +67,35 @@ impl Tls {
         match (&self.cert_file, &self.key_file) {
             (Some(_), None) => {
                 return Err(Error::configuration(
-                    "`tls`: the certificate needs its private key: name its file as `key_file`",
+                    "invalid `tls`: the certificate needs its private key; set `key_file`",
                 ));
             }
             (None, Some(_)) => {
                 return Err(Error::configuration(
-                    "`tls`: the private key needs its certificate: name its file as `cert_file`",
+                    "invalid `tls`: the private key needs its certificate; set `cert_file`",
                 ));
             }
             _ => {}
         }
         if self.server_name.is_some() {
             return Err(Error::configuration(
-                "`tls.server_name`: the client of Kafka compares a certificate with the name in the broker's \
-                 address, and with no other: remove the key, and have the brokers advertise that name",
+                "invalid `tls.server_name`: the Kafka client only compares a certificate with the name in the \
+                 broker's address; remove the key, and let the brokers advertise that name",
             ));
         }
         if self.client_auth.is_some() {
             return Err(Error::configuration(
-                "`tls.client_auth` is for servers: a client shows the certificate of `cert_file`",
+                "invalid `tls.client_auth`: the key is for servers; remove it, and set `cert_file` to send a certificate",
             ));
         }
         if self.min_version.as_deref().is_some_and(|it| it != "1.2") {
             return Err(Error::configuration(
-                "`tls.min_version`: the client of Kafka speaks 1.2 and later, and can ask for no more: write \
-                 '1.2', or remove the key",
+                "invalid `tls.min_version`: the Kafka client accepts TLS 1.2 and later, and cannot require a later \
+                 version; set '1.2', or remove the key",
             ));
         }
-        // Of the system, wherever it has them: OpenSSL is linked, and does not know the system's place.
+        // `probe` makes librdkafka search the usual folders for CAs, because the linked OpenSSL does not know where
+        // this system stores them.
         let ca = self.ca_file.as_deref().map(|it| path(host, "tls.ca_file", it));
         properties.set("ssl.ca.location", ca.unwrap_or_else(|| Ok("probe".to_owned()))?);
         if let Some(file) = &self.cert_file {
@@ -121,7 +122,7 @@ impl Sasl {
                 None if is_token => {}
                 Some(_) if is_token => {
                     return Err(Error::configuration(format_args!(
-                        "`sasl.{key}`: {mechanism} has a token in its place: name its file as `token_file`"
+                        "invalid `sasl.{key}`: {mechanism} authenticates with a token; remove the key, and set `token_file`"
                     )));
                 }
                 Some(text) if !text.is_empty() && !text.contains('\0') => {
@@ -129,7 +130,7 @@ impl Sasl {
                 }
                 _ => {
                     return Err(Error::configuration(format_args!(
-                        "`sasl.{key}`: expected a text with a character at least and none that is zero"
+                        "invalid `sasl.{key}`: expected at least one character, and no NUL character"
                     )));
                 }
             }
@@ -137,13 +138,13 @@ impl Sasl {
         match (&self.token_file, is_token) {
             (None, false) => Ok(()),
             (None, true) => Err(Error::configuration(format_args!(
-                "`sasl`: {mechanism} needs a token: name its file as `token_file`"
+                "invalid `sasl`: {mechanism} needs a token; set `token_file`"
             ))),
             (Some(_), false) => Err(Error::configuration(
-                "`sasl.token_file` is for the mechanism `OAUTHBEARER`: remove it",
+                "invalid `sasl.token_file`: only `OAUTHBEARER` uses a token; remove the key",
             )),
             (Some(file), true) => {
-                // What librdkafka asks for a token with.
+                // librdkafka passes this value to the function `token` when it needs a token.
                 properties.set("sasl.oauthbearer.config", path(host, "sasl.token_file", file)?);
                 Ok(())
             }
@@ -151,9 +152,11 @@ impl Sasl {
     }
 }
 
-/// A file of the configuration.
+/// Returns the absolute path of the file that is configured with `key`.
 fn path(host: &Host, key: &str, path: &Path) -> Result<String> {
     let path = host.resolve(path).into_os_string().into_string();
     let path = path.ok().filter(|path| !path.contains('\0'));
-    path.ok_or_else(|| Error::configuration(format_args!("`{key}`: expected a path in UTF-8")))
+    path.ok_or_else(|| {
+        Error::configuration(format_args!("invalid `{key}`: expected a path in UTF-8"))
+    })
 }

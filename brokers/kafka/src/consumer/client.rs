@@ -1,8 +1,9 @@
-//! A consumer of librdkafka with two queues: one for what the group and the brokers tell, which is served
-//! whatever the flow does, and one for the records of all partitions, which is read as the flow takes them.
+//! A consumer of librdkafka with two queues. One queue has the events of the group and the brokers, and is served even
+//! while the flow is blocked. The other queue has the records of all partitions, and is read as fast as the flow
+//! accepts records.
 //!
-//! The crate `rdkafka` has queues for single partitions only, which are read record by record, and with which
-//! the bound of librdkafka on what it fetches ahead holds for each partition and not for all of them.
+//! The crate `rdkafka` offers only queues for single partitions. Such queues are read record by record, and
+//! librdkafka's limit for prefetched records would apply to each queue separately instead of to all together.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
@@ -11,7 +12,7 @@ use std::{
     ptr::{self, NonNull},
     slice,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -22,63 +23,65 @@ use rdkafka::{
     error::{KafkaError, KafkaResult},
     types::RDKafkaErrorCode,
 };
-use tremor_pdk::{Host, debug};
+use tremor_pdk::{Host, debug, lock};
 
 use super::{
-    context::{Heard, Name},
+    context::{GroupContext, Name},
     signal::Signal,
 };
 
-/// Such a consumer. The methods of `BaseConsumer` that read are for what the group and the brokers tell.
+/// A consumer with a queue for the records of all partitions. The methods of `BaseConsumer`, which are available
+/// through `Deref`, serve only the events of the group and the brokers: `poll` returns no records.
 ///
-/// To drop the last of its handles holds nobody up: leaving the group takes a while, and has a thread for that.
+/// Dropping the last handle does not block: the consumer leaves the group on a thread that may block, which takes a
+/// while.
 pub(super) struct Client {
     // Taken in `drop`.
-    consumer: ManuallyDrop<BaseConsumer<Heard>>,
+    consumer: ManuallyDrop<BaseConsumer<GroupContext>>,
     queue: Queue,
     host: Host,
     ended: Arc<Signal>,
-    /// How many commits were begun.
-    turns: AtomicU64,
-    /// Which of them was made last. Taken for as long as one is made.
-    last_turn: Mutex<u64>,
+    /// Number of the last commit that was started.
+    commits: AtomicU64,
+    /// Number of the last commit that was sent. Locked while a commit is in flight.
+    last_commit: Mutex<u64>,
 }
 
-/// The queue of all records.
+/// Queue of the records of all partitions.
 struct Queue {
-    // Destroyed before the consumer that it is of.
+    // Must be destroyed before its consumer.
     handle: NonNull<sys::rd_kafka_queue_t>,
-    /// Set whenever there are records where there were none. The queue has a pointer to it.
+    /// Set when the queue was empty and receives records. librdkafka has a raw pointer to this signal.
     records: Arc<Signal>,
 }
 
-// SAFETY: librdkafka's functions may be called from any thread, the ones of queues included. What they are
-// given of this type is only read.
+// SAFETY: librdkafka's functions, including the functions for queues, may be called from any thread. They only read the
+// pointer in this type.
 unsafe impl Send for Queue {}
-// SAFETY: as above.
+// SAFETY: see `Send` above.
 unsafe impl Sync for Queue {}
 
 impl Client {
-    /// Makes one, which reaches nothing yet. `ended` is set once it has left the group.
+    /// Creates a consumer without connecting to a broker. `ended` is set once the consumer has left the group.
     ///
     /// # Errors
-    /// librdkafka's.
+    /// librdkafka cannot create the client or the queue.
     pub(super) fn new(
         properties: &ClientConfig,
-        heard: Heard,
+        context: GroupContext,
         host: Host,
         ended: Arc<Signal>,
     ) -> KafkaResult<Self> {
-        let told = heard.signal.clone();
-        let mut consumer: BaseConsumer<Heard> = properties.create_with_context(heard)?;
-        consumer.set_nonempty_callback(move || told.set());
+        let signal = context.signal.clone();
+        let mut consumer: BaseConsumer<GroupContext> = properties.create_with_context(context)?;
+        consumer.set_nonempty_callback(move || signal.set());
         let records = Arc::new(Signal::default());
-        // SAFETY: the client is valid as long as the consumer is.
+        // SAFETY: the native client is valid as long as the consumer.
         let queue = unsafe { sys::rd_kafka_queue_new(consumer.client().native_ptr()) };
-        let none = || KafkaError::ClientCreation("librdkafka makes no queue".to_owned());
+        let none = || KafkaError::ClientCreation("librdkafka cannot create a queue".to_owned());
         let queue = NonNull::new(queue).ok_or_else(none)?;
         let opaque = Arc::as_ptr(&records).cast_mut().cast::<c_void>();
-        // SAFETY: the queue is valid. The signal lives until the callback is taken back: in `drop`.
+        // SAFETY: the queue is valid. The signal lives until `drop` removes the callback.
         unsafe { sys::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(has_records), opaque) };
         let queue = Queue { handle: queue, records };
         let consumer = ManuallyDrop::new(consumer);
@@ -87,30 +90,31 @@ impl Client {
             queue,
             host,
             ended,
-            turns: AtomicU64::new(0),
-            last_turn: Mutex::new(0),
+            commits: AtomicU64::new(0),
+            last_commit: Mutex::new(0),
         })
     }
 
-    /// Set whenever there are records where there were none.
+    /// Returns the signal that is set when the queue of records was empty and receives records.
     pub(super) fn records(&self) -> &Signal {
         &self.queue.records
     }
 
-    /// Has the records of a partition come with those of the others. To be said whenever it is assigned, before
-    /// that: librdkafka forgets it when it is released.
+    /// Forwards the records of a partition to the queue of all records. Must be called before each assignment
+    /// of the partition, because librdkafka removes the forwarding when it releases the partition.
     ///
     /// # Errors
-    /// The topic has no name that Kafka could have.
+    /// `topic` contains a zero byte, or librdkafka has no such partition.
     pub(super) fn route(&self, topic: &str, partition: i32) -> KafkaResult<()> {
         let topic = CString::new(topic)?;
         let client = self.consumer.client().native_ptr();
-        // SAFETY: the client is valid, and the name is a string of C.
+        // SAFETY: the client is valid, and the name is a C string.
         let queue = unsafe { sys::rd_kafka_queue_get_partition(client, topic.as_ptr(), partition) };
         let Some(queue) = NonNull::new(queue) else {
             return Err(KafkaError::Subscription("there is no such partition".to_owned()));
         };
-        // SAFETY: both queues are valid. The handle on that of the partition is ours, and not used again.
+        // SAFETY: both queues are valid. This function owns the handle of the partition's queue, and does not
+        // use it after destroying it.
         unsafe {
             sys::rd_kafka_queue_forward(queue.as_ptr(), self.queue.handle.as_ptr());
             sys::rd_kafka_queue_destroy(queue.as_ptr());
@@ -118,56 +122,64 @@ impl Client {
         Ok(())
     }
 
-    /// Goes on with these partitions, which librdkafka has paused. Blocks until it has done so, which is soon.
+    /// Resumes these partitions, which librdkafka has paused. Blocks briefly, until the partitions are resumed.
     ///
-    /// It pauses all that a member has, also those that stay, from the moment that it asks for an answer to a
-    /// rebalance until it has that: for as long as a drain takes. It does so for applications that read all
-    /// partitions and serve rebalances in one loop, and has no function to say that this is none. The functions that
-    /// it calls itself may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
+    /// While librdkafka waits for the answer to a rebalance, it pauses all partitions of a member, even the partitions
+    /// that the member keeps. This connector answers only after a drain, so the pause would be long. librdkafka has no
+    /// public function to turn the pause off, so this function calls functions that librdkafka uses internally. They
+    /// may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
     ///
     /// # Errors
-    /// librdkafka's.
-    pub(super) fn go_on(&self, names: &[Name]) -> KafkaResult<()> {
-        // It answers after it has paused them, which it does in its own time: what is not paused cannot go on.
+    /// librdkafka did not answer.
+    pub(super) fn resume(&self, names: &[Name]) -> KafkaResult<()> {
+        // librdkafka pauses the partitions asynchronously, and answers this request after that. Resuming partitions
+        // that are not paused yet would have no effect.
         self.consumer.assignment()?;
         let mut list = TopicPartitionList::with_capacity(names.len());
         for (topic, partition) in names {
             list.add_partition(topic, *partition);
         }
         let client = self.consumer.client().native_ptr();
-        // SAFETY: the client and the list are valid, and the list is only written errors to, which are told to
-        // nobody. The version of librdkafka, whose function that is, is exact in the manifest.
+        // SAFETY: the client and the list are valid. The function only writes errors to the list, and nobody reads
+        // these errors. The signature matches because the manifest pins the exact version of librdkafka.
         unsafe {
             rd_kafka_toppars_pause_resume(client, 0, SYNCHRONOUS, PAUSED_BY_LIBRARY, list.ptr());
         }
-        self.wake()
+        self.wake_brokers()
     }
 
-    /// A number for a commit, larger than those of all before it.
-    pub(super) fn turn(&self) -> u64 {
-        self.turns.fetch_add(1, Ordering::Relaxed) + 1
+    /// Returns a number for a commit, larger than the numbers of all earlier commits.
+    pub(super) fn next_commit_number(&self) -> u64 {
+        self.commits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Commits that, and waits for the answer, unless a commit with a larger number was made before: the group is not
-    /// to have an earlier one last. Nobody waits any more for one that is under way when the source is closed.
+    /// Commits the offsets of `list` and waits for the answer. Does nothing if a commit with a larger number was sent
+    /// before, because an older commit must not overwrite a newer one. Commits can overlap: when the source closes, it
+    /// starts the last commit without waiting for a commit in flight.
     ///
     /// # Errors
-    /// librdkafka's.
-    pub(super) fn commit_in_turn(&self, turn: u64, list: &TopicPartitionList) -> KafkaResult<()> {
-        let mut last = self.last_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if turn < *last {
+    /// The commit failed.
+    pub(super) fn commit_in_order(
+        &self,
+        number: u64,
+        list: &TopicPartitionList,
+    ) -> KafkaResult<()> {
+        let mut last = lock(&self.last_commit);
+        if number < *last {
             return Ok(());
         }
-        *last = turn;
-        // librdkafka tells of a commit that it waits for, and of no other that goes well.
+        *last = number;
+        // Commit synchronously, because librdkafka does not report the success of an asynchronous commit to this
+        // consumer.
         self.consumer.commit(list, CommitMode::Sync)
     }
 
-    /// What is known of a partition without asking: its oldest offset, and the one after the newest.
-    pub(super) fn known(&self, topic: &str, partition: i32) -> Option<(i64, i64)> {
+    /// Returns the oldest offset of a partition and the offset after its newest record from librdkafka's cache, without
+    /// a request. Returns `None` if they are not in the cache.
+    pub(super) fn cached_watermarks(&self, topic: &str, partition: i32) -> Option<(i64, i64)> {
         let topic = CString::new(topic).ok()?;
         let (mut oldest, mut end) = (-1, -1);
-        // SAFETY: the client is valid, the name is a string of C, and both numbers may be written to.
+        // SAFETY: the client is valid, the name is a C string, and both numbers are writable.
         let found = unsafe {
             let client = self.consumer.client().native_ptr();
             sys::rd_kafka_get_watermark_offsets(
@@ -179,20 +191,20 @@ impl Client {
             )
         };
         let is_known = found == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0;
-        // Before the first answer of the broker they are negative.
+        // The oldest offset is negative until the broker has answered for the first time.
         is_known.then_some((oldest.max(0), end))
     }
 
-    /// Has librdkafka look at once what there is to fetch. Otherwise its threads for brokers do so after up to a
-    /// second, where they had nothing to fetch while partitions were paused. Blocks until what it was told before is
-    /// done, which is soon: a thread that looks earlier finds them paused.
+    /// Makes librdkafka check immediately which partitions to fetch from. Otherwise a broker thread that had nothing to
+    /// fetch while partitions were paused may take up to a second to check. Blocks briefly until librdkafka has handled
+    /// all earlier requests, because a broker thread that checks sooner would find the partitions still paused.
     ///
     /// # Errors
-    /// librdkafka's.
-    pub(super) fn wake(&self) -> KafkaResult<()> {
-        // It does one after the other, and answers this one.
+    /// librdkafka did not answer.
+    pub(super) fn wake_brokers(&self) -> KafkaResult<()> {
+        // Requests are handled in order, so the answer to this request means that all earlier requests are done.
         self.consumer.assignment()?;
-        // SAFETY: the client is valid, and the reason is a string of C. As above.
+        // SAFETY: the client is valid, and the reason is a C string. The signature matches, see `resume`.
         unsafe {
             let client = self.consumer.client().native_ptr();
             rd_kafka_all_brokers_wakeup(client, ANY_STATE, c"rebalance".as_ptr());
@@ -200,14 +212,14 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what was fetched, up to so many records, into `taken`, which is empty. Fewer mean that there are
-    /// no more now.
+    /// Moves up to `most` fetched records into `taken`, which must be empty. If there are fewer, the queue is empty
+    /// now.
     pub(super) fn take(self: &Arc<Self>, most: usize, taken: &mut Records) {
         debug_assert!(taken.is_empty());
         taken.next = 0;
         taken.list.clear();
         taken.list.reserve(most);
-        // SAFETY: the queue is valid, and the list has room for so many pointers.
+        // SAFETY: the queue is valid, and the list has capacity for `most` pointers.
         let count = unsafe {
             sys::rd_kafka_consume_batch_queue(
                 self.queue.handle.as_ptr(),
@@ -216,9 +228,9 @@ impl Client {
                 most,
             )
         };
-        // None where it is negative, which is an error of arguments.
+        // The count is negative if the arguments are invalid. Nothing was taken then.
         let count = usize::try_from(count).unwrap_or(0).min(most);
-        // SAFETY: librdkafka has written so many pointers, of which none is null.
+        // SAFETY: librdkafka has written `count` pointers, none of which is null.
         unsafe { taken.list.set_len(count) };
         if count > 0 {
             taken.client = Some(self.clone());
@@ -227,7 +239,7 @@ impl Client {
 }
 
 impl Deref for Client {
-    type Target = BaseConsumer<Heard>;
+    type Target = BaseConsumer<GroupContext>;
 
     fn deref(&self) -> &Self::Target {
         &self.consumer
@@ -236,26 +248,27 @@ impl Deref for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: the queue is valid, and not used after that. No callback comes after the first call, which
-        // takes the lock that callbacks are made with: the signal may go.
+        // SAFETY: the queue is valid, and not used afterwards. Disabling the callback takes the lock under which
+        // callbacks run. So no callback runs after that call, and the signal may be dropped.
         unsafe {
             let queue = self.queue.handle.as_ptr();
             sys::rd_kafka_queue_cb_event_enable(queue, None, ptr::null_mut());
             sys::rd_kafka_queue_destroy(queue);
         }
-        self.consumer.context().ends();
-        // SAFETY: it is not used after that.
+        self.consumer.context().begin_closing();
+        // SAFETY: the field is not used afterwards.
         let consumer = unsafe { ManuallyDrop::take(&mut self.consumer) };
         let (host, ended) = (self.host.clone(), self.ended.clone());
-        // It goes on where nobody waits for it.
+        // Close the consumer on a thread that may block, because that takes a while. Nobody waits for the thread.
         let ends = self.host.blocking(move || {
-            // librdkafka waits for an answer to a change that it has told of and that nobody acts on any more.
-            // Before it closes: it answers no such call once it has. Where it waits for none these change nothing.
+            // Answer a rebalance that librdkafka has reported and that nobody handles any more; otherwise librdkafka
+            // would wait for the answer. The answers have no effect after the consumer is closed, and change nothing if
+            // no rebalance is pending.
             let none = TopicPartitionList::new();
             let answers =
                 [consumer.incremental_unassign(&none), consumer.incremental_assign(&none)];
             for error in answers.into_iter().filter_map(Result::err) {
-                debug!(host, "no answer to a change of partitions before the end: {error}");
+                debug!(host, "cannot answer the last rebalance before closing: {error}");
             }
             drop(consumer);
             ended.set();
@@ -265,7 +278,7 @@ impl Drop for Client {
 }
 
 unsafe extern "C" {
-    /// Of `rdkafka_partition.h`, which is not public.
+    /// Function of `rdkafka_partition.h`, which is not a public header.
     fn rd_kafka_toppars_pause_resume(
         client: *mut sys::rd_kafka_t,
         pause: u8,
@@ -274,7 +287,7 @@ unsafe extern "C" {
         partitions: *mut sys::rd_kafka_topic_partition_list_t,
     ) -> sys::rd_kafka_resp_err_t;
 
-    /// Of `rdkafka_broker.h`, which is not public.
+    /// Function of `rdkafka_broker.h`, which is not a public header.
     fn rd_kafka_all_brokers_wakeup(
         client: *mut sys::rd_kafka_t,
         min_state: c_int,
@@ -285,54 +298,55 @@ unsafe extern "C" {
 /// `RD_SYNC` of `rdtypes.h`.
 const SYNCHRONOUS: c_uint = 0;
 
-/// `RD_KAFKA_BROKER_STATE_INIT` of `rdkafka_broker.h`: the first.
+/// `RD_KAFKA_BROKER_STATE_INIT` of `rdkafka_broker.h`, the first state.
 const ANY_STATE: c_int = 0;
 
 /// `RD_KAFKA_TOPPAR_F_LIB_PAUSE` of `rdkafka_partition.h`.
 const PAUSED_BY_LIBRARY: c_int = 0x20;
 
 unsafe extern "C" fn has_records(_client: *mut sys::rd_kafka_t, opaque: *mut c_void) {
-    // SAFETY: it is the signal that the callback was set with, which lives until it is taken back.
+    // SAFETY: `opaque` is the signal that was passed with this callback, and lives until the callback is
+    // removed.
     let signal = unsafe { &*opaque.cast::<Signal>() };
     signal.set();
 }
 
-/// Records that were taken from the queue, in their order.
+/// Records that were taken from the queue, in the order of the queue.
 #[derive(Default)]
 pub(super) struct Records {
     list: Vec<NonNull<sys::rd_kafka_message_t>>,
-    /// The first that is not done with.
+    /// Index of the first record that was not consumed yet.
     next: usize,
-    /// Of which they are.
+    /// The client that owns the memory of the records; `None` if there are none.
     client: Option<Arc<Client>>,
 }
 
-// SAFETY: records are memory of librdkafka's that nobody else uses.
+// SAFETY: the records are memory of librdkafka that only this value uses.
 unsafe impl Send for Records {}
 
 impl Records {
-    /// Whether all are done with.
+    /// Returns whether all records were consumed.
     pub(super) fn is_empty(&self) -> bool {
         self.next == self.list.len()
     }
 
-    /// The first that is not done with.
+    /// Returns the first record that was not consumed yet.
     pub(super) fn first(&self) -> Option<Record<'_>> {
-        // SAFETY: it is valid until it is destroyed, which is after that.
+        // SAFETY: the record is valid until it is destroyed. `pop` destroys it and moves `next` past it.
         self.list.get(self.next).map(|record| Record(unsafe { record.as_ref() }))
     }
 
-    /// Is done with those that are not to be kept.
+    /// Destroys the remaining records for which `keep` returns `false`.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Record<'_>) -> bool) {
-        let rest = self.list.split_off(self.next);
+        let remaining = self.list.split_off(self.next);
         let (list, next) = (std::mem::take(&mut self.list), std::mem::take(&mut self.next));
         debug_assert_eq!(list.len(), next);
-        for record in rest {
-            // SAFETY: it is valid until it is destroyed.
+        for record in remaining {
+            // SAFETY: the record is valid until it is destroyed.
             if keep(Record(unsafe { record.as_ref() })) {
                 self.list.push(record);
             } else {
-                // SAFETY: it is valid, and not used after that: the list is without it.
+                // SAFETY: the record is valid, and not used afterwards because the list no longer contains it.
                 unsafe { sys::rd_kafka_message_destroy(record.as_ptr()) };
             }
         }
@@ -341,10 +355,10 @@ impl Records {
         }
     }
 
-    /// Is done with the first.
+    /// Destroys the first remaining record.
     pub(super) fn pop(&mut self) {
         if let Some(record) = self.list.get(self.next) {
-            // SAFETY: it is valid, and not used after that: the next is first from here on.
+            // SAFETY: the record is valid, and not used afterwards because `next` moves past it.
             unsafe { sys::rd_kafka_message_destroy(record.as_ptr()) };
             self.next += 1;
         }
@@ -362,72 +376,68 @@ impl Drop for Records {
     }
 }
 
-/// A record, or an error of a partition in its place.
+/// A record, or an error of a partition, which librdkafka delivers through the same queue.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'r>(&'r sys::rd_kafka_message_t);
 
 impl<'r> Record<'r> {
-    /// The error, and what librdkafka says of it.
+    /// Returns the error and librdkafka's description of the error, or `None` if this is a record.
     pub(super) fn error(self) -> Option<(RDKafkaErrorCode, String)> {
         if self.0.err == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
             return None;
         }
-        // SAFETY: the record is valid, and so is the text of its error, which is a string of C.
+        // SAFETY: the record is valid, and so is the text of its error, a C string.
         let text = unsafe { CStr::from_ptr(sys::rd_kafka_message_errstr(self.0)) };
         Some((self.0.err.into(), text.to_string_lossy().into_owned()))
     }
 
-    /// Names the topic among those that are in use: the same for its other records, as long as this one is
-    /// valid.
+    /// Returns a number that identifies the topic while the record is valid: two valid records have the same number if
+    /// they have the same topic.
     pub(super) fn topic_handle(self) -> usize {
         self.0.rkt.addr()
     }
 
-    /// The name of the topic.
     pub(super) fn topic(self) -> &'r str {
         if self.0.rkt.is_null() {
             return "";
         }
-        // SAFETY: the topic is valid as long as the record is, and its name is a string of C.
+        // SAFETY: the topic is valid as long as the record, and its name is a C string.
         let name = unsafe { CStr::from_ptr(sys::rd_kafka_topic_name(self.0.rkt)) };
         name.to_str().unwrap_or_default()
     }
 
-    /// The number of the partition.
     pub(super) fn partition(self) -> i32 {
         self.0.partition
     }
 
-    /// Its place in the partition.
     pub(super) fn offset(self) -> i64 {
         self.0.offset
     }
 
-    /// The value. None is a tombstone.
+    /// Returns the value; `None` marks a tombstone.
     pub(super) fn value(self) -> Option<&'r [u8]> {
-        // SAFETY: librdkafka has so many bytes there, as long as the record is valid.
+        // SAFETY: `payload` is null or points to `len` bytes, which are valid as long as the record.
         unsafe { bytes(self.0.payload, self.0.len) }
     }
 
-    /// The key.
     pub(super) fn key(self) -> Option<&'r [u8]> {
-        // SAFETY: as above.
+        // SAFETY: `key` is null or points to `key_len` bytes, which are valid as long as the record.
         unsafe { bytes(self.0.key, self.0.key_len) }
     }
 
-    /// Its time, in ms since the Unix epoch, if it has one.
+    /// Returns the time of the record in ms since the Unix epoch, if it has one.
     pub(super) fn timestamp(self) -> Option<i64> {
         let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        // SAFETY: the record is valid, and `kind` may be written to.
+        // SAFETY: the record is valid, and `kind` is writable.
         let time = unsafe { sys::rd_kafka_message_timestamp(self.0, &raw mut kind) };
         (kind != sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE).then_some(time)
     }
 
-    /// Its headers in their order: names, which may come several times, and values.
+    /// Returns the headers in order, as names and values. A name can occur several times.
     pub(super) fn headers(self) -> impl Iterator<Item = (&'r str, Option<&'r [u8]>)> {
         let mut headers = ptr::null_mut();
-        // SAFETY: the record is valid, and `headers` may be written to. librdkafka parses them when it is first
-        // asked, into the record, which nobody else uses.
+        // SAFETY: the record is valid, and `headers` is writable. The first call parses the headers into the
+        // record, which nobody else uses.
         let found = unsafe { sys::rd_kafka_message_headers(self.0, &raw mut headers) };
         let has = found == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
         (0..).map_while(move |index| {
@@ -435,7 +445,7 @@ impl<'r> Record<'r> {
             if !has {
                 return None;
             }
-            // SAFETY: the headers are valid as long as the record is, and the others may be written to.
+            // SAFETY: the headers are valid as long as the record, and the other arguments are writable.
             let found = unsafe {
                 sys::rd_kafka_header_get_all(
                     headers,
@@ -448,18 +458,19 @@ impl<'r> Record<'r> {
             if found != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
                 return None;
             }
-            // SAFETY: a name is a string of C, and a value has so many bytes, as long as the record is valid.
+            // SAFETY: the name is a C string, and the value is null or `length` bytes; both are valid as long
+            // as the record.
             let (name, value) = unsafe { (CStr::from_ptr(name), bytes(value, length)) };
             Some((name.to_str().unwrap_or_default(), value))
         })
     }
 }
 
-/// The bytes at a pointer, if it points anywhere.
+/// Returns the `length` bytes at `data`, or `None` if `data` is null.
 ///
 /// # Safety
-/// There are so many, for as long as `'r`.
+/// `data` is null or points to `length` bytes that stay valid and unchanged for `'r`.
 unsafe fn bytes<'r>(data: *const c_void, length: usize) -> Option<&'r [u8]> {
-    // SAFETY: the caller says so.
+    // SAFETY: `data` is not null, so the caller guarantees `length` valid bytes.
     (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data.cast(), length) })
 }

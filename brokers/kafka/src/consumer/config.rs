@@ -1,4 +1,4 @@
-//! The `config` of a flow file.
+//! Configuration of `kafka_consumer` in a flow file.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,49 +13,51 @@ use tremor_pdk::{
 
 use crate::client::{Peer, Sasl, Tls};
 
-/// How long a member may take for a rebalance: as long as it takes to drain what was revoked, and more.
+/// Maximum time that a member has to answer a rebalance (`max.poll.interval.ms`). Longer than each permitted
+/// `drain_timeout`, so that a member can drain its revoked partitions.
 const REBALANCE: Duration = Duration::from_mins(5);
 
-/// Which topics to read, from where, and as whom.
+/// Topics to read, where to start, and the group to join.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses of some brokers, `HOST:PORT`. They know the others.
+    /// Addresses of some brokers, `HOST:PORT`. The client learns the other brokers from them.
     #[schemars(example = one("127.0.0.1:9092"))]
     pub brokers: Vec<Address>,
-    /// The topics: names, and patterns, which begin with `^`: `[orders, '^logs-.*']`.
+    /// Topics to read: names, and patterns that begin with `^`, such as `[orders, '^logs-.*']`.
     #[schemars(example = one("orders"))]
     pub topics: Vec<String>,
-    /// The consumer group: its members share the partitions, and what it has committed is not read again.
+    /// Consumer group. Its members share the partitions, and records that the group has committed are not read
+    /// again.
     pub group: String,
-    /// The name of this process among the members of the group, which no other one has (static membership): one that
-    /// ends and is there again within `session_timeout` has its partitions again, and the others notice nothing.
-    /// Unless set, or if it is empty, its partitions go to others as soon as it ends.
+    /// Unique name of this process among the members of the group (static membership). A process that restarts
+    /// within `session_timeout` gets its partitions back without a rebalance of the other members. If unset or
+    /// empty, its partitions go to other members as soon as it ends.
     #[serde(default)]
     pub instance: String,
-    /// Where to begin with a partition of which the group has committed nothing: `earliest`, `latest`, or a
-    /// time, such as `2026-11-23T10:00:00Z`.
+    /// Start of a partition of which the group has committed nothing: `earliest`, `latest`, or a time, such as
+    /// `2026-11-23T10:00:00Z`.
     #[serde(default)]
     pub start: Start,
-    /// Who this client is.
+    /// Credentials of this client.
     pub sasl: Option<Sasl>,
-    /// TLS. Unless set, connections are as they are.
+    /// TLS settings. Unless set, connections are not encrypted.
     pub tls: Option<Tls>,
-    /// How often what is acknowledged is committed.
+    /// Interval between commits of acknowledged records.
     #[serde(default = "commit_interval")]
     pub commit_interval: Interval,
-    /// How long a partition that goes to another member may take until what was read of it is acknowledged. After
-    /// that it goes, and what is not acknowledged comes twice. Less than `5m`.
+    /// Maximum time to wait until all records that were read from a revoked partition are acknowledged. After that the
+    /// partition goes to another member, and records that are not acknowledged are delivered twice. Less than `5m`.
     #[serde(default = "drain_timeout")]
     pub drain_timeout: Interval,
-    /// After how much time without a sign of life the group gives the partitions of this member to others.
+    /// Time without a sign of life after which the group gives the partitions of this member to others.
     #[serde(default = "session_timeout")]
     pub session_timeout: Interval,
-    /// How often the brokers are asked for topics and partitions that are new.
+    /// Interval at which the brokers are asked for new topics and partitions.
     #[serde(default = "refresh_interval")]
     pub refresh_interval: Interval,
-    /// Maximum bytes that are fetched ahead of the flow, of all partitions together. Less if the memory limit of the
-    /// process does not have them.
+    /// Maximum bytes that are fetched ahead of the flow, from all partitions together. Reduced if the memory limit of
+    /// the process does not allow that many.
     #[serde(default = "prefetch")]
     pub prefetch: Size,
 }
@@ -84,15 +86,15 @@ const fn prefetch() -> Size {
     Size::of_bytes(64 << 20)
 }
 
-/// Where to begin with a partition of which the group has committed nothing.
+/// Start of a partition of which the group has committed nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest record that there is.
+    /// The oldest record that the partition contains.
     #[default]
     Earliest,
-    /// With what comes after the group has got the partition for the first time.
+    /// The first record written after the group first got the partition.
     Latest,
-    /// With the first record of this time or later, in ms since the Unix epoch.
+    /// The first record of this time or later, in ms since the Unix epoch.
     Time(i64),
 }
 
@@ -132,37 +134,41 @@ impl JsonSchema for Start {
     }
 }
 
-/// A configuration that was checked.
+/// The checked configuration.
 pub(super) struct Settings {
     pub(super) properties: ClientConfig,
     pub(super) topics: Vec<String>,
     pub(super) start: Start,
     pub(super) commit_interval: Duration,
     pub(super) drain_timeout: Duration,
-    /// In bytes.
+    /// Maximum bytes that are fetched ahead.
     pub(super) prefetch: u64,
 }
 
 impl Settings {
+    /// Checks a configuration.
+    ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected.
+    /// Kind configuration: the key, the value that was found and the values that were expected.
     pub(super) fn new(config: &Config, host: &Host) -> Result<Self> {
         let peer =
             Peer { brokers: &config.brokers, sasl: config.sasl.as_ref(), tls: config.tls.as_ref() };
         let mut properties = peer.properties(host)?;
         if config.topics.is_empty() {
             return Err(Error::configuration(
-                "`topics`: expected a name or a pattern at least, such as `orders` or `^logs-.*`",
+                "invalid `topics`: expected at least one name or pattern, such as `orders` or `^logs-.*`",
             ));
         }
         config.topics.iter().try_for_each(|topic| check_topic(topic))?;
         if config.group.is_empty() || config.group.contains('\0') {
-            return Err(Error::configuration("`group`: expected a name"));
+            return Err(Error::configuration(
+                "invalid `group`: expected a name that is not empty and has no NUL character",
+            ));
         }
         check_instance(&config.instance)?;
         if config.drain_timeout.get() >= REBALANCE {
             return Err(Error::configuration(format_args!(
-                "`drain_timeout`: expected less than `5m`, after which the group goes on without this member, \
+                "invalid `drain_timeout`: expected less than `5m`, after which the group removes this member, \
                  found `{}`",
                 config.drain_timeout
             )));
@@ -172,7 +178,7 @@ impl Settings {
         let prefetch = config.prefetch.get() >> 10;
         if !(1..=2_097_151).contains(&prefetch) {
             return Err(Error::configuration(format_args!(
-                "`prefetch`: expected from `1KiB` to less than `2GiB`, found {} bytes",
+                "invalid `prefetch`: expected from `1KiB` to less than `2GiB`, found {} bytes",
                 config.prefetch.get()
             )));
         }
@@ -183,17 +189,18 @@ impl Settings {
             .set("session.timeout.ms", session.to_string())
             .set("heartbeat.interval.ms", (session / 10).clamp(100, 3_000).to_string())
             .set("topic.metadata.refresh.interval.ms", refresh.to_string())
-            // A request that waits for records holds up partitions that it does not name: those that were just
-            // assigned or have just gone on.
+            // A short wait: while a broker waits for records to answer a request, partitions that the request does not
+            // include have to wait too, for example newly assigned partitions.
             .set("fetch.wait.max.ms", "50")
-            // Where there is nothing at an offset, the partition begins with its oldest record, whatever `start`
-            // says. That is ours to do: records with lower offsets would be taken for those that came before.
+            // If a partition has no record at its offset, the connector restarts it with its oldest record, for each
+            // value of `start`. librdkafka must not do that by itself, because the connector would drop records with
+            // lower offsets as already read.
             .set("auto.offset.reset", "error")
-            // What is committed is what was acknowledged.
+            // The connector commits offsets itself, because only acknowledged offsets may be committed.
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            // Once so much is fetched, a partition is looked at again after that. For the second that it is unless
-            // set, a flow that is faster than that has nothing to do.
+            // Delay until a partition is checked again after the prefetch queue was full. With the default of a second,
+            // a fast flow would wait for records.
             .set("fetch.queue.backoff.ms", "20")
             .set("allow.auto.create.topics", "false");
         if !config.instance.is_empty() {
@@ -210,18 +217,18 @@ impl Settings {
     }
 }
 
-/// Kafka's rule for names of instances.
+/// Checks a static member name by Kafka's rule.
 fn check_instance(name: &str) -> Result<()> {
     let is_good = |it: u8| it.is_ascii_alphanumeric() || b"._-".contains(&it);
     if name.len() <= 249 && name != "." && name != ".." && name.bytes().all(is_good) {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "`instance`: expected a name of up to 249 letters, digits, `.`, `_` and `-`, found {name:?}"
+        "invalid `instance`: expected a name of up to 249 letters, digits, `.`, `_` and `-`, found {name:?}"
     )))
 }
 
-/// Kafka's rule for names; a pattern is librdkafka's to check.
+/// Checks a topic name by Kafka's rule. Patterns are checked by librdkafka.
 fn check_topic(topic: &str) -> Result<()> {
     let is_pattern = topic.starts_with('^') && !topic.contains('\0');
     let is_name = (1..=249).contains(&topic.len())
@@ -232,7 +239,7 @@ fn check_topic(topic: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "`topics`: expected a name of up to 249 letters, digits, `.`, `_` and `-`, or a pattern that begins with \
+        "invalid `topics`: expected a name of up to 249 letters, digits, `.`, `_` and `-`, or a pattern that begins with \
          `^`, found {topic:?}"
     )))
 }
@@ -241,7 +248,7 @@ fn ms(key: &str, interval: Interval, least: u32, most: u32) -> Result<u32> {
     let ms = u32::try_from(interval.get().as_millis()).ok();
     ms.filter(|ms| (least..=most).contains(ms)).ok_or_else(|| {
         Error::configuration(format_args!(
-            "`{key}`: expected from {least} to {most} ms, found `{interval}`"
+            "invalid `{key}`: expected from {least} to {most} ms, found `{interval}`"
         ))
     })
 }

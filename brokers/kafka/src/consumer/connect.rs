@@ -1,4 +1,4 @@
-//! Reaches the brokers for the first time.
+//! Creates the client of a consumer, and waits until a broker has answered.
 
 use std::{
     sync::{Arc, Weak},
@@ -8,26 +8,28 @@ use std::{
 use rdkafka::{consumer::Consumer, error::KafkaError};
 use tremor_pdk::prelude::*;
 
-use super::{client::Client, config::Settings, context::Heard, signal::Signal};
+use super::{client::Client, config::Settings, context::GroupContext, signal::Signal};
 use crate::client::explain;
 
-/// How long an attempt takes at most.
+/// Maximum duration of a connection attempt.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// How long librdkafka is waited for before it is heard again.
+/// Maximum duration of one request while connecting. Between requests the events of librdkafka are served.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// A client that reaches a broker, and has said what it wants to read. It fetches `prefetch` bytes ahead.
+/// Returns a client that has reached a broker and subscribed to the topics. The client fetches up to `prefetch`
+/// bytes ahead.
 ///
 /// # Errors
-/// Why it does not.
+/// No broker answers, or the brokers reject this client or its configuration.
 pub(super) async fn connect(
     host: &Host,
     settings: &Arc<Settings>,
     prefetch: u64,
     ended: &Arc<Signal>,
 ) -> Result<Arc<Client>> {
-    // If this is given up, the attempt is as well.
+    // The attempt runs on a blocking thread. It ends early when this future is dropped, because the future owns
+    // `alive`.
     let alive = Arc::new(());
     let (weak, settings) = (Arc::downgrade(&alive), settings.clone());
     let (own, ended) = (host.clone(), ended.clone());
@@ -43,59 +45,59 @@ fn attempt(
     ended: &Arc<Signal>,
     alive: &Weak<()>,
 ) -> Result<Arc<Client>> {
-    let heard = Heard::new(host.clone());
+    let context = GroupContext::new(host.clone());
     let mut properties = settings.properties.clone();
     properties
         .set("queued.max.messages.kbytes", (prefetch >> 10).to_string())
-        // An answer of a broker comes on top of what is queued.
+        // Limit the length of a broker's answer too, because an answer is buffered in addition to the queue.
         .set("fetch.max.bytes", prefetch.clamp(1 << 20, 50 << 20).to_string());
-    let client = Client::new(&properties, heard, host, ended.clone());
+    let client = Client::new(&properties, context, host, ended.clone());
     let client = client.map_err(|error| {
-        // There is none that could say so.
+        // No client exists that would set `ended` when it leaves the group.
         ended.set();
         match error {
-            // A file of `tls`, say.
+            // A file of `tls` cannot be read, for example.
             KafkaError::ClientCreation(text) => {
-                Error::configuration(format_args!("librdkafka makes no client: {text}"))
+                Error::configuration(format_args!("cannot create the Kafka client: {text}"))
             }
             error => explain(&error, ""),
         }
     })?;
     let until = Instant::now() + ATTEMPT;
     loop {
-        // Any broker knows it.
+        // Every broker can answer this request.
         let is_reached = client.client().fetch_cluster_id(SLICE).is_some();
         serve(&client);
-        let told = &client.context().told;
-        if let Some(error) = told.is_final() {
+        let diagnostics = &client.context().diagnostics;
+        if let Some(error) = diagnostics.final_error() {
             return Err(error);
         }
         if is_reached {
-            told.is_up();
+            diagnostics.broker_answered();
             break;
         }
-        if let Some(error) = told.is_down() {
+        if let Some(error) = diagnostics.outage() {
             return Err(error);
         }
         if alive.strong_count() == 0 || Instant::now() > until {
-            return Err(Error::connection_refused(
-                "no broker of `brokers` answers within ten seconds",
-            ));
+            return Err(Error::connection_refused(format_args!(
+                "cannot reach any broker of `brokers`: no answer within {ATTEMPT:?}"
+            )));
         }
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     client.subscribe(&topics).map_err(|error| {
-        Error::configuration(format_args!("`topics`: librdkafka does not take them: {error}"))
+        Error::configuration(format_args!("invalid `topics`: librdkafka rejected them: {error}"))
     })?;
     Ok(Arc::new(client))
 }
 
-/// Has librdkafka tell what there is.
+/// Serves all pending events of librdkafka.
 fn serve(client: &Client) {
     loop {
-        let calls = client.context().calls();
+        let callbacks = client.context().callbacks();
         let record = client.poll(Duration::ZERO);
-        if record.is_none() && client.context().calls() == calls {
+        if record.is_none() && client.context().callbacks() == callbacks {
             return;
         }
     }

@@ -1,9 +1,9 @@
-//! What librdkafka tells a consumer while its queue is served.
+//! Callbacks of a consumer. librdkafka calls them while the consumer's event queue is served.
 
 use std::{
     error::Error as StdError,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -16,74 +16,75 @@ use rdkafka::{
     error::{KafkaError, KafkaResult},
     types::RDKafkaRespErr,
 };
-use tremor_pdk::{Host, warn};
+use tremor_pdk::{Host, lock, warn};
 
 use super::signal::Signal;
-use crate::client::{Told, token};
+use crate::client::{Diagnostics, token};
 
-/// A partition of a topic, by their names.
+/// Topic name and number of a partition.
 pub(super) type Name = (Arc<str>, i32);
 
-/// A change of what is ours, which the member of the group has to act on.
+/// A change of the assignment. The member of the group has to answer it.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// These partitions are ours, once we take them.
+    /// The group offers these partitions to this member.
     Assigned(Vec<Name>),
-    /// These partitions are another member's, once we release them; or they were lost, and may be in use
-    /// elsewhere already.
+    /// The group takes these partitions away. If `are_lost` is set, other members may already use them;
+    /// otherwise other members get them once they are released.
     Revoked { list: Vec<Name>, are_lost: bool },
 }
 
-/// Keeps them. The context of the client.
-pub(super) struct Heard {
-    pub(super) told: Told,
-    /// Set whenever there is something to serve.
+/// Context of the client: collects the notifications of librdkafka.
+pub(super) struct GroupContext {
+    pub(super) diagnostics: Diagnostics,
+    /// Set when the event queue was empty and receives an event, and when a partition has to be restarted.
     pub(super) signal: Arc<Signal>,
     host: Host,
     changes: Mutex<Vec<Change>>,
-    /// How often librdkafka has called.
-    calls: AtomicU64,
-    is_ending: AtomicBool,
+    /// Number of callbacks so far.
+    callbacks: AtomicU64,
+    is_closing: AtomicBool,
 }
 
-impl Heard {
+impl GroupContext {
     pub(super) fn new(host: Host) -> Self {
         Self {
-            told: Told::new(host.clone()),
+            diagnostics: Diagnostics::new(host.clone()),
             signal: Arc::default(),
             host,
             changes: Mutex::default(),
-            calls: AtomicU64::new(0),
-            is_ending: AtomicBool::new(false),
+            callbacks: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
         }
     }
 
-    /// From here on partitions are released as soon as they are revoked.
-    pub(super) fn ends(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+    /// Makes the callback for rebalances release revoked partitions itself from now on, because no member handles
+    /// changes any more.
+    pub(super) fn begin_closing(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// How often librdkafka has called: a poll that gives nothing and in which it has called may have left
-    /// something.
-    pub(super) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+    /// Returns the number of callbacks so far. If a poll returns nothing but the number has grown, the poll has served
+    /// an event, and more events may be pending.
+    pub(super) fn callbacks(&self) -> u64 {
+        self.callbacks.load(Ordering::Relaxed)
     }
 
-    /// What there is to act on, in order.
+    /// Takes the changes of the assignment that were not taken before, in order.
     pub(super) fn take(&self) -> Vec<Change> {
-        std::mem::take(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.changes))
     }
 
     fn call(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.callbacks.fetch_add(1, Ordering::Relaxed);
     }
 
     fn add(&self, change: Change) {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        lock(&self.changes).push(change);
     }
 }
 
-impl ClientContext for Heard {
+impl ClientContext for GroupContext {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, file: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
@@ -93,7 +94,7 @@ impl ClientContext for Heard {
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.call();
-        self.told.log(level, facility, message);
+        self.diagnostics.log(level, facility, message);
     }
 
     fn stats_raw(&self, _statistics: &[u8]) {
@@ -102,12 +103,12 @@ impl ClientContext for Heard {
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.call();
-        self.told.error(&error, reason);
+        self.diagnostics.error(&error, reason);
     }
 }
 
-impl ConsumerContext for Heard {
-    /// Is called within a poll: what it takes is done later.
+impl ConsumerContext for GroupContext {
+    /// Stores the change. This runs inside a poll, so the member handles the change later.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -115,9 +116,12 @@ impl ConsumerContext for Heard {
         list: &mut TopicPartitionList,
     ) {
         self.call();
-        if self.is_ending.load(Ordering::Relaxed) {
+        if self.is_closing.load(Ordering::Relaxed) {
             if let Err(error) = consumer.unassign() {
-                warn!(self.host, "cannot release the partitions before the end: {error}");
+                warn!(
+                    self.host,
+                    "cannot release the partitions while the consumer closes: {error}"
+                );
             }
             return;
         }
@@ -128,7 +132,7 @@ impl ConsumerContext for Heard {
         });
     }
 
-    /// Of a commit that nobody waits for: there is none.
+    /// Only counts the callback: librdkafka reports asynchronous commits here, and this consumer makes none.
     fn commit_callback(&self, _result: KafkaResult<()>, _list: &TopicPartitionList) {
         self.call();
     }

@@ -1,8 +1,9 @@
-//! The member of the group: a task that serves what the group and the brokers tell, whatever the flow does.
+//! Membership in the consumer group: a task serves the events of the group and the brokers, even while the flow is
+//! blocked.
 //!
-//! librdkafka asks for an answer to each change of the assignment, and goes on with the group once it has
-//! that. It asks within a poll, which returns at once: what was revoked is released when it is drained, and all
-//! other partitions go on meanwhile.
+//! librdkafka reports each change of the assignment inside a poll, and continues the rebalance only after the change
+//! was answered. The poll returns immediately. Revoked partitions are released after a drain, and all other partitions
+//! are read meanwhile.
 
 use std::{
     collections::VecDeque,
@@ -29,44 +30,44 @@ use super::{
 };
 use crate::client::explain;
 
-/// How often the queue is served where nothing says that there is anything: a member that does not is held for
-/// stuck.
+/// Maximum time between two polls of the event queue. The group considers a member stuck if it polls too rarely.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a release waits for its commit. Where it is not answered the partitions go nevertheless.
+/// Maximum time to wait for a commit before partitions are released. After that they are released without the commit.
 const LAST_COMMIT: Duration = Duration::from_secs(4);
 
-/// After how long a commit is tried again that the group could not take.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Delay before a commit that the group rejected because of a rebalance is retried.
+const COMMIT_RETRY: Duration = Duration::from_millis(50);
 
-/// The member.
+/// The task that is a member of the consumer group.
 pub(super) struct Member {
     shared: Arc<Shared>,
-    /// Changes of the assignment that are not begun.
+    /// Changes of the assignment that wait to be handled.
     changes: VecDeque<Change>,
     leaving: Option<Leaving>,
     next_commit: Instant,
-    /// The commit that is not answered, of these positions: one at a time.
+    /// The commit in flight and its positions. At most one commit is in flight at a time.
     commit: Option<(Commit, Vec<Position>)>,
-    /// Whether the last commit failed, which was said.
+    /// `true` if the last commit failed. Further failures in a row are not logged.
     has_failed: bool,
 }
 
-/// Without its member a source reads on, and commits nothing: the connection ends with it.
-struct TellsPanics(Arc<Shared>);
+/// Guard that makes pulls fail if the member task panics. Otherwise the source would continue to read, and nothing
+/// would be committed.
+struct FailOnPanic(Arc<Shared>);
 
-impl Drop for TellsPanics {
+impl Drop for FailOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.fail(Error::internal("the member of the group has panicked"));
+            self.0.fail(Error::internal("the task of the group member panicked"));
         }
     }
 }
 
-/// What the group says of a commit.
+/// A commit in flight, which completes with its result.
 type Commit = Blocking<Result<(), KafkaError>>;
 
-/// Partitions that were revoked and not released.
+/// Revoked partitions that are being drained, and the deadline at which they are released.
 struct Leaving {
     names: Vec<Name>,
     until: Instant,
@@ -84,9 +85,9 @@ impl Member {
         }
     }
 
-    /// Goes on until its task is dropped, or the client has ended.
+    /// Runs until the task is dropped or the client has ended.
     pub(super) async fn run(mut self) {
-        let _panics_are_told = TellsPanics(self.shared.clone());
+        let _fail_on_panic = FailOnPanic(self.shared.clone());
         loop {
             if let Some((result, positions)) = self.wait().await {
                 self.commit = None;
@@ -95,12 +96,13 @@ impl Member {
             let Some(client) = self.shared.client() else { return };
             self.serve_queue(&client);
             self.serve_changes(&client).await;
-            self.begin_anew(&client).await;
+            self.restart_stopped(&client).await;
             self.commit(&client);
         }
     }
 
-    /// Waits until there is something to do. Gives what has become of a commit.
+    /// Waits for an event, the end of a drain or the time of the next commit. If the commit in flight has ended,
+    /// returns its result and its positions.
     async fn wait(&mut self) -> Option<(Result<Result<(), KafkaError>>, Vec<Position>)> {
         let client = self.shared.client()?;
         let now = Instant::now();
@@ -122,10 +124,10 @@ impl Member {
                 answered = Some((result, positions));
                 return Poll::Ready(());
             }
-            // Only a release waits for acknowledgements: otherwise each of them would wake this task.
+            // Poll acknowledgements only during a drain; otherwise every acknowledgement would wake this task.
             if let Some(names) = names {
                 let mut state = self.shared.state();
-                while Shared::poll_hear(&mut state, context).is_ready() {}
+                while Shared::poll_acks(&mut state, context).is_ready() {}
                 if state.partitions.are_settled(names) {
                     return Poll::Ready(());
                 }
@@ -136,35 +138,35 @@ impl Member {
         answered
     }
 
-    /// Has librdkafka tell what there is.
+    /// Polls librdkafka until no event is pending, and collects the changes of the assignment.
     fn serve_queue(&mut self, client: &Client) {
         loop {
-            let calls = client.context().calls();
+            let callbacks = client.context().callbacks();
             match client.poll(Duration::ZERO) {
-                // It is told to the context as well, with its reason.
+                // librdkafka reports these errors to the context as well, together with a reason.
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
-                    let (code, said) =
+                    let (code, text) =
                         client.client().fatal_error().unwrap_or((code, String::new()));
-                    let error = explain(&KafkaError::MessageConsumptionFatal(code), &said);
-                    self.shared.fail(error.context("the client of Kafka cannot go on"));
+                    let error = explain(&KafkaError::MessageConsumptionFatal(code), &text);
+                    self.shared.fail(error.context("the Kafka client failed"));
                 }
                 Some(Err(_)) => {}
                 Some(Ok(record)) => {
-                    self.misrouted(client, record.topic(), record.partition(), record.offset());
+                    self.reroute(client, record.topic(), record.partition(), record.offset());
                 }
-                None if client.context().calls() != calls => {}
+                None if client.context().callbacks() != callbacks => {}
                 None => break,
             }
         }
         self.changes.extend(client.context().take());
-        if let Some(error) = client.context().told.is_final() {
+        if let Some(error) = client.context().diagnostics.final_error() {
             self.shared.fail(error);
         }
     }
 
-    /// Goes on with all partitions, which librdkafka has paused before it told of a change: those that stay are not
-    /// to wait for the others.
-    async fn go_on(&self, client: &Arc<Client>) {
+    /// Resumes the partitions that this member keeps. librdkafka pauses them before it reports a change, but they must
+    /// not wait until revoked partitions are drained.
+    async fn resume_staying(&self, client: &Arc<Client>) {
         let mut names = self.shared.state().partitions.staying();
         for change in &self.changes {
             if let Change::Revoked { list, .. } = change {
@@ -172,41 +174,42 @@ impl Member {
             }
         }
         let own = client.clone();
-        let result = self.shared.host.blocking(move || own.go_on(&names)).await;
+        let result = self.shared.host.blocking(move || own.resume(&names)).await;
         if let Err(error) = flatten(result) {
             warn!(
                 self.shared.host,
-                "partitions that stay wait for the end of the rebalance: {error}"
+                "cannot resume partitions before the end of the rebalance: {error}"
             );
         }
     }
 
-    /// A record has come where none is expected: it is not lost.
-    fn misrouted(&self, client: &Client, topic: &str, partition: i32, offset: i64) {
+    /// Handles a record that arrived in the event queue: forwards its partition to the queue of records again, and
+    /// seeks back to the record so that it is not lost.
+    fn reroute(&self, client: &Client, topic: &str, partition: i32, offset: i64) {
         let name = (Arc::from(topic), partition);
-        let place = list(&[Position { name, offset }]);
+        let position = list(&[Position { name, offset }]);
         let again = client
             .route(topic, partition)
-            .and(place)
-            .and_then(|place| client.seek_partitions(place, Duration::ZERO));
+            .and(position)
+            .and_then(|position| client.seek_partitions(position, Duration::ZERO));
         if let Err(error) = again {
-            let doing = format!("to read partition {partition} of `{topic}`");
+            let doing = format!("cannot read partition {partition} of `{topic}`");
             self.shared.fail(explain(&error, "").context(doing));
         }
     }
 
-    /// Begins changes of the assignment, and ends them.
+    /// Handles changes of the assignment, and completes a drain that has ended.
     async fn serve_changes(&mut self, client: &Arc<Client>) {
-        // The answer to an assignment of nothing is as soon given.
+        // Do not resume for an assignment without partitions, because its answer takes no longer than resuming.
         if self.changes.iter().any(|it| !matches!(it, Change::Assigned(names) if names.is_empty()))
         {
-            self.go_on(client).await;
+            self.resume_staying(client).await;
         }
         loop {
             if let Some(Leaving { names, until }) = self.leaving.take() {
                 let is_settled = {
                     let mut state = self.shared.state();
-                    Shared::hear(&mut state);
+                    Shared::apply_acks(&mut state);
                     state.partitions.are_settled(&names)
                 };
                 let are_lost = client.assignment_lost();
@@ -218,8 +221,8 @@ impl Member {
                     self.shared.meters.drains_timed_out.add(1);
                     warn!(
                         self.shared.host,
-                        "{} partitions go to other members before everything that was read of them is acknowledged, \
-                         since that takes longer than `drain_timeout`: what is not acknowledged comes twice",
+                        "released {} partitions before all of their records were acknowledged, because that took longer \
+                         than `drain_timeout`: records that are not acknowledged are delivered twice",
                         names.len()
                     );
                 }
@@ -235,10 +238,11 @@ impl Member {
         }
     }
 
-    /// Begins with the oldest record of partitions that librdkafka has stopped reading, since there was nothing
-    /// where it read. It does not seek in those.
-    async fn begin_anew(&self, client: &Arc<Client>) {
-        // It would take that for the answer to a rebalance.
+    /// Restarts partitions that librdkafka has stopped reading because they had no record at their offset. They are
+    /// released and assigned again, starting with their oldest record, because librdkafka does not seek in stopped
+    /// partitions.
+    async fn restart_stopped(&self, client: &Arc<Client>) {
+        // During a rebalance, librdkafka would treat the new assignment as the answer to the rebalance.
         if self.leaving.is_some() || client.assignment_lost() {
             return;
         }
@@ -253,14 +257,14 @@ impl Member {
                 list.add_partition_offset(topic, *partition, Offset::Beginning)?;
             }
             own.incremental_unassign(&list)?;
-            // It answers after it has released them.
+            // librdkafka answers this request after it has released the partitions.
             own.assignment()?;
             stopped.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
             own.incremental_assign(&list)?;
-            own.wake()
+            own.wake_brokers()
         });
         if let Err(error) = flatten(result.await) {
-            let doing = format!("to begin anew with {}", Shown(&names));
+            let doing = format!("cannot restart {}", Shown(&names));
             self.shared.fail(error.context(doing));
         }
     }
@@ -274,12 +278,13 @@ impl Member {
             }
             match start::find(host, client, &names, self.shared.settings.start).await {
                 Ok(positions) => break positions,
-                Err(error) => warn!(host, "{error}; tries again"),
+                Err(error) => warn!(host, "{error}; retrying"),
             }
             host.sleep(IDLE).await;
             self.serve_queue(client);
             if client.assignment_lost() {
-                // librdkafka asks for their release next, and before that for an answer to this.
+                // The partitions are lost. Answer this change without them: librdkafka reports the loss after the
+                // answer.
                 names.clear();
             }
         };
@@ -288,23 +293,23 @@ impl Member {
             state.partitions.assign(&names);
             for element in positions.elements() {
                 if let Offset::Offset(offset) = element.offset() {
-                    state.partitions.begins(element.topic(), element.partition(), offset);
+                    state.partitions.set_start(element.topic(), element.partition(), offset);
                 }
             }
-            self.shared.meters.count(&state.partitions);
+            self.shared.meters.set_partitions(&state.partitions);
         }
         let (own, assigned) = (client.clone(), names.clone());
         let result = host.blocking(move || {
             assigned.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
             own.incremental_assign(&positions)?;
-            own.wake()
+            own.wake_brokers()
         });
         match flatten(result.await) {
-            Ok(()) if names.is_empty() => debug!(host, "a rebalance has ended"),
-            Ok(()) => info!(host, "got {}", Shown(&names)),
+            Ok(()) if names.is_empty() => debug!(host, "a rebalance ended without new partitions"),
+            Ok(()) => info!(host, "assigned {}", Shown(&names)),
             Err(error) => {
                 self.shared.state().partitions.release(&names);
-                self.shared.fail(error.context("to take partitions"));
+                self.shared.fail(error.context("cannot take over the assigned partitions"));
             }
         }
     }
@@ -316,38 +321,40 @@ impl Member {
             self.shared.meters.lost.add(names.len() as u64);
             warn!(
                 host,
-                "lost {}: the group has held this member for dead; what was read of them and is not committed \
-                 comes to other members as well",
+                "lost {}: the group considered this member dead; records that were read and not committed are \
+                 delivered to other members again",
                 Shown(&names)
             );
             self.release(client, names, false).await;
             return;
         }
         info!(host, "{} go to other members", Shown(&names));
-        self.shared.state().partitions.leave(&names);
+        self.shared.state().partitions.mark_leaving(&names);
         let until = Instant::now() + self.shared.settings.drain_timeout;
         self.leaving = Some(Leaving { names, until });
     }
 
-    /// Gives partitions back. From here on nothing that is heard of them is committed.
+    /// Releases partitions. If `commits` is set, commits their acknowledged records first. Acknowledgements that arrive
+    /// later are not committed.
     async fn release(&mut self, client: &Arc<Client>, names: Vec<Name>, commits: bool) {
         let host = self.shared.host.clone();
-        // One at a time: the group is not to have an earlier one last, of partitions that are another's then.
+        // Wait for the commit in flight. Otherwise it could arrive after the last commit, when another member has the
+        // partitions.
         if commits && let Some((commit, positions)) = self.commit.take() {
             match within(&host, LAST_COMMIT, commit).await {
                 Some(result) => self.committed(result, &positions),
-                // The next one commits it as well, and says so where that is not answered either.
+                // Do not log this: the next commit covers these positions, and logs its own failure.
                 None => self.shared.meters.commits_failed.add(1),
             }
         }
         let positions = {
             let mut state = self.shared.state();
-            Shared::hear(&mut state);
+            Shared::apply_acks(&mut state);
             let positions = state.partitions.release(&names);
             state.records.retain(|record| {
                 !names.iter().any(|it| it.1 == record.partition() && &*it.0 == record.topic())
             });
-            self.shared.meters.count(&state.partitions);
+            self.shared.meters.set_partitions(&state.partitions);
             positions
         };
         if commits && !positions.is_empty() {
@@ -355,7 +362,11 @@ impl Member {
                 Ok(()) => self.shared.meters.commits.add(1),
                 Err(error) => {
                     self.shared.meters.commits_failed.add(1);
-                    warn!(host, "{error}: what was read of {} comes twice", Shown(&names));
+                    warn!(
+                        host,
+                        "{error}: uncommitted records of {} are delivered twice",
+                        Shown(&names)
+                    );
                 }
             }
         }
@@ -366,26 +377,29 @@ impl Member {
                 list.add_partition(topic, *partition);
             }
             own.incremental_unassign(&list)?;
-            own.wake()
+            own.wake_brokers()
         });
         match flatten(result.await) {
             Ok(()) => debug!(host, "released {}", Shown(&names)),
-            Err(error) => self.shared.fail(error.context("to release partitions")),
+            Err(error) => self.shared.fail(error.context("cannot release partitions")),
         }
     }
 
-    /// Hears what has become of pulls, and commits what is acknowledged, if it is time for that.
+    /// Applies the results of pulls, and starts a commit of acknowledged records if one is due.
     fn commit(&mut self, client: &Arc<Client>) {
         let now = Instant::now();
         let positions = {
             let mut state = self.shared.state();
-            // What has failed is read again soon, however long `commit_interval` is.
-            Shared::hear(&mut state);
+            // Apply the results even if no commit is due, so that failed records are read again soon, also with a long
+            // `commit_interval`.
+            Shared::apply_acks(&mut state);
             if now < self.next_commit {
                 return;
             }
-            let lag = state.partitions.lag(|(topic, partition)| client.known(topic, *partition));
-            self.shared.meters.lags(lag);
+            let lag = state
+                .partitions
+                .lag(|(topic, partition)| client.cached_watermarks(topic, *partition));
+            self.shared.meters.set_lag(lag);
             state.partitions.uncommitted()
         };
         self.next_commit = now + self.shared.settings.commit_interval;
@@ -395,8 +409,8 @@ impl Member {
     }
 
     fn committed(&mut self, result: Result<Result<(), KafkaError>>, positions: &[Position]) {
-        if matches!(&result, Ok(Err(error)) if is_in_flux(error)) {
-            // The next one commits it as well.
+        if matches!(&result, Ok(Err(error)) if is_rebalancing(error)) {
+            // The next commit covers these positions.
             return;
         }
         match flatten(result) {
@@ -407,20 +421,20 @@ impl Member {
             }
             Err(error) => {
                 self.shared.meters.commits_failed.add(1);
-                let error = error.context("to commit what is acknowledged");
-                // The next one commits it as well, and says nothing new.
+                let error = error.context("cannot commit acknowledged records");
+                // The next commit covers these positions, and its failure is not logged again.
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    warn!(self.shared.host, "{error}; tries again");
+                    warn!(self.shared.host, "{error}; retrying");
                 }
             }
         }
     }
 }
 
-/// Commits that, and waits for the answer, if it does not take too long.
+/// Commits these positions and waits for the answer, up to [`LAST_COMMIT`].
 ///
 /// # Errors
-/// The group does not have it, as far as one knows.
+/// The commit failed, or was not answered in time. In the second case the group may have accepted it.
 pub(super) async fn commit_now(
     host: &Host,
     client: &Arc<Client>,
@@ -429,25 +443,27 @@ pub(super) async fn commit_now(
     let commits = async {
         loop {
             match commit(host, client, positions.to_vec()).await {
-                Ok(Err(error)) if is_in_flux(&error) => host.sleep(AGAIN).await,
+                Ok(Err(error)) if is_rebalancing(&error) => host.sleep(COMMIT_RETRY).await,
                 result => break flatten(result),
             }
         }
     };
     match within(host, LAST_COMMIT, commits).await {
-        Some(result) => result.map_err(|error| error.context("to commit what is acknowledged")),
-        None => Err(Error::timeout("the group does not take a commit within four seconds")),
+        Some(result) => result.map_err(|error| error.context("cannot commit acknowledged records")),
+        None => Err(Error::timeout(format_args!(
+            "commit to the consumer group timed out after {LAST_COMMIT:?}"
+        ))),
     }
 }
 
-/// Commits that.
+/// Starts a commit of these positions.
 fn commit(host: &Host, client: &Arc<Client>, positions: Vec<Position>) -> Commit {
-    let (client, turn) = (client.clone(), client.turn());
-    host.blocking(move || client.commit_in_turn(turn, &list(&positions)?))
+    let (client, number) = (client.clone(), client.next_commit_number());
+    host.blocking(move || client.commit_in_order(number, &list(&positions)?))
 }
 
-/// Whether the group is between two generations: a commit succeeds once it has the next.
-fn is_in_flux(error: &KafkaError) -> bool {
+/// Returns whether a commit failed because a rebalance is in progress. After the rebalance a commit can succeed.
+fn is_rebalancing(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
         Some(RDKafkaErrorCode::IllegalGeneration | RDKafkaErrorCode::RebalanceInProgress)
@@ -458,7 +474,7 @@ fn flatten(result: Result<Result<(), KafkaError>>) -> Result<()> {
     result?.map_err(|error| explain(&error, ""))
 }
 
-/// Partitions for the log.
+/// Formats partitions for the log, grouped by topic.
 struct Shown<'n>(&'n [Name]);
 
 impl std::fmt::Display for Shown<'_> {

@@ -1,4 +1,4 @@
-//! The connector `kafka_consumer`: reads topics as a member of a consumer group.
+//! The connector `kafka_consumer`, which reads topics as a member of a consumer group.
 //!
 //! ```yaml
 //! connectors:
@@ -8,7 +8,7 @@
 //!     config: { brokers: ['kafka-1:9092'], topics: [orders], group: billing }
 //! ```
 //!
-//! A record is a message, and its partition is a stream. What is committed is what is acknowledged.
+//! Each record is a message, and each partition a stream. Acknowledged records are committed.
 
 mod client;
 mod config;
@@ -35,13 +35,13 @@ pub use self::{
 };
 use crate::client::Records as Memory;
 
-/// The connector.
+/// The connector `kafka_consumer`.
 pub struct KafkaConsumer {
     settings: Arc<Settings>,
     context: ComponentContext,
-    /// Memory for the records that the last client fetches ahead.
+    /// Memory of the flow that is reserved for the records that the client fetches ahead.
     memory: Option<Memory>,
-    /// Set once the last client has left the group. None: there is none.
+    /// Set once the previous client has left the group; `None` if there was no client.
     ended: Option<Arc<Signal>>,
 }
 
@@ -57,8 +57,8 @@ impl Component for KafkaConsumer {
 }
 
 impl KafkaConsumer {
-    /// Waits until an earlier client has left the group.
-    async fn ended(&mut self) {
+    /// Waits until the previous client has left the group, and releases its memory.
+    async fn wait_until_ended(&mut self) {
         if let Some(ended) = &self.ended {
             poll_fn(|context| ended.poll(context)).await;
         }
@@ -72,7 +72,7 @@ impl Connector for KafkaConsumer {
     type Sink = NoSink;
 
     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Records, NoSink>> {
-        self.ended().await;
+        self.wait_until_ended().await;
         let most = self.settings.prefetch;
         let memory = Memory::borrow(&self.context, "prefetch", most, most.min(1 << 20))?;
         let prefetch = self.memory.insert(memory).bytes;
@@ -80,20 +80,19 @@ impl Connector for KafkaConsumer {
         let client = match connect::connect(&self.context, &self.settings, prefetch, ended).await {
             Ok(client) => client,
             Err(error) => {
-                self.ended().await;
+                self.wait_until_ended().await;
                 return Err(error);
             }
         };
-        tremor_pdk::info!(self.context, "joins the group");
+        tremor_pdk::info!(self.context, "joining the consumer group");
         let shared = Shared::new(Host::clone(&self.context), self.settings.clone(), client);
         let shared = Arc::new(shared);
-        let member =
-            self.context.spawn("is a member of the group", Member::new(shared.clone()).run());
+        let member = self.context.spawn("Kafka group member", Member::new(shared.clone()).run());
         Ok(Halves::source(Records::new(shared, member)))
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.ended().await;
+        self.wait_until_ended().await;
         Ok(())
     }
 }

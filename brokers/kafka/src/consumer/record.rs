@@ -1,10 +1,10 @@
-//! A record as an event.
+//! Conversion of records to events.
 
 use tremor_pdk::{PositionWriter, Raw, Result, Writer};
 
 use super::client::Record;
 
-/// Pushes a record: its value is a message, and the rest of it is metadata.
+/// Adds a record to the batch: its value as the message, everything else as metadata.
 pub(super) fn push(
     writer: &mut PositionWriter<'_, i64, Raw>,
     stream: u64,
@@ -18,6 +18,8 @@ pub(super) fn push(
 }
 
 fn write(writer: &mut Writer<'_>, record: Record<'_>) {
+    writer.begin_object();
+    writer.key("kafka");
     writer.begin_object();
     writer.key("topic");
     writer.str(record.topic());
@@ -43,9 +45,10 @@ fn write(writer: &mut Writer<'_>, record: Record<'_>) {
         write_headers(writer, headers.collect());
     }
     writer.end_object();
+    writer.end_object();
 }
 
-/// Text where it is UTF-8.
+/// Writes text if the bytes are UTF-8, otherwise bytes.
 fn write_bytes(writer: &mut Writer<'_>, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => writer.str(text),
@@ -53,9 +56,9 @@ fn write_bytes(writer: &mut Writer<'_>, bytes: &[u8]) {
     }
 }
 
-/// An object: a name that comes several times has an array of its values.
+/// Writes headers as an object. A name that occurs several times gets an array of its values.
 fn write_headers(writer: &mut Writer<'_>, mut headers: Vec<(&str, Option<&[u8]>)>) {
-    // Keeps the order of the values of one name.
+    // The sort is stable, so the values of one name stay in order.
     headers.sort_by_key(|(name, _)| *name);
     let write_value = |writer: &mut Writer<'_>, value: Option<&[u8]>| match value {
         Some(value) => write_bytes(writer, value),

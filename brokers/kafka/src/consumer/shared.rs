@@ -1,7 +1,7 @@
-//! What the source, the member of the group and the connector share.
+//! State that the source, the group member and the connector share.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use rdkafka::{
     Offset, TopicPartitionList, consumer::Consumer, error::KafkaError,
     types::RDKafkaErrorCode as Code,
 };
-use tremor_pdk::{Counter, Gauge, Rewind, Watermarks, prelude::*, warn};
+use tremor_pdk::{Counter, Gauge, Rewind, Watermarks, lock, prelude::*, warn};
 
 use super::{
     client::{Client, Records},
@@ -19,28 +19,28 @@ use super::{
 };
 use crate::client::explain;
 
-/// One connection of the runtime's.
+/// State of one connection.
 pub(super) struct Shared {
     pub(super) host: Host,
     pub(super) settings: Arc<Settings>,
     pub(super) meters: Meters,
-    /// The acknowledgements of the partitions, for the source.
+    /// Acknowledgements of the partitions, received from the runtime.
     pub(super) watermarks: Watermarks<i64>,
     state: Mutex<State>,
 }
 
-/// What changes. The lock is held for as long as it takes to fill a batch, at most.
+/// Mutable state of a connection. The state is locked for at most the time that it takes to fill a batch.
 pub(super) struct State {
-    /// None after the end.
+    /// `None` once the connection has ended.
     pub(super) client: Option<Arc<Client>>,
     pub(super) partitions: Partitions,
-    /// What was taken from the client and did not fit a batch.
+    /// Records that were fetched and did not fit into the last batch.
     pub(super) records: Records,
-    /// What the next pull is to answer.
+    /// Error that the next pull returns.
     pub(super) failed: Option<Error>,
 }
 
-/// What operators see.
+/// Metrics of the consumer.
 pub(super) struct Meters {
     pub(super) partitions: Gauge,
     pub(super) rebalances: Counter,
@@ -53,30 +53,30 @@ pub(super) struct Meters {
 }
 
 impl Meters {
-    /// Shows how many partitions there are.
-    pub(super) fn count(&self, partitions: &Partitions) {
+    /// Sets the metric `partitions`.
+    pub(super) fn set_partitions(&self, partitions: &Partitions) {
         self.partitions.set_integer(partitions.len());
     }
 
-    /// Sets the metric `lag`: how many records are not acknowledged.
-    pub(super) fn lags(&self, records: i64) {
+    /// Sets the metric `lag`: the number of records that are not acknowledged.
+    pub(super) fn set_lag(&self, records: i64) {
         self.lag.set_integer(records);
     }
 
     fn new(host: &Host) -> Self {
         Self {
-            partitions: host.gauge("partitions", "Partitions that this member has."),
+            partitions: host.gauge("partitions", "Partitions that are assigned to this member."),
             rebalances: host.counter("rebalances", "Assignments and revocations of partitions."),
             lost: host.counter(
                 "partitions_lost",
-                "Partitions that the group took away without asking, as from a member that it held for dead.",
+                "Partitions that the group took away without a drain because it considered this member dead.",
             ),
             drains_timed_out: host.counter(
                 "drains_timed_out",
-                "Revocations of which not everything was acknowledged within `drain_timeout`.",
+                "Revocations whose records were not all acknowledged within `drain_timeout`.",
             ),
-            commits: host.counter("commits", "Commits that the group has."),
-            commits_failed: host.counter("commits_failed", "Commits that were refused or not answered."),
+            commits: host.counter("commits", "Commits that the group accepted."),
+            commits_failed: host.counter("commits_failed", "Commits that were rejected or not answered."),
             read_again: host.counter("read_again", "Partitions that were read again after a failure."),
             lag: host.gauge("lag", "Records in the partitions of this member that are not acknowledged."),
         }
@@ -94,15 +94,15 @@ impl Shared {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// The client, before the end.
+    /// Returns the client, unless the connection has ended.
     pub(super) fn client(&self) -> Option<Arc<Client>> {
         self.state().client.clone()
     }
 
-    /// The next pull is to answer that.
+    /// Makes the next pull return `error`, unless another error is already pending, and wakes the pull.
     pub(super) fn fail(&self, error: Error) {
         let client = {
             let mut state = self.state();
@@ -112,56 +112,56 @@ impl Shared {
         client.iter().for_each(|client| client.records().set());
     }
 
-    /// Applies the ends of pulls.
-    pub(super) fn hear(state: &mut State) {
-        if state.partitions.hear() {
+    /// Applies the results of pulls. If one has failed, wakes the pull, which rewinds the partition.
+    pub(super) fn apply_acks(state: &mut State) {
+        if state.partitions.apply_acks() {
             Self::wake_pull(state);
         }
     }
 
-    /// Waits for ends of pulls, and applies them.
-    pub(super) fn poll_hear(state: &mut State, context: &mut Context<'_>) -> Poll<()> {
-        state.partitions.poll_hear(context).map(|has_failed| {
+    /// Waits for results of pulls, and applies them.
+    pub(super) fn poll_acks(state: &mut State, context: &mut Context<'_>) -> Poll<()> {
+        state.partitions.poll_acks(context).map(|has_failed| {
             if has_failed {
                 Self::wake_pull(state);
             }
         })
     }
 
-    /// Wakes the pull, which goes back in partitions of which pulls have failed.
+    /// Wakes the pull, which then rewinds partitions whose pulls have failed.
     fn wake_pull(state: &State) {
         state.client.iter().for_each(|client| client.records().set());
     }
 
-    /// Goes back in partitions of which pulls have failed.
+    /// Rewinds the partitions whose pulls have failed, so that their records are read again.
     pub(super) fn rewind(&self, state: &mut State, streams: Vec<Rewind<i64>>) {
         let positions = state.partitions.rewind(streams);
         self.read_again(state, &positions);
     }
 
-    /// Reads partitions again that something has failed of.
-    fn read_again(&self, state: &mut State, places: &[Position]) {
-        if places.is_empty() {
+    /// Discards fetched records of these partitions and seeks to `positions`.
+    fn read_again(&self, state: &mut State, positions: &[Position]) {
+        if positions.is_empty() {
             return;
         }
-        // Records that were taken of these partitions come again.
-        self.meters.read_again.add(places.len() as u64);
+        // The records that are discarded here are fetched again after the seek.
+        self.meters.read_again.add(positions.len() as u64);
         state.records.retain(|record| {
-            !places
+            !positions
                 .iter()
                 .any(|it| it.name.1 == record.partition() && &*it.name.0 == record.topic())
         });
         let Some(client) = &state.client else { return };
-        let list = list(places);
-        // From here on nothing comes of them that was fetched before.
+        let list = list(positions);
+        // After a seek, librdkafka does not deliver records that it fetched before the seek.
         if let Err(error) = list.and_then(|list| client.seek_partitions(list, Duration::ZERO)) {
-            let error = explain(&error, "").context("to read again what was not delivered");
+            let error = explain(&error, "").context("cannot read undelivered records again");
             state.failed.get_or_insert(error);
         }
     }
 
-    /// An error of a partition, which came in the place of a record. Gives what the pull is to answer, if time
-    /// does not mend it. Takes no lock: the one that reads records has it.
+    /// Logs an error that librdkafka delivered like a record of a partition. Returns the error for the pull if retrying
+    /// cannot resolve it. Does not lock the state, because the caller has locked it while it reads records.
     pub(super) fn partition_failed(
         &self,
         topic: &str,
@@ -174,29 +174,29 @@ impl Shared {
         error.is_final().then(|| error.context(format!("partition {partition} of `{topic}`")))
     }
 
-    /// There is nothing in a partition where it is read.
-    pub(super) fn offsets_begin_anew(&self, topic: &str, partition: i32, offset: i64, text: &str) {
+    /// Logs that a partition has no record at its offset and restarts.
+    pub(super) fn log_restart(&self, topic: &str, partition: i32, offset: i64, text: &str) {
         let at = if offset < 0 { String::new() } else { format!(" at offset {offset}") };
         warn!(
             self.host,
-            "partition {partition} of `{topic}` has no record{at} ({text}), as after its topic was deleted and made \
-             again, or what was not read has expired: it is read from its oldest record"
+            "partition {partition} of `{topic}` has no record{at} ({text}), because its topic was recreated or \
+             unread records have expired: it is read from its oldest record"
         );
     }
 
-    /// Lets go of the client.
+    /// Drops the client and its records.
     pub(super) fn end(&self) {
         let (client, records) = {
             let mut state = self.state();
             (state.client.take(), std::mem::take(&mut state.records))
         };
         self.meters.partitions.set(0.0);
-        self.meters.lags(0);
+        self.meters.set_lag(0);
         drop((records, client));
     }
 }
 
-/// As a list of librdkafka's.
+/// Converts positions to a list of librdkafka.
 pub(super) fn list(positions: &[Position]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::with_capacity(positions.len());
     for Position { name: (topic, partition), offset } in positions {

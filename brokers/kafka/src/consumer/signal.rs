@@ -1,11 +1,13 @@
-//! A word from librdkafka's threads to a task of the host's.
+//! Notifications from threads of librdkafka to a task of the host.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     task::{Context, Poll, Waker},
 };
 
-/// Says that there is something. One task may wait.
+use tremor_pdk::lock;
+
+/// A flag for which one task can wait. A completed wait clears the flag.
 #[derive(Default)]
 pub(super) struct Signal(Mutex<State>);
 
@@ -16,19 +18,19 @@ struct State {
 }
 
 impl Signal {
-    /// There is something. From any thread; does not block.
+    /// Sets the flag and wakes the waiting task. Does not block, and may be called from any thread.
     pub(super) fn set(&self) {
         let waiting = {
-            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.0);
             state.is_set = true;
             state.waiting.take()
         };
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Ready, once, when there is something.
+    /// Completes and clears the flag if it is set.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if std::mem::take(&mut state.is_set) {
             return Poll::Ready(());
         }

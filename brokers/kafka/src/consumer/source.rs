@@ -1,4 +1,4 @@
-//! The source: the records of the partitions that are ours.
+//! The source of `kafka_consumer`: reads the records of the assigned partitions.
 
 use std::{
     future::poll_fn,
@@ -12,18 +12,18 @@ use tremor_pdk::{Acks, Begin, PositionWriter, Raw, Task, prelude::*};
 use super::{
     client::Record,
     member::commit_now,
-    partitions::Place,
+    partitions::Index,
     record,
     shared::{Shared, State},
 };
 
-/// How many records are taken from librdkafka at a time.
+/// Maximum number of records taken from librdkafka at once.
 const RECORDS: usize = 1_000;
 
-/// The source of one connection of the runtime's.
+/// Source of one connection.
 pub struct Records {
     shared: Arc<Shared>,
-    /// The member of the group; none after the end.
+    /// Task of the group member; `None` once the connection has ended.
     member: Option<Task>,
 }
 
@@ -50,13 +50,13 @@ impl Source for Records {
         Some(Box::new(self.shared.watermarks.clone()))
     }
 
-    /// Commits what is acknowledged, and leaves the group.
+    /// Commits acknowledged records, and leaves the group.
     async fn close(&mut self) -> Result<()> {
-        // From here on nobody else commits.
+        // Stop the task of the group member, so that it starts no further commits.
         self.member = None;
         let (client, positions) = {
             let mut state = self.shared.state();
-            Shared::hear(&mut state);
+            Shared::apply_acks(&mut state);
             let names = state.partitions.names();
             (state.client.clone(), state.partitions.release(&names))
         };
@@ -89,7 +89,7 @@ fn poll_pull(shared: &Shared, context: &Context<'_>, batch: &mut RawBatch) -> Po
         if let Some(error) = state.failed.take() {
             return Poll::Ready(Err(error));
         }
-        Shared::hear(&mut state);
+        Shared::apply_acks(&mut state);
         let filled = match shared.watermarks.begin(batch) {
             Begin::Write(writer) => fill(shared, &mut state, writer),
             Begin::Rewind(streams) => {
@@ -104,18 +104,18 @@ fn poll_pull(shared: &Shared, context: &Context<'_>, batch: &mut RawBatch) -> Po
             continue;
         }
         let Some(client) = state.client.clone() else { return Poll::Pending };
-        // There was nothing: something may have come since.
+        // The queue was empty. Records may have arrived since then, so wait only if the signal is not set.
         if client.records().poll(context).is_pending() {
             return Poll::Pending;
         }
     }
 }
 
-/// Adds records of one partition to the batch, until it is full, or another partition's are next, or there are
-/// none.
+/// Adds records of one partition to the batch, until the batch is full, the next record is of another
+/// partition, or no more records are available.
 ///
-/// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
-/// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
+/// A batch has records of only one partition, so that a slow delivery does not delay other partitions: batches with a
+/// common stream are delivered one after the other, and a pull is acknowledged as a whole.
 fn fill(
     shared: &Shared,
     state: &mut State,
@@ -126,7 +126,8 @@ fn fill(
     let mut result = Ok(());
     while result.is_ok() && !writer.is_full() {
         let Some(record) = records.first() else {
-            // Topics are known by their names only until all records are done with.
+            // Take no more records during a run: it identifies its topic by a handle that is valid only as long as its
+            // records.
             let Some(client) = client.as_ref().filter(|_| run.is_none()) else { break };
             client.take(RECORDS, records);
             if records.is_empty() {
@@ -138,14 +139,14 @@ fn fill(
             let (topic, partition) = (record.topic(), record.partition());
             if code == RDKafkaErrorCode::AutoOffsetReset {
                 if run.is_some() {
-                    // The records that were read belong to the offsets that end here.
+                    // End the batch here, because its records have offsets from before the restart.
                     break;
                 }
-                // Otherwise the next member that has it looks.
-                if let Some(place) = partitions.find(topic, partition) {
-                    shared.offsets_begin_anew(topic, partition, record.offset(), &text);
-                    partitions.stop(place);
-                    // The member goes on with it.
+                // If the partition is no longer assigned, the member that gets it restarts it.
+                if let Some(index) = partitions.find(topic, partition) {
+                    shared.log_restart(topic, partition, record.offset(), &text);
+                    partitions.stop(index);
+                    // Wake the task of the group member, which restarts the partition.
                     client.iter().for_each(|client| client.context().signal.set());
                 }
                 records.pop();
@@ -157,7 +158,7 @@ fn fill(
                 None => continue,
                 Some(error) => failed.get_or_insert(error),
             };
-            // The next pull answers it, or this one where it has nothing.
+            // This pull returns the error if the batch is empty, and otherwise the next pull.
             break;
         }
         if let Some(run) = &mut run {
@@ -167,38 +168,38 @@ fn fill(
             if record.offset() >= run.to {
                 result = run.push(&mut writer, record);
             }
-        } else if let Some(place) = partitions.find(record.topic(), record.partition())
-            && !partitions.has(place, record.offset())
+        } else if let Some(index) = partitions.find(record.topic(), record.partition())
+            && !partitions.was_read(index, record.offset())
         {
-            let first = run.insert(Run::new(place, partitions.stream(place), record));
+            let first = run.insert(Run::new(index, partitions.stream(index), record));
             result = first.push(&mut writer, record);
         } else {
-            // Of a partition that is ours no more, or not for long: the next member reads it. Or it was
-            // brought already.
+            // Skip the record. The partition was revoked, so another member reads the record, or the record was read
+            // before.
         }
         records.pop();
     }
-    if let Some(Run { place, from, to, .. }) = run {
-        partitions.set_read(place, from, to);
+    if let Some(Run { index, from, to, .. }) = run {
+        partitions.set_read(index, from, to);
     }
     result
 }
 
-/// Records of one partition, one after the other.
+/// Consecutive records of one partition in a batch.
 struct Run {
-    place: Place,
+    index: Index,
     stream: u64,
     topic_handle: usize,
     partition: i32,
     from: i64,
-    /// The offset after the last.
+    /// Offset after the last record.
     to: i64,
 }
 
 impl Run {
-    fn new(place: Place, stream: u64, first: Record<'_>) -> Self {
+    fn new(index: Index, stream: u64, first: Record<'_>) -> Self {
         Self {
-            place,
+            index,
             stream,
             topic_handle: first.topic_handle(),
             partition: first.partition(),

@@ -1,4 +1,4 @@
-//! Where to begin with partitions.
+//! Start offsets of newly assigned partitions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use tremor_pdk::prelude::*;
 use super::{client::Client, config::Start, context::Name};
 use crate::client::explain;
 
-/// How long the brokers may take to answer.
+/// Maximum time that the brokers may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The partitions, each with the place from where it is read.
+/// Returns the partitions with their start offsets.
 ///
-/// Where the group has committed nothing of a partition, and does not begin with its oldest record, the place
-/// is committed: otherwise a member that gets the partition before the first commit would begin anew, after
-/// records that this one has read and not acknowledged.
+/// If the group has not committed an offset of a partition and `start` is not `earliest`, the start offset is committed
+/// before the first record is read. Otherwise another member that gets the partition before the first commit could
+/// determine a later start offset. It would then skip records that this member has read and not acknowledged.
 ///
 /// # Errors
-/// The brokers do not answer, or not as expected. Time may mend that.
+/// The brokers did not answer, or rejected a request. Retrying may help.
 pub(super) async fn find(
     host: &Host,
     client: &Arc<Client>,
@@ -38,11 +38,11 @@ pub(super) async fn find(
         let committed = client.committed_offsets(list, ANSWER)?;
         complete(&client, &committed, start)
     });
-    let doing = "to find where to begin with partitions";
+    let doing = "cannot find the start offsets of partitions";
     list.await?.map_err(|error: KafkaError| explain(&error, "").context(doing))
 }
 
-/// Finds the places of those of which nothing is committed.
+/// Finds the start offsets of partitions without a committed offset.
 fn complete(
     client: &Client,
     committed: &TopicPartitionList,
@@ -76,7 +76,8 @@ fn complete(
     Ok(all)
 }
 
-/// The first records of these times or later; where there is none, the end.
+/// Returns for each partition the offset of the first record at its time in `times` or later, or the end of the
+/// partition if it has no such record.
 fn at_time(client: &Client, times: TopicPartitionList) -> KafkaResult<TopicPartitionList> {
     let mut found = TopicPartitionList::new();
     for element in client.offsets_for_times(times, ANSWER)?.elements() {

@@ -16,12 +16,12 @@ use super::{
     KafkaConsumer, Start,
     client::Client,
     config::Settings,
-    context::{Change, Heard},
+    context::{Change, GroupContext},
     signal::Signal,
 };
 
-/// Nobody listens there.
-const ALONE: &str = r#""brokers": ["127.0.0.1:1"], "topics": ["t"], "group": "g""#;
+/// Configuration with a broker's address on which no process listens.
+const UNREACHABLE: &str = r#""brokers": ["127.0.0.1:1"], "topics": ["t"], "group": "g""#;
 
 fn settings(keys: &str) -> Result<Arc<Settings>> {
     let consumer: KafkaConsumer = TestHost::new().component(&format!("{{ {keys} }}"))?;
@@ -29,7 +29,7 @@ fn settings(keys: &str) -> Result<Arc<Settings>> {
 }
 
 #[test]
-fn a_mistake_in_the_configuration_is_said_with_its_key_and_no_secret() {
+fn invalid_configuration_names_its_key_and_no_secret() {
     let long = "a".repeat(250);
     let cases = [
         (r#""brokers": [], "topics": ["t"], "group": "g""#, "`brokers`"),
@@ -37,15 +37,15 @@ fn a_mistake_in_the_configuration_is_said_with_its_key_and_no_secret() {
         (r#""brokers": ["a:1"], "topics": ["no spaces"], "group": "g""#, "`topics`"),
         (&format!(r#""brokers": ["a:1"], "topics": ["{long}"], "group": "g""#), "`topics`"),
         (r#""brokers": ["a:1"], "topics": ["t"], "group": """#, "`group`"),
-        (&format!(r#"{ALONE}, "start": "yesterday""#), "`yesterday`"),
-        (&format!(r#"{ALONE}, "drain_timeout": "5m""#), "`drain_timeout`"),
-        (&format!(r#"{ALONE}, "session_timeout": "10ms""#), "`session_timeout`"),
-        (&format!(r#"{ALONE}, "prefetch": 1"#), "`prefetch`"),
-        (&format!(r#"{ALONE}, "instance": "a b""#), "`instance`"),
-        (&format!(r#"{ALONE}, "tls": {{ "cert_file": "c" }}"#), "`key_file`"),
+        (&format!(r#"{UNREACHABLE}, "start": "yesterday""#), "`yesterday`"),
+        (&format!(r#"{UNREACHABLE}, "drain_timeout": "5m""#), "`drain_timeout`"),
+        (&format!(r#"{UNREACHABLE}, "session_timeout": "10ms""#), "`session_timeout`"),
+        (&format!(r#"{UNREACHABLE}, "prefetch": 1"#), "`prefetch`"),
+        (&format!(r#"{UNREACHABLE}, "instance": "a b""#), "`instance`"),
+        (&format!(r#"{UNREACHABLE}, "tls": {{ "cert_file": "c" }}"#), "`key_file`"),
         (
             &format!(
-                r#"{ALONE}, "sasl": {{ "mechanism": "PLAIN", "user": "", "password": "pst" }}"#
+                r#"{UNREACHABLE}, "sasl": {{ "mechanism": "PLAIN", "user": "", "password": "pst" }}"#
             ),
             "`sasl.user`",
         ),
@@ -59,37 +59,37 @@ fn a_mistake_in_the_configuration_is_said_with_its_key_and_no_secret() {
 }
 
 #[test]
-fn a_start_is_a_word_or_a_time() -> Result<()> {
+fn start_is_a_keyword_or_a_time() -> Result<()> {
     let start = |text: &str| Ok::<_, tremor_pdk::Error>(settings(text)?.start);
-    assert_eq!(start(ALONE)?, Start::Earliest);
-    assert_eq!(start(&format!(r#"{ALONE}, "start": "latest""#))?, Start::Latest);
-    let time = format!(r#"{ALONE}, "start": "2026-11-23T11:00:00.5+01:00""#);
+    assert_eq!(start(UNREACHABLE)?, Start::Earliest);
+    assert_eq!(start(&format!(r#"{UNREACHABLE}, "start": "latest""#))?, Start::Latest);
+    let time = format!(r#"{UNREACHABLE}, "start": "2026-11-23T11:00:00.5+01:00""#);
     assert_eq!(start(&time)?, Start::Time(1_795_428_000_500));
     Ok(())
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins() {
-    conformance::connector::<KafkaConsumer>(&format!("{{ {ALONE} }}")).expect_no_faults();
+fn consumer_passes_conformance() {
+    conformance::connector::<KafkaConsumer>(&format!("{{ {UNREACHABLE} }}")).expect_no_faults();
 }
 
 #[test]
-fn without_a_broker_it_says_which_it_does_not_reach() {
+fn unreachable_broker_is_named() {
     let host = TestHost::new();
-    let error = host.connect::<KafkaConsumer>(&format!("{{ {ALONE} }}")).err();
-    let error = error.expect("nobody listens there");
+    let error = host.connect::<KafkaConsumer>(&format!("{{ {UNREACHABLE} }}")).err();
+    let error = error.expect("no broker listens on the address");
     assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
 }
 
-/// The broker that librdkafka has for tests, with a topic `t` of one partition.
+/// Starts librdkafka's mock broker with a topic `t` of one partition.
 fn broker() -> MockCluster<'static, DefaultProducerContext> {
     let broker = MockCluster::new(1).unwrap();
     broker.create_topic("t", 1, 1).unwrap();
     broker
 }
 
-/// Writes so many records to the topic of this broker.
+/// Writes `count` records to the topic.
 fn write(broker: &MockCluster<'_, DefaultProducerContext>, count: usize) {
     let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", broker.bootstrap_servers()).create().unwrap();
@@ -105,7 +105,7 @@ fn connect(broker: &MockCluster<'_, DefaultProducerContext>) -> Connection {
     TestHost::new().connect::<KafkaConsumer>(&config).unwrap()
 }
 
-/// Pulls until so many records have come.
+/// Pulls until `count` records have arrived.
 fn pull(connection: &mut Connection, count: usize) {
     let mut pulled = 0;
     while pulled < count {
@@ -114,20 +114,20 @@ fn pull(connection: &mut Connection, count: usize) {
     assert_eq!(pulled, count);
 }
 
-/// Every third fetch is answered with this error, so many times, and the others with what there is. The one before it
-/// finds the end of the partition: librdkafka makes that of an answer that has an error and the end, which this cluster
-/// gives, and no broker does.
-fn fails(broker: &MockCluster<'_, DefaultProducerContext>, error: Answer, times: usize) {
+/// Makes every third fetch fail with `error`, `times` times. The mock broker, unlike a real one, can send an error
+/// together with the end of a partition, and librdkafka then reports only the end. So a fetch before each failure has
+/// to report the end.
+fn fail_fetches(broker: &MockCluster<'_, DefaultProducerContext>, error: Answer, times: usize) {
     let none = Answer::RD_KAFKA_RESP_ERR_NO_ERROR;
     let answers = [none, none, error].repeat(times);
     broker.request_errors(Request::Fetch, &answers);
 }
 
 #[test]
-fn a_topic_that_may_not_be_read_any_more_ends_the_pull() {
+fn pull_fails_once_topic_may_not_be_read() {
     let broker = broker();
     write(&broker, 3);
-    fails(&broker, Answer::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 1);
+    fail_fetches(&broker, Answer::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 1);
     let mut connection = connect(&broker);
     pull(&mut connection, 3);
     let error = connection.pull().expect_err("reading is not allowed");
@@ -135,12 +135,12 @@ fn a_topic_that_may_not_be_read_any_more_ends_the_pull() {
     assert!(error.to_string().contains("partition 0 of `t`"), "{error}");
 }
 
-/// Where the offsets begin anew, as after the topic was deleted and made again.
+/// Offsets restart at 0, for example after a topic was deleted and recreated.
 #[test]
-fn records_with_lower_offsets_than_those_before_are_not_lost() {
+fn records_with_restarted_offsets_are_read() {
     let broker = broker();
     write(&broker, 3);
-    fails(&broker, Answer::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, 2);
+    fail_fetches(&broker, Answer::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, 2);
     let mut connection = connect(&broker);
     for _ in 0..3 {
         pull(&mut connection, 3);
@@ -151,35 +151,35 @@ fn records_with_lower_offsets_than_those_before_are_not_lost() {
 }
 
 #[test]
-fn a_commit_that_is_late_does_not_undo_the_one_that_came_after_it() {
+fn late_commit_does_not_overwrite_newer_one() {
     let broker = broker();
     let host = TestHost::new();
     let brokers = broker.bootstrap_servers();
     let keys = format!(r#""brokers": ["{brokers}"], "topics": ["t"], "group": "g""#);
     let settings = settings(&keys).unwrap();
-    let heard = Heard::new(host.host());
-    let client = Client::new(&settings.properties, heard, host.host(), Arc::default()).unwrap();
+    let context = GroupContext::new(host.host());
+    let client = Client::new(&settings.properties, context, host.host(), Arc::default()).unwrap();
     let at = |offset| {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset("t", 0, Offset::Offset(offset)).unwrap();
         list
     };
-    let (first, second) = (client.turn(), client.turn());
-    client.commit_in_turn(second, &at(7)).unwrap();
-    client.commit_in_turn(first, &at(3)).unwrap();
+    let (first, second) = (client.next_commit_number(), client.next_commit_number());
+    client.commit_in_order(second, &at(7)).unwrap();
+    client.commit_in_order(first, &at(3)).unwrap();
     let found = client.committed_offsets(at(0), Duration::from_mins(1)).unwrap();
     assert_eq!(found.elements()[0].offset(), Offset::Offset(7));
 }
 
 #[test]
-fn a_client_that_has_not_answered_a_change_of_partitions_ends() {
+fn client_with_unanswered_rebalance_closes() {
     let broker = broker();
     let host = TestHost::new();
     let brokers = broker.bootstrap_servers();
     let keys = format!(r#""brokers": ["{brokers}"], "topics": ["t"], "group": "g""#);
     let (settings, ended) = (settings(&keys).unwrap(), Arc::<Signal>::default());
-    let heard = Heard::new(host.host());
-    let client = Client::new(&settings.properties, heard, host.host(), ended.clone()).unwrap();
+    let context = GroupContext::new(host.host());
+    let client = Client::new(&settings.properties, context, host.host(), ended.clone()).unwrap();
     client.subscribe(&["t"]).unwrap();
     let change = || loop {
         client.poll(Duration::from_millis(10));

@@ -1,4 +1,5 @@
-//! A client of librdkafka: what it tells is read by a task of the host's, whenever a descriptor says so.
+//! The librdkafka client of a producer. A task of the host polls its events whenever a file descriptor becomes
+//! readable.
 
 use std::{
     error::Error as StdError,
@@ -19,44 +20,45 @@ use tremor_pdk::{Blocking, Counter, Descriptors, ErrorPolicy, Gauge, Task, prelu
 
 use super::{
     config::Settings,
-    ledger::{Ledger, Open, Place},
+    ledger::{Entry, Ledger, SendGuard},
     native::{Events, Record},
 };
-use crate::client::{Told, cannot_start, token};
+use crate::client::{Diagnostics, cannot_start, token};
 
-/// How long a broker may take to answer at first.
-const ANSWERS: Duration = Duration::from_secs(10);
-/// How long brokers are asked again that refuse a connection.
-const REFUSES: Duration = Duration::from_secs(2);
-/// How often is looked meanwhile whether there is no use in waiting.
-const LOOK: Duration = Duration::from_millis(100);
+/// Maximum time until a broker answers for the first time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which connecting is retried while no broker accepts a connection.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two checks for final errors while the first answer of a broker is awaited.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A client that runs. Dropped, it ends on a thread of the host's that may block.
+/// A running client. Dropping it closes the client on a thread of the host that may block.
 pub(super) struct Client {
     host: Host,
     inner: Option<Arc<Inner>>,
     _task: Task,
 }
 
-/// What the task and deliveries share.
+/// State that the polling task and deliveries share.
 pub(super) struct Inner {
-    // Before the client whose events they are.
+    // Declared before `producer`, because the events have to be dropped before the client.
     events: Events,
     producer: BaseProducer<Reports>,
-    /// How long a delivery may be under way.
+    /// Maximum time that a delivery may be in flight.
     timeout: Duration,
     unacknowledged: Gauge,
     given_up: Counter,
 }
 
-/// What librdkafka calls while it is polled.
+/// Context of the client: receives librdkafka's callbacks while the client is polled.
 pub(super) struct Reports {
-    told: Told,
+    diagnostics: Diagnostics,
     ledger: Ledger,
 }
 
 impl ClientContext for Reports {
-    /// They come so often: that is the clock by which deliveries are given up.
+    /// Does nothing. Statistics are enabled only because their regular event wakes the polling task, which then checks
+    /// whether deliveries have timed out.
     fn stats_raw(&self, _statistics: &[u8]) {}
 
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
@@ -66,34 +68,35 @@ impl ClientContext for Reports {
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.told.log(level, facility, message);
+        self.diagnostics.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.told.error(&error, reason);
+        self.diagnostics.error(&error, reason);
     }
 }
 
 impl ProducerContext for Reports {
     type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+    fn delivery(&self, result: &DeliveryResult<'_>, id: usize) {
         let failed = result.as_ref().err();
         let code = failed.map(|(error, _)| error.rdkafka_error_code().unwrap_or(Code::Fail));
-        self.ledger.report(number, code);
+        self.ledger.report(id, code);
     }
 }
 
 impl Client {
-    /// Starts it, and waits until a broker has answered. `buffer` bytes of records may wait in it.
+    /// Starts a client that may buffer `buffer` bytes of records, and waits until a broker answers.
     ///
     /// # Errors
-    /// No broker answers, or they do not accept this client.
+    /// No broker answered, or the brokers rejected this client.
     pub(super) async fn start(host: &Host, settings: &Settings, buffer: u64) -> Result<Self> {
-        let reports = Reports { told: Told::new(host.clone()), ledger: Ledger::default() };
+        let reports =
+            Reports { diagnostics: Diagnostics::new(host.clone()), ledger: Ledger::default() };
         let mut properties = settings.properties.clone();
         properties.set("queue.buffering.max.kbytes", (buffer >> 10).to_string());
-        // It reads files.
+        // Create the client on a thread that may block, because librdkafka reads certificate files.
         let started =
             host.blocking(move || properties.create_with_context::<_, BaseProducer<_>>(reports));
         let producer =
@@ -103,10 +106,12 @@ impl Client {
             producer,
             timeout: settings.timeout,
             unacknowledged: host
-                .gauge("unacknowledged", "Records that no broker has acknowledged yet."),
-            given_up: host.counter("given_up", "Connections given up with records on their way."),
+                .gauge("unacknowledged", "Records that the brokers have not acknowledged yet."),
+            given_up: host
+                .counter("given_up", "Connections that were abandoned with records in flight."),
         });
-        let task = host.spawn("hears of records", hear(host.clone(), Arc::downgrade(&inner)));
+        let task =
+            host.spawn("Kafka producer events", poll_events(host.clone(), Arc::downgrade(&inner)));
         let client = Self { host: host.clone(), inner: Some(inner), _task: task };
         client.wait_for_broker(settings).await?;
         Ok(client)
@@ -116,40 +121,43 @@ impl Client {
         let Some(inner) = self.inner.clone() else { return Ok(()) };
         let answered = self.host.blocking(move || {
             let start = Instant::now();
-            while start.elapsed() < ANSWERS && inner.told().is_final().is_none() {
-                if inner.producer.client().fetch_cluster_id(LOOK).is_some() {
+            while start.elapsed() < ANSWER_TIMEOUT && inner.diagnostics().final_error().is_none() {
+                if inner.producer.client().fetch_cluster_id(CHECK_INTERVAL).is_some() {
                     return Ok(());
                 }
-                // As the task does, which may be without a turn meanwhile.
-                inner.hear();
-                if start.elapsed() > REFUSES && inner.told().is_down().is_some() {
+                // Poll events here too, because the polling task may not run while this loop waits.
+                inner.poll_events();
+                if start.elapsed() > REFUSAL_TIMEOUT && inner.diagnostics().outage().is_some() {
                     break;
                 }
             }
-            Err(inner.told().is_final().or_else(|| inner.told().is_down()))
+            Err(inner.diagnostics().final_error().or_else(|| inner.diagnostics().outage()))
         });
         match answered.await? {
             Ok(()) => {
                 tremor_pdk::info!(
                     self.host,
-                    "writes to `{}` through `{}`",
+                    "writing to topic `{}` of brokers `{}`",
                     settings.topic,
                     settings.brokers
                 );
                 Ok(())
             }
-            Err(told) => Err(told.unwrap_or_else(|| {
-                Error::connection_refused(format_args!("none of `{}` answers", settings.brokers))
+            Err(error) => Err(error.unwrap_or_else(|| {
+                Error::connection_refused(format_args!(
+                    "cannot reach any broker of `{}`: no answer within {ANSWER_TIMEOUT:?}",
+                    settings.brokers
+                ))
             })),
         }
     }
 
-    /// What deliveries use; none at the end.
+    /// Returns the shared state, or `None` once the client has ended.
     pub(super) fn inner(&self) -> Option<&Inner> {
         self.inner.as_deref()
     }
 
-    /// Ends it, and waits for that.
+    /// Closes the client and waits until it is closed.
     pub(super) async fn end(mut self) -> Result<()> {
         match self.take() {
             Some(ended) => ended.await,
@@ -168,12 +176,13 @@ impl Drop for Client {
     }
 }
 
-/// Reads what librdkafka tells, until the client ends.
-async fn hear(host: Host, client: Weak<Inner>) {
+/// Polls librdkafka's events until the client ends.
+async fn poll_events(host: Host, client: Weak<Inner>) {
     loop {
         let Some(inner) = client.upgrade() else { return };
-        inner.hear();
-        // Only while something is done: the last to have the client is the one that drops it.
+        inner.poll_events();
+        // Release the client during the wait. If this is the last reference, drop the client on a thread that may
+        // block.
         let waited = inner.events.waiter();
         if let Some(last) = Arc::into_inner(inner) {
             drop(host.blocking(move || drop(last)));
@@ -181,7 +190,9 @@ async fn hear(host: Host, client: Weak<Inner>) {
         }
         if let Err(error) = waited.wait().await {
             if let Some(inner) = client.upgrade() {
-                inner.give_up(Error::from(error).context("waiting for the client of Kafka"));
+                inner.give_up(
+                    Error::from(error).context("cannot wait for events of the Kafka client"),
+                );
             }
             return;
         }
@@ -189,95 +200,99 @@ async fn hear(host: Host, client: Weak<Inner>) {
 }
 
 impl Inner {
-    fn told(&self) -> &Told {
-        &self.producer.context().told
+    fn diagnostics(&self) -> &Diagnostics {
+        &self.producer.context().diagnostics
     }
 
     fn ledger(&self) -> &Ledger {
         &self.producer.context().ledger
     }
 
-    /// Reads what librdkafka tells now.
-    fn hear(&self) {
+    /// Handles all pending events of librdkafka.
+    fn poll_events(&self) {
         let delivered = self.ledger().delivered();
-        // Until there is none: one that comes before the last poll is not told of by the descriptor.
+        // Poll until the queue is empty: the descriptor signals only the first event that the empty queue receives.
         while self.events.len() > 0 {
             self.producer.poll(Duration::ZERO);
         }
         if self.ledger().delivered() > delivered {
-            self.told().is_up();
+            self.diagnostics().broker_answered();
         }
-        if let Some(error) = self.told().is_final() {
+        if let Some(error) = self.diagnostics().final_error() {
             self.give_up(error);
         } else if let Some((code, text)) = self.producer.client().fatal_error() {
-            // Numbers of records do not fit any more: another client begins with new ones.
+            // After a fatal error the sequence numbers of the records no longer match those of the brokers. A new
+            // client starts with new sequence numbers.
             let error = Error::connection_lost(format_args!("{text} ({code})"));
             self.give_up(error);
         } else {
-            self.look_at_the_time();
+            self.check_timeout();
         }
         self.ledger().wake();
     }
 
-    /// Gives up all records, at a time: none that came later is delivered before one that came earlier.
+    /// Gives up all records in flight together, so that no later record is delivered before an earlier one that is
+    /// retried.
     fn give_up(&self, error: Error) {
         if self.ledger().end(error) && self.producer.in_flight_count() > 0 {
             self.given_up.add(1);
-            // Its threads for brokers do that in their own time: one may wait for a name to be looked up.
+            // Do not wait for the purge: librdkafka's broker threads purge their queues later, which may take long, for
+            // example during a name lookup.
             self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
         }
     }
 
-    /// Enters a delivery; the batch shares the buffers of its payloads.
-    pub(super) fn enter(&self, payloads: RawBatch) -> Place<'_> {
+    /// Registers a delivery. `payloads` shares the buffers that contain the payloads of its records.
+    pub(super) fn enter(&self, payloads: RawBatch) -> Entry<'_> {
         self.ledger().enter(payloads)
     }
 
-    /// Why nothing more is delivered.
+    /// Returns the error because of which no more records are delivered, if there is one.
     pub(super) fn ended(&self) -> Option<Error> {
         self.ledger().ended()
     }
 
-    /// Begins to hand over records.
-    pub(super) fn open(&self) -> Open<'_> {
+    /// Starts handing over records.
+    pub(super) fn open(&self) -> SendGuard<'_> {
         self.ledger().open()
     }
 
-    /// Hands over the record of the event at this position.
+    /// Hands a record to librdkafka. `event` is the payload and the position of the event.
     ///
     /// # Errors
-    /// The client does not take it, or not now: its queue is full.
+    /// The client rejected the record, or the queue of the client is full.
     pub(super) fn send(
         &self,
-        open: &Open<'_>,
-        place: &mut Place<'_>,
+        guard: &SendGuard<'_>,
+        entry: &mut Entry<'_>,
         topic: &CStr,
         record: &mut Record<'_>,
         event: (&[u8], usize),
     ) -> Result<(), Code> {
         let (payload, position) = event;
-        place.send(open, &self.producer, topic, record, payload, position)
+        entry.send(guard, &self.producer, topic, record, payload, position)
     }
 
-    /// How many records were reported of.
+    /// Returns the number of records that librdkafka has reported on.
     pub(super) fn reported(&self) -> u64 {
         self.ledger().reported()
     }
 
-    /// Waits until there may be room for a record, since there were so many reports.
-    pub(super) async fn room(&self, reported: u64) {
-        self.ledger().room(reported).await;
+    /// Waits until librdkafka has reported on more than `reported` records, so that the queue may have
+    /// capacity.
+    pub(super) async fn wait_for_capacity(&self, reported: u64) {
+        self.ledger().wait_for_capacity(reported).await;
     }
 
-    /// Gives up what takes too long.
-    fn look_at_the_time(&self) {
+    /// Updates the metric `unacknowledged`, and gives up all records if the oldest delivery has timed out.
+    fn check_timeout(&self) {
         self.unacknowledged.set_integer(self.producer.in_flight_count());
         let age = self.ledger().oldest().map(|since| since.elapsed());
         if age.is_some_and(|age| age > self.timeout) {
             let why = self
-                .told()
-                .is_down()
-                .map_or_else(|| "the brokers do not answer".to_owned(), |error| error.to_string());
+                .diagnostics()
+                .outage()
+                .map_or_else(|| "the brokers did not answer".to_owned(), |error| error.to_string());
             let error = Error::timeout(format_args!(
                 "records were not acknowledged within {:?}: {why}",
                 self.timeout

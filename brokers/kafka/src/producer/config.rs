@@ -1,10 +1,10 @@
-//! The `config` of a flow file.
+//! Configuration of `kafka_producer` in a flow file.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use rdkafka::ClientConfig;
 use tremor_pdk::{
-    metadata::{Place, Text},
+    metadata::{FieldPath, Text},
     net::Address,
     prelude::*,
     units::{Interval, Size},
@@ -12,106 +12,106 @@ use tremor_pdk::{
 
 use crate::client::{Peer, Sasl, Tls};
 
-/// The longest name of a topic, in characters.
+/// Maximum length of a topic name, in characters.
 const LONGEST_TOPIC: usize = 249;
-/// The largest record that librdkafka can be allowed, in bytes.
+/// Largest record size that librdkafka can be configured for, in bytes.
 const LARGEST_RECORD: u64 = 1_000_000_000;
 
-/// Where records go, and how.
+/// Topic, content and delivery of the records.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The brokers that are asked first, `kafka-1:9092`. They name the others.
+    /// Addresses of some brokers, such as `kafka-1:9092`. The client learns the other brokers from them.
     #[schemars(example = example())]
     pub brokers: Vec<Address>,
-    /// The topic: `orders`; or, as `%topic`, where the metadata of an event have it.
+    /// Topic: a name such as `orders`, or, as `%topic`, a path of the event's metadata.
     #[schemars(example = &"events")]
     pub topic: Text,
-    /// The key of each record, by which its partition is chosen: a text, or where the metadata have it. An event
-    /// that has nothing there has no key.
+    /// Key of each record, which determines its partition: a text, or a path of the metadata. An event without
+    /// a value at the path has no key.
     #[serde(default = "key")]
     pub key: Text,
-    /// Where the metadata have the headers of the record: an object of texts or bytes, or lists of them.
+    /// Path of the record's headers in the metadata: an object of texts or bytes, or lists of them.
     #[serde(default = "headers")]
-    pub headers: Place,
-    /// Where the metadata have the partition. Without it, or where an event has nothing there, `partitioner`
-    /// chooses.
-    pub partition: Option<Place>,
-    /// Where the metadata have the time of the record, in milliseconds since 1970. Without it, or where an
-    /// event has nothing there, that is the time at which it is sent.
-    pub timestamp: Option<Place>,
-    /// Who has a record when it counts as delivered.
+    pub headers: FieldPath,
+    /// Path of the partition in the metadata. If unset, or if an event has no value there, `partitioner`
+    /// chooses the partition.
+    pub partition: Option<FieldPath>,
+    /// Path of the record's time in the metadata, in milliseconds since 1970. If unset, or if an event has no
+    /// value there, the time of sending is used.
+    pub timestamp: Option<FieldPath>,
+    /// Replicas that must have a record before it counts as delivered.
     #[serde(default)]
     pub acks: Acks,
-    /// How records are compressed, many together.
+    /// Compression of batches of records.
     #[serde(default)]
     pub compression: Compression,
-    /// How the partition of a record follows from its key. Records without a key go anywhere.
+    /// Function that chooses the partition of a record by its key. Records without a key go to any partition.
     #[serde(default)]
     pub partitioner: Partitioner,
-    /// How long a delivery may be under way. What is not acknowledged by then is delivered again, over
-    /// another connection.
+    /// Maximum time that a delivery may be in flight. After that, records that are not acknowledged are delivered again
+    /// over a new connection.
     #[serde(default = "timeout")]
     pub timeout: Interval,
-    /// How long a record may wait for others that are sent together with it.
+    /// Maximum time that a record waits for others of its partition, which are sent in the same batch.
     #[serde(default = "linger")]
     pub linger: Interval,
-    /// The largest record. What is larger goes to `err`, as does what the topic does not allow.
+    /// Maximum size of a record. Larger records go to `err`, and so do records that exceed the limit of the topic.
     #[serde(default = "max_record_bytes")]
     pub max_record_bytes: Size,
-    /// Maximum bytes of records that wait in the client. Further ones wait before it. Less if the memory limit of the
-    /// process does not have them.
+    /// Maximum bytes of records that wait in the client. Further records wait outside of the client. Reduced if the
+    /// memory limit of the process does not allow that many.
     #[serde(default = "max_buffer_bytes")]
     pub max_buffer_bytes: Size,
-    /// Who this client is.
+    /// Credentials of this client.
     pub sasl: Option<Sasl>,
-    /// How the brokers are known, and this client to them.
+    /// TLS settings. Unless set, connections are not encrypted.
     pub tls: Option<Tls>,
 }
 
-/// Who has a record when it counts as delivered.
+/// Replicas that must have a record before it counts as delivered.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Acks {
-    /// All replicas that are in sync. The records are numbered, so that one that is sent again is not there twice.
+    /// Every in-sync replica. Records are numbered, so that a retry does not duplicate a record.
     #[default]
     All,
-    /// The leader of the partition. If it is lost before another has the record, the record is lost.
+    /// The leader of the partition. The record is lost if the leader fails before another replica has it.
     Leader,
 }
 
-/// How records are compressed.
+/// Compression of batches of records.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// Not at all.
+    /// Records are sent uncompressed.
     #[default]
     None,
-    /// With gzip.
+    /// Records are compressed with gzip.
     Gzip,
-    /// With snappy.
+    /// Records are compressed with snappy.
     Snappy,
-    /// With LZ4.
+    /// Records are compressed with LZ4.
     Lz4,
-    /// With zstd.
+    /// Records are compressed with zstd.
     Zstd,
 }
 
-/// How the partition of a record follows from its key.
+/// Function that chooses the partition of a record by its key.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioner {
-    /// As the clients in Java do it.
+    /// Hash of the Java clients.
     #[default]
     Murmur2,
-    /// As clients on librdkafka do it if nothing is said.
+    /// Default hash of clients that use librdkafka.
     Crc32,
-    /// As some clients in Go do it.
+    /// Hash of some Go clients.
     Fnv1a,
-    /// Anywhere, whatever the key.
+    /// Any partition, regardless of the key.
     Random,
 }
 
@@ -120,12 +120,12 @@ const fn example() -> [&'static str; 1] {
 }
 
 fn key() -> Text {
-    "%key".parse().map_or_else(|_| Text::Fixed(String::new()), Text::At)
+    "%kafka.key".parse().map_or_else(|_| Text::Fixed(String::new()), Text::At)
 }
 
-fn headers() -> Place {
-    #[allow(clippy::expect_used)] // it is the same at any time, and a test looks
-    "%headers".parse().expect("a path")
+fn headers() -> FieldPath {
+    #[allow(clippy::expect_used)] // a constant, which a test parses
+    "%kafka.headers".parse().expect("a path")
 }
 
 const fn timeout() -> Interval {
@@ -144,56 +144,59 @@ const fn max_buffer_bytes() -> Size {
     Size::of_bytes(64 << 20)
 }
 
-/// A configuration that was checked.
+/// The checked configuration.
 pub(super) struct Settings {
-    /// Those of librdkafka.
+    /// Properties for librdkafka.
     pub(super) properties: ClientConfig,
     pub(super) brokers: String,
     pub(super) topic: Text,
     pub(super) key: Text,
-    pub(super) headers: Place,
-    pub(super) partition: Option<Place>,
-    pub(super) timestamp: Option<Place>,
+    pub(super) headers: FieldPath,
+    pub(super) partition: Option<FieldPath>,
+    pub(super) timestamp: Option<FieldPath>,
     pub(super) timeout: Duration,
-    /// Bytes of records that may wait in the client, at least and at most.
+    /// Minimum and maximum bytes of records that may wait in the client.
     pub(super) buffer: RangeInclusive<u64>,
 }
 
 impl Settings {
+    /// Checks a configuration.
+    ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
+    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
+    /// a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         if let Text::Fixed(topic) = &config.topic {
             check_topic(topic)
-                .map_err(|why| Error::configuration(format_args!("`topic`: {why}")))?;
+                .map_err(|why| Error::configuration(format_args!("invalid `topic`: {why}")))?;
         }
         let record = config.max_record_bytes.get();
         if !(1_000..=LARGEST_RECORD).contains(&record) {
             return Err(Error::configuration(format_args!(
-                "`max_record_bytes`: expected 1000 to {LARGEST_RECORD} bytes, found {record}"
+                "invalid `max_record_bytes`: expected 1000 to {LARGEST_RECORD} bytes, found {record}"
             )));
         }
         let buffer = config.max_buffer_bytes.get();
-        // In KiB, as librdkafka counts.
+        // librdkafka's limit is an `i32` in KiB.
         let most = u64::from(i32::MAX.unsigned_abs()) << 10;
         if !(record.max(64 << 10)..=most).contains(&buffer) {
             return Err(Error::configuration(format_args!(
-                "`max_buffer_bytes`: expected {} (room for one record) to {most} bytes, found {buffer}",
+                "invalid `max_buffer_bytes`: expected {} (enough for one record) to {most} bytes, found {buffer}",
                 record.max(64 << 10)
             )));
         }
         let linger = config.linger.get();
         if linger > Duration::from_mins(1) || linger >= config.timeout.get() {
             return Err(Error::configuration(format_args!(
-                "`linger`: expected a minute at most, and less than `timeout`, found {}",
+                "invalid `linger`: expected at most one minute, and less than `timeout`, found {}",
                 config.linger
             )));
         }
         let peer =
             Peer { brokers: &config.brokers, sasl: config.sasl.as_ref(), tls: config.tls.as_ref() };
         let mut properties = peer.properties(host)?;
-        // A broker that is silent, and one that has moved a partition, are to be noticed before the delivery is
-        // given up.
+        // Shorter than `timeout`, so that the client notices a broker that does not respond, or that no longer leads a
+        // partition, before the delivery is given up.
         let request =
             (config.timeout.get() / 3).clamp(Duration::from_secs(1), Duration::from_secs(10));
         let request = request.as_millis().to_string();
@@ -202,23 +205,26 @@ impl Settings {
             .set("partitioner", config.partitioner.as_str())
             .set("linger.ms", format!("{:.3}", linger.as_secs_f64() * 1e3))
             .set("message.max.bytes", record.to_string())
-            // The bound is that in bytes.
+            // The number of records is unlimited, because `queue.buffering.max.kbytes` limits their bytes.
             .set("queue.buffering.max.messages", "0")
-            // The sink itself gives up, with all records at a time: none overtakes another.
+            // librdkafka must not time out single records: the sink gives up all records together, so that no record
+            // overtakes another one.
             .set("message.timeout.ms", "0")
             .set("request.timeout.ms", &request)
             .set("socket.timeout.ms", &request)
             .set("topic.metadata.propagation.max.ms", &request)
-            // So often the task that hears of records is woken, whatever else happens: it looks at the time then.
-            .set("statistics.interval.ms", look(config.timeout.get()).to_string())
-            // After that a topic that was refused is tried again.
+            // The regular event of statistics wakes the polling task, which then checks whether deliveries have timed
+            // out.
+            .set("statistics.interval.ms", check_interval_ms(config.timeout.get()).to_string())
+            // Time after which a topic that was rejected is tried again.
             .set("topic.metadata.refresh.interval.ms", "60000");
         match config.acks {
             Acks::All => {
                 properties.set("acks", "all").set("enable.idempotence", "true");
             }
             Acks::Leader => {
-                // One request at a time: a record that is sent again would come after the next.
+                // Permit only one request at a time; otherwise a record that is retried would arrive after its
+                // successors.
                 properties.set("acks", "1").set("max.in.flight.requests.per.connection", "1");
             }
         }
@@ -237,13 +243,15 @@ impl Settings {
     }
 }
 
-/// How often is looked whether a delivery takes too long, in milliseconds.
-fn look(timeout: Duration) -> u128 {
+/// Returns the interval at which deliveries are checked for `timeout`, in milliseconds.
+fn check_interval_ms(timeout: Duration) -> u128 {
     (timeout / 4).as_millis().clamp(1, 1_000)
 }
 
+/// Checks a topic name by Kafka's rule.
+///
 /// # Errors
-/// What a name of a topic is, and what it is not.
+/// The text says what is expected and which name was found.
 pub(super) fn check_topic(topic: &str) -> std::result::Result<(), String> {
     let is_good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
     if topic.is_empty()

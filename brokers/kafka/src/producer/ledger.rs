@@ -1,4 +1,5 @@
-//! Which deliveries are under way, and what was reported of their records.
+//! The ledger of deliveries: it tracks which deliveries are in flight, and what librdkafka has reported about their
+//! records.
 
 use std::{
     ffi::CStr,
@@ -13,66 +14,69 @@ use rdkafka::{
     producer::{BaseProducer, ProducerContext},
     types::RDKafkaErrorCode as Code,
 };
-use tremor_pdk::{Error, RawBatch};
+use tremor_pdk::{Error, RawBatch, lock};
 
 use super::native::{self, Payload, Record};
 
-/// A delivery and the position of an event in one number: half of it each.
-const HALF: u32 = usize::BITS / 2;
-const POSITION: usize = (1 << HALF) - 1;
-/// How many events a delivery may have.
-pub(super) const MOST: usize = POSITION;
+/// Number of bits in a record ID for the position of the event. The upper half of the ID is the number of the delivery.
+const POSITION_BITS: u32 = usize::BITS / 2;
+const POSITION_MASK: usize = (1 << POSITION_BITS) - 1;
+/// Maximum number of events in a delivery.
+pub(super) const MAX_EVENTS: usize = POSITION_MASK;
 
-/// The deliveries of a client.
+/// The deliveries of a client that are in flight.
 #[derive(Default)]
 pub(super) struct Ledger {
     state: Mutex<State>,
-    /// Why nothing more is delivered over this connection. It is read for as long as records are handed over: an end
-    /// comes before all of them, or after.
+    /// Error because of which no more records are delivered over this connection. Locked for reading while records are
+    /// handed to librdkafka, so that the ledger cannot end between the records of one call.
     end: RwLock<Option<Error>>,
 }
 
-/// Records may be handed over while this is there, unless an end has come before.
-pub(super) struct Open<'l>(RwLockReadGuard<'l, Option<Error>>);
+/// Guard for handing records to librdkafka. The ledger cannot end while the guard exists.
+pub(super) struct SendGuard<'l>(RwLockReadGuard<'l, Option<Error>>);
 
 #[derive(Default)]
 struct State {
     deliveries: Vec<Option<Delivery>>,
     free: Vec<usize>,
-    /// Those that wait until there is room for a further record.
-    without_room: Vec<Waker>,
-    /// How many records were reported of, and how many of them the brokers have.
+    /// Wakers of deliveries that wait until the client's queue has capacity for another record.
+    awaiting_capacity: Vec<Waker>,
+    /// Number of records that librdkafka has reported on.
     reported: u64,
+    /// Number of records that the brokers have accepted, which are also counted in `reported`.
     delivered: u64,
-    /// Those that have all of their reports, to be woken.
+    /// Wakers of completed deliveries.
     done: Vec<Waker>,
 }
 
 struct Delivery {
-    /// What the client reads the payloads in. It has no events: buffers that are shared are not written to.
+    /// Keeps the payloads alive while the client reads them. Shares the buffers of the delivery's batch, and nobody
+    /// writes to a shared buffer. Contains no events.
     _payloads: RawBatch,
     since: Instant,
     reported: usize,
-    /// How many records the client has got, once that is known.
+    /// Number of records that the client accepted; `None` until all records were handed over.
     sent: Option<usize>,
     failed: Vec<(usize, Code)>,
-    /// `None` where nobody waits for it any more.
+    /// `true` once nobody waits for the delivery.
     is_abandoned: bool,
     waker: Option<Waker>,
 }
 
-/// The place of a delivery in the ledger. If it is dropped, its payloads stay until the client is done with them.
-pub(super) struct Place<'l> {
+/// Handle of a delivery in the ledger. If the handle is dropped, the payloads stay alive until the client has reported
+/// on all records of the delivery.
+pub(super) struct Entry<'l> {
     ledger: &'l Ledger,
     number: usize,
-    /// The addresses of the buffer that the ledger keeps for it.
+    /// Address range of the buffer that the ledger keeps alive for this delivery.
     buffer: Range<usize>,
     sent: usize,
 }
 
 impl Ledger {
-    /// Enters a delivery; the batch shares the buffers that its payloads lie in.
-    pub(super) fn enter(&self, payloads: RawBatch) -> Place<'_> {
+    /// Registers a delivery. `payloads` shares the buffers that contain the payloads of its records.
+    pub(super) fn enter(&self, payloads: RawBatch) -> Entry<'_> {
         let buffer = addresses(payloads.bytes());
         let mut state = self.state();
         let number = state.free.pop().unwrap_or_else(|| {
@@ -88,15 +92,15 @@ impl Ledger {
             is_abandoned: false,
             waker: None,
         });
-        Place { ledger: self, number, buffer, sent: 0 }
+        Entry { ledger: self, number, buffer, sent: 0 }
     }
 
-    /// The client has reported of the record with this number.
-    pub(super) fn report(&self, number: usize, failed: Option<Code>) {
+    /// Stores librdkafka's report on the record with this ID. `failed` is `None` if the brokers accepted the record.
+    pub(super) fn report(&self, id: usize, failed: Option<Code>) {
         let mut state = self.state();
         state.reported += 1;
         state.delivered += u64::from(failed.is_none());
-        let (number, position) = (number >> HALF, number & POSITION);
+        let (number, position) = (id >> POSITION_BITS, id & POSITION_MASK);
         let Some(Some(delivery)) = state.deliveries.get_mut(number) else { return };
         delivery.reported += 1;
         delivery.failed.extend(failed.map(|code| (position, code)));
@@ -109,73 +113,74 @@ impl Ledger {
         }
     }
 
-    /// Wakes those that reports have come for.
+    /// Wakes the completed deliveries and the deliveries that wait for capacity.
     pub(super) fn wake(&self) {
         let mut wakers = Vec::new();
         {
             let mut state = self.state();
             wakers.append(&mut state.done);
-            wakers.append(&mut state.without_room);
+            wakers.append(&mut state.awaiting_capacity);
         }
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until something was reported of since there were so many reports.
-    pub(super) async fn room(&self, reported: u64) {
+    /// Waits until librdkafka has reported on more than `reported` records, or the ledger has ended.
+    pub(super) async fn wait_for_capacity(&self, reported: u64) {
         poll_fn(|context| {
             let mut state = self.state();
             if state.reported != reported || self.open().ended().is_some() {
                 return Poll::Ready(());
             }
-            state.without_room.push(context.waker().clone());
+            state.awaiting_capacity.push(context.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
-    /// How many records were reported of.
+    /// Returns the number of records that librdkafka has reported on.
     pub(super) fn reported(&self) -> u64 {
         self.state().reported
     }
 
-    /// How many records the brokers have.
+    /// Returns the number of records that the brokers accepted.
     pub(super) fn delivered(&self) -> u64 {
         self.state().delivered
     }
 
-    /// When the oldest delivery has begun of those that somebody waits for.
+    /// Returns the start time of the oldest delivery for which somebody waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
         let state = self.state();
         state.deliveries.iter().flatten().filter(|it| !it.is_abandoned).map(|it| it.since).min()
     }
 
-    /// Nothing more is delivered, for this reason. Whether that is news.
+    /// Ends the ledger: no more records are delivered, because of `error`. Returns `true` if this was the first
+    /// call.
     pub(super) fn end(&self, error: Error) -> bool {
         let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
-        let is_news = end.is_none();
+        let is_first = end.is_none();
         end.get_or_insert(error);
         drop(end);
         self.wake();
-        is_news
+        is_first
     }
 
-    /// Why nothing more is delivered.
+    /// Returns the error because of which no more records are delivered, if the ledger has ended.
     pub(super) fn ended(&self) -> Option<Error> {
         self.open().ended().cloned()
     }
 
-    /// Begins to hand over records. No end comes while this is there: not for long.
-    pub(super) fn open(&self) -> Open<'_> {
-        Open(self.end.read().unwrap_or_else(PoisonError::into_inner))
+    /// Starts handing over records. The ledger cannot end until the result is dropped, so keep it only briefly.
+    pub(super) fn open(&self) -> SendGuard<'_> {
+        SendGuard(self.end.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
-impl Open<'_> {
-    /// Why nothing more is delivered.
+impl SendGuard<'_> {
+    /// Returns the error because of which no more records are delivered, if the ledger has ended.
     pub(super) fn ended(&self) -> Option<&Error> {
         self.0.as_ref()
     }
@@ -193,42 +198,42 @@ impl State {
     }
 }
 
-impl Place<'_> {
-    fn number(&self, position: usize) -> usize {
-        (self.number << HALF) | position
+impl Entry<'_> {
+    fn id(&self, position: usize) -> usize {
+        (self.number << POSITION_BITS) | position
     }
 
-    /// Hands the client the record of the event at this position.
+    /// Hands the record of the event at `position` to the client.
     ///
     /// # Errors
-    /// The client does not take it, or nothing more is delivered: what is purged then is all that there is, since
-    /// nothing comes after it.
+    /// The client rejected the record, or the ledger has ended. After the ledger has ended, the client's queue is
+    /// purged, and no record may be added.
     pub(super) fn send<C: ProducerContext>(
         &mut self,
-        open: &Open<'_>,
+        guard: &SendGuard<'_>,
         client: &BaseProducer<C>,
         topic: &CStr,
         record: &mut Record<'_>,
         payload: &[u8],
         position: usize,
     ) -> Result<(), Code> {
-        if open.ended().is_some() {
+        if guard.ended().is_some() {
             return Err(Code::PurgeQueue);
         }
         let own = addresses(payload);
         let is_kept = self.buffer.start <= own.start && own.end <= self.buffer.end;
         let kept = if is_kept { Payload::Kept } else { Payload::Copied };
-        let number = self.number(position);
-        // SAFETY: a payload that is kept lies in the buffer of a batch that the ledger has, which nobody writes
-        // to while it is shared. The ledger removes it once each record that was sent was reported of, and
-        // otherwise it goes with the client's context, which outlives the client.
-        unsafe { native::send(client, topic, record, (payload, kept), number)? };
+        let id = self.id(position);
+        // SAFETY: a payload that is not copied lies in the buffer of a batch that the ledger owns, and nobody writes to
+        // a shared buffer. The ledger drops the batch only after all records that were sent have been reported. If some
+        // are never reported, the batch is dropped with the client's context, which outlives the client.
+        unsafe { native::send(client, topic, record, (payload, kept), id)? };
         self.sent += 1;
         Ok(())
     }
 
-    /// Waits until each record was reported of, and gives those that the brokers do not have, in the order of
-    /// their positions.
+    /// Waits until librdkafka has reported on all records. Returns the records that the brokers did not accept, as
+    /// positions and error codes, ordered by position.
     pub(super) async fn reports(mut self) -> Vec<(usize, Code)> {
         let mut failed = poll_fn(|context| {
             let mut state = self.ledger.state();
@@ -249,7 +254,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut state = self.ledger.state();
         let Some(Some(delivery)) = state.deliveries.get_mut(self.number) else { return };
@@ -280,39 +285,39 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_is_answered_for_once_each_record_was_reported_of() {
+    fn delivery_completes_once_all_records_are_reported() {
         let ledger = Ledger::default();
-        let mut place = ledger.enter(RawBatch::new());
-        let numbers = [5, 2, 9].map(|position| place.number(position));
-        place.sent = 3;
-        let mut reports = pin!(place.reports());
-        ledger.report(numbers[0], Some(Code::MessageSizeTooLarge));
-        ledger.report(numbers[2], None);
+        let mut entry = ledger.enter(RawBatch::new());
+        let ids = [5, 2, 9].map(|position| entry.id(position));
+        entry.sent = 3;
+        let mut reports = pin!(entry.reports());
+        ledger.report(ids[0], Some(Code::MessageSizeTooLarge));
+        ledger.report(ids[2], None);
         assert!(poll(reports.as_mut()).is_pending());
-        ledger.report(numbers[1], Some(Code::InvalidRecord));
+        ledger.report(ids[1], Some(Code::InvalidRecord));
         let expected = vec![(2, Code::InvalidRecord), (5, Code::MessageSizeTooLarge)];
         assert_eq!(poll(reports.as_mut()), Poll::Ready(expected));
     }
 
     #[test]
-    fn a_delivery_that_is_given_up_keeps_its_place_until_the_client_is_done_with_it() {
+    fn abandoned_delivery_keeps_its_entry_until_reported() {
         let ledger = Ledger::default();
-        let mut place = ledger.enter(RawBatch::new());
-        let number = place.number(0);
-        place.sent = 1;
-        drop(place);
+        let mut entry = ledger.enter(RawBatch::new());
+        let id = entry.id(0);
+        entry.sent = 1;
+        drop(entry);
         let other = ledger.enter(RawBatch::new());
-        assert_ne!(other.number(0), number);
-        ledger.report(number, None);
-        assert_eq!(ledger.enter(RawBatch::new()).number(0), number);
+        assert_ne!(other.id(0), id);
+        ledger.report(id, None);
+        assert_eq!(ledger.enter(RawBatch::new()).id(0), id);
         assert_eq!(poll(other.reports()), Poll::Ready(Vec::new()));
     }
 
     #[test]
-    fn nothing_is_sent_once_nothing_more_is_delivered() {
+    fn ended_ledger_rejects_records() {
         let client: BaseProducer = ClientConfig::new().create().unwrap();
         let ledger = Ledger::default();
-        let mut place = ledger.enter(RawBatch::new());
+        let mut entry = ledger.enter(RawBatch::new());
         let mut send = |position| {
             let mut record = Record {
                 topic: "",
@@ -322,24 +327,24 @@ mod tests {
                 timestamp: None,
                 is_tombstone: false,
             };
-            place.send(&ledger.open(), &client, c"topic", &mut record, b"payload", position)
+            entry.send(&ledger.open(), &client, c"topic", &mut record, b"payload", position)
         };
         assert_eq!(send(0), Ok(()));
         ledger.end(Error::timeout("no answer"));
         assert_eq!(send(1), Err(Code::PurgeQueue));
-        assert_eq!(place.sent, 1);
+        assert_eq!(entry.sent, 1);
     }
 
     #[test]
-    fn there_is_room_after_a_report_and_at_the_end() {
+    fn report_and_end_wake_waiters_for_capacity() {
         let ledger = Ledger::default();
-        assert!(poll(ledger.room(0)).is_pending());
+        assert!(poll(ledger.wait_for_capacity(0)).is_pending());
         ledger.report(0, None);
-        assert!(poll(ledger.room(0)).is_ready());
-        assert!(poll(ledger.room(1)).is_pending());
+        assert!(poll(ledger.wait_for_capacity(0)).is_ready());
+        assert!(poll(ledger.wait_for_capacity(1)).is_pending());
         assert!(ledger.end(Error::timeout("one")));
         assert!(!ledger.end(Error::timeout("two")));
-        assert!(poll(ledger.room(1)).is_ready());
+        assert!(poll(ledger.wait_for_capacity(1)).is_ready());
         assert_eq!(ledger.ended().map(|it| it.to_string()), Some("one".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! The connector `kafka_producer`: writes events to topics of Kafka.
+//! The connector `kafka_producer`, which writes events to topics of Kafka.
 //!
 //! ```yaml
 //! connectors:
@@ -11,8 +11,8 @@
 //!       topic: orders
 //! ```
 //!
-//! Each event is a record. A delivery is answered when the brokers have answered for each of its records, so
-//! that nothing waits for a flush at the end.
+//! Each event becomes a record. A delivery completes when the brokers have answered for each of its records, so
+//! no flush is needed at the end.
 
 mod client;
 mod config;
@@ -33,15 +33,15 @@ use crate::client::Records as Memory;
 
 pub use self::{
     config::{Acks, Compression, Config, Partitioner},
-    sink::Produces,
+    sink::ProducerSink,
 };
 
-/// The connector.
+/// The connector `kafka_producer`.
 pub struct KafkaProducer {
     settings: Arc<Settings>,
     context: ComponentContext,
     client: Option<Arc<Client>>,
-    /// Memory for the records that wait in the last client.
+    /// Memory of the flow that is reserved for the records that wait in the client.
     memory: Option<Memory>,
 }
 
@@ -58,10 +58,10 @@ impl Component for KafkaProducer {
 
 impl Connector for KafkaProducer {
     type Source = NoSource;
-    type Sink = Produces;
+    type Sink = ProducerSink;
 
-    /// Starts a client of librdkafka, and waits until a broker has answered it.
-    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Produces>> {
+    /// Starts a client of librdkafka, and waits until a broker has answered.
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, ProducerSink>> {
         self.close().await?;
         self.memory = None;
         let (least, most) = self.settings.buffer.clone().into_inner();
@@ -69,14 +69,14 @@ impl Connector for KafkaProducer {
         let buffer = self.memory.insert(memory).bytes;
         let client = Client::start(&self.context, &self.settings, buffer).await?;
         let client = self.client.insert(client.into()).clone();
-        Ok(Halves::sink(Produces::new(&self.context, client, self.settings.clone())))
+        Ok(Halves::sink(ProducerSink::new(&self.context, client, self.settings.clone())))
     }
 
-    /// Ends the client. Records that it has not delivered are not answered for.
+    /// Closes the client, unless a sink still owns it.
     async fn close(&mut self) -> Result<()> {
         match self.client.take().and_then(Arc::into_inner) {
             Some(client) => client.end().await,
-            // A sink has the client, and ends it.
+            // A sink still owns the client, and closes it.
             None => Ok(()),
         }
     }

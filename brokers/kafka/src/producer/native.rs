@@ -1,6 +1,7 @@
-//! What rdkafka does not wrap: records without a copy of their payload, and events that a descriptor tells of.
+//! Functions of librdkafka that the crate `rdkafka` does not wrap: sending a record without copying its payload, and
+//! signalling events through a file descriptor.
 //!
-//! Besides the ledger, which keeps the payloads, this is the only module of the producer with `unsafe` code.
+//! This module and the ledger, which keeps the payloads alive, are the only modules of the producer with `unsafe` code.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -22,60 +23,61 @@ use rdkafka::{
 };
 use tremor_pdk::{Descriptors, Registered, Result};
 
-/// The queue of what librdkafka has to tell a client, and a socket that says when there is something.
+/// The event queue of a client, and a socket that becomes readable when the queue was empty and receives an event.
 pub(super) struct Events {
     queue: NonNull<rd_kafka_queue_t>,
-    /// What librdkafka writes to.
+    /// End of the socket that librdkafka writes to.
     _writer: UnixStream,
     reader: Arc<Registered<UnixStream>>,
 }
 
-/// Waits for events, and is no hindrance to their end.
+/// Waits for events without keeping the event queue alive.
 pub(super) struct Waiter(Arc<Registered<UnixStream>>);
 
-// SAFETY: librdkafka may be called from any thread, at any time, and the pointer leads to nothing else.
+// SAFETY: librdkafka's functions may be called from any thread, and the pointer is only passed to these functions.
 unsafe impl Send for Events {}
-// SAFETY: as above.
+// SAFETY: see `Send` above.
 unsafe impl Sync for Events {}
 
 impl Events {
-    /// Those of a client, which is to live longer than this.
+    /// Returns the event queue of `client`. Must be dropped before the client.
     pub(super) fn of<C: ProducerContext>(
         client: &BaseProducer<C>,
         descriptors: &Descriptors,
     ) -> Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
-        // If nobody has read what was written before, one more is not needed.
+        // librdkafka must not block on the socket. If the socket is full, the additional byte is not needed, because
+        // unread bytes already signal events.
         writer.set_nonblocking(true)?;
         let reader = descriptors.register(reader)?;
         // SAFETY: the client is alive.
         let queue = unsafe { rd_kafka_queue_get_main(native(client)) };
         let queue = NonNull::new(queue).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let told = b"1";
-        // SAFETY: queue and descriptor are alive, and stay so until `drop` has undone this; librdkafka copies
-        // the bytes.
+        let byte = b"1";
+        // SAFETY: the queue and the descriptor stay valid until `drop` disables this notification; librdkafka
+        // copies the byte.
         unsafe {
-            let told = told.as_ptr().cast();
-            rd_kafka_queue_io_event_enable(queue.as_ptr(), writer.as_raw_fd(), told, 1);
+            let byte = byte.as_ptr().cast();
+            rd_kafka_queue_io_event_enable(queue.as_ptr(), writer.as_raw_fd(), byte, 1);
         }
         Ok(Self { queue, _writer: writer, reader: Arc::new(reader) })
     }
 
-    /// How many there are.
+    /// Returns the number of pending events.
     pub(super) fn len(&self) -> usize {
-        // SAFETY: the queue lives as long as this.
+        // SAFETY: the queue lives as long as `self`.
         unsafe { rd_kafka_queue_length(self.queue.as_ptr()) }
     }
 
-    /// What waits for further ones.
+    /// Returns a waiter for further events.
     pub(super) fn waiter(&self) -> Waiter {
         Waiter(self.reader.clone())
     }
 }
 
 impl Waiter {
-    /// Waits until there may be an event that there was not before.
+    /// Waits until new events may be available.
     pub(super) async fn wait(self) -> io::Result<()> {
         let mut bytes = [0; 64];
         self.0.read_with(|mut socket| socket.read(&mut bytes)).await.map(drop)
@@ -84,8 +86,8 @@ impl Waiter {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // SAFETY: the queue is alive, and not used after that; the descriptor is closed after librdkafka
-        // has forgotten it.
+        // SAFETY: the queue is valid, and not used afterwards. The descriptor is closed only after librdkafka
+        // has stopped using it.
         unsafe {
             rd_kafka_queue_io_event_enable(self.queue.as_ptr(), -1, ptr::null(), 0);
             rd_kafka_queue_destroy(self.queue.as_ptr());
@@ -97,30 +99,31 @@ fn native<C: ProducerContext>(client: &BaseProducer<C>) -> *mut rd_kafka_t {
     client.client().native_ptr()
 }
 
-/// The headers of a record.
+/// Headers of a record.
 pub(super) struct Headers(NonNull<rd_kafka_headers_t>);
 
-// SAFETY: it is memory that nobody else knows of.
+// SAFETY: this value is the only owner of the memory.
 unsafe impl Send for Headers {}
 
 impl Headers {
-    /// None yet, with room for so many.
+    /// Creates an empty list of headers with capacity for `count` headers.
     ///
     /// # Panics
-    /// There is no memory.
+    /// The memory cannot be allocated.
     pub(super) fn with_capacity(count: usize) -> Self {
-        // SAFETY: librdkafka allocates what it answers with.
+        // SAFETY: librdkafka allocates and returns a new list.
         let headers = unsafe { rd_kafka_headers_new(count) };
-        #[allow(clippy::expect_used)] // as the standard library does it
+        #[allow(clippy::expect_used)] // like a failed allocation in the standard library
         Self(NonNull::new(headers).expect("memory for headers"))
     }
 
-    /// One more. Its name and its value are copied.
+    /// Appends a header. Copies its name and value.
     pub(super) fn push(&mut self, name: &str, value: Option<&[u8]>) {
         let (start, len) = value.map_or((ptr::null(), 0), |it| (it.as_ptr(), it.len()));
-        // No slice is longer than the largest `isize`.
+        // The casts lose nothing, because no slice is longer than `isize::MAX` bytes.
         let (name_len, len) = (name.len().cast_signed(), len.cast_signed());
-        // SAFETY: both slices are alive, and as long as is said; the headers are ours alone.
+        // SAFETY: both pointers are valid for their lengths (a null value has length 0), and the headers have
+        // no other owner.
         unsafe {
             let name = name.as_ptr().cast::<c_char>();
             rd_kafka_header_add(self.0.as_ptr(), name, name_len, start.cast::<c_void>(), len);
@@ -130,7 +133,7 @@ impl Headers {
 
 impl Drop for Headers {
     fn drop(&mut self) {
-        // SAFETY: they are ours: code that gives them away forgets this.
+        // SAFETY: this value owns the headers; `send` forgets the value after librdkafka has taken the ownership.
         unsafe { rd_kafka_headers_destroy(self.0.as_ptr()) };
     }
 }
@@ -141,43 +144,44 @@ pub(super) struct Record<'b> {
     pub(super) key: Option<&'b [u8]>,
     pub(super) headers: Option<Headers>,
     pub(super) partition: Option<i32>,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub(super) timestamp: Option<i64>,
-    /// Whether an empty payload is none.
+    /// `true` if an empty payload means a record without a value.
     pub(super) is_tombstone: bool,
 }
 
-/// Whether librdkafka copies a payload.
+/// Way to pass a payload: librdkafka copies it, or the caller keeps it alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     Copied,
     Kept,
 }
 
-/// Hands a record to the client, which will report of it under this number.
+/// Hands a record to the client. The client later reports on the record with `id`.
 ///
 /// # Errors
-/// The client does not take it, and reports nothing: its queue is full, say.
+/// The client rejected the record, for example because its queue is full. The client will not report on this record.
 ///
 /// # Safety
-/// A payload that is not copied stays where it is, and does not change, until the record was reported of or
-/// the client has gone.
+/// Unless the payload is copied, it must stay valid and unchanged until the client has reported on the record
+/// or was destroyed.
 pub(super) unsafe fn send<C: ProducerContext>(
     client: &BaseProducer<C>,
     topic: &CStr,
     record: &mut Record<'_>,
     payload: (&[u8], Payload),
-    number: usize,
+    id: usize,
 ) -> Result<(), Code> {
     let (payload, kept) = payload;
-    // An empty payload points to somewhere: only null is none.
+    // A null pointer means that the record has no value. An empty value has a valid pointer.
     let start =
         if record.is_tombstone && payload.is_empty() { ptr::null() } else { payload.as_ptr() };
     let flags = if kept == Payload::Kept { 0 } else { RD_KAFKA_MSG_F_COPY };
     let (key, key_len) = record.key.map_or((ptr::null(), 0), |it| (it.as_ptr(), it.len()));
     let headers = record.headers.as_ref().map_or(ptr::null_mut(), |it| it.0.as_ptr());
-    // SAFETY: the client is alive; each field has a value of its type; topic, key and headers outlive the call,
-    // in which librdkafka copies the first two; the caller answers for the payload.
+    // SAFETY: the client is alive, and each field is followed by a value of its type. Topic, key and headers
+    // outlive the call, in which librdkafka copies topic and key. The caller guarantees the validity of the
+    // payload.
     let answer: RDKafkaRespErr = unsafe {
         rd_kafka_producev(
             native(client),
@@ -194,7 +198,7 @@ pub(super) unsafe fn send<C: ProducerContext>(
             key.cast::<c_void>(),
             key_len,
             Field::RD_KAFKA_VTYPE_OPAQUE,
-            ptr::without_provenance::<c_void>(number),
+            ptr::without_provenance::<c_void>(id),
             Field::RD_KAFKA_VTYPE_TIMESTAMP,
             record.timestamp.unwrap_or(0),
             Field::RD_KAFKA_VTYPE_HEADERS,
@@ -205,7 +209,7 @@ pub(super) unsafe fn send<C: ProducerContext>(
     if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
         return Err(answer.into());
     }
-    // They are the client's now.
+    // librdkafka owns the headers of an accepted record.
     std::mem::forget(record.headers.take());
     Ok(())
 }

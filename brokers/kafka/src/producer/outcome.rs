@@ -1,21 +1,23 @@
-//! What the answer of a broker means for an event.
+//! Conversion of broker answers to errors of events.
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tremor_pdk::prelude::*;
 
-/// What becomes of an event whose record the brokers do not have. Its policy is to go to `err` where the same
-/// record would be refused again, and otherwise to be tried again.
+/// Returns the error of an event whose record the brokers did not accept. Its policy sends the event to `err`
+/// if the record would be rejected again, and otherwise retries it.
 pub(super) fn of(code: Code, topic: &str) -> Error {
     let (permanent, help) = match code {
         Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => {
-            (true, "; see `max_record_bytes` here and `max.message.bytes` of the topic")
+            (true, "; check `max_record_bytes` here and `max.message.bytes` of the topic")
         }
         Code::UnknownTopic | Code::UnknownTopicOrPartition => {
-            (true, "; create the topic, or see `topic`")
+            (true, "; create the topic, or check `topic`")
         }
-        // A topic that was deleted has none any more.
-        Code::UnknownPartition => (true, "; see whether the topic is there, and `partition`"),
-        Code::TopicAuthorizationFailed => (true, "; this user may not write to it, see its ACLs"),
+        // A topic that does not exist has no partitions, so this error may mean that the topic was deleted.
+        Code::UnknownPartition => (true, "; check whether the topic exists, and `partition`"),
+        Code::TopicAuthorizationFailed => {
+            (true, "; allow this user to write to the topic, in its ACLs")
+        }
         Code::InvalidTopic
         | Code::InvalidTimestamp
         | Code::InvalidRecord
@@ -24,11 +26,11 @@ pub(super) fn of(code: Code, topic: &str) -> Error {
         | Code::UnsupportedForMessageFormat => (true, ""),
         _ => (false, ""),
     };
-    let message = format_args!("topic `{topic}`: {code}{help}");
+    let message = format_args!("cannot write to topic `{topic}`: {code}{help}");
     if permanent { Error::bad_data(message) } else { Error::full(message) }
 }
 
-/// Whether the client has given the record up because the connection has ended.
+/// Returns whether the client dropped the record because its connection has ended.
 pub(super) fn is_given_up(code: Code) -> bool {
     matches!(code, Code::PurgeQueue | Code::PurgeInflight | Code::Fatal | Code::MessageTimedOut)
 }

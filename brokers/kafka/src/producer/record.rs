@@ -1,8 +1,8 @@
-//! What the metadata of an event say of its record.
+//! Records made from the metadata of events.
 
 use tremor_pdk::{
     RawEvent,
-    metadata::{Place, Text},
+    metadata::{FieldPath, Text},
     prelude::*,
 };
 
@@ -11,14 +11,16 @@ use super::{
     native::{Headers, Record},
 };
 
+/// Creates the record of an event, without its payload.
+///
 /// # Errors
-/// Kind bad data: the metadata have something there that cannot be that.
+/// Kind bad data: the metadata contain a value of a wrong type or range.
 pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Record<'b>> {
     let key = match &settings.key {
         Text::Fixed(key) => Some(key.as_bytes()),
-        Text::At(place) => place
+        Text::At(path) => path
             .get(event)
-            .map(|it| bytes(it).ok_or_else(|| place.wrong("key", "a text or bytes", event)))
+            .map(|it| bytes(it).ok_or_else(|| path.wrong("key", "a text or bytes", event)))
             .transpose()?,
     };
     let partition = number(settings.partition.as_ref(), event, "partition", i32::MAX.into())?;
@@ -32,53 +34,56 @@ pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Reco
     })
 }
 
+/// Returns the topic of an event.
+///
 /// # Errors
-/// Kind bad data: the metadata have no topic, or something that cannot be one.
+/// Kind bad data: the metadata contain no topic or an invalid one.
 pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<&'b str> {
-    let place = match &settings.topic {
+    let path = match &settings.topic {
         Text::Fixed(topic) => return Ok(topic),
-        Text::At(place) => place,
+        Text::At(path) => path,
     };
-    let topic = place.get(event).and_then(ValueRef::as_str);
-    let topic = topic.ok_or_else(|| place.wrong("topic", "a text", event))?;
+    let topic = path.get(event).and_then(ValueRef::as_str);
+    let topic = topic.ok_or_else(|| path.wrong("topic", "a text", event))?;
     check_topic(topic)
-        .map_err(|why| Error::bad_data(format_args!("`topic` of the event, `{place}`: {why}")))?;
+        .map_err(|why| Error::bad_data(format_args!("`topic` of the event, `{path}`: {why}")))?;
     Ok(topic)
 }
 
-/// As the metadata of `kafka_consumer` say of a record without a value.
+/// Returns whether the metadata mark the record as one without a value. `kafka_consumer` sets the same key,
+/// `%kafka.tombstone`.
 fn is_tombstone(event: RawEvent<'_>) -> bool {
-    event.metadata().and_then(|it| it.get("tombstone")?.as_bool()).unwrap_or_default()
+    event.metadata().and_then(|it| it.get("kafka")?.get("tombstone")?.as_bool()).unwrap_or_default()
 }
 
 fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
     value.as_str().map(str::as_bytes).or_else(|| value.as_bytes())
 }
 
-/// A number of 0 to `most`.
+/// Returns the number at `path`, which has to be from 0 to `most`.
 fn number(
-    place: Option<&Place>,
+    path: Option<&FieldPath>,
     event: RawEvent<'_>,
     name: &str,
     most: i64,
 ) -> Result<Option<i64>> {
-    let Some(place) = place else { return Ok(None) };
-    let Some(value) = place.get(event) else { return Ok(None) };
+    let Some(path) = path else { return Ok(None) };
+    let Some(value) = path.get(event) else { return Ok(None) };
     let number = value.as_i64().filter(|it| (0..=most).contains(it));
-    let expected = format_args!("a whole number of 0 to {most}");
-    number.map(Some).ok_or_else(|| place.wrong(name, expected, event))
+    let expected = format_args!("a whole number from 0 to {most}");
+    number.map(Some).ok_or_else(|| path.wrong(name, expected, event))
 }
 
-fn headers(place: &Place, event: RawEvent<'_>) -> Result<Option<Headers>> {
-    let Some(value) = place.get(event) else { return Ok(None) };
+fn headers(path: &FieldPath, event: RawEvent<'_>) -> Result<Option<Headers>> {
+    let Some(value) = path.get(event) else { return Ok(None) };
     let expected = "an object of texts, bytes and null, and of lists of them";
-    let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;
+    let object = value.as_object().ok_or_else(|| path.wrong("headers", expected, event))?;
     let mut headers = Headers::with_capacity(object.len());
     let mut push = |name: &str, value: ValueRef<'_>| {
         let bytes = bytes(value);
         if bytes.is_none() && !value.is_null() {
             let message = format_args!(
-                "`headers` of the event, `{place}`: expected {expected}, found another value at `{}`",
+                "`headers` of the event, `{path}`: expected {expected}, found another value at `{}`",
                 name.escape_debug()
             );
             return Err(Error::bad_data(message));

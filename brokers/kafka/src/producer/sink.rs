@@ -1,4 +1,4 @@
-//! The sink: deliveries as records.
+//! The sink of `kafka_producer`: sends deliveries as records.
 
 use std::{ffi::CString, iter::Peekable, sync::Arc};
 
@@ -8,18 +8,18 @@ use tremor_pdk::{Counter, ErrorPolicy, ParallelSink, prelude::*};
 use super::{
     client::{Client, Inner},
     config::Settings,
-    ledger::{MOST, Place},
+    ledger::{Entry, MAX_EVENTS},
     outcome, record,
 };
 
-/// The sink of one connection of the runtime's.
-pub struct Produces {
+/// Sink of one connection.
+pub struct ProducerSink {
     client: Arc<Client>,
     settings: Arc<Settings>,
     refused: Counter,
 }
 
-/// A topic as librdkafka takes it, made anew where it changes.
+/// Topic name as a C string. It is recreated only if the name changes between records.
 #[derive(Default)]
 struct Topic(CString);
 
@@ -32,14 +32,14 @@ impl Topic {
     }
 }
 
-impl Produces {
+impl ProducerSink {
     pub(super) fn new(host: &Host, client: Arc<Client>, settings: Arc<Settings>) -> Self {
-        let refused = host.counter("refused", "Records that the brokers do not take.");
+        let refused = host.counter("refused", "Records that the brokers rejected permanently.");
         Self { client, settings, refused }
     }
 
-    /// Sends the events at these positions, and waits for the brokers' answers. What cannot be sent is added to
-    /// `refused`; what was not delivered is the answer.
+    /// Sends the events at `positions`, and waits for the answers of the brokers. Adds events that cannot be sent to
+    /// `refused`. Returns the positions and error codes of the events that were sent and not accepted.
     async fn send(
         &self,
         client: &Inner,
@@ -49,44 +49,47 @@ impl Produces {
     ) -> Vec<(usize, Code)> {
         let mut positions = positions.peekable();
         let mut topic = Topic::default();
-        let mut place = client.enter(batch.part(0..0));
+        let mut entry = client.enter(batch.part(0..0));
         loop {
             let reported = client.reported();
-            let rest = (&mut positions, &mut topic);
-            if self.hand_over(client, &mut place, batch, rest, refused) {
-                return place.reports().await;
+            let remaining = (&mut positions, &mut topic);
+            if self.hand_over(client, &mut entry, batch, remaining, refused) {
+                return entry.reports().await;
             }
-            // What it has is delivered meanwhile, and the sources wait.
-            client.room(reported).await;
+            // The client sends queued records during this wait. The wait also slows down the sources of this sink.
+            client.wait_for_capacity(reported).await;
         }
     }
 
-    /// Hands over the records of the events at these positions, until there is no room. Whether it has all of them.
+    /// Hands the records of the events at `positions` to the client, until the queue of the client is full. Returns
+    /// whether all records were handed over.
     fn hand_over(
         &self,
         client: &Inner,
-        place: &mut Place<'_>,
+        entry: &mut Entry<'_>,
         batch: &RawBatch,
         (positions, topic): (&mut Peekable<impl Iterator<Item = usize>>, &mut Topic),
         refused: &mut Vec<(usize, Error)>,
     ) -> bool {
-        let open = client.open();
+        let guard = client.open();
         while let Some(&position) = positions.peek() {
-            // The end of a stream is not a record.
+            // An event that only marks the end of a stream has no record.
             let sent = batch.get(position).map_or(Ok(()), |event| {
                 let payload = event.raw();
                 let mut record = record::of(event, &self.settings)?;
                 let name = record.topic;
                 let sent =
-                    client.send(&open, place, topic.set(name)?, &mut record, (payload, position));
-                sent.map_err(|code| Refused::By(code, name))
+                    client.send(&guard, entry, topic.set(name)?, &mut record, (payload, position));
+                sent.map_err(|code| Refused::Client(code, name))
             });
             match sent {
-                Err(Refused::By(Code::QueueFull, _)) if open.ended().is_none() => return false,
-                Err(Refused::By(code, topic)) => {
-                    refused.push((position, verdict(open.ended(), code, topic)));
+                Err(Refused::Client(Code::QueueFull, _)) if guard.ended().is_none() => {
+                    return false;
                 }
-                Err(Refused::Before(error)) => refused.push((position, error)),
+                Err(Refused::Client(code, topic)) => {
+                    refused.push((position, verdict(guard.ended(), code, topic)));
+                }
+                Err(Refused::Record(error)) => refused.push((position, error)),
                 Ok(()) => {}
             }
             positions.next();
@@ -95,21 +98,21 @@ impl Produces {
     }
 }
 
-/// Why the client does not have a record.
+/// Reason why the client did not accept a record.
 enum Refused<'r> {
-    /// There is none.
-    Before(Error),
-    /// The client does not take it, of this topic.
-    By(Code, &'r str),
+    /// The event has no valid record.
+    Record(Error),
+    /// The client rejected the record of this topic.
+    Client(Code, &'r str),
 }
 
 impl From<Error> for Refused<'_> {
     fn from(error: Error) -> Self {
-        Self::Before(error)
+        Self::Record(error)
     }
 }
 
-/// What becomes of an event whose record the brokers do not have.
+/// Returns the error of an event whose record the brokers did not accept.
 fn verdict(ended: Option<&Error>, code: Code, topic: &str) -> Error {
     match ended {
         Some(ended) if outcome::is_given_up(code) || code == Code::QueueFull => ended.clone(),
@@ -117,22 +120,26 @@ fn verdict(ended: Option<&Error>, code: Code, topic: &str) -> Error {
     }
 }
 
-impl ParallelSink for Produces {
+impl ParallelSink for ProducerSink {
     type Batch = RawBatch;
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
         let Some(client) = self.client.inner() else {
-            return Err(Error::connection_lost("the client of Kafka has ended").into());
+            return Err(Error::connection_lost("the Kafka client has ended").into());
         };
         if let Some(error) = client.ended() {
             return Err(error.into());
         }
-        if batch.len() > MOST {
-            return Err(Error::unsupported("more events than this machine can count").into());
+        if batch.len() > MAX_EVENTS {
+            return Err(Error::unsupported(format_args!(
+                "cannot deliver a batch of more than {MAX_EVENTS} events"
+            ))
+            .into());
         }
         let mut refused = Vec::new();
         let mut failed = self.send(client, batch, 0..batch.len(), &mut refused).await;
-        // A broker refuses all that came together, if that is too large for the topic: each by itself may not be.
+        // Send these records again one by one: a broker rejects a whole batch of records that is too large for the
+        // topic, although each record alone may be small enough.
         for (position, code) in &mut failed {
             if *code == Code::MessageSizeTooLarge && client.ended().is_none() {
                 let alone = std::iter::once(*position);
@@ -155,8 +162,8 @@ impl ParallelSink for Produces {
     }
 }
 
-impl Produces {
-    /// Events that were not delivered.
+impl ProducerSink {
+    /// Returns the result of a delivery without the events in `refused`.
     fn answer(&self, batch: &RawBatch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
@@ -165,8 +172,8 @@ impl Produces {
     }
 }
 
-impl std::fmt::Debug for Produces {
+impl std::fmt::Debug for ProducerSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Produces({})", self.settings.topic)
+        write!(f, "ProducerSink({})", self.settings.topic)
     }
 }

@@ -1,4 +1,4 @@
-//! The producer and the cluster that librdkafka brings for tests: real sockets, and no Java.
+//! Tests of the producer with librdkafka's mock cluster, which uses real sockets.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tremor_pdk::{
 
 use super::KafkaProducer;
 
-/// A cluster with the topic `t`.
+/// Starts a cluster with the topic `t`.
 fn cluster(partitions: i32) -> MockCluster<'static, DefaultProducerContext> {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("t", partitions, 1).unwrap();
@@ -33,8 +33,8 @@ fn producer(
     cluster: &MockCluster<'_, DefaultProducerContext>,
     keys: &str,
 ) -> Connection {
-    // What answers has all the time that it needs.
-    host.hold_time();
+    // Timers must not end early, so that a slow answer does not time out.
+    host.follow_real_time();
     host.connect::<KafkaProducer>(&config(cluster, keys)).unwrap()
 }
 
@@ -47,7 +47,7 @@ struct Read {
     timestamp: Option<i64>,
 }
 
-/// So many records of a partition, from its beginning.
+/// Reads the first `count` records of the partition.
 fn read(
     cluster: &MockCluster<'_, DefaultProducerContext>,
     topic: &str,
@@ -64,7 +64,7 @@ fn read(
     consumer.assign(&all).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let next = || loop {
-        // Until the first answer there may be notes about connections.
+        // Errors about connections may be returned before the first record.
         if let Some(Ok(message)) = consumer.poll(Duration::from_secs(10)) {
             let headers = message.headers().into_iter().flat_map(Headers::iter);
             return Read {
@@ -81,7 +81,7 @@ fn read(
 }
 
 #[test]
-fn each_event_is_a_record_in_order_and_a_delivery_ends_when_the_broker_has_them() {
+fn delivery_writes_one_record_per_event_in_order() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t", "compression": "lz4""#);
@@ -95,7 +95,7 @@ fn each_event_is_a_record_in_order_and_a_delivery_ends_when_the_broker_has_them(
 }
 
 #[test]
-fn metadata_make_topic_key_headers_partition_and_time() {
+fn metadata_set_topic_key_headers_partition_and_time() {
     let cluster = cluster(4);
     cluster.create_topic("u", 1, 1).unwrap();
     let host = TestHost::new();
@@ -107,23 +107,22 @@ fn metadata_make_topic_key_headers_partition_and_time() {
             literal!({
                 "to": { "topic": "t", "partition": 3 },
                 "at": 1_700_000_000_123_u64,
-                "key": "k",
-                "headers": { "a": "1", "b": ["2", null] },
+                "kafka": { "key": "k", "headers": { "a": "1", "b": ["2", null] } },
             }),
         ),
         ("two", literal!({ "to": { "topic": "u" } })),
         ("three", literal!({ "to": {} })),
         ("four", literal!({ "to": { "topic": "t", "partition": 4 } })),
         ("five", literal!({ "to": { "topic": "a b" } })),
-        ("six", literal!({ "to": { "topic": "u" }, "headers": { "a": { "b": 1 } } })),
-        ("seven", literal!({ "to": { "topic": "u" }, "key": 7 })),
+        ("six", literal!({ "to": { "topic": "u" }, "kafka": { "headers": { "a": { "b": 1 } } } })),
+        ("seven", literal!({ "to": { "topic": "u" }, "kafka": { "key": 7 } })),
     ]);
     let errors = exceptions(producer.deliver(&events));
     let expected = [
         (2, "`topic` of the event, `%to.topic`: expected a text, found nothing"),
         (
             3,
-            "topic `t`: UnknownPartition (Local: Unknown partition); see whether the topic is there, and `partition`",
+            "cannot write to topic `t`: UnknownPartition (Local: Unknown partition); check whether the topic exists, and `partition`",
         ),
         (
             4,
@@ -131,9 +130,9 @@ fn metadata_make_topic_key_headers_partition_and_time() {
         ),
         (
             5,
-            "`headers` of the event, `%headers`: expected an object of texts, bytes and null, and of lists of them, found another value at `a`",
+            "`headers` of the event, `%kafka.headers`: expected an object of texts, bytes and null, and of lists of them, found another value at `a`",
         ),
-        (6, "`key` of the event, `%key`: expected a text or bytes, found another value"),
+        (6, "`key` of the event, `%kafka.key`: expected a text or bytes, found another value"),
     ];
     for (Exception { events, error }, (position, text)) in errors.iter().zip(expected) {
         assert_eq!((events.clone(), error.message()), (position..position + 1, text));
@@ -157,14 +156,14 @@ fn metadata_make_topic_key_headers_partition_and_time() {
 }
 
 #[test]
-fn an_empty_message_is_a_tombstone_only_if_its_metadata_say_so() {
+fn empty_message_is_tombstone_only_if_metadata_mark_it() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
     let events = batch_with_metadata(&[
-        ("", literal!({ "key": "a", "tombstone": true })),
-        ("", literal!({ "key": "b" })),
-        ("c", literal!({ "tombstone": true })),
+        ("", literal!({ "kafka": { "key": "a", "tombstone": true } })),
+        ("", literal!({ "kafka": { "key": "b" } })),
+        ("c", literal!({ "kafka": { "tombstone": true } })),
     ]);
     assert_eq!(producer.deliver(&events), Ok(()));
     let read = read(&cluster, "t", 0, 3);
@@ -173,7 +172,7 @@ fn an_empty_message_is_a_tombstone_only_if_its_metadata_say_so() {
 }
 
 #[test]
-fn what_the_broker_refuses_for_good_goes_to_err_with_its_word() {
+fn permanently_rejected_record_goes_to_err_with_reason() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t", "max_record_bytes": "1000B""#);
@@ -193,7 +192,7 @@ fn what_the_broker_refuses_for_good_goes_to_err_with_its_word() {
 }
 
 #[test]
-fn what_is_too_large_together_is_sent_one_by_one() {
+fn records_too_large_together_are_sent_one_by_one() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
@@ -205,7 +204,7 @@ fn what_is_too_large_together_is_sent_one_by_one() {
 }
 
 #[test]
-fn what_passes_is_tried_again_within_the_delivery() {
+fn transient_error_is_retried_within_the_delivery() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
@@ -217,7 +216,7 @@ fn what_passes_is_tried_again_within_the_delivery() {
 }
 
 #[test]
-fn a_full_buffer_makes_the_delivery_wait_and_is_no_error() {
+fn full_buffer_blocks_the_delivery_without_error() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let keys = r#", "topic": "t", "max_record_bytes": "64KiB", "max_buffer_bytes": "64KiB""#;
@@ -229,7 +228,7 @@ fn a_full_buffer_makes_the_delivery_wait_and_is_no_error() {
 }
 
 #[test]
-fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_connection() {
+fn unacknowledged_records_time_out_and_reconnect() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let keys = r#", "topic": "t", "timeout": "20ms""#;
@@ -239,7 +238,7 @@ fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_co
     let [Exception { events, error }] = &answer[..] else { panic!("{answer:?}") };
     assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::RECONNECT));
     assert!(error.message().starts_with("records were not acknowledged within 20ms"));
-    // Nothing more goes over this connection.
+    // The connection delivers no further records.
     let next = producer.deliver(&batch_of(&["three"]));
     let Err(Undelivered::All(error)) = next else { panic!("{next:?}") };
     assert_eq!(error.policy(), ErrorPolicy::RECONNECT);
@@ -247,14 +246,14 @@ fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_co
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_refused_with_its_key() {
+fn invalid_configuration_names_its_key() {
     let host = TestHost::new();
     let check = |keys: &str| {
         let config = format!(r#"{{ "brokers": ["127.0.0.1:9"], {keys} }}"#);
         let error = host.component::<KafkaProducer>(&config).err();
-        error.unwrap_or_else(|| panic!("{keys} is refused")).to_string()
+        error.unwrap_or_else(|| panic!("{keys} is rejected")).to_string()
     };
-    for (keys, said) in [
+    for (keys, expected) in [
         (r#""topic": "a/b""#, "`topic`"),
         (r#""topic": "%a..b""#, "invalid path"),
         (r#""topic": "t", "headers": "h""#, "expected `%` and a path"),
@@ -263,12 +262,12 @@ fn a_configuration_that_cannot_be_is_refused_with_its_key() {
         (r#""topic": "t", "linger": "2m""#, "`linger`"),
     ] {
         let error = check(keys);
-        assert!(error.contains(said), "{keys}: {error}");
+        assert!(error.contains(expected), "{keys}: {error}");
     }
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins() {
+fn producer_passes_conformance() {
     let cluster = cluster(2);
     let config = config(&cluster, r#", "topic": "t""#);
     conformance::connector::<KafkaProducer>(&config).expect_no_faults();

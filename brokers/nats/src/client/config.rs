@@ -1,4 +1,4 @@
-//! The keys that both connectors have.
+//! Configuration keys that the consumer and the producer have in common.
 
 use std::{
     fmt,
@@ -15,44 +15,44 @@ use tremor_pdk::{
     prelude::*,
 };
 
-/// TLS. A client needs none of the keys: without `ca_file` it trusts the CAs of the system. Files are PEM,
-/// and a relative path starts at the folder of the flow file.
+/// TLS settings. All keys are optional: without `ca_file` the client trusts the CAs of the system. Files are
+/// PEM, and a relative path is resolved against the folder of the flow file.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates of the authorities that sign those of the servers, or those of the servers themselves.
+    /// Certificates of the CAs that sign the servers' certificates, or the servers' certificates themselves.
     #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
-    /// The own certificate, and after it those up to the CA's, for servers that ask for one.
+    /// Certificate of this client, followed by its intermediate certificates, for servers that require one.
     #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
-    /// The private key of the own certificate.
+    /// Private key of the client's certificate.
     #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
 }
 
-/// Who this client is: `user` and `password`, or `token`, or `nkey`, or `credentials_file`.
+/// Credentials of this client: `user` and `password`, or `token`, or `nkey`, or `credentials_file`.
 #[tremor_pdk::config]
 #[derive(Clone, Default)]
 pub struct Auth {
-    /// The name.
+    /// User name.
     pub user: Option<String>,
-    /// The password of `user`.
+    /// Password of `user`.
     #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
-    /// A token that the servers know.
+    /// Token that the servers accept.
     #[schemars(extend("writeOnly" = true))]
     pub token: Option<String>,
-    /// The seed of a user's nkey, `SU…`: the servers know its public half.
+    /// Seed of a user's nkey (an Ed25519 key pair of NATS), `SU…`. The servers know the public key.
     #[schemars(extend("writeOnly" = true))]
     pub nkey: Option<String>,
-    /// A file with a JWT and the seed of its nkey, as `nsc` makes it. A relative path starts at the folder of the
-    /// flow file.
+    /// File with a JWT and the seed of its nkey, as written by `nsc`. A relative path is resolved against
+    /// the folder of the flow file.
     #[schemars(extend("x-file" = "read"))]
     pub credentials_file: Option<PathBuf>,
 }
 
-/// One of the ways to say who a client is.
+/// The method of authentication, with its secrets.
 #[derive(Clone)]
 enum Identity {
     Password(String, String),
@@ -61,18 +61,20 @@ enum Identity {
     Credentials(PathBuf),
 }
 
-/// How servers are reached: a configuration that was checked.
+/// The checked configuration of connections to the servers.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    /// `HOST:PORT`.
+    /// Addresses, `HOST:PORT`.
     pub(super) servers: Vec<String>,
     identity: Option<Identity>,
     tls: Option<TlsConnector>,
 }
 
 impl Peer {
+    /// Checks the configuration of connections.
+    ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected.
+    /// Kind configuration: the key, the value that was found and the values that were expected.
     pub(crate) fn new(
         servers: &[Address],
         auth: Option<&Auth>,
@@ -81,7 +83,7 @@ impl Peer {
     ) -> Result<Self> {
         let Some(first) = servers.first() else {
             return Err(Error::configuration(
-                "`servers`: expected the address of a server at least, such as `nats-1:4222`",
+                "invalid `servers`: expected at least one address of a server, such as `nats-1:4222`",
             ));
         };
         Ok(Self {
@@ -91,12 +93,12 @@ impl Peer {
         })
     }
 
-    /// The addresses, for messages.
+    /// Returns the addresses as text for messages.
     pub(super) fn servers(&self) -> String {
         self.servers.join("`, `")
     }
 
-    /// The keys that say who this client is.
+    /// Returns the names of the keys with the credentials as text for messages.
     pub(super) fn identity(&self) -> &'static str {
         match self.identity {
             Some(Identity::Password(..)) => "`auth.user` and `auth.password`",
@@ -107,11 +109,11 @@ impl Peer {
         }
     }
 
-    /// Returns the configuration of TLS; `None` without the key `tls`. Call this outside of tokio, because the host reads
-    /// the files.
+    /// Returns the TLS configuration; `None` without the key `tls`. Call this outside of tokio, because the function
+    /// waits for the host, which reads the files.
     ///
     /// # Errors
-    /// A file cannot be read, or has something else in it.
+    /// A file cannot be read or has invalid content.
     pub(super) async fn tls_config(&self) -> Result<Option<Arc<ClientConfig>>> {
         match &self.tls {
             Some(tls) => tls.client_config().await.map(Some),
@@ -119,14 +121,14 @@ impl Peer {
         }
     }
 
-    /// Returns the options of a client. Call this on tokio, because a file may be read.
+    /// Returns the options of a client. Call this on tokio, because the function may read a file with tokio.
     ///
     /// # Errors
-    /// A file cannot be read, or has something else in it.
+    /// A file cannot be read or has invalid content.
     pub(super) async fn options(&self, tls: Option<Arc<ClientConfig>>) -> Result<ConnectOptions> {
         let mut options = ConnectOptions::new();
         if let Some(config) = tls {
-            // The client of NATS passes the name of the server that it connects to, one of several.
+            // The NATS client sets the server name of the TLS handshake for the server to which it connects.
             options = options.require_tls(true).tls_client_config(config.as_ref().clone());
         }
         match &self.identity {
@@ -139,10 +141,10 @@ impl Peer {
             Some(Identity::Credentials(path)) => {
                 let text = read("auth.credentials_file", path).await?;
                 let text = String::from_utf8(text).unwrap_or_default();
-                // What the client says of the text is not shown: it may have a part of it.
+                // Do not show the client's error, because it may contain a part of the file.
                 options.credentials(&text).map_err(|_| {
                     Error::configuration(format_args!(
-                        "`auth.credentials_file`: {}: expected a JWT and the seed of an nkey, as `nsc` writes them",
+                        "invalid `auth.credentials_file`: {}: expected a JWT and the seed of an nkey, as `nsc` writes them",
                         path.display()
                     ))
                 })
@@ -152,8 +154,10 @@ impl Peer {
 }
 
 impl Auth {
+    /// Checks that exactly one method of authentication is configured, and returns it.
+    ///
     /// # Errors
-    /// Kind configuration: not exactly one way to say who this is. No value is shown.
+    /// Kind configuration. Never contains a value.
     fn identity(&self, host: &Host) -> Result<Identity> {
         let Self { user, password, token, nkey, credentials_file } = self;
         for (key, text) in
@@ -161,7 +165,7 @@ impl Auth {
         {
             if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
                 return Err(Error::configuration(format_args!(
-                    "`auth.{key}`: expected a text, found none"
+                    "invalid `auth.{key}`: expected a text that is not empty"
                 )));
             }
         }
@@ -173,14 +177,14 @@ impl Auth {
             (None, None, None, Some(seed), None) => Ok(Identity::Nkey(seed.trim().to_owned())),
             (None, None, None, None, Some(path)) => Ok(Identity::Credentials(host.resolve(path))),
             _ => Err(Error::configuration(
-                "`auth`: expected either `user` and `password`, or one of `token`, `nkey` and `credentials_file`",
+                "invalid `auth`: expected either `user` and `password`, or one of `token`, `nkey` and `credentials_file`",
             )),
         }
     }
 }
 
 impl Tls {
-    /// Returns the TLS of the project's other clients with these keys. Opens no file.
+    /// Returns the TLS connector of the kit, configured with these keys. Does not open the files.
     fn connector(&self, host: &Host, first: &Address) -> Result<TlsConnector> {
         let Self { ca_file, cert_file, key_file } = self.clone();
         let keys = tls::Tls { ca_file, cert_file, key_file, ..tls::Tls::default() };
@@ -192,7 +196,10 @@ async fn read(key: &'static str, path: &Path) -> Result<Vec<u8>> {
     let own = path.to_owned();
     let read = tokio::task::spawn_blocking(move || std::fs::read(own)).await;
     read.map_err(Error::internal)?.map_err(|error| {
-        Error::configuration(format_args!("`{key}`: cannot read {}: {error}", path.display()))
+        Error::configuration(format_args!(
+            "cannot read `{}`, which `{key}` names: {error}",
+            path.display()
+        ))
     })
 }
 

@@ -1,4 +1,4 @@
-//! A connection. When it is lost, the runtime hears of it and makes the next one.
+//! A connection to a server. If the connection is lost, the runtime is notified and makes a new one.
 
 use std::{
     sync::{Arc, Weak},
@@ -15,53 +15,54 @@ use tremor_pdk::{prelude::*, tokio::Tokio};
 
 use super::{Peer, refused_connection};
 
-/// How long an attempt may take with each server.
+/// Maximum time of a connection attempt with each server.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// How often the server is asked for a sign of life; after two that are missing the connection is lost.
+/// Interval of pings to the server. The connection is lost after two unanswered pings.
 const PING: Duration = Duration::from_secs(10);
-/// How many refusals a delivery may be behind.
-const DENIALS: usize = 1_024;
-/// How many messages of a subscription wait for its reader; those after them are dropped. More than any
-/// reader of a stream asks for.
-pub(crate) const WAITING: usize = 1 << 17;
-/// Where there is no server.
+/// Maximum number of denials that may wait for a slow receiver. Further denials replace the oldest ones.
+const DENIED_CAPACITY: usize = 1_024;
+/// Maximum number of messages of a subscription that wait for their reader. The client drops further messages. The
+/// limit is larger than any request for messages of a stream.
+pub(crate) const SUBSCRIPTION_CAPACITY: usize = 1 << 17;
+/// Address on which no server listens.
 const NOWHERE: &str = "127.0.0.1:0";
 
-/// A client with one connection, and no other after it.
+/// A client with a single connection. It never reconnects.
 #[derive(Clone)]
 pub(crate) struct Client {
-    /// While it is there, the runtime is to hear of a loss. Dropped before the client is: its end is no loss.
+    /// While this value exists, the loss of the connection is reported to the runtime. Declared before `nats` to be
+    /// dropped first, so that closing the client is not reported as a loss.
     _is_ours: Arc<()>,
     pub(crate) nats: async_nats::Client,
-    /// What the server did not let this client do.
+    /// Sends each operation that the server has denied to the receivers.
     pub(crate) denied: broadcast::Sender<Denied>,
 }
 
-/// What a user may not do.
+/// An operation that the user has no permission for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Publish to this subject.
+    /// Publishing to this subject.
     Publish(String),
-    /// Subscribe to this subject.
+    /// Subscribing to this subject.
     Subscribe(String),
 }
 
-/// How the server said that it has seen everything that was published before.
+/// Result of a round trip: in either case, the server has processed everything that was published before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trip {
-    /// A message came back.
-    Back,
-    /// It lets this user have no inbox, which it says after everything before.
+pub(crate) enum RoundTrip {
+    /// The client has received the message that it sent to itself.
+    Completed,
+    /// The server denied the inbox of the round trip. It reports that only after it has processed all earlier messages.
     Denied,
 }
 
 impl Client {
-    /// Waits until the server has seen everything that was published before, and said what of it it refuses: a
-    /// message to itself comes back.
+    /// Waits until the server has processed everything that was published before, and has reported all denials. For
+    /// that, the client sends a message to itself through the server.
     ///
     /// # Errors
-    /// The connection is lost, or nothing comes back within this time.
-    pub(crate) async fn round_trip(&self, within: Duration) -> Result<Trip> {
+    /// The connection was lost, or the server did not answer within `within`.
+    pub(crate) async fn round_trip(&self, within: Duration) -> Result<RoundTrip> {
         let mut denied = self.denied.subscribe();
         let inbox = self.nats.new_inbox();
         let trip = async {
@@ -70,30 +71,36 @@ impl Client {
             loop {
                 tokio::select! {
                     biased;
-                    said = denied.recv() => match said {
+                    received = denied.recv() => match received {
                         Ok(Denied::Publish(it) | Denied::Subscribe(it)) if it == inbox => {
-                            return Some(Trip::Denied);
+                            return Some(RoundTrip::Denied);
                         }
-                        // The other end is here.
+                        // The channel is never closed, because this client owns the sender.
                         Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => {}
                     },
-                    message = subscriber.next() => return message.map(|_| Trip::Back),
+                    message = subscriber.next() => return message.map(|_| RoundTrip::Completed),
                 }
             }
         };
         let Ok(trip) = timeout(within, trip).await else {
-            return Err(Error::timeout("the server does not answer in time"));
+            return Err(Error::timeout(format_args!(
+                "the server did not answer within {within:?}"
+            )));
         };
-        // What it refused was said before, and is told by a task of the client's own, which is woken first.
+        // Denials have arrived before the reply, but a task of the client still has to distribute them. That task was
+        // woken before this one, so it runs during the yield.
         tokio::task::yield_now().await;
         trip.ok_or_else(lost)
     }
 
-    /// What comes of a future, unless the server says meanwhile that this user may not do that.
+    /// Returns the result of `future`, or an error as soon as the server denies an operation.
     ///
     /// # Errors
-    /// Kind authentication: the server does not let it.
-    pub(crate) async fn allowed<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Kind authentication if the server denied an operation; otherwise the errors of `future`.
+    pub(crate) async fn unless_denied<T>(
+        &self,
+        future: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let mut denied = self.denied.subscribe();
         tokio::select! {
             biased;
@@ -104,12 +111,12 @@ impl Client {
 }
 
 impl Denied {
-    /// Of `Permissions Violation for Publish to "orders"`.
+    /// Parses the text of an error, such as `Permissions Violation for Publish to "orders"`.
     fn of(text: &str) -> Option<Self> {
         let (_, text) = text.split_once("Permissions Violation for ")?;
         let (what, subject) = text.split_once(" to \"")?;
         match what {
-            // As Go quotes it.
+            // The subject is quoted according to the rules of Go.
             "Publish" => {
                 let subject = subject.rsplit_once('"')?.0;
                 Some(Self::Publish(subject.replace("\\\"", "\"").replace("\\\\", "\\")))
@@ -124,27 +131,27 @@ impl Denied {
         subject.starts_with("_INBOX.")
     }
 
-    /// Nothing that this client can mend.
+    /// Returns the error for this denial. It is final, because the client cannot change its permissions.
     pub(crate) fn error(&self) -> Error {
         let (what, subject) = match self {
             Self::Publish(subject) => ("publish", subject),
             Self::Subscribe(subject) => ("subscribe", subject),
         };
         Error::authentication(format_args!(
-            "the server does not let this user {what} to `{subject}`; see its permissions"
+            "cannot {what} to `{subject}`: the server denied permission; check the permissions of this user"
         ))
     }
 }
 
-/// The connection is gone.
+/// Returns the error of a lost connection.
 pub(crate) fn lost() -> Error {
     Error::connection_lost("the connection to the server is lost")
 }
 
-/// Reaches one of the servers.
+/// Connects to one of the servers.
 ///
 /// # Errors
-/// Why none is reached. A secret is in none.
+/// No server could be reached, or the servers rejected this client. Never contains a secret.
 pub(crate) async fn connect(tokio: &Tokio, host: &Host, peer: &Peer) -> Result<Client> {
     let tls = peer.tls_config().await?;
     let (host, peer) = (host.clone(), peer.clone());
@@ -152,41 +159,43 @@ pub(crate) async fn connect(tokio: &Tokio, host: &Host, peer: &Peer) -> Result<C
 }
 
 async fn attempt(host: Host, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Client> {
-    let (denied, _) = broadcast::channel(DENIALS);
+    let (denied, _) = broadcast::channel(DENIED_CAPACITY);
     let is_ours = Arc::new(());
-    let heard = Arc::new(Heard { denied: denied.clone(), is_ours: Arc::downgrade(&is_ours), host });
+    let handler =
+        Arc::new(EventHandler { denied: denied.clone(), is_ours: Arc::downgrade(&is_ours), host });
     let options = peer.options(tls).await?;
     let options = options
         .name("tremor")
         .connection_timeout(ATTEMPT)
         .ping_interval(PING)
-        .subscription_capacity(WAITING)
-        // Each server once.
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
+        // Try each server once.
         .max_reconnects(Some(peer.servers.len()))
         .reconnect_delay_callback(|_| Duration::ZERO)
         .event_callback(move |event| {
-            heard.hear(&event);
+            handler.handle(&event);
             std::future::ready(())
         });
     let nats =
         options.connect(&peer.servers).await.map_err(|error| refused_connection(&error, peer))?;
-    // The runtime connects again, and knows then what was not delivered. The client must not: it would say of what
-    // was in its buffer that it is sent, wait for answers that nobody gives, and later send again what was
-    // delivered over another connection meanwhile. It cannot be told so, but to go where there is nobody.
-    let stays = nats.set_server_pool(NOWHERE).await;
-    stays.map_err(|error| lost().caused_by(&error))?;
+    // The runtime reconnects, because it knows which events were not delivered. The client must not reconnect: it would
+    // report its buffered messages as sent, wait for replies that never arrive, and later send messages that another
+    // connection has delivered meanwhile. The client has no option to turn reconnecting off, so replace its servers by
+    // an address on which no server listens.
+    let replaced = nats.set_server_pool(NOWHERE).await;
+    replaced.map_err(|error| lost().caused_by(&error))?;
     Ok(Client { _is_ours: is_ours, nats, denied })
 }
 
-/// What the client tells besides answers.
-struct Heard {
+/// Handler of the client's events.
+struct EventHandler {
     host: Host,
     denied: broadcast::Sender<Denied>,
     is_ours: Weak<()>,
 }
 
-impl Heard {
-    fn hear(&self, event: &Event) {
+impl EventHandler {
+    fn handle(&self, event: &Event) {
         if self.is_ours.strong_count() == 0 {
             return;
         }
@@ -198,7 +207,7 @@ impl Heard {
             Event::LameDuckMode => {
                 tremor_pdk::info!(
                     self.host,
-                    "the server is about to end, and asks to go elsewhere"
+                    "the server is about to shut down (lame duck mode): the client reconnects to another server"
                 );
             }
             Event::ServerError(error) => {
@@ -206,16 +215,16 @@ impl Heard {
                     ServerError::Other(text) => Denied::of(text),
                     _ => None,
                 };
-                // Who uses an inbox says what follows from that.
+                // Do not log denied inboxes: the code that uses the inbox reports the consequence.
                 if !denied.as_ref().is_some_and(Denied::is_inbox) {
                     tremor_pdk::warn!(self.host, "{error}");
                 }
                 if let Some(denied) = denied {
-                    // Without somebody who waits nobody listens.
+                    // Ignore the error, which means that no receiver exists.
                     let _ = self.denied.send(denied);
                 }
             }
-            // Of attempts to connect, which are told otherwise; and readers of core NATS count what they miss.
+            // Log these only for debugging: `connect` also returns the errors of connection attempts.
             Event::ClientError(error) => tremor_pdk::debug!(self.host, "{error}"),
             Event::Connected | Event::Draining | Event::SlowConsumer(_) => {}
         }
@@ -227,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_refuses_is_understood() {
+    fn permission_violations_are_parsed() {
         let text = "Permissions Violation for Publish to \"orders.new\"";
         assert_eq!(Denied::of(text), Some(Denied::Publish("orders.new".to_owned())));
         let text = "Permissions Violation for Subscription to \"a.>\" using queue \"q\"";

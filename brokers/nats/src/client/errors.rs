@@ -1,4 +1,4 @@
-//! Errors of async-nats, as those of the plugin.
+//! Conversion of async-nats errors to errors of the plugin.
 
 use std::{error::Error as StdError, io};
 
@@ -7,41 +7,43 @@ use tremor_pdk::prelude::*;
 
 use super::Peer;
 
-/// Why a connection was not made.
+/// Converts the error of a failed connection attempt.
 pub(crate) fn refused_connection(error: &ConnectError, peer: &Peer) -> Error {
-    let said = root(error);
+    let cause = root(error);
     let servers = peer.servers();
-    let lower = said.to_ascii_lowercase();
+    let lower = cause.to_ascii_lowercase();
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation => refused_identity(peer),
         ConnectErrorKind::Authentication => Error::authentication(format_args!(
-            "{} cannot answer the server's challenge: expected the seed of a user's nkey, `SU…`",
+            "cannot answer the server's challenge with {}: expected the seed of a user's nkey, `SU…`",
             peer.identity()
         )),
         _ if ["authorization", "authentication"].iter().any(|it| lower.contains(it)) => {
             refused_identity(peer)
         }
-        ConnectErrorKind::Tls => {
-            Error::authentication(format_args!("TLS with `{servers}` fails: {said}; see `tls`"))
-        }
-        ConnectErrorKind::Io if is_tls(error) => {
-            Error::authentication(format_args!("TLS with `{servers}` fails: {said}; see `tls`"))
-        }
+        ConnectErrorKind::Tls => Error::authentication(format_args!(
+            "cannot establish TLS with `{servers}`: {cause}; check `tls`"
+        )),
+        ConnectErrorKind::Io if is_tls(error) => Error::authentication(format_args!(
+            "cannot establish TLS with `{servers}`: {cause}; check `tls`"
+        )),
         ConnectErrorKind::ServerParse => {
-            Error::configuration(format_args!("`servers`: `{servers}`: {said}"))
+            Error::configuration(format_args!("invalid `servers`, `{servers}`: {cause}"))
         }
-        _ => Error::connection_refused(format_args!("no server of `{servers}` answers: {said}")),
+        _ => Error::connection_refused(format_args!(
+            "cannot reach any server of `{servers}`: {cause}"
+        )),
     }
 }
 
 fn refused_identity(peer: &Peer) -> Error {
     Error::authentication(format_args!(
-        "the server does not accept this client: authorization violation; see {}",
+        "cannot authenticate to the server: authorization violation; check {}",
         peer.identity()
     ))
 }
 
-/// Whether the bytes that came were not what TLS expects, a certificate included.
+/// Returns whether the TLS handshake failed because of data that the server sent, for example its certificate.
 fn is_tls(error: &ConnectError) -> bool {
     let mut cause = error.source();
     while let Some(it) = cause {
@@ -54,7 +56,7 @@ fn is_tls(error: &ConnectError) -> bool {
     false
 }
 
-/// The last cause, which says the most.
+/// Returns the text of the innermost cause, which is the most specific.
 fn root(error: &dyn StdError) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
@@ -63,12 +65,16 @@ fn root(error: &dyn StdError) -> String {
     last.to_string()
 }
 
-/// What an answer of JetStream's own asks for: what is refused as it is, is refused again; the rest passes.
-pub(crate) fn explain_api(error: &jetstream::Error, doing: &str) -> Error {
-    // Status codes as those of HTTP.
+/// Converts an error of the JetStream API about `object`. The error is final if the same request would fail again.
+pub(crate) fn explain_api(error: &jetstream::Error, object: &str) -> Error {
+    // The status codes are those of HTTP; 408 is a timeout.
     if (400..500).contains(&error.code()) && error.code() != 408 {
-        Error::configuration(format_args!("{doing}: the server refuses that: {error}"))
+        Error::configuration(format_args!(
+            "cannot use {object}: the server rejected the request: {error}"
+        ))
     } else {
-        Error::connection_refused(format_args!("{doing}: the server cannot do that now: {error}"))
+        Error::connection_refused(format_args!(
+            "cannot use {object}: the request failed temporarily: {error}"
+        ))
     }
 }

@@ -1,4 +1,4 @@
-//! What both connectors share: how servers are reached, and what goes wrong with them.
+//! Code that the consumer and the producer share: connection settings, connections and their errors.
 
 mod config;
 mod connection;
@@ -9,6 +9,6 @@ mod tls_tests;
 pub use self::config::{Auth, Tls};
 pub(crate) use self::{
     config::Peer,
-    connection::{Client, Denied, Trip, WAITING, connect, lost},
+    connection::{Client, Denied, RoundTrip, SUBSCRIPTION_CAPACITY, connect, lost},
     errors::{explain_api, refused_connection},
 };

@@ -8,7 +8,8 @@ use tremor_pdk::{
 
 use crate::{producer::NatsProducer, testing::tls_server};
 
-/// Connects to a server with this certificate by this name, and trusts `listed`. Returns the error, if there is one.
+/// Connects to a server with this certificate under the name `host_name`. `listed` is the certificate in `ca_file`.
+/// Returns the error, if any.
 fn connect(identity: &Identity, host_name: &str, listed: &str) -> Option<tremor_pdk::Error> {
     let files = identity.files();
     let ca = files.add("ca", listed);
@@ -18,7 +19,7 @@ fn connect(identity: &Identity, host_name: &str, listed: &str) -> Option<tremor_
         ca.display()
     );
     let host = TestHost::new();
-    host.hold_time();
+    host.follow_real_time();
     match host.connect::<NatsProducer>(&config) {
         Ok(producer) => {
             producer.stop().unwrap();
@@ -38,7 +39,7 @@ fn listed_server_certificate_needs_no_issuer() {
 }
 
 #[test]
-fn listed_server_certificate_is_refused_by_date_and_name() {
+fn listed_server_certificate_is_rejected_by_date_and_name() {
     let names = &["localhost"][..];
     let expired = Identity::self_signed_odd(names, &[Oddity::Expired]);
     let other = Identity::self_signed(&["a.example"]);
@@ -48,8 +49,8 @@ fn listed_server_certificate_is_refused_by_date_and_name() {
         (&other, &other.certificate),
         (&unlisted, &other.certificate),
     ] {
-        let error = connect(identity, "localhost", listed).expect("it is refused");
+        let error = connect(identity, "localhost", listed).expect("the certificate is rejected");
         assert_eq!(error.kind(), ErrorKind::AUTHENTICATION, "{error}");
-        assert!(error.message().contains("see `tls`"), "{error}");
+        assert!(error.message().contains("check `tls`"), "{error}");
     }
 }

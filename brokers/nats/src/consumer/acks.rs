@@ -1,4 +1,4 @@
-//! Answers about messages, on tokio.
+//! The task on tokio that sends answers to messages: acknowledgements, negative acknowledgements and progress reports.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     shared::{Close, Shared},
 };
 
-/// Sends answers.
+/// State of the task that sends answers.
 pub(super) struct Answers {
     pub(super) client: Client,
     pub(super) host: Host,
@@ -36,25 +36,26 @@ const ACK: Bytes = Bytes::from_static(b"+ACK");
 const PROGRESS: Bytes = Bytes::from_static(b"+WPI");
 
 impl Answers {
-    /// Runs until the connection is over.
+    /// Runs until the source closes or the task is dropped.
     pub(super) async fn run(mut self) {
         let mut confirmations = FuturesUnordered::new();
-        // Before half of the time has passed, whenever it began.
+        // Report progress well before `ack_wait` has passed: at each tick, progress is reported for messages that are
+        // older than `period`. So the first report is sent after at most half of `ack_wait`.
         let period = self.ack_wait / 4;
-        let mut signs = interval(period.max(Duration::from_millis(10)));
-        signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(period.max(Duration::from_millis(10)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 close = self.closes.recv() => {
-                    let Some(Close { untaken, sent }) = close else { return };
+                    let Some(Close { unread, sent }) = close else { return };
                     confirmations.extend(self.answer(self.shared.tickets.take()).await);
-                    self.send(untaken, &nak(Duration::ZERO)).await;
+                    self.send(unread, &nak(Duration::ZERO)).await;
                     while let Some(confirmed) = confirmations.next().await {
                         self.confirmed(confirmed);
                     }
-                    // Without a connection the messages are redelivered.
+                    // Ignore the error: if the connection is lost, the messages are redelivered.
                     let _ = self.client.flush().await;
-                    // The source may be gone.
+                    // Ignore the error, which means that the source no longer waits.
                     let _ = sent.send(());
                 }
                 progress = self.shared.tickets.progress() => {
@@ -63,15 +64,16 @@ impl Answers {
                 Some(confirmed) = confirmations.next(), if !confirmations.is_empty() => {
                     self.confirmed(confirmed);
                 }
-                _ = signs.tick() => {
-                    let held = self.shared.held(period);
-                    self.send(held, &PROGRESS).await;
+                _ = ticks.tick() => {
+                    let waiting = self.shared.waiting_for(period);
+                    self.send(waiting, &PROGRESS).await;
                 }
             }
         }
     }
 
-    /// Answers messages that have ended. Returns the acknowledgements that the server has to confirm.
+    /// Sends the answers for messages that have ended. With `ack: double`, returns the acknowledgements that the server
+    /// has to confirm instead of sending them.
     async fn answer(
         &self,
         TicketProgress { acknowledged, failed }: TicketProgress<Ticket>,
@@ -94,8 +96,8 @@ impl Answers {
     async fn send(&self, replies: Vec<Subject>, answer: &Bytes) {
         for reply in replies {
             if let Err(error) = self.client.publish(reply, answer.clone()).await {
-                // The connection is over; the runtime hears of that by itself.
-                tremor_pdk::debug!(self.host, "an answer about a message is not sent: {error}");
+                // The connection is lost. The runtime is notified of that by other code.
+                tremor_pdk::debug!(self.host, "cannot answer a message: {error}");
             }
         }
     }
@@ -107,7 +109,7 @@ impl Answers {
                 self.unconfirmed.add(1);
                 tremor_pdk::warn!(
                     self.host,
-                    "the server does not confirm an acknowledgement: {error}; the message may come again"
+                    "the server did not confirm an acknowledgement: {error}; the message may be redelivered"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Messages of core NATS between the client, which nobody can stop, and the flow.
+//! The backlog of core NATS. It buffers messages between the client, which cannot be paused, and the flow.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,18 @@ use async_nats::Message;
 use tremor_pdk::{Host, Memory};
 
 use super::shared::{Shared, cost};
-use crate::client::WAITING;
+use crate::client::SUBSCRIPTION_CAPACITY;
 
-/// Memory that messages of core NATS may take while they wait for the flow, in bytes. The client bounds their number
-/// only, and a message may have megabytes.
-const WAITING_BYTES: usize = 64 << 20;
+/// Maximum memory of messages of core NATS that wait for the flow, in bytes. The client limits only the number of
+/// messages, and a message may have several megabytes.
+const MAX_BYTES: usize = 64 << 20;
 
 /// Messages of core NATS that wait for the flow.
 pub(super) struct Backlog {
     messages: VecDeque<Message>,
     /// Memory of the messages, in bytes.
     bytes: usize,
-    /// Counts `bytes` in the memory of the flow.
+    /// Adds `bytes` to the memory of the flow.
     memory: Memory,
 }
 
@@ -26,12 +26,13 @@ impl Backlog {
         Self { messages: VecDeque::new(), bytes: 0, memory: host.memory() }
     }
 
-    /// Adds a message. Returns `false`, and drops the message, if too many or too large ones wait, or if others wait and
-    /// the flow has no memory for this one.
+    /// Adds a message. Returns `false` and drops the message if the number of waiting messages has reached its limit.
+    /// If other messages wait, also drops it if their memory would exceed [`MAX_BYTES`] or the flow has no memory for
+    /// it.
     pub(super) fn add(&mut self, message: Message) -> bool {
         let bytes = self.bytes + cost(&message);
-        let has_space =
-            self.messages.is_empty() || (self.messages.len() < WAITING && bytes <= WAITING_BYTES);
+        let has_space = self.messages.is_empty()
+            || (self.messages.len() < SUBSCRIPTION_CAPACITY && bytes <= MAX_BYTES);
         let has_space = has_space && (self.memory.try_resize(bytes) || self.messages.is_empty());
         if has_space {
             self.bytes = bytes;
@@ -45,24 +46,24 @@ impl Backlog {
         self.messages.is_empty()
     }
 
-    /// Hands over as many messages as the flow can take.
+    /// Moves messages to the queue until the queue is full.
     pub(super) fn hand_over(&mut self, shared: &Shared) {
         while !self.messages.is_empty()
-            && let Ok(room) = shared.room.try_acquire()
+            && let Ok(permit) = shared.capacity.try_acquire()
             && let Some(message) = self.messages.pop_front()
         {
-            room.forget();
+            permit.forget();
             self.bytes -= cost(&message);
             self.memory.shrink(self.memory.used().saturating_sub(self.bytes));
             shared.arrived([message]);
         }
     }
 
-    /// Hands over all messages, each as soon as the flow can take it.
+    /// Moves all messages to the queue, and waits for capacity for each of them.
     pub(super) async fn hand_over_all(&mut self, shared: &Shared) {
         while !self.is_empty() {
-            let Ok(permit) = shared.room.acquire().await else { return };
-            // The permit goes back, and the next line takes it.
+            let Ok(permit) = shared.capacity.acquire().await else { return };
+            // Dropping the permit returns the capacity, which `hand_over` then takes.
             drop(permit);
             self.hand_over(shared);
         }
@@ -81,8 +82,8 @@ mod tests {
     use tokio::sync::mpsc;
     use tremor_pdk::{RawBatch, testing::TestHost};
 
-    use super::{Backlog, Shared, WAITING, WAITING_BYTES, cost};
-    use crate::consumer::shared::MAX_BYTES;
+    use super::{Backlog, MAX_BYTES, SUBSCRIPTION_CAPACITY, Shared, cost};
+    use crate::consumer::shared;
 
     fn message(length: usize) -> Message {
         let payload = vec![b'x'; length].into();
@@ -91,19 +92,19 @@ mod tests {
     }
 
     #[test]
-    fn backlog_is_bounded_by_bytes_and_by_number() {
+    fn backlog_is_limited_by_bytes_and_number() {
         let host = TestHost::new();
         let backlog = || Backlog::new(&host.host());
         let mut backlog_of_one = backlog();
-        assert!(backlog_of_one.add(message(2 * WAITING_BYTES)), "one is never too large");
+        assert!(backlog_of_one.add(message(2 * MAX_BYTES)), "the only message is never too large");
         assert!(!backlog_of_one.add(message(0)));
         let mut large = backlog();
         while large.add(message(1 << 20)) {}
-        assert_eq!(large.messages.len(), 63, "each has a header besides");
+        assert_eq!(large.messages.len(), 63, "each message also has a header");
         assert_eq!(large.bytes, 63 * cost(&message(1 << 20)));
         let mut small = backlog();
         while small.add(message(0)) {}
-        assert_eq!(small.messages.len(), WAITING.min(WAITING_BYTES / cost(&message(0))));
+        assert_eq!(small.messages.len(), SUBSCRIPTION_CAPACITY.min(MAX_BYTES / cost(&message(0))));
     }
 
     #[test]
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(host.memory(), 0);
         host.set_memory_limit(0);
         let mut backlog = Backlog::new(&host.host());
-        assert!(backlog.add(message(1)), "one is never refused");
+        assert!(backlog.add(message(1)), "the only message is never rejected");
         assert!(!backlog.add(message(1)));
     }
 
@@ -132,7 +133,7 @@ mod tests {
         };
         shared.arrived([message(1 << 20)]);
         assert!(shared.may_request() && host.memory() > 1 << 20);
-        shared.arrived([message(MAX_BYTES)]);
+        shared.arrived([message(shared::MAX_BYTES)]);
         assert!(!shared.may_request());
         while !shared.may_request() {
             pull(&shared);
@@ -143,7 +144,7 @@ mod tests {
         while !shared.may_request() {
             pull(&shared);
         }
-        assert!(host.memory() <= 64 << 10, "a block is kept");
+        assert!(host.memory() <= 64 << 10, "one block stays reserved");
     }
 
     #[test]
@@ -154,9 +155,9 @@ mod tests {
         let mut backlog = Backlog::new(&host);
         (0..3).for_each(|_| assert!(backlog.add(message(1))));
         let mut context = Context::from_waker(Waker::noop());
-        let mut rest = pin!(backlog.hand_over_all(&shared));
+        let mut handed_over = pin!(backlog.hand_over_all(&shared));
         for number in 1..=3 {
-            let is_over = rest.as_mut().poll(&mut context).is_ready();
+            let is_over = handed_over.as_mut().poll(&mut context).is_ready();
             assert_eq!(is_over, number == 3);
             let mut batch = RawBatch::new();
             assert!(shared.poll_pull(&context, &mut batch).is_ready());

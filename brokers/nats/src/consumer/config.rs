@@ -1,4 +1,4 @@
-//! The `config` of a flow file.
+//! Configuration of `nats_consumer` in a flow file.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,61 +13,63 @@ use tremor_pdk::{
 
 use crate::client::{Auth, Peer, Tls};
 
-/// What to read, and as whom.
+/// Messages to read, and the consumer or queue group to read them as.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses of some servers, `HOST:PORT`. One of them is used, and the others where it is lost.
+    /// Addresses of some servers, `HOST:PORT`. The client connects to one of them, and to another if that
+    /// connection is lost.
     #[schemars(example = one("127.0.0.1:4222"))]
     pub servers: Vec<Address>,
-    /// The stream of JetStream. Without, `subjects` of core NATS are read.
+    /// Stream of JetStream. If unset, `subjects` of core NATS are read.
     #[schemars(example = &"ORDERS")]
     pub stream: Option<String>,
-    /// The durable consumer of the stream, which is made if there is none. All that read as the same one share its
+    /// Durable consumer of the stream, created if it does not exist. All readers of the same consumer share its
     /// messages.
     #[schemars(example = &"billing")]
     pub consumer: Option<String>,
-    /// The subjects, with wildcards: `[orders.>]`. Of a stream: which messages of it the consumer gets; unless
-    /// set, all.
+    /// Subjects, with wildcards: `[orders.>]`. With `stream`, they select the messages that the consumer gets;
+    /// all if unset.
     #[serde(default)]
     pub subjects: Vec<String>,
-    /// Without `stream`: of all that read with the same name, one gets each message.
+    /// Queue group, without `stream`. Each message goes to one reader of the group.
     pub queue: Option<String>,
-    /// Where a consumer that is made begins: `earliest`, `latest`, the number of a message in the stream, or a
+    /// Start of a new consumer: `earliest`, `latest`, the sequence number of a message in the stream, or a
     /// time, such as `2026-11-23T10:00:00Z`.
     pub start: Option<Start>,
-    /// After how much time without a sign of life a message comes again: 30 seconds, unless the consumer has
-    /// another. While the flow holds a message, the server gets such a sign.
+    /// Time without an answer or a progress report after which a message is redelivered: 30 seconds, unless the
+    /// consumer has another value. The connector reports progress for messages that are in the flow.
     pub ack_wait: Option<Interval>,
-    /// How many messages may be without an answer, of all that read as this consumer: 1000, unless the consumer
-    /// has another bound.
+    /// Maximum number of unanswered messages, of all readers of this consumer: 1000, unless the consumer has
+    /// another limit.
     pub max_ack_pending: Option<u32>,
-    /// How often a message comes at most. Unless set, until it is acknowledged.
+    /// Maximum number of deliveries of a message. Unless set, a message is redelivered until it is
+    /// acknowledged.
     pub max_deliver: Option<u32>,
-    /// How long the server waits before it brings a message again that has failed.
+    /// Time that the server waits before it redelivers a failed message.
     #[serde(default = "retry_delay")]
     pub retry_delay: Interval,
-    /// Whether the server is to confirm acknowledgements.
+    /// Whether the server confirms acknowledgements.
     #[serde(default)]
     pub ack: Acknowledge,
-    /// How many messages are fetched ahead of the flow.
+    /// Number of messages that are fetched ahead of the flow.
     #[serde(default = "prefetch")]
     pub prefetch: u32,
-    /// Who this client is.
+    /// Credentials of this client.
     pub auth: Option<Auth>,
-    /// TLS. Unless set, connections are as the servers ask for.
+    /// TLS settings. Unless set, TLS is used only if the server requires it.
     pub tls: Option<Tls>,
 }
 
-/// How acknowledgements are sent.
+/// Whether the server confirms acknowledgements.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
-    /// Once. If one is lost with the connection, the message comes again.
+    /// Each acknowledgement is sent once. If it is lost with the connection, the message is redelivered.
     #[default]
     Simple,
-    /// The server confirms each. What it does not confirm is counted.
+    /// The server confirms each acknowledgement. Acknowledgements without confirmation are counted.
     Double,
 }
 
@@ -83,7 +85,7 @@ const fn prefetch() -> u32 {
     500
 }
 
-/// Where a consumer begins.
+/// Start of a new consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Start(pub(super) DeliverPolicy);
 
@@ -134,20 +136,20 @@ impl JsonSchema for Start {
     }
 }
 
-/// A configuration that was checked.
+/// The checked configuration.
 pub(super) struct Settings {
     pub(super) peer: Peer,
-    pub(super) from: From,
+    pub(super) input: Input,
     pub(super) prefetch: u32,
 }
 
-/// What is read.
-pub(super) enum From {
+/// Kind of messages to read.
+pub(super) enum Input {
     Stream(Durable),
     Core { subjects: Vec<String>, queue: Option<String> },
 }
 
-/// A durable consumer.
+/// Configuration of a durable consumer.
 pub(super) struct Durable {
     pub(super) stream: String,
     pub(super) consumer: String,
@@ -161,27 +163,30 @@ pub(super) struct Durable {
 }
 
 impl Settings {
+    /// Checks a configuration.
+    ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
+    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
+    /// a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         let peer = Peer::new(&config.servers, config.auth.as_ref(), config.tls.as_ref(), host)?;
         config.subjects.iter().try_for_each(|subject| check_filter(subject))?;
         let prefetch = config.prefetch;
         if !(1..=100_000).contains(&prefetch) {
             return Err(Error::configuration(format_args!(
-                "`prefetch`: expected 1 to 100000 messages, found {prefetch}"
+                "invalid `prefetch`: expected 1 to 100000 messages, found {prefetch}"
             )));
         }
-        let from = match (&config.stream, &config.consumer) {
-            (Some(_), _) => From::Stream(Durable::new(config)?),
+        let input = match (&config.stream, &config.consumer) {
+            (Some(_), _) => Input::Stream(Durable::new(config)?),
             (None, None) => core(config)?,
             (None, Some(_)) => {
                 return Err(Error::configuration(
-                    "`consumer` is one of a stream: name it as `stream`, or use `subjects` and `queue`",
+                    "invalid `consumer`: it needs the stream that it reads; set `stream`, or use `subjects` and `queue`",
                 ));
             }
         };
-        Ok(Self { peer, from, prefetch })
+        Ok(Self { peer, input, prefetch })
     }
 }
 
@@ -189,12 +194,13 @@ impl Durable {
     fn new(config: Config) -> Result<Self> {
         let (Some(stream), Some(consumer)) = (config.stream, config.consumer) else {
             return Err(Error::configuration(
-                "`consumer`: expected the name of a durable consumer of the stream, such as `billing`",
+                "invalid `consumer`: expected the name of a durable consumer of the stream, such as `billing`",
             ));
         };
         if config.queue.is_some() {
             return Err(Error::configuration(
-                "`queue` is for subjects without a stream: all that read as the same `consumer` share its messages",
+                "invalid `queue`: the key needs `subjects` without `stream`; remove it, because all readers of the same \
+                 `consumer` share its messages anyway",
             ));
         }
         check_name("stream", &stream)?;
@@ -204,13 +210,13 @@ impl Durable {
         for (key, count) in counts {
             if count == Some(0) {
                 return Err(Error::configuration(format_args!(
-                    "`{key}`: expected 1 at least, found 0"
+                    "invalid `{key}`: expected at least 1, found 0"
                 )));
             }
         }
         let ack_wait = config.ack_wait.map(Interval::get);
         if ack_wait.is_some_and(|it| it < Duration::from_millis(100)) {
-            return Err(Error::configuration("`ack_wait`: expected 100ms at least"));
+            return Err(Error::configuration("invalid `ack_wait`: expected at least 100ms"));
         }
         Ok(Self {
             stream,
@@ -226,7 +232,7 @@ impl Durable {
     }
 }
 
-fn core(config: Config) -> Result<From> {
+fn core(config: Config) -> Result<Input> {
     if config.subjects.is_empty() {
         return Err(Error::configuration(
             "expected `stream` and `consumer`, or `subjects` of core NATS, such as `[orders.>]`",
@@ -241,13 +247,13 @@ fn core(config: Config) -> Result<From> {
     ];
     if let Some((key, _)) = only_streams.iter().find(|(_, is_set)| *is_set) {
         return Err(Error::configuration(format_args!(
-            "`{key}` is for streams: name one as `stream`, or leave it out"
+            "invalid `{key}`: the key needs a stream; set `stream`, or remove the key"
         )));
     }
     if let Some(queue) = &config.queue {
         check_name("queue", queue)?;
     }
-    Ok(From::Core { subjects: config.subjects, queue: config.queue })
+    Ok(Input::Core { subjects: config.subjects, queue: config.queue })
 }
 
 fn check_name(key: &str, name: &str) -> Result<()> {
@@ -258,7 +264,7 @@ fn check_name(key: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "`{key}`: expected a name without spaces, `.`, `*`, `>`, `/` and `\\`, found {name:?}"
+        "invalid `{key}`: expected a name without spaces, `.`, `*`, `>`, `/` and `\\`, found {name:?}"
     )))
 }
 
@@ -274,7 +280,7 @@ fn check_filter(subject: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "`subjects`: expected words with `.` between them, `*` in the place of a word, or `>` at the end, found \
+        "invalid `subjects`: expected words separated by `.`, with `*` instead of a word, or `>` at the end, found \
          {subject:?}"
     )))
 }

@@ -1,4 +1,4 @@
-//! The durable consumer of a stream: found, or made.
+//! The durable consumer of a stream, which is looked up or created.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use tremor_pdk::prelude::*;
 use super::{config::Durable, resume::Resume};
 use crate::client::explain_api;
 
-/// Finds it, or makes it as the configuration says.
+/// Returns the durable consumer, and creates it from the configuration if it does not exist.
 ///
 /// # Errors
-/// There is no such stream; there is such a consumer, and it is another than the configuration says; the server
-/// does not answer.
+/// The stream does not exist, an existing consumer differs from the configuration, or the server does not
+/// answer.
 pub(super) async fn find(
     client: async_nats::Client,
     wanted: &Durable,
@@ -25,18 +25,18 @@ pub(super) async fn find(
     host: &Host,
 ) -> Result<PullConsumer> {
     let Durable { stream, consumer, .. } = wanted;
-    let doing = format!("consumer `{consumer}` of stream `{stream}`");
+    let object = format!("consumer `{consumer}` of stream `{stream}`");
     let found = jetstream::new(client).get_stream(stream).await.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(error) => explain_api(&error, &format!("stream `{stream}`")),
         _ => Error::connection_refused(format_args!(
-            "stream `{stream}`: JetStream does not answer: {error}; see whether it is on for this account"
+            "cannot use stream `{stream}`: JetStream did not answer: {error}; check whether it is enabled for this account"
         )),
     })?;
-    let stream_made = found.cached_info().created;
-    let again = resume.from(stream_made);
+    let stream_created = found.cached_info().created;
+    let resume_at = resume.start(stream_created);
     let config = pull::Config {
         durable_name: Some(consumer.clone()),
-        deliver_policy: again.unwrap_or(wanted.start),
+        deliver_policy: resume_at.unwrap_or(wanted.start),
         ack_policy: AckPolicy::Explicit,
         ack_wait: wanted.ack_wait.unwrap_or_default(),
         max_ack_pending: wanted.max_ack_pending.map_or(0, i64::from),
@@ -46,40 +46,40 @@ pub(super) async fn find(
     };
     let found = found.get_or_create_consumer(consumer, config).await;
     let found: PullConsumer = found.map_err(|error| match error.kind() {
-        ConsumerErrorKind::JetStream(error) => explain_api(&error, &doing),
+        ConsumerErrorKind::JetStream(error) => explain_api(&error, &object),
         ConsumerErrorKind::InvalidConsumerType => Error::configuration(format_args!(
-            "{doing} is a push consumer: this connector pulls; use another name"
+            "cannot use {object}: it is a push consumer, and this connector needs a pull consumer; use another name"
         )),
         _ => {
-            Error::connection_refused(format_args!("{doing}: the server does not answer: {error}"))
+            Error::connection_refused(format_args!("cannot use {object}: the server did not answer: {error}"))
         }
     })?;
     let info = found.cached_info();
-    check(&info.config, wanted, &doing)?;
+    check(&info.config, wanted, &object)?;
     let is_new = info.delivered.consumer_sequence == 0;
-    if is_new && again.is_some_and(|it| it == info.config.deliver_policy) {
+    if is_new && resume_at.is_some_and(|it| it == info.config.deliver_policy) {
         tremor_pdk::warn!(
             host,
-            "{doing} was deleted while it was read: it is made again, and begins after what was acknowledged"
+            "{object} was deleted while it was read: it was recreated, and starts after the last acknowledged message"
         );
     }
-    resume.begin(stream_made, info.ack_floor.stream_sequence);
+    resume.set(stream_created, info.ack_floor.stream_sequence);
     Ok(found)
 }
 
-/// Whether it is as the configuration says.
-fn check(found: &jetstream::consumer::Config, wanted: &Durable, doing: &str) -> Result<()> {
+/// Checks that an existing consumer matches the configuration.
+fn check(found: &jetstream::consumer::Config, wanted: &Durable, object: &str) -> Result<()> {
     if found.ack_policy != AckPolicy::Explicit {
         return Err(Error::configuration(format_args!(
-            "{doing} does not want each message acknowledged: expected the policy `explicit`; use another name"
+            "cannot use {object}: expected the acknowledgement policy `explicit`, found another; use another name"
         )));
     }
     let all = found.filter_subjects.iter().chain(Some(&found.filter_subject));
     let subjects: BTreeSet<_> = all.filter(|it| !it.is_empty()).collect();
     let differs = |key: &str, has: String, wants: String| {
         Err(Error::configuration(format_args!(
-            "{doing} is there already, with another `{key}`: {has}, and the flow says {wants}; change one of \
-             them, or leave the key out"
+            "cannot use {object}: it exists with another `{key}`: {has}, and the flow sets {wants}; change one of \
+             them, or remove the key"
         )))
     };
     if !wanted.subjects.is_empty() && subjects != wanted.subjects.iter().collect() {

@@ -1,36 +1,37 @@
-//! What the server says of a message of a stream, in the subject for its answer.
+//! Metadata of a message of a stream. The server encodes them in the reply subject.
 
-/// Where answers about messages go.
+/// Prefix of the reply subjects of messages of a stream.
 const PREFIX: &str = "$JS.ACK.";
 
-/// Which message that is.
+/// Metadata of a message of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info<'s> {
     pub(super) stream: &'s str,
     pub(super) consumer: &'s str,
-    /// How often it has come, this time included.
+    /// Number of deliveries of this message, including this one.
     pub(super) deliveries: u64,
     pub(super) stream_sequence: u64,
     pub(super) consumer_sequence: u64,
-    /// When the server got it, in ns since 1970.
+    /// Time at which the server received the message, in ns since 1970.
     pub(super) timestamp: u64,
-    /// How many come after it.
+    /// Number of messages after this one that match the consumer.
     pub(super) pending: u64,
 }
 
-/// Whether a message with this subject for its answer comes from a stream. A status of the server has none.
+/// Returns whether a message with this reply subject is a message of a stream. Status messages of the server do not
+/// have such a reply subject.
 pub(super) fn is_of_stream(reply: Option<&str>) -> bool {
     reply.is_some_and(|it| it.starts_with(PREFIX))
 }
 
 impl<'s> Info<'s> {
-    /// Of `$JS.ACK.STREAM.CONSUMER.DELIVERIES.STREAM_SEQUENCE.CONSUMER_SEQUENCE.TIMESTAMP.PENDING`, or of the same
-    /// with a domain and an account after `ACK` and more at the end, as ADR-15 of NATS has it. None: it is
-    /// something else.
+    /// Parses `$JS.ACK.STREAM.CONSUMER.DELIVERIES.STREAM_SEQUENCE.CONSUMER_SEQUENCE.TIMESTAMP.PENDING`, or the
+    /// form of NATS ADR-15, which has a domain and an account after `ACK` and may have more tokens at the end.
+    /// Returns `None` for other subjects.
     pub(super) fn of(reply: &'s str) -> Option<Self> {
-        let rest = reply.strip_prefix(PREFIX)?;
-        let mut words = rest.split('.');
-        if rest.bytes().filter(|it| *it == b'.').count() >= 8 {
+        let tokens = reply.strip_prefix(PREFIX)?;
+        let mut words = tokens.split('.');
+        if tokens.bytes().filter(|it| *it == b'.').count() >= 8 {
             words.nth(1)?;
         }
         let (stream, consumer) = (words.next()?, words.next()?);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_understood() {
+    fn both_forms_are_parsed() {
         let info = Info {
             stream: "ORDERS",
             consumer: "billing",
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_message_of_a_stream() {
+    fn other_reply_subjects_are_not_of_a_stream() {
         for reply in ["", "_INBOX.a", "$JS.ACK.", "$JS.ACK.S.c.1.2.3.4", "$JS.ACK.S.c.1.2.x.4.5"] {
             assert_eq!(Info::of(reply), None, "{reply}");
         }

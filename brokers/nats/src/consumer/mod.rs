@@ -1,4 +1,5 @@
-//! The connector `nats_consumer`: reads a stream of JetStream as a durable consumer, or subjects of core NATS.
+//! The connector `nats_consumer`, which reads a stream of JetStream as a durable consumer, or subjects of core
+//! NATS.
 //!
 //! ```yaml
 //! connectors:
@@ -8,7 +9,8 @@
 //!     config: { servers: ['nats-1:4222'], stream: ORDERS, consumer: billing }
 //! ```
 //!
-//! With JetStream a message is acknowledged when the flow has acknowledged its event, and comes again otherwise.
+//! With JetStream, a message is acknowledged once the flow has acknowledged its event, and is redelivered
+//! otherwise.
 
 mod acks;
 mod backlog;
@@ -34,7 +36,7 @@ pub use self::{
 };
 use crate::client::connect;
 
-/// The connector.
+/// The connector `nats_consumer`.
 pub struct NatsConsumer {
     settings: Arc<Settings>,
     context: ComponentContext,

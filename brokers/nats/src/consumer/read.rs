@@ -1,4 +1,4 @@
-//! Brings messages, on tokio.
+//! Tasks on tokio that receive messages.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -17,25 +17,28 @@ use tokio::{
 use tremor_pdk::{Counter, prelude::*};
 
 use super::{backlog::Backlog, info::is_of_stream, shared::Shared};
-use crate::client::{Client, WAITING, lost};
+use crate::client::{Client, SUBSCRIPTION_CAPACITY, lost};
 
-/// How long the server keeps a request for messages, unless the consumer allows less.
+/// Maximum time that the server keeps a request for messages. If the consumer's `max_expires` is less, that time is
+/// used.
 const EXPIRES: Duration = Duration::from_secs(30);
-/// How often it gives a sign of life while it keeps one and has no messages.
-const SIGN: Duration = Duration::from_secs(5);
-/// After how many times without two of these signs the connection is of no use.
-const SILENCES: u32 = 3;
-/// How long nothing is asked for, after the server could not keep a request,
+/// Maximum time between two heartbeats of the server while it keeps a request and has no messages.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Number of consecutive silences after which the connection counts as lost. A silence is a time of two heartbeat
+/// intervals without a message or a heartbeat.
+const MAX_SILENCES: u32 = 3;
+/// Pause before the next request after the server has rejected a request.
 const PAUSE: Duration = Duration::from_millis(250);
-/// and how often that may be in a row.
-const REFUSALS: u32 = 20;
-/// How many messages are taken over at a time.
-const AT_ONCE: usize = 256;
-/// At the end: how long what was asked for may be on its way, and all of it together.
-const QUIET: Duration = Duration::from_millis(100);
-const END: Duration = Duration::from_secs(1);
+/// Maximum number of rejected requests in a row.
+const MAX_REJECTIONS: u32 = 20;
+/// Maximum number of messages that are taken from the client at once.
+const CHUNK: usize = 256;
+/// Maximum wait for each chunk of requested messages while the reader ends.
+const CHUNK_WAIT: Duration = Duration::from_millis(100);
+/// Maximum wait for all requested messages together while the reader ends.
+const FINISH_WAIT: Duration = Duration::from_secs(1);
 
-/// Reads a stream.
+/// Reader of a stream.
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) consumer: PullConsumer,
@@ -44,27 +47,27 @@ pub(super) struct Reader {
     pub(super) host: Host,
 }
 
-/// Messages that come, those that are there together.
+/// Received messages. Each chunk has the messages that are available together.
 type Chunks = ReadyChunks<Subscriber>;
 
-/// What was asked for.
-struct Asked {
-    /// How many messages may still come.
+/// State of the requests for messages.
+struct Requests {
+    /// Number of requested messages that may still arrive.
     count: usize,
-    /// How many requests there were.
-    requests: u64,
-    /// Until when there has to be a sign of life, if something may come.
+    /// Number of requests that were sent.
+    sent: u64,
+    /// Time at which a silence begins to count, unless a message or a heartbeat arrives before.
     deadline: Instant,
-    /// Before that nothing is asked for.
+    /// Time before which no request is sent.
     not_before: Option<Instant>,
     silences: u32,
-    refusals: u32,
+    rejections: u32,
 }
 
 impl Reader {
-    /// Runs until it is told to end, or there is an error.
+    /// Runs until [`Shared::stop_reading`] is called or an error occurs.
     pub(super) async fn run(self) {
-        let read = self.client.allowed(self.read()).await;
+        let read = self.client.unless_denied(self.read()).await;
         if let Err(error) = read {
             self.shared.fail(error);
         }
@@ -73,93 +76,99 @@ impl Reader {
     async fn read(&self) -> Result<()> {
         let inbox = self.client.nats.new_inbox();
         let subscribed = self.client.nats.subscribe(format!("{inbox}.*")).await;
-        let mut messages = subscribed.map_err(|error| gone(&error))?.ready_chunks(AT_ONCE);
+        let mut messages = subscribed.map_err(|error| cannot_read(&error))?.ready_chunks(CHUNK);
         let limits = &self.consumer.cached_info().config;
         let most = u32::try_from(limits.max_batch).ok().filter(|it| *it > 0);
         let most = most.unwrap_or(u32::MAX).min(self.prefetch);
         let expires = Some(limits.max_expires).filter(|it| !it.is_zero());
         let expires = expires.unwrap_or(EXPIRES).min(EXPIRES);
-        let sign = SIGN.min(expires / 2);
-        let mut asked = Asked {
+        let heartbeat = HEARTBEAT.min(expires / 2);
+        let mut asked = Requests {
             count: 0,
-            requests: 0,
+            sent: 0,
             deadline: Instant::now(),
             not_before: None,
             silences: 0,
-            refusals: 0,
+            rejections: 0,
         };
-        // Half of it, at least: not a request for each message that the flow takes.
+        // Request at least half of `most` messages at a time, so that not every message that the flow takes causes a
+        // request.
         let half = most.div_ceil(2);
         loop {
             let pause = asked.not_before.unwrap_or(asked.deadline);
             let may_request = self.shared.may_request();
             tokio::select! {
                 biased;
-                () = self.shared.is_to_end() => {
+                () = self.shared.reading_stopped() => {
                     self.finish(&mut messages, &mut asked).await;
                     return Ok(());
                 }
-                came = messages.next() => {
-                    self.take(came.ok_or_else(lost)?, &mut asked)?;
-                    asked.deadline = Instant::now() + 2 * sign;
+                chunk = messages.next() => {
+                    self.take(chunk.ok_or_else(lost)?, &mut asked)?;
+                    asked.deadline = Instant::now() + 2 * heartbeat;
                 }
                 () = sleep_until(pause), if asked.not_before.is_some() => asked.not_before = None,
                 () = self.shared.pulled(), if !may_request => {}
-                room = self.shared.room.acquire_many(half), if asked.not_before.is_none() && may_request => {
-                    room.map_err(Error::internal)?.forget();
-                    let count = (half + self.shared.more_room(most - half)) as usize;
-                    asked.requests += 1;
+                permits = self.shared.capacity.acquire_many(half), if asked.not_before.is_none() && may_request => {
+                    permits.map_err(Error::internal)?.forget();
+                    let count = (half + self.shared.try_reserve(most - half)) as usize;
+                    asked.sent += 1;
                     let request = BatchConfig {
                         batch: count,
                         expires: Some(expires),
-                        idle_heartbeat: sign,
+                        idle_heartbeat: heartbeat,
                         ..BatchConfig::default()
                     };
-                    let to = Subject::from(format!("{inbox}.{count}-{}", asked.requests));
+                    let to = Subject::from(format!("{inbox}.{count}-{}", asked.sent));
                     let sent = self.consumer.request_batch(request, to).await;
-                    sent.map_err(|error| gone(&error))?;
+                    sent.map_err(|error| cannot_read(&error))?;
                     asked.count += count;
-                    asked.deadline = Instant::now() + 2 * sign;
+                    asked.deadline = Instant::now() + 2 * heartbeat;
                 }
-                () = sleep_until(asked.deadline), if asked.count > 0 => self.silent(&mut asked)?,
+                () = sleep_until(asked.deadline), if asked.count > 0 => self.handle_silence(&mut asked)?,
             }
         }
     }
 
-    /// Nothing has come for too long, not even a sign of life: the server has forgotten what was asked for.
-    fn silent(&self, asked: &mut Asked) -> Result<()> {
+    /// Handles a silence of the server: cancels all requests, so that new ones are sent, because the server has
+    /// probably lost them.
+    fn handle_silence(&self, asked: &mut Requests) -> Result<()> {
         asked.silences += 1;
-        if asked.silences >= SILENCES {
-            return Err(Error::connection_lost("the consumer gives no sign of life"));
+        if asked.silences >= MAX_SILENCES {
+            return Err(Error::connection_lost("the server sent no heartbeat for the consumer"));
         }
-        tremor_pdk::info!(self.host, "the consumer gives no sign of life, and is asked again");
-        self.over(asked, usize::MAX);
+        tremor_pdk::info!(
+            self.host,
+            "the server sent no heartbeat for the consumer; requesting messages again"
+        );
+        self.cancel(asked, usize::MAX);
         Ok(())
     }
 
-    /// So many of the messages that were asked for will not come.
-    fn over(&self, asked: &mut Asked, count: usize) {
+    /// Stops expecting `count` requested messages, and frees the capacity that was reserved for them.
+    fn cancel(&self, asked: &mut Requests, count: usize) {
         let count = count.min(asked.count);
         asked.count -= count;
-        self.shared.room.add_permits(count);
+        self.shared.capacity.add_permits(count);
     }
 
-    fn take(&self, came: Vec<Message>, asked: &mut Asked) -> Result<()> {
+    fn take(&self, chunk: Vec<Message>, asked: &mut Requests) -> Result<()> {
         asked.silences = 0;
-        let mut messages = Vec::with_capacity(came.len());
-        for message in came {
-            // By its answer, and not by its status: the publisher of a message may have given it one.
+        let mut messages = Vec::with_capacity(chunk.len());
+        for message in chunk {
+            // Distinguish status messages by their reply subject and not by their status, because a publisher may have
+            // set a status.
             if !is_of_stream(message.reply.as_deref()) {
-                self.status(&message, asked)?;
+                self.handle_status(&message, asked)?;
                 continue;
             }
-            asked.refusals = 0;
+            asked.rejections = 0;
             if asked.count > 0 {
                 asked.count -= 1;
-            } else if self.shared.more_room(1) == 0 {
+            } else if self.shared.try_reserve(1) == 0 {
                 tremor_pdk::warn!(
                     self.host,
-                    "a message that nobody has asked for is not taken; it comes again after `ack_wait`"
+                    "dropped a message that was not requested; it is redelivered after `ack_wait`"
                 );
                 continue;
             }
@@ -169,10 +178,10 @@ impl Reader {
         Ok(())
     }
 
-    /// What the server says of a request: its subject is the one that the answer was to go to.
-    fn status(&self, message: &Message, asked: &mut Asked) -> Result<()> {
+    /// Handles a status message about a request. The subject of the message is the reply subject of the request.
+    fn handle_status(&self, message: &Message, asked: &mut Requests) -> Result<()> {
         let code = message.status.map_or(0, |it| it.as_u16());
-        let said = message.description.as_deref().unwrap_or_default();
+        let text = message.description.as_deref().unwrap_or_default();
         let size = || {
             let number = message.subject.rsplit_once('.')?.1.split_once('-')?.0;
             number.parse().ok()
@@ -182,56 +191,60 @@ impl Reader {
             left.as_str().parse().ok()
         };
         match code {
-            // A sign of life.
+            // Heartbeat.
             100 => {}
-            // Its time is over, or there is nothing.
-            404 | 408 => self.over(asked, left().or_else(size).unwrap_or_default()),
-            409 if said.starts_with("Consumer ") || said.starts_with("Exceeded MaxRequest") => {
-                return Err(gone(&said));
+            // The request has expired, or no messages are available.
+            404 | 408 => self.cancel(asked, left().or_else(size).unwrap_or_default()),
+            409 if text.starts_with("Consumer ") || text.starts_with("Exceeded MaxRequest") => {
+                return Err(cannot_read(&text));
             }
-            // Those of all requests, with which another leader has nothing to do.
-            409 if said == "Leadership Change" => self.over(asked, usize::MAX),
+            // Every request is lost, because the new leader does not know them.
+            409 if text == "Leadership Change" => self.cancel(asked, usize::MAX),
             409 => {
-                self.over(asked, left().or_else(size).unwrap_or_default());
+                self.cancel(asked, left().or_else(size).unwrap_or_default());
                 asked.not_before = Some(Instant::now() + PAUSE);
             }
             _ if message.status.is_some() => {
-                self.over(asked, size().unwrap_or_default());
-                asked.refusals += 1;
+                self.cancel(asked, size().unwrap_or_default());
+                asked.rejections += 1;
                 asked.not_before = Some(Instant::now() + PAUSE);
-                tremor_pdk::debug!(self.host, "a request for messages is refused: {code} {said}");
-                if asked.refusals > REFUSALS {
-                    return Err(gone(&format_args!("{code} {said}")));
+                tremor_pdk::debug!(self.host, "a request for messages was rejected: {code} {text}");
+                if asked.rejections > MAX_REJECTIONS {
+                    return Err(cannot_read(&format_args!("{code} {text}")));
                 }
             }
-            _ => tremor_pdk::warn!(
-                self.host,
-                "a message without the metadata of the stream was ignored"
-            ),
+            _ => {
+                tremor_pdk::warn!(
+                    self.host,
+                    "ignored a message without the metadata of the stream"
+                );
+            }
         }
         Ok(())
     }
 
-    /// What was asked for may be on its way.
-    async fn finish(&self, messages: &mut Chunks, asked: &mut Asked) {
+    /// Receives the requested messages that have been sent already, for at most [`FINISH_WAIT`].
+    async fn finish(&self, messages: &mut Chunks, asked: &mut Requests) {
         let finish = async {
             while asked.count > 0 {
-                let Ok(Some(came)) = timeout(QUIET, messages.next()).await else { break };
-                if self.take(came, asked).is_err() {
+                let Ok(Some(chunk)) = timeout(CHUNK_WAIT, messages.next()).await else { break };
+                if self.take(chunk, asked).is_err() {
                     break;
                 }
             }
         };
-        // After that it comes again after `ack_wait`.
-        let _ = timeout(END, finish).await;
+        // Messages that arrive later are redelivered after `ack_wait`.
+        let _ = timeout(FINISH_WAIT, finish).await;
     }
 }
 
-fn gone(error: &dyn std::fmt::Display) -> Error {
-    Error::connection_lost(format_args!("the consumer brings no messages: {error}"))
+fn cannot_read(error: &dyn std::fmt::Display) -> Error {
+    Error::connection_lost(format_args!("cannot read messages of the consumer: {error}"))
 }
 
-/// Takes messages of core NATS as there is room for them, and counts those that did not wait.
+/// Receives messages of core NATS and passes them to the flow as fast as it has capacity. Counts dropped messages from
+/// the statistics of the client. `trips` is the number of messages that the client sent to itself, because the
+/// statistics include them.
 pub(super) async fn core(
     client: Client,
     subscribers: Vec<Subscriber>,
@@ -240,9 +253,9 @@ pub(super) async fn core(
     shared: Arc<Shared>,
     host: &Host,
 ) {
-    // Those after them are dropped.
-    let waiting = (subscribers.len() * WAITING) as u64;
-    let mut messages = select_all(subscribers).ready_chunks(AT_ONCE);
+    // Maximum number of messages that wait in the client, which drops further ones.
+    let waiting = (subscribers.len() * SUBSCRIPTION_CAPACITY) as u64;
+    let mut messages = select_all(subscribers).ready_chunks(CHUNK);
     let statistics = client.nats.statistics();
     let (mut taken, mut missed) = (trips, 0);
     let mut miss = |taken: u64, waiting: u64| {
@@ -255,59 +268,58 @@ pub(super) async fn core(
     let mut backlog = Backlog::new(host);
     loop {
         backlog.hand_over(&shared);
-        // Unconstrained, both: a task that has done much in its turn would find nothing, and count what waits as dropped.
-        // What was left of its turn by then would be hidden from the next look as well, until the task has had a pause, which
-        // it has for the room of a message.
-        let came = if let Some(came) = unconstrained(messages.next()).now_or_never() {
-            came
+        // Poll without tokio's budget for a task: once the budget is used up, polls return nothing until the task
+        // yields, and this task would count waiting messages as dropped. The same applies to the second poll below.
+        let chunk = if let Some(chunk) = unconstrained(messages.next()).now_or_never() {
+            chunk
         } else {
             miss(taken, 0);
             tokio::select! {
-                came = unconstrained(messages.next()) => came,
-                room = shared.room.acquire(), if !backlog.is_empty() => {
-                    // The permit goes back, and the next round takes it.
-                    drop(room);
+                chunk = unconstrained(messages.next()) => chunk,
+                permit = shared.capacity.acquire(), if !backlog.is_empty() => {
+                    // Dropping the permit returns the capacity, which `hand_over` takes in the next iteration.
+                    drop(permit);
                     continue;
                 }
             }
         };
-        let Some(came) = came else { break };
-        taken += came.len() as u64;
+        let Some(chunk) = chunk else { break };
+        taken += chunk.len() as u64;
         miss(taken, waiting);
-        let without_space =
-            came.into_iter().map(|message| backlog.add(message)).filter(|added| !added);
-        let without_space = without_space.count() as u64;
-        if without_space > 0 {
-            dropped.add(without_space);
+        let rejected = chunk.into_iter().map(|message| backlog.add(message)).filter(|added| !added);
+        let rejected = rejected.count() as u64;
+        if rejected > 0 {
+            dropped.add(rejected);
         }
     }
-    // Messages that were received before the connection ended still go to the flow.
+    // Pass the messages that were received before the connection ended to the flow.
     backlog.hand_over_all(&shared).await;
     shared.fail(lost());
 }
 
-/// How often is looked how far the consumer is.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval at which the state of the consumer is requested.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Says how far the consumer is, of all its readers together.
+/// Regularly requests the state of the consumer, updates the metrics about it, and stores its acknowledged position.
+/// The state covers all readers of the consumer.
 pub(super) async fn watch(consumer: PullConsumer, shared: Arc<Shared>, host: Host) {
     let pending = host.gauge("pending", "Messages that the consumer has not delivered yet.");
     let unanswered = host.gauge(
         "unanswered",
-        "Messages that the consumer has delivered, to all its readers, and that nobody has answered for.",
+        "Messages that the consumer has delivered to any of its readers, and that were not answered yet.",
     );
     loop {
         match consumer.get_info().await {
             Ok(info) => {
                 pending.set_integer(info.num_pending);
                 unanswered.set_integer(info.num_ack_pending);
-                shared.resume.note(info.ack_floor.stream_sequence);
+                shared.resume.update(info.ack_floor.stream_sequence);
             }
-            // The task that brings messages hears of what is wrong.
+            // Only log the error, because the reading task notices if the consumer is lost.
             Err(error) => {
-                tremor_pdk::debug!(host, "the state of the consumer is not known: {error}");
+                tremor_pdk::debug!(host, "cannot get the state of the consumer: {error}");
             }
         }
-        sleep(LOOK).await;
+        sleep(WATCH_INTERVAL).await;
     }
 }

@@ -1,4 +1,5 @@
-//! A message as an event: its payload is a message, and the rest of it is metadata.
+//! Conversion of messages to events. The payload becomes the content of the event, and everything else becomes
+//! metadata.
 
 use std::time::Instant;
 
@@ -7,10 +8,10 @@ use tremor_pdk::{Raw, RawBatch, Result, TicketWriter, Writer};
 
 use super::info::Info;
 
-/// Ticket of a message in flight: the time at which the flow took it, and the subject for its answer.
+/// Ticket of a message in flight: the time at which the flow took it, and its reply subject.
 pub(super) type Ticket = (Instant, Subject);
 
-/// Pushes a message of a stream.
+/// Adds a message of a stream to the batch.
 pub(super) fn push_stream(
     writer: &mut TicketWriter<'_, Ticket, Raw>,
     ticket: Ticket,
@@ -21,6 +22,8 @@ pub(super) fn push_stream(
     let Some(mut event) = writer.last_mut() else { return Ok(()) };
     event.write_metadata(|writer| {
         writer.begin_object();
+        writer.key("nats");
+        writer.begin_object();
         writer.key("subject");
         writer.str(&message.subject);
         writer.key("stream");
@@ -28,26 +31,29 @@ pub(super) fn push_stream(
         writer.key("consumer");
         writer.str(info.consumer);
         for (key, number) in [
-            ("stream_sequence", info.stream_sequence),
+            ("sequence", info.stream_sequence),
             ("consumer_sequence", info.consumer_sequence),
             ("pending", info.pending),
             ("deliveries", info.deliveries),
             ("timestamp", info.timestamp / 1_000_000),
         ] {
             writer.key(key);
-            // None of them grows beyond an i64.
+            // The conversion never saturates, because these numbers stay within an `i64`.
             writer.i64(i64::try_from(number).unwrap_or(i64::MAX));
         }
         write_headers(writer, message.headers.as_ref());
         writer.end_object();
+        writer.end_object();
     })
 }
 
-/// Adds one of core NATS.
+/// Adds a message of core NATS to the batch.
 pub(super) fn push_core(batch: &mut RawBatch, message: &Message) -> Result<()> {
     batch.push_message(&message.payload);
     let Some(mut event) = batch.last_mut() else { return Ok(()) };
     event.write_metadata(|writer| {
+        writer.begin_object();
+        writer.key("nats");
         writer.begin_object();
         writer.key("subject");
         writer.str(&message.subject);
@@ -57,14 +63,15 @@ pub(super) fn push_core(batch: &mut RawBatch, message: &Message) -> Result<()> {
         }
         write_headers(writer, message.headers.as_ref());
         writer.end_object();
+        writer.end_object();
     })
 }
 
-/// An object: a name that comes several times has an array of its values.
+/// Writes headers as an object. A name that occurs several times gets an array of its values.
 fn write_headers(writer: &mut Writer<'_>, headers: Option<&HeaderMap>) {
     let Some(headers) = headers.filter(|headers| !headers.is_empty()) else { return };
     writer.key("headers");
-    // In the order of names, whatever order the map has.
+    // Sort by name, because the map has no fixed order.
     let mut all: Vec<_> = headers.iter().map(|(name, values)| (name.to_string(), values)).collect();
     all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     writer.begin_object();

@@ -1,36 +1,37 @@
-//! Where a consumer goes on that somebody deletes while it is read.
+//! Start position for a consumer that is recreated because it was deleted while it was read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use async_nats::{datetime::DateTime, jetstream::consumer::DeliverPolicy};
+use tremor_pdk::lock;
 
-/// How far a consumer was when it was last seen, as long as this connector lives.
+/// Last known acknowledged position of the consumer, which is kept across connections.
 #[derive(Default)]
 pub(super) struct Resume(Mutex<Option<Seen>>);
 
 struct Seen {
-    /// When its stream was made: the numbers of another one say nothing.
+    /// Creation time of the stream. Sequence numbers of another stream with the same name are not comparable.
     stream: DateTime,
-    /// Everything up to this number is acknowledged, by any member.
+    /// Sequence number up to which all messages are acknowledged by the readers of the consumer.
     floor: u64,
 }
 
 impl Resume {
-    /// Where a consumer of a stream is to begin that is made now; none, if it was not seen before.
-    pub(super) fn from(&self, stream: DateTime) -> Option<DeliverPolicy> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the start of a consumer that is created now; `None` if no position of this stream is known.
+    pub(super) fn start(&self, stream: DateTime) -> Option<DeliverPolicy> {
+        let seen = lock(&self.0);
         let seen = seen.as_ref().filter(|it| it.stream == stream)?;
         Some(DeliverPolicy::ByStartSequence { start_sequence: seen.floor + 1 })
     }
 
-    /// It was found, or made.
-    pub(super) fn begin(&self, stream: DateTime, floor: u64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seen { stream, floor });
+    /// Stores the position of a consumer that was found or created.
+    pub(super) fn set(&self, stream: DateTime, floor: u64) {
+        *lock(&self.0) = Some(Seen { stream, floor });
     }
 
-    /// It is so far.
-    pub(super) fn note(&self, floor: u64) {
-        if let Some(seen) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+    /// Updates the acknowledged position.
+    pub(super) fn update(&self, floor: u64) {
+        if let Some(seen) = &mut *lock(&self.0) {
             seen.floor = floor;
         }
     }

@@ -1,15 +1,15 @@
-//! What the tasks on tokio, the source and its acknowledgements share.
+//! State that the tasks on tokio, the source and its acknowledgements share.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use async_nats::{Message, Subject};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tremor_pdk::{Counter, Memory, Tickets, prelude::*};
+use tremor_pdk::{Counter, Memory, Tickets, lock, prelude::*};
 
 use super::{
     info::Info,
@@ -17,7 +17,7 @@ use super::{
     resume::Resume,
 };
 
-/// Memory of messages that were fetched ahead of the flow, in bytes, from which on no more are requested.
+/// Memory of prefetched messages, in bytes, above which no more messages are requested.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// Returns the memory that a message takes, in bytes.
@@ -25,44 +25,44 @@ pub(super) fn cost(message: &Message) -> usize {
     size_of::<Message>() + message.length
 }
 
-/// The end: asks for redelivery of these messages, which the flow has not taken, and notifies `sent` once all answers are
-/// sent.
+/// Request to close: asks the server to redeliver the messages that the flow has not read, and notifies `sent`
+/// once all answers are sent.
 pub(super) struct Close {
-    pub(super) untaken: Vec<Subject>,
+    pub(super) unread: Vec<Subject>,
     pub(super) sent: oneshot::Sender<()>,
 }
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// How many messages fit the queue.
-    pub(super) room: Semaphore,
-    /// Where to go on with a consumer that was deleted.
+    /// Number of further messages that may be requested or queued.
+    pub(super) capacity: Semaphore,
+    /// Start position of a consumer that has to be recreated.
     pub(super) resume: Arc<Resume>,
-    /// Nothing more is to be brought.
-    ends: Notify,
-    /// Messages were pulled while [`may_request`](Self::may_request) was `false`.
+    /// Notifies the reading task that it has to stop.
+    stop: Notify,
+    /// Notifies the reading task that messages were pulled while [`may_request`](Self::may_request) was `false`.
     pulled: Notify,
     closes: mpsc::UnboundedSender<Close>,
     /// Messages of a stream in flight.
     pub(super) tickets: Tickets<Ticket>,
-    /// `false` for core NATS, whose messages nobody answers.
+    /// `false` for core NATS, whose messages are not answered.
     is_of_stream: bool,
     host: Host,
     redelivered: Counter,
 }
 
 struct State {
-    /// Messages that the flow has not taken yet.
+    /// Messages that the flow has not read yet.
     queue: VecDeque<(Instant, Message)>,
     /// Memory of the messages in `queue`, in bytes.
     bytes: usize,
-    /// Counts `bytes` in the memory of the flow.
+    /// Adds `bytes` to the memory of the flow.
     memory: Memory,
-    /// `true` while the flow does not have the memory for `bytes`.
+    /// `true` while the memory limit of the flow does not allow `bytes`.
     is_short: bool,
-    /// Who waits for messages.
+    /// Waker of the pull that waits for messages.
     waiting: Option<Waker>,
-    /// What the next pull is to answer.
+    /// Error that the next pull without messages returns.
     error: Option<Error>,
 }
 
@@ -78,8 +78,8 @@ impl State {
         Some(message)
     }
 
-    /// Counts `bytes` in the memory of the flow. A part that the flow does not have stays uncounted, because the messages
-    /// were received already.
+    /// Updates the memory of the flow to `bytes`. If the memory limit does not allow that, the messages stay in memory
+    /// without being counted, because they were already received.
     fn count(&mut self) {
         self.is_short = !self.memory.try_resize(self.bytes);
     }
@@ -88,7 +88,7 @@ impl State {
 impl Shared {
     pub(super) fn new(
         host: &Host,
-        room: u32,
+        capacity: u32,
         is_of_stream: bool,
         resume: Arc<Resume>,
         closes: mpsc::UnboundedSender<Close>,
@@ -103,33 +103,33 @@ impl Shared {
         };
         Self {
             state: Mutex::new(state),
-            room: Semaphore::new(room as usize),
+            capacity: Semaphore::new(capacity as usize),
             resume,
-            ends: Notify::new(),
+            stop: Notify::new(),
             pulled: Notify::new(),
             closes,
             tickets: Tickets::new(),
             is_of_stream,
             host: host.clone(),
-            redelivered: host.counter("redelivered", "Messages that came again."),
+            redelivered: host.counter("redelivered", "Messages that were delivered again."),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// Takes room for so many messages at most, as far as there is some, and says for how many.
-    pub(super) fn more_room(&self, most: u32) -> u32 {
-        let room = self.room.available_permits().min(most as usize);
-        let room = u32::try_from(room).unwrap_or_default();
-        self.room.try_acquire_many(room).map_or(0, |taken| {
+    /// Reserves the free capacity, at most for `most` messages, and returns the number of messages.
+    pub(super) fn try_reserve(&self, most: u32) -> u32 {
+        let free = self.capacity.available_permits().min(most as usize);
+        let free = u32::try_from(free).unwrap_or_default();
+        self.capacity.try_acquire_many(free).map_or(0, |taken| {
             taken.forget();
-            room
+            free
         })
     }
 
-    /// Messages have come.
+    /// Adds received messages to the queue and wakes the pull.
     pub(super) fn arrived(&self, messages: impl IntoIterator<Item = Message>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -143,8 +143,8 @@ impl Shared {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns whether more messages may be requested: those that wait take less than [`MAX_BYTES`], and the flow has the
-    /// memory for them.
+    /// Returns whether more messages may be requested: the queued messages take less than [`MAX_BYTES`], and
+    /// the flow has the memory for them.
     pub(super) fn may_request(&self) -> bool {
         self.state().may_request()
     }
@@ -154,7 +154,7 @@ impl Shared {
         self.pulled.notified().await;
     }
 
-    /// None will come any more.
+    /// Makes the pull return `error` once the queue is empty. No further messages will arrive.
     pub(super) fn fail(&self, error: Error) {
         let mut state = self.state();
         state.error = Some(error);
@@ -163,7 +163,7 @@ impl Shared {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Fills a batch with what there is, once there is something.
+    /// Moves queued messages to the batch. Completes once there is at least one message or an error.
     pub(super) fn poll_pull(
         &self,
         context: &Context<'_>,
@@ -184,12 +184,12 @@ impl Shared {
         if !may_request {
             self.pulled.notify_one();
         }
-        self.room.add_permits(count);
+        self.capacity.add_permits(count);
         Poll::Ready(result)
     }
 
-    /// Moves messages from the queue to a batch until it is full. Returns the number of messages, and whether all of them
-    /// could be written.
+    /// Moves messages from the queue to a batch until it is full. Returns the number of messages, and an error
+    /// if one of them could not be written.
     fn fill(&self, state: &mut State, batch: &mut RawBatch) -> (usize, Result<()>) {
         let (mut count, mut result) = (0, Ok(()));
         if !self.is_of_stream {
@@ -209,7 +209,7 @@ impl Shared {
             else {
                 tremor_pdk::warn!(
                     self.host,
-                    "a message without the metadata of the stream was ignored"
+                    "ignored a message without the metadata of the stream"
                 );
                 continue;
             };
@@ -221,17 +221,17 @@ impl Shared {
         (count, result)
     }
 
-    /// The task that brings messages is to end, and to bring those that are on their way.
-    pub(super) fn end(&self) {
-        self.ends.notify_one();
+    /// Makes the reading task receive the messages that were already sent, and end.
+    pub(super) fn stop_reading(&self) {
+        self.stop.notify_one();
     }
 
-    /// Waits for [`Self::end`].
-    pub(super) async fn is_to_end(&self) {
-        self.ends.notified().await;
+    /// Waits for [`stop_reading`](Self::stop_reading).
+    pub(super) async fn reading_stopped(&self) {
+        self.stop.notified().await;
     }
 
-    /// Gives back what the flow has not taken, and waits until every answer is sent.
+    /// Requests the redelivery of the messages that the flow has not read, and waits until all answers are sent.
     pub(super) async fn close(&self) {
         let queue = {
             let mut state = self.state();
@@ -239,18 +239,19 @@ impl Shared {
             state.count();
             std::mem::take(&mut state.queue)
         };
-        let untaken = queue.into_iter().filter_map(|(_, message)| message.reply).collect();
+        let unread = queue.into_iter().filter_map(|(_, message)| message.reply).collect();
         let (sent, is_sent) = oneshot::channel();
-        // Without a connection nobody receives it, and the messages are redelivered.
-        let _ = self.closes.send(Close { untaken, sent });
+        // Ignore the errors: they mean that the connection is lost, and then the server redelivers the messages anyway.
+        let _ = self.closes.send(Close { unread, sent });
         let _ = is_sent.await;
     }
 
-    /// Returns the subjects for answers of the messages that have waited this long, here or in the flow.
-    pub(super) fn held(&self, for_at_least: Duration) -> Vec<Subject> {
+    /// Returns the reply subjects of the messages that have waited for at least `min_age`, in the queue or in
+    /// the flow.
+    pub(super) fn waiting_for(&self, min_age: Duration) -> Vec<Subject> {
         let state = self.state();
-        let is_old = |since: &Instant| since.elapsed() >= for_at_least;
-        // They came one after the other.
+        let is_old = |since: &Instant| since.elapsed() >= min_age;
+        // The messages in the queue are ordered by their time of arrival.
         let queue = state.queue.iter().take_while(|(since, _)| is_old(since));
         let queue = queue.filter_map(|(_, message)| message.reply.clone());
         let in_flight = self.tickets.in_flight().into_iter().filter(|(since, _)| is_old(since));

@@ -1,4 +1,4 @@
-//! The source: the messages that come.
+//! The source of `nats_consumer`: reads received messages.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -11,29 +11,29 @@ use tremor_pdk::{
 
 use super::{
     acks::Answers,
-    config::{Durable, From, Settings},
+    config::{Durable, Input, Settings},
     durable,
     read::{self, Reader},
     resume::Resume,
     shared::Shared,
 };
-use crate::client::{Client, Denied, Trip};
+use crate::client::{Client, Denied, RoundTrip};
 
-/// How long the server may take to say what this user may not subscribe to,
-const ANSWERS: Duration = Duration::from_secs(10);
-/// and how long what is on its way may take at the end. The runtime waits five seconds for all of it.
-const ENDS: Duration = Duration::from_secs(2);
+/// Maximum time to wait until the server has reported which subscriptions it denies.
+const DENIAL_WAIT: Duration = Duration::from_secs(10);
+/// Maximum time that the reading task may take to end. The runtime limits the whole `close` to five seconds.
+const END_WAIT: Duration = Duration::from_secs(2);
 
-/// The source of one connection of the runtime's.
+/// Source of one connection.
 pub struct Messages {
     tokio: Tokio,
     shared: Arc<Shared>,
-    most_in_flight: InFlight,
-    /// Brings messages; none after the end.
+    max_in_flight: InFlight,
+    /// Task that receives messages; `None` once the source is closed.
     reading: Option<Running<()>>,
-    /// Answers for them; none for core NATS.
+    /// Task that answers messages; `None` for core NATS.
     answering: Option<Running<()>>,
-    /// Looks how far the consumer is; none for core NATS.
+    /// Task that watches the state of the consumer; `None` for core NATS.
     _watching: Option<Running<()>>,
 }
 
@@ -46,44 +46,47 @@ impl Messages {
         resume: Arc<Resume>,
     ) -> Result<Self> {
         let (closing, closes) = mpsc::unbounded_channel();
-        let is_of_stream = matches!(&settings.from, From::Stream(_));
+        let is_of_stream = matches!(&settings.input, Input::Stream(_));
         let shared =
             Arc::new(Shared::new(host, settings.prefetch, is_of_stream, resume.clone(), closing));
-        let mut most_in_flight = InFlight::UNLIMITED;
-        let (reading, answering, watching) = match &settings.from {
-            From::Core { .. } => {
+        let mut max_in_flight = InFlight::UNLIMITED;
+        let (reading, answering, watching) = match &settings.input {
+            Input::Core { .. } => {
                 let (own, settings) = (client.clone(), settings.clone());
                 let subscribed = tokio.run(async move { subscribe(&own, &settings).await });
                 let (subscribers, trips) = subscribed.await??;
                 let dropped = host.counter(
                     "dropped",
-                    "Messages of core NATS that came faster than the flow took them.",
+                    "Messages of core NATS that were dropped because they arrived faster than the flow read them.",
                 );
-                let (said, shared) = (host.clone(), shared.clone());
+                let (own_host, shared) = (host.clone(), shared.clone());
                 let reading = async move {
-                    read::core(client, subscribers, trips, dropped, shared, &said).await;
+                    read::core(client, subscribers, trips, dropped, shared, &own_host).await;
                 };
                 (tokio.run(reading), None, None)
             }
-            From::Stream(Durable { ack, retry_delay, .. }) => {
+            Input::Stream(Durable { ack, retry_delay, .. }) => {
                 let (ack, retry_delay) = (*ack, *retry_delay);
-                let (own, settings_of_it) = (client.clone(), settings.clone());
-                let said = host.clone();
+                let (own, own_settings) = (client.clone(), settings.clone());
+                let own_host = host.clone();
                 let found = tokio.run(async move {
-                    match &settings_of_it.from {
-                        From::Stream(durable) => {
+                    match &own_settings.input {
+                        Input::Stream(durable) => {
                             let nats = own.nats.clone();
-                            own.allowed(durable::find(nats, durable, &resume, &said)).await
+                            own.unless_denied(durable::find(nats, durable, &resume, &own_host))
+                                .await
                         }
-                        From::Core { .. } => Err(Error::internal("there is no stream")),
+                        Input::Core { .. } => Err(Error::internal(
+                            "cannot read a stream: the configuration has no `stream`",
+                        )),
                     }
                 });
                 let consumer = found.await??;
                 let config = &consumer.cached_info().config;
                 let ack_wait = config.ack_wait;
-                // The server sends no more than that without an answer, and -1 stands for no limit.
+                // The server sends at most this number of messages without an answer; -1 means no limit.
                 if let Ok(events @ 1..) = u64::try_from(config.max_ack_pending) {
-                    most_in_flight =
+                    max_in_flight =
                         InFlight { events, key: "max_ack_pending", ..InFlight::UNLIMITED };
                 }
                 let answers = Answers {
@@ -96,7 +99,7 @@ impl Messages {
                     retry_delay,
                     failed: host.counter(
                         "failed",
-                        "Messages that failed, and that the server was asked to bring again.",
+                        "Messages that failed, and whose redelivery was requested.",
                     ),
                     acknowledged: host.counter("acknowledged", "Messages that were acknowledged."),
                     unconfirmed: host.counter(
@@ -119,7 +122,7 @@ impl Messages {
         Ok(Self {
             tokio,
             shared,
-            most_in_flight,
+            max_in_flight,
             reading: Some(reading),
             answering,
             _watching: watching,
@@ -127,12 +130,12 @@ impl Messages {
     }
 }
 
-/// Subscribes to subjects of core NATS, and says how many messages came back to itself.
+/// Subscribes to subjects of core NATS. Also returns the number of messages that the client has received from itself.
 async fn subscribe(
     client: &Client,
     settings: &Settings,
 ) -> Result<(Vec<async_nats::Subscriber>, u64)> {
-    let From::Core { subjects, queue } = &settings.from else { return Ok((Vec::new(), 0)) };
+    let Input::Core { subjects, queue } = &settings.input else { return Ok((Vec::new(), 0)) };
     let mut denied = client.denied.subscribe();
     let mut subscribers = Vec::new();
     for subject in subjects {
@@ -144,13 +147,13 @@ async fn subscribe(
             Error::connection_lost(format_args!("cannot subscribe to `{subject}`: {error}"))
         })?);
     }
-    let trip = client.round_trip(ANSWERS).await;
+    let trip = client.round_trip(DENIAL_WAIT).await;
     while let Ok(denied) = denied.try_recv() {
         if matches!(&denied, Denied::Subscribe(it) if subjects.contains(it)) {
             return Err(denied.error());
         }
     }
-    Ok((subscribers, u64::from(trip? == Trip::Back)))
+    Ok((subscribers, u64::from(trip? == RoundTrip::Completed)))
 }
 
 impl Source for Messages {
@@ -163,16 +166,16 @@ impl Source for Messages {
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
         self.answering.as_ref()?;
-        Some(Box::new(self.shared.tickets.clone().at_most(self.most_in_flight)))
+        Some(Box::new(self.shared.tickets.clone().at_most(self.max_in_flight)))
     }
 
-    /// Sends the last answers, and gives back what the flow has not taken.
+    /// Sends the last answers, and requests the redelivery of messages that the flow has not read.
     async fn close(&mut self) -> Result<()> {
         let Some(reading) = self.reading.take() else { return Ok(()) };
         if self.answering.is_some() {
-            self.shared.end();
-            // What it has not brought by then comes again after `ack_wait`.
-            let ended = self.tokio.run(async move { timeout(ENDS, reading).await.is_ok() });
+            self.shared.stop_reading();
+            // The server redelivers messages that arrive after this wait once `ack_wait` has passed.
+            let ended = self.tokio.run(async move { timeout(END_WAIT, reading).await.is_ok() });
             ended.await?;
             self.shared.close().await;
         }

@@ -8,9 +8,9 @@ fn config(keys: &str) -> String {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_refused_with_its_key() {
+fn invalid_configuration_names_its_key() {
     let host = TestHost::new();
-    for (keys, said) in [
+    for (keys, expected) in [
         (r#""prefetch": 1"#, "`stream`"),
         (r#""stream": "S""#, "`consumer`"),
         (r#""consumer": "c""#, "`stream`"),
@@ -26,13 +26,13 @@ fn a_configuration_that_cannot_be_is_refused_with_its_key() {
         (r#""subjects": ["a"], "prefetch": 0"#, "`prefetch`"),
     ] {
         let error = host.component::<NatsConsumer>(&config(keys)).err();
-        let error = error.unwrap_or_else(|| panic!("{keys} is refused")).to_string();
-        assert!(error.contains(said), "{keys}: {error}");
+        let error = error.unwrap_or_else(|| panic!("{keys} is rejected")).to_string();
+        assert!(error.contains(expected), "{keys}: {error}");
     }
 }
 
 #[test]
-fn all_ways_to_say_where_to_start_are_understood() {
+fn all_forms_of_start_are_accepted() {
     let host = TestHost::new();
     for start in [r#""earliest""#, r#""latest""#, "17", r#""2026-11-23T10:00:00+01:00""#] {
         let keys = format!(r#""stream": "S", "consumer": "c", "start": {start}"#);
@@ -41,7 +41,7 @@ fn all_ways_to_say_where_to_start_are_understood() {
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins() {
+fn consumer_passes_conformance() {
     let config = config(r#""subjects": ["a.>"], "queue": "q""#);
     conformance::connector::<NatsConsumer>(&config).expect_no_faults();
 }

@@ -1,9 +1,9 @@
-//! The `config` of a flow file.
+//! Configuration of `nats_producer` in a flow file.
 
 use std::time::Duration;
 
 use tremor_pdk::{
-    metadata::{Place, Text},
+    metadata::{FieldPath, Text},
     net::Address,
     prelude::*,
     units::Interval,
@@ -11,41 +11,42 @@ use tremor_pdk::{
 
 use crate::client::{Auth, Peer, Tls};
 
-/// Where messages go, and how.
+/// Subject, content and delivery of the messages.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses of some servers, `HOST:PORT`. One of them is used, and the others where it is lost.
+    /// Addresses of some servers, `HOST:PORT`. The client connects to one of them, and to another if that
+    /// connection is lost.
     #[schemars(example = example())]
     pub servers: Vec<Address>,
-    /// The subject: `orders.new`; or, as `%subject`, where the metadata of an event have it.
+    /// Subject: a name such as `orders.new`, or, as `%subject`, a path of the event's metadata.
     #[schemars(example = &"events")]
     pub subject: Text,
-    /// Where the metadata have the headers of the message: an object of texts, or lists of them.
+    /// Path of the message's headers in the metadata: an object of texts, or lists of them.
     #[serde(default = "headers")]
-    pub headers: Place,
-    /// Where the metadata have the text by which a stream knows a message that it has already (`Nats-Msg-Id`).
-    /// An event that has nothing there has none.
-    pub message_id: Option<Place>,
-    /// Whether a stream is to confirm each message. Without, nobody does.
+    pub headers: FieldPath,
+    /// Path in the metadata of the ID by which a stream recognizes duplicates (`Nats-Msg-Id`). An event without a value
+    /// at the path has no ID.
+    pub message_id: Option<FieldPath>,
+    /// `true` if a stream has to confirm each message.
     #[serde(default = "yes")]
     pub jetstream: bool,
-    /// Whether headers whose names begin with `Nats-` are sent as well. They tell the server what to do: to
-    /// drop messages of the stream, say. Without, they are left out.
+    /// `true` if headers whose names begin with `Nats-` are sent too. They control the server: for example, they
+    /// can delete messages of the stream. By default they are left out.
     #[serde(default)]
     pub server_headers: bool,
-    /// How many messages of a delivery wait for their confirmation at a time. With 1, no message comes before one
-    /// that is published again.
+    /// Maximum number of messages of a delivery that wait for their confirmation. With 1, no message overtakes an
+    /// earlier message that has to be published again.
     #[serde(default = "window")]
     #[schemars(range(min = 1, max = 65536))]
     pub window: usize,
-    /// How long a stream may take to confirm a message. After that it is published again. Without streams: how long
-    /// the server may take to have seen the messages.
+    /// Maximum time until a stream confirms a message; after that the message is published again. Without
+    /// JetStream, maximum time until the server has processed the messages.
     #[serde(default = "timeout")]
     pub timeout: Interval,
-    /// Who this client is.
+    /// Credentials of this client.
     pub auth: Option<Auth>,
-    /// TLS. Unless set, connections are as the servers ask for.
+    /// TLS settings. Unless set, TLS is used only if the server requires it.
     pub tls: Option<Tls>,
 }
 
@@ -53,9 +54,9 @@ const fn example() -> [&'static str; 1] {
     ["127.0.0.1:4222"]
 }
 
-fn headers() -> Place {
-    #[allow(clippy::expect_used)] // it is the same at any time, and a test looks
-    "%headers".parse().expect("a path")
+fn headers() -> FieldPath {
+    #[allow(clippy::expect_used)] // a constant, which a test parses
+    "%nats.headers".parse().expect("a path")
 }
 
 const fn yes() -> bool {
@@ -70,12 +71,12 @@ const fn timeout() -> Interval {
     Interval::of_ms(10_000)
 }
 
-/// A configuration that was checked.
+/// The checked configuration.
 pub(super) struct Settings {
     pub(super) peer: Peer,
     pub(super) subject: Text,
-    pub(super) headers: Place,
-    pub(super) message_id: Option<Place>,
+    pub(super) headers: FieldPath,
+    pub(super) message_id: Option<FieldPath>,
     pub(super) jetstream: bool,
     pub(super) server_headers: bool,
     pub(super) window: usize,
@@ -83,21 +84,24 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Checks a configuration.
+    ///
     /// # Errors
-    /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
+    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
+    /// a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         if let Text::Fixed(subject) = &config.subject {
             check_subject(subject)
-                .map_err(|why| Error::configuration(format_args!("`subject`: {why}")))?;
+                .map_err(|why| Error::configuration(format_args!("invalid `subject`: {why}")))?;
         }
         if !config.jetstream && config.message_id.is_some() {
             return Err(Error::configuration(
-                "`message_id` is for streams, and `jetstream` is off: leave one of them out",
+                "invalid `message_id`: the key needs a stream, but `jetstream` is `false`; remove one of them",
             ));
         }
         if !(1..=65_536).contains(&config.window) {
             return Err(Error::configuration(format_args!(
-                "`window`: expected 1 to 65536 messages, found {}",
+                "invalid `window`: expected 1 to 65536 messages, found {}",
                 config.window
             )));
         }
@@ -115,29 +119,34 @@ impl Settings {
     }
 }
 
-/// How long a subject may be, in bytes. A server closes the connection if a line is longer than 4096 bytes, and that
-/// with the subject has the one for the answer and some numbers as well.
-const LONGEST: usize = 3_900;
+/// Maximum length of a subject, in bytes. A server closes the connection if a line of the protocol is longer than 4096
+/// bytes. The line with the subject also contains the reply subject and lengths.
+const MAX_SUBJECT: usize = 3_900;
 
-/// What only the server and those that manage it have to do with.
-const MANAGES: [&str; 3] = ["$JS.", "$SYS.", "$SRV."];
+/// Prefixes of subjects that are reserved for managing servers.
+const RESERVED_PREFIXES: [&str; 3] = ["$JS.", "$SYS.", "$SRV."];
 
+/// Checks a subject that comes from the metadata of an event. Rejects subjects that manage servers, such as
+/// `$JS.API.STREAM.DELETE.ORDERS`.
+///
 /// # Errors
-/// What a subject is that an event may choose, and what it is not: `$JS.API.STREAM.DELETE.ORDERS` is one as well.
+/// The text says which rule the subject breaks.
 pub(super) fn check_chosen(subject: &str) -> std::result::Result<(), String> {
-    if let Some(prefix) = MANAGES.iter().find(|it| subject.starts_with(**it)) {
+    if let Some(prefix) = RESERVED_PREFIXES.iter().find(|it| subject.starts_with(**it)) {
         return Err(format!(
-            "subjects with `{prefix}` before them are for those who manage servers: an event cannot name one"
+            "expected a subject without the prefix `{prefix}`, which is reserved for managing servers"
         ));
     }
     check_subject(subject)
 }
 
+/// Checks a subject to publish to.
+///
 /// # Errors
-/// What a subject to publish to is, and what it is not.
+/// The text says which rule the subject breaks.
 pub(super) fn check_subject(subject: &str) -> std::result::Result<(), String> {
-    if subject.len() > LONGEST {
-        return Err(format!("expected {LONGEST} bytes at most, found {}", subject.len()));
+    if subject.len() > MAX_SUBJECT {
+        return Err(format!("expected at most {MAX_SUBJECT} bytes, found {}", subject.len()));
     }
     let is_good = |token: &str| {
         !token.is_empty()
@@ -149,7 +158,7 @@ pub(super) fn check_subject(subject: &str) -> std::result::Result<(), String> {
     }
     let shown: String = subject.chars().take(200).collect();
     Err(format!(
-        "expected words with `.` between them, without spaces and wildcards, found `{}`",
+        "expected words separated by `.`, without spaces and wildcards, found `{}`",
         shown.escape_debug()
     ))
 }

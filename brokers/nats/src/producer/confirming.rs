@@ -1,4 +1,4 @@
-//! A delivery whose messages wait for their confirmations.
+//! Publishes the messages of a delivery, and waits until a stream has confirmed them.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -17,53 +17,54 @@ use super::{
 };
 use crate::client::{Client, Denied, lost};
 
-/// How often a message is published again that no stream has taken, and after which pause: the stream may be about
-/// to have another leader.
-const AGAIN: u8 = 2;
-const PAUSE: Duration = Duration::from_millis(250);
+/// Maximum number of times that a message is published again if no stream has stored it. A stream that elects a new
+/// leader stores no messages for a while.
+const MAX_RETRIES: u8 = 2;
+/// Pause before a message is published again.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// What a delivery came to.
+/// Result of a delivery.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Positions in the batch, with errors.
+    /// Messages that were not stored: position in the batch, and error.
     pub(super) refused: Vec<(usize, Error)>,
-    /// How many messages their stream had already.
+    /// Number of messages that the stream recognized as duplicates.
     pub(super) duplicates: u64,
 }
 
-/// The messages of a delivery.
+/// A delivery that waits for the confirmations of its messages.
 pub(super) struct Confirming {
     client: Client,
     settings: Arc<Settings>,
     denied: broadcast::Receiver<Denied>,
-    /// Answers to message `n` go to this with `.n` after it.
+    /// Prefix of the reply subjects. The reply to message `n` goes to `INBOX.n`.
     inbox: String,
     messages: Vec<Message>,
     states: Vec<State>,
-    /// The first that may still be open; those before are not.
+    /// Number of messages at the start of `messages` that are known to be done, so that searches can skip them.
     first: usize,
-    /// The next that is to be published.
+    /// Index of the next message to publish.
     next: usize,
-    /// How many were published and not answered.
-    open: usize,
-    /// Those that are published again, and when.
-    again: VecDeque<(Instant, usize)>,
-    /// Why those that were not published yet are not published any more.
+    /// Number of messages that were published and not answered.
+    in_flight: usize,
+    /// Messages to publish again, with the time to do so.
+    retries: VecDeque<(Instant, usize)>,
+    /// Error after which no more messages of the delivery are published.
     stopped_by: Option<Error>,
     answers: Answers,
 }
 
-/// What has become of a message.
+/// State of a message.
 #[derive(Clone, Copy)]
 enum State {
-    /// Nothing yet.
-    Waits,
-    /// It was published, so often before, and is to be answered in time.
-    Open(u8, Instant),
-    /// Nobody takes it, and it is published again, so often.
-    Again(u8),
-    /// It was answered.
-    Over,
+    /// The message was not published yet.
+    Unpublished,
+    /// The message was published. Contains the number of earlier attempts, and the deadline of the answer.
+    Published(u8, Instant),
+    /// No stream has stored the message, which will be published again. Contains the number of attempts so far.
+    Retrying(u8),
+    /// The message was answered or has failed.
+    Done,
 }
 
 impl Confirming {
@@ -74,27 +75,28 @@ impl Confirming {
         refused: Vec<(usize, Error)>,
     ) -> Self {
         Self {
-            // Before the first is sent.
+            // Subscribe to denials before the first message is sent, so that no denial is missed.
             denied: client.denied.subscribe(),
             inbox: client.nats.new_inbox(),
-            states: vec![State::Waits; messages.len()],
+            states: vec![State::Unpublished; messages.len()],
             answers: Answers { refused, duplicates: 0 },
             client,
             settings,
             messages,
             first: 0,
             next: 0,
-            open: 0,
-            again: VecDeque::new(),
+            in_flight: 0,
+            retries: VecDeque::new(),
             stopped_by: None,
         }
     }
 
-    /// Publishes all in order, and waits for the answers. Where one is refused that may be taken later, those that
-    /// were not published by then wait with it: they are not to overtake it.
+    /// Publishes all messages in order, and waits for the answers. If a message fails with an error that may be
+    /// temporary, the messages that are not published yet fail with the same error, so that they do not overtake the
+    /// failed message.
     ///
     /// # Errors
-    /// The connection is lost.
+    /// The connection was lost.
     pub(super) async fn publish(mut self) -> Result<Answers> {
         let subscribed = self.client.nats.subscribe(format!("{}.*", self.inbox)).await;
         let mut replies = subscribed.map_err(|error| lost().caused_by(&error))?;
@@ -103,27 +105,27 @@ impl Confirming {
                 let next = self.next;
                 self.next += 1;
                 self.send(next, 0).await?;
-                // Not a task switch for each.
+                // Handle replies only after every 64 messages, so that not every message causes a task switch.
                 if next % 64 == 63 {
-                    self.hear_all(&mut replies)?;
+                    self.handle_replies(&mut replies)?;
                 }
             }
-            if self.open == 0 && self.again.is_empty() {
+            if self.in_flight == 0 && self.retries.is_empty() {
                 break;
             }
             self.wait(&mut replies).await?;
         }
         if let Some(error) = self.stopped_by {
-            let left = self.messages[self.next..].iter();
-            self.answers.refused.extend(left.map(|it| (it.position, error.clone())));
+            let unpublished = self.messages[self.next..].iter();
+            self.answers.refused.extend(unpublished.map(|it| (it.position, error.clone())));
         }
         Ok(self.answers)
     }
 
     fn may_publish(&self) -> bool {
         self.next < self.messages.len()
-            && self.open < self.settings.window
-            && self.again.is_empty()
+            && self.in_flight < self.settings.window
+            && self.retries.is_empty()
             && self.stopped_by.is_none()
     }
 
@@ -142,132 +144,133 @@ impl Confirming {
         match sent {
             Ok(()) => {
                 let until = Instant::now() + self.settings.timeout;
-                self.states[number] = State::Open(before, until);
-                self.open += 1;
+                self.states[number] = State::Published(before, until);
+                self.in_flight += 1;
             }
             Err(error) => {
                 let error = outcome::unpublished(&error, &message.subject);
                 if error.policy() == ErrorPolicy::RECONNECT {
                     return Err(error);
                 }
-                self.refuse(number, error);
+                self.reject(number, error);
             }
         }
         Ok(())
     }
 
-    /// Waits for something to happen.
+    /// Waits for a denial, a reply or the next deadline, and handles it.
     async fn wait(&mut self, replies: &mut Subscriber) -> Result<()> {
-        while self.first < self.next && matches!(self.states[self.first], State::Over) {
+        while self.first < self.next && matches!(self.states[self.first], State::Done) {
             self.first += 1;
         }
-        let late = self.states[self.first..self.next].iter().find_map(|it| match it {
-            State::Open(_, until) => Some(*until),
+        let deadline = self.states[self.first..self.next].iter().find_map(|it| match it {
+            State::Published(_, until) => Some(*until),
             _ => None,
         });
-        let again = self.again.front().map(|(at, _)| *at);
-        let next = late.into_iter().chain(again).min().unwrap_or_else(Instant::now);
+        let retry = self.retries.front().map(|(at, _)| *at);
+        let next = deadline.into_iter().chain(retry).min().unwrap_or_else(Instant::now);
         tokio::select! {
             biased;
-            denied = self.denied.recv() => self.deny(&denied),
+            denied = self.denied.recv() => self.handle_denial(&denied),
             reply = replies.next() => {
-                self.hear(&reply.ok_or_else(lost)?);
-                self.hear_all(replies)?;
+                self.handle_reply(&reply.ok_or_else(lost)?);
+                self.handle_replies(replies)?;
             }
-            () = sleep_until(next) => self.look_at_the_clock().await?,
+            () = sleep_until(next) => self.handle_deadlines().await?,
         }
         Ok(())
     }
 
-    /// Hears what is there.
-    fn hear_all(&mut self, replies: &mut Subscriber) -> Result<()> {
+    /// Handles all replies that are available now.
+    fn handle_replies(&mut self, replies: &mut Subscriber) -> Result<()> {
         while let Some(reply) = replies.next().now_or_never() {
-            self.hear(&reply.ok_or_else(lost)?);
+            self.handle_reply(&reply.ok_or_else(lost)?);
         }
         Ok(())
     }
 
-    fn hear(&mut self, reply: &async_nats::Message) {
+    fn handle_reply(&mut self, reply: &async_nats::Message) {
         let number = reply.subject.rsplit_once('.').and_then(|(_, it)| it.parse::<usize>().ok());
         let Some(number) = number.filter(|it| *it < self.states.len()) else { return };
-        // One that was denied or late is answered already.
-        let State::Open(before, _) = self.states[number] else { return };
+        // Ignore replies to messages that were denied or timed out, which are done already.
+        let State::Published(before, _) = self.states[number] else { return };
         match Answer::of(reply, &self.messages[number].subject) {
             Answer::Confirmed { duplicate } => {
-                self.end(number);
+                self.finish(number);
                 self.answers.duplicates += u64::from(duplicate);
             }
-            Answer::Nobody if before < AGAIN => {
-                self.open -= 1;
-                self.states[number] = State::Again(before + 1);
-                self.again.push_back((Instant::now() + PAUSE, number));
+            Answer::NoStream if before < MAX_RETRIES => {
+                self.in_flight -= 1;
+                self.states[number] = State::Retrying(before + 1);
+                self.retries.push_back((Instant::now() + RETRY_DELAY, number));
             }
-            Answer::Nobody => {
-                self.refuse(number, outcome::nobody(&self.messages[number].subject));
+            Answer::NoStream => {
+                self.reject(number, outcome::no_stream(&self.messages[number].subject));
             }
-            Answer::Refused(error) => self.refuse(number, error),
+            Answer::Refused(error) => self.reject(number, error),
         }
     }
 
-    fn deny(&mut self, denied: &std::result::Result<Denied, RecvError>) {
+    fn handle_denial(&mut self, denied: &std::result::Result<Denied, RecvError>) {
         match denied {
             Ok(Denied::Publish(subject)) => {
                 for number in self.first..self.next {
                     let is_it = *self.messages[number].subject == **subject;
-                    if is_it && !matches!(self.states[number], State::Over) {
-                        self.refuse(number, outcome::denied(subject));
+                    if is_it && !matches!(self.states[number], State::Done) {
+                        self.reject(number, outcome::denied(subject));
                     }
                 }
             }
-            // Without answers nothing can be confirmed.
+            // Without a subscription to the inbox, no message can be confirmed.
             Ok(Denied::Subscribe(inbox)) if inbox.starts_with(&self.inbox) => {
                 let error = Denied::Subscribe(inbox.clone()).error();
                 for number in self.first..self.next {
-                    if !matches!(self.states[number], State::Over) {
-                        self.refuse(number, error.clone());
+                    if !matches!(self.states[number], State::Done) {
+                        self.reject(number, error.clone());
                     }
                 }
             }
-            // Of those that were missed the messages are late. The other end is the connection's, which outlives this.
+            // If denials were missed, the messages time out. The channel is never closed, because `client` owns the
+            // sender.
             Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => {}
         }
     }
 
-    /// Some are late, or are to be published again.
-    async fn look_at_the_clock(&mut self) -> Result<()> {
+    /// Fails the messages that have timed out, and publishes the messages in `retries` that are due.
+    async fn handle_deadlines(&mut self) -> Result<()> {
         let now = Instant::now();
         for number in self.first..self.next {
             match self.states[number] {
-                State::Open(_, until) if until <= now => {
-                    self.refuse(number, outcome::late(&self.messages[number].subject));
+                State::Published(_, until) if until <= now => {
+                    self.reject(number, outcome::unconfirmed(&self.messages[number].subject));
                 }
-                // Published in this order, but for those that are published again.
-                State::Open(0, _) => break,
+                // First attempts have increasing deadlines, so no later first attempt has timed out.
+                State::Published(0, _) => break,
                 _ => {}
             }
         }
-        while let Some((at, number)) = self.again.front().copied() {
+        while let Some((at, number)) = self.retries.front().copied() {
             if at > now {
                 break;
             }
-            self.again.pop_front();
-            // One that was denied is answered already.
-            let State::Again(before) = self.states[number] else { continue };
+            self.retries.pop_front();
+            // Skip a message that was denied meanwhile, which is done already.
+            let State::Retrying(before) = self.states[number] else { continue };
             self.send(number, before).await?;
         }
         Ok(())
     }
 
-    /// It was answered.
-    fn end(&mut self, number: usize) {
-        if matches!(self.states[number], State::Open(..)) {
-            self.open -= 1;
+    /// Marks a message as done.
+    fn finish(&mut self, number: usize) {
+        if matches!(self.states[number], State::Published(..)) {
+            self.in_flight -= 1;
         }
-        self.states[number] = State::Over;
+        self.states[number] = State::Done;
     }
 
-    fn refuse(&mut self, number: usize, error: Error) {
-        self.end(number);
+    fn reject(&mut self, number: usize, error: Error) {
+        self.finish(number);
         if error.policy() != ErrorPolicy::DEAD_LETTER && self.stopped_by.is_none() {
             self.stopped_by = Some(error.clone());
         }

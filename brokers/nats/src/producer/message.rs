@@ -1,25 +1,25 @@
-//! Events as messages.
+//! Conversion of events to messages.
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
 use bytes::Bytes;
 use tremor_pdk::{
     RawEvent,
-    metadata::{Place, Text},
+    metadata::{FieldPath, Text},
     prelude::*,
 };
 
 use super::config::{Settings, check_chosen};
 
-/// A message that can be sent from another thread.
+/// A message with its own copy of the event's data, so that another thread can send it.
 pub(super) struct Message {
-    /// Of its event in the batch.
+    /// Position of the event in the batch.
     pub(super) position: usize,
     pub(super) subject: Subject,
     pub(super) headers: Option<HeaderMap>,
     pub(super) payload: Bytes,
 }
 
-/// The messages of a batch. Events of which there can be none are added to `refused`.
+/// Returns the messages of a batch. Events that cannot be converted are added to `refused`.
 pub(super) fn all(
     batch: &RawBatch,
     settings: &Settings,
@@ -29,7 +29,7 @@ pub(super) fn all(
         Text::Fixed(subject) => Some(Subject::from(subject.as_str())),
         Text::At(_) => None,
     };
-    // One copy of all of them, which the messages share.
+    // Copy all payloads into one buffer, which the messages share.
     let length = batch.iter().map(RawEvent::raw).map(<[u8]>::len).sum();
     let mut payloads = Vec::with_capacity(length);
     let mut messages = Vec::with_capacity(batch.len());
@@ -54,8 +54,10 @@ pub(super) fn all(
     messages
 }
 
+/// Returns the subject and the headers of the message for an event.
+///
 /// # Errors
-/// Kind bad data: the metadata have something that cannot be that.
+/// Returns an error of kind "bad data" if the metadata contain an invalid value.
 fn one(
     event: RawEvent<'_>,
     settings: &Settings,
@@ -64,42 +66,46 @@ fn one(
     let subject = match (fixed, &settings.subject) {
         (Some(subject), _) => subject.clone(),
         (None, Text::Fixed(subject)) => subject.as_str().into(),
-        (None, Text::At(place)) => subject(place, event)?,
+        (None, Text::At(path)) => subject(path, event)?,
     };
     let mut headers = headers(&settings.headers, settings.server_headers, event)?;
-    if let Some(place) = &settings.message_id
-        && let Some(value) = place.get(event)
+    if let Some(path) = &settings.message_id
+        && let Some(value) = path.get(event)
     {
         let text = value.as_str();
         let id = text.and_then(|it| it.parse::<HeaderValue>().ok());
-        let id = id.ok_or_else(|| place.wrong("message_id", "a text in one line", event))?;
+        let id = id.ok_or_else(|| path.wrong("message_id", "a single-line text", event))?;
         headers.get_or_insert_default().insert(async_nats::header::NATS_MESSAGE_ID, id);
     }
     Ok((subject, headers))
 }
 
-fn subject(place: &Place, event: RawEvent<'_>) -> Result<Subject> {
-    let subject = place.get(event).and_then(ValueRef::as_str);
-    let subject = subject.ok_or_else(|| place.wrong("subject", "a text", event))?;
+fn subject(path: &FieldPath, event: RawEvent<'_>) -> Result<Subject> {
+    let subject = path.get(event).and_then(ValueRef::as_str);
+    let subject = subject.ok_or_else(|| path.wrong("subject", "a text", event))?;
     check_chosen(subject)
-        .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{place}`: {why}")))?;
+        .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{path}`: {why}")))?;
     Ok(subject.into())
 }
 
-/// How the names of headers begin that tell the server what to do.
-const SERVERS: &str = "Nats-";
+/// Prefix of the names of headers that control the server.
+const SERVER_PREFIX: &str = "Nats-";
 
-fn headers(place: &Place, servers_as_well: bool, event: RawEvent<'_>) -> Result<Option<HeaderMap>> {
-    let Some(value) = place.get(event) else { return Ok(None) };
-    let expected = "an object of texts in one line, and of lists of them";
-    let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;
+fn headers(
+    path: &FieldPath,
+    with_server_headers: bool,
+    event: RawEvent<'_>,
+) -> Result<Option<HeaderMap>> {
+    let Some(value) = path.get(event) else { return Ok(None) };
+    let expected = "an object whose values are single-line texts or lists of such texts";
+    let object = value.as_object().ok_or_else(|| path.wrong("headers", expected, event))?;
     let mut headers = HeaderMap::new();
     let mut add = |name: &str, value: ValueRef<'_>| -> Result<()> {
         let header = name.parse::<HeaderName>().ok();
         let header = header.zip(value.as_str().and_then(|it| it.parse::<HeaderValue>().ok()));
         let (header, value) = header.ok_or_else(|| {
             Error::bad_data(format_args!(
-                "`headers` of the event, `{place}`: expected {expected}, found another value or name at `{}`",
+                "`headers` of the event, `{path}`: expected {expected}, found another value or name at `{}`",
                 name.escape_debug()
             ))
         })?;
@@ -107,9 +113,11 @@ fn headers(place: &Place, servers_as_well: bool, event: RawEvent<'_>) -> Result<
         Ok(())
     };
     for (name, value) in object {
-        // Of another broker, say: a publisher there must not be able to drop messages of this one.
-        let begins = name.as_bytes().get(..SERVERS.len());
-        if !servers_as_well && begins.is_some_and(|it| it.eq_ignore_ascii_case(SERVERS.as_bytes()))
+        // Leave these headers out. If the headers of events come from another broker, its publishers could otherwise
+        // control this server, for example delete messages.
+        let begins = name.as_bytes().get(..SERVER_PREFIX.len());
+        if !with_server_headers
+            && begins.is_some_and(|it| it.eq_ignore_ascii_case(SERVER_PREFIX.as_bytes()))
         {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The connector `nats_producer`: publishes events to subjects of NATS.
+//! The connector `nats_producer`, which publishes events to subjects of NATS.
 //!
 //! ```yaml
 //! connectors:
@@ -9,8 +9,8 @@
 //!     config: { servers: ['nats-1:4222'], subject: orders.new }
 //! ```
 //!
-//! Each event is a message. With JetStream a delivery is answered when a stream has answered for each of
-//! them; without, when the server has seen them.
+//! Each event becomes a message. With JetStream, a delivery completes when a stream has answered for each message.
+//! Without JetStream, it completes when the server has processed the messages.
 
 mod config;
 mod confirming;
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use tremor_pdk::{NoSource, prelude::*, tokio::Tokio};
 
 use self::config::Settings;
-pub use self::{config::Config, sink::Publishes};
+pub use self::{config::Config, sink::ProducerSink};
 use crate::client::connect;
 
-/// The connector.
+/// The connector `nats_producer`.
 pub struct NatsProducer {
     settings: Arc<Settings>,
     context: ComponentContext,
@@ -37,7 +37,7 @@ pub struct NatsProducer {
 
 impl Component for NatsProducer {
     const NAME: &str = "nats_producer";
-    const DESCRIPTION: &str = "Publishes events to subjects of NATS, with JetStream or without.";
+    const DESCRIPTION: &str = "Publishes events to subjects of NATS, with or without JetStream.";
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
@@ -48,16 +48,16 @@ impl Component for NatsProducer {
 
 impl Connector for NatsProducer {
     type Source = NoSource;
-    type Sink = Publishes;
+    type Sink = ProducerSink;
 
-    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, Publishes>> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, ProducerSink>> {
         let tokio = match self.tokio.take() {
             Some(tokio) => tokio,
             None => Tokio::start(&self.context).await?,
         };
         let tokio = self.tokio.insert(tokio).clone();
         let client = connect(&tokio, &self.context, &self.settings.peer).await?;
-        Ok(Halves::sink(Publishes::new(&self.context, tokio, client, self.settings.clone())))
+        Ok(Halves::sink(ProducerSink::new(&self.context, tokio, client, self.settings.clone())))
     }
 }
 

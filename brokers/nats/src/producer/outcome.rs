@@ -1,4 +1,4 @@
-//! What the answer of a server means for an event.
+//! Conversion of server answers to errors of events.
 
 use async_nats::{
     Message, StatusCode, client,
@@ -6,91 +6,91 @@ use async_nats::{
 };
 use tremor_pdk::{prelude::*, serde::Deserialize};
 
-/// What is answered to a message.
+/// JSON reply to a published message.
 #[derive(Deserialize)]
 #[serde(crate = "tremor_pdk::serde", untagged)]
-enum Said {
-    Refused { error: async_nats::jetstream::Error },
-    Has(PublishAck),
+enum Reply {
+    Rejected { error: async_nats::jetstream::Error },
+    Stored(PublishAck),
 }
 
-/// What a stream has said of a message.
+/// Answer to a published message.
 pub(super) enum Answer {
-    /// It has it, and maybe had it already.
+    /// The stream stored the message, or already had it.
     Confirmed { duplicate: bool },
-    /// There is none that takes the subject, or it is about to have another leader.
-    Nobody,
-    /// It does not take it.
+    /// No stream stores messages with the subject, or the stream is electing a leader.
+    NoStream,
+    /// The stream rejected the message.
     Refused(Error),
 }
 
 impl Answer {
     pub(super) fn of(message: &Message, subject: &str) -> Self {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            return Self::Nobody;
+            return Self::NoStream;
         }
         match serde_json::from_slice(&message.payload) {
-            Ok(Said::Has(ack)) if !ack.stream.is_empty() && ack.sequence > 0 => {
+            Ok(Reply::Stored(ack)) if !ack.stream.is_empty() && ack.sequence > 0 => {
                 Self::Confirmed { duplicate: ack.duplicate }
             }
-            Ok(Said::Refused { error }) => Self::Refused(refused(&error, subject)),
-            // It would answer so again.
-            Ok(Said::Has(_)) | Err(_) => Self::Refused(Error::bad_data(format_args!(
-                "subject `{subject}`: something has answered that is no stream; see `subject`, or set `jetstream: false`"
+            Ok(Reply::Rejected { error }) => Self::Refused(refused(&error, subject)),
+            // This error is permanent, because the same service would answer again.
+            Ok(Reply::Stored(_)) | Err(_) => Self::Refused(Error::bad_data(format_args!(
+                "cannot publish to `{subject}`: the reply did not come from a stream; check `subject`, or set `jetstream: false`"
             ))),
         }
     }
 }
 
-/// What becomes of an event whose message a stream does not take. Its policy is to go to `err` where the same
-/// message would be refused again, and otherwise to be tried again.
+/// Returns the error of an event whose message a stream rejected. Its policy sends the event to `err` if the
+/// same message would be rejected again, and otherwise retries it.
 fn refused(answer: &async_nats::jetstream::Error, subject: &str) -> Error {
-    // Status codes as those of HTTP: what is refused as it is, and what may pass. That the storage of an account is
-    // full passes, whatever its code.
-    let stays = (400..500).contains(&answer.code())
+    // Status codes have the meaning that they have in HTTP, so 408 and 429 are temporary. A full storage of an account
+    // is temporary too, with any status code.
+    let is_permanent = (400..500).contains(&answer.code())
         && ![408, 429].contains(&answer.code())
         && answer.error_code() != ErrorCode::ACCOUNT_RESOURCES_EXCEEDED;
-    if stays {
+    if is_permanent {
         Error::bad_data(format_args!(
-            "subject `{subject}`: the stream refuses the message: {answer}"
+            "cannot publish to `{subject}`: the stream rejected the message: {answer}"
         ))
     } else {
         Error::full(format_args!(
-            "subject `{subject}`: the stream cannot take the message now: {answer}"
+            "cannot publish to `{subject}`: the stream rejected the message temporarily: {answer}"
         ))
     }
 }
 
-/// No stream takes it, however often it is published.
-pub(super) fn nobody(subject: &str) -> Error {
+/// Returns the error of a message that no stream has stored in any attempt.
+pub(super) fn no_stream(subject: &str) -> Error {
     Error::bad_data(format_args!(
-        "subject `{subject}`: no stream takes it, or JetStream is off; see `subject`, and the subjects of the streams"
+        "cannot publish to `{subject}`: no stream stores it, or JetStream is off; check `subject`, and the subjects of the streams"
     ))
 }
 
-/// A stream has not answered.
-pub(super) fn late(subject: &str) -> Error {
+/// Returns the error of a message that the stream did not confirm in time.
+pub(super) fn unconfirmed(subject: &str) -> Error {
     Error::timeout(format_args!(
-        "subject `{subject}`: the stream has not confirmed the message within `timeout`"
+        "cannot publish to `{subject}`: the stream did not confirm the message within `timeout`"
     ))
 }
 
-/// A message that was not published.
+/// Returns the error of a message that could not be published.
 pub(super) fn unpublished(error: &client::PublishError, subject: &str) -> Error {
     match error.kind() {
         client::PublishErrorKind::MaxPayloadExceeded => Error::bad_data(format_args!(
-            "subject `{subject}`: {error}; see `max_payload` of the server"
+            "cannot publish to `{subject}`: {error}; check `max_payload` of the server"
         )),
         client::PublishErrorKind::InvalidSubject => {
-            Error::bad_data(format_args!("subject `{subject}`: {error}"))
+            Error::bad_data(format_args!("cannot publish to `{subject}`: {error}"))
         }
         client::PublishErrorKind::Send => crate::client::lost().caused_by(error),
     }
 }
 
-/// What the server does not let this client publish to.
+/// Returns the error of a message to a subject that this user may not publish to.
 pub(super) fn denied(subject: &str) -> Error {
     Error::bad_data(format_args!(
-        "subject `{subject}`: the server does not let this user publish to it; see its permissions"
+        "cannot publish to `{subject}`: the server denied permission; check the permissions of this user"
     ))
 }

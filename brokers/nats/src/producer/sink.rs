@@ -1,4 +1,4 @@
-//! The sink: deliveries as messages.
+//! The sink of `nats_producer`: sends deliveries as messages.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::client::{Client, Denied};
 
-/// The sink of one connection of the runtime's.
-pub struct Publishes {
+/// Sink of one connection.
+pub struct ProducerSink {
     tokio: Tokio,
     client: Client,
     settings: Arc<Settings>,
@@ -21,21 +21,21 @@ pub struct Publishes {
     duplicates: Counter,
 }
 
-impl Publishes {
+impl ProducerSink {
     pub(super) fn new(host: &Host, tokio: Tokio, client: Client, settings: Arc<Settings>) -> Self {
         Self {
             tokio,
             client,
             settings,
-            refused: host.counter("refused", "Messages that the servers do not take."),
+            refused: host.counter("refused", "Messages that the servers rejected permanently."),
             duplicates: host.counter(
                 "duplicates",
-                "Messages that their stream had already, by their `message_id`.",
+                "Messages that their stream already had, recognized by their `message_id`.",
             ),
         }
     }
 
-    /// Events that were not delivered.
+    /// Returns the result of a delivery without the events in `refused`.
     fn answer(&self, batch: &RawBatch, refused: Vec<(usize, Error)>) -> Delivery {
         let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
         self.refused.add(are_final.count() as u64);
@@ -44,7 +44,7 @@ impl Publishes {
     }
 }
 
-impl ParallelSink for Publishes {
+impl ParallelSink for ProducerSink {
     type Batch = RawBatch;
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
@@ -66,13 +66,14 @@ impl ParallelSink for Publishes {
     }
 }
 
-/// Messages of core NATS, which nobody confirms: written, and seen by the server.
+/// Publishes messages of core NATS, and waits until the server has processed them, because servers do not confirm such
+/// messages. Returns the messages that could not be published.
 async fn write(
     client: Client,
     settings: Arc<Settings>,
     messages: Vec<Message>,
 ) -> Result<Vec<(usize, Error)>> {
-    // Before the first is sent.
+    // Subscribe to denials before the first message is sent, so that no denial is missed.
     let mut denied = client.denied.subscribe();
     let (mut refused, mut positions) = (Vec::new(), Vec::with_capacity(messages.len()));
     for Message { position, subject, headers, payload } in messages {
@@ -107,8 +108,8 @@ async fn write(
     Ok(refused)
 }
 
-impl std::fmt::Debug for Publishes {
+impl std::fmt::Debug for ProducerSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Publishes({})", self.settings.subject)
+        write!(f, "ProducerSink({})", self.settings.subject)
     }
 }

@@ -11,19 +11,22 @@ fn config(keys: &str) -> String {
 }
 
 #[test]
-fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed() {
+fn unpublishable_events_go_to_err_and_others_are_confirmed() {
     let host = TestHost::new();
-    host.hold_time();
+    host.follow_real_time();
     let keys = r#""subject": "%to", "message_id": "%id""#;
     let mut producer = host.connect::<NatsProducer>(&config(keys)).unwrap();
     let large = "x".repeat(2_000);
     let long = "x".repeat(4_000);
     let events = batch_with_metadata(&[
-        ("one", literal!({ "to": "a.b", "id": "1", "headers": { "A": ["1", "2"], "B": "3" } })),
+        (
+            "one",
+            literal!({ "to": "a.b", "id": "1", "nats": { "headers": { "A": ["1", "2"], "B": "3" } } }),
+        ),
         ("two", literal!({ "to": "a.*" })),
         ("three", literal!({ "id": "3" })),
         ("four", literal!({ "to": "a", "id": 4 })),
-        ("five", literal!({ "to": "a", "headers": { "A": "two\nlines" } })),
+        ("five", literal!({ "to": "a", "nats": { "headers": { "A": "two\nlines" } } })),
         (&large, literal!({ "to": "a" })),
         ("seven", literal!({ "to": "nobody" })),
         ("eight", literal!({ "to": "a" })),
@@ -35,13 +38,13 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
     let expected = [
         "without spaces and wildcards, found `a.*`",
         "`subject` of the event, `%to`: expected a text, found nothing",
-        "`message_id` of the event, `%id`: expected a text in one line, found another value",
+        "`message_id` of the event, `%id`: expected a single-line text, found another value",
         "found another value or name at `A`",
-        "see `max_payload` of the server",
-        "no stream takes it",
-        "something has answered that is no stream",
-        "an event cannot name one",
-        "expected 3900 bytes at most, found 4000",
+        "check `max_payload` of the server",
+        "no stream stores it",
+        "the reply did not come from a stream",
+        "reserved for managing servers",
+        "expected at most 3900 bytes, found 4000",
     ];
     assert_eq!(errors.len(), expected.len(), "{errors:?}");
     let positions = (1..7).chain(8..11);
@@ -56,9 +59,9 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
 }
 
 #[test]
-fn with_a_window_of_one_nothing_overtakes_what_is_published_again() {
+fn window_of_one_keeps_order_after_a_failure() {
     let payloads = ["0", "1", "full", "3", "4"].map(|it| (it, Value::default()));
-    for (window, has, left) in [(1, &["0", "1"][..], 2..5), (9, &["0", "1", "3", "4"], 2..3)] {
+    for (window, stored, failed) in [(1, &["0", "1"][..], 2..5), (9, &["0", "1", "3", "4"], 2..3)] {
         let host = TestHost::new();
         let stream = Stream::default();
         let address = server_of(&stream);
@@ -68,16 +71,15 @@ fn with_a_window_of_one_nothing_overtakes_what_is_published_again() {
         let errors = exceptions(producer.deliver(&batch_with_metadata(&payloads)));
         assert_eq!(errors.len(), 1, "{errors:?}");
         let Exception { events, error } = &errors[0];
-        assert_eq!((events.clone(), error.policy()), (left, ErrorPolicy::RETRY));
-        assert_eq!(*stream.lock().unwrap(), has);
+        assert_eq!((events.clone(), error.policy()), (failed, ErrorPolicy::RETRY));
+        assert_eq!(*stream.lock().unwrap(), stored);
         producer.stop().unwrap();
     }
 }
 
 #[test]
-fn headers_of_servers_are_left_out_unless_they_are_wanted() {
-    let metadata =
-        literal!({ "to": "a", "headers": { "Nats-Rollup": "all", "nats-x": "1", "Other": "2" } });
+fn server_headers_are_sent_only_if_configured() {
+    let metadata = literal!({ "to": "a", "nats": { "headers": { "Nats-Rollup": "all", "nats-x": "1", "Other": "2" } } });
     for (more, count) in [("", 1), (r#", "server_headers": true"#, 3)] {
         let host = TestHost::new();
         let stream = Stream::default();
@@ -85,18 +87,18 @@ fn headers_of_servers_are_left_out_unless_they_are_wanted() {
         let config = format!(r#"{{ "servers": ["{address}"], "subject": "%to"{more} }}"#);
         let mut producer = host.connect::<NatsProducer>(&config).unwrap();
         producer.deliver(&batch_with_metadata(&[("one", metadata.clone())])).unwrap();
-        // With them the payload comes.
-        let has = stream.lock().unwrap().concat();
-        assert_eq!(has.matches(": ").count(), count, "{has}");
-        assert!(has.contains("Other: 2") && has.ends_with("one"), "{has}");
+        // The received bytes contain the headers and the payload.
+        let received = stream.lock().unwrap().concat();
+        assert_eq!(received.matches(": ").count(), count, "{received}");
+        assert!(received.contains("Other: 2") && received.ends_with("one"), "{received}");
         producer.stop().unwrap();
     }
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_refused_with_its_key_and_without_secrets() {
+fn invalid_configuration_names_its_key_and_no_secret() {
     let host = TestHost::new();
-    for (keys, said) in [
+    for (keys, expected) in [
         (r#""subject": "a..b""#, "`subject`"),
         (r#""subject": "a.>""#, "`subject`"),
         (r#""subject": "a", "window": 0"#, "`window`"),
@@ -108,13 +110,13 @@ fn a_configuration_that_cannot_be_is_refused_with_its_key_and_without_secrets() 
         (r#""subject": "a", "tls": { "cert_file": "a.pem" }"#, "`key_file`"),
     ] {
         let error = host.component::<NatsProducer>(&config(keys)).err();
-        let error = error.unwrap_or_else(|| panic!("{keys} is refused")).to_string();
-        assert!(error.contains(said) && !error.contains("hunter2"), "{keys}: {error}");
+        let error = error.unwrap_or_else(|| panic!("{keys} is rejected")).to_string();
+        assert!(error.contains(expected) && !error.contains("hunter2"), "{keys}: {error}");
     }
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins() {
+fn producer_passes_conformance() {
     for keys in [r#""subject": "a""#, r#""subject": "a", "jetstream": false"#] {
         conformance::connector::<NatsProducer>(&config(keys)).expect_no_faults();
     }

@@ -1,4 +1,5 @@
-//! What `cargo xtask scale-out` runs: `changes N SECONDS RATE`, or `limited SECONDS`, and after it perhaps `--release`.
+//! The program behind `cargo xtask scale-out`. Its arguments are `changes N SECONDS RATE` or `limited SECONDS`,
+//! optionally followed by `--release`.
 
 use std::{env, fmt::Display, process::exit, time::Duration};
 
@@ -13,7 +14,8 @@ use broker_tests::{
     },
 };
 
-/// What four processes are to do of what one does, each with a tenth of a core.
+/// Minimum throughput of four processes, as a multiple of the throughput of one process. Each process is limited to a
+/// tenth of a core.
 const OF_ONE: f64 = 3.5;
 
 fn main() {
@@ -41,7 +43,7 @@ fn broker() -> Broker {
     Broker::start("kafka", CONFIGURATION).unwrap_or_else(|| exit(2))
 }
 
-/// Whether all is well.
+/// Starts, stops and kills processes. Returns whether the records were delivered correctly.
 fn change(plan: Plan) -> bool {
     let broker = broker();
     let report = changes::run(Kafka::new(broker.get("plain")), plan);
@@ -49,7 +51,8 @@ fn change(plan: Plan) -> bool {
     report.is_good()
 }
 
-/// Whether many do so much more than one.
+/// Measures processes that are limited to a tenth of a core. Returns whether four processes reach [`OF_ONE`] times the
+/// throughput of one.
 fn limit(each: Duration) -> bool {
     let broker = broker();
     let (turns, by) = limited::run(Kafka::new(broker.get("plain")), each);
@@ -59,7 +62,7 @@ fn limit(each: Duration) -> bool {
     rate(turns.last()) >= OF_ONE * rate(turns.first())
 }
 
-#[allow(clippy::print_stdout)] // the program is for what it prints
+#[allow(clippy::print_stdout)] // the output is the result of the program
 fn say(what: &dyn Display) {
     println!("{what}");
 }

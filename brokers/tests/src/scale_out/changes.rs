@@ -1,4 +1,4 @@
-//! Processes that come, go and are killed while records are written, and what becomes of the records.
+//! Starts, stops and kills processes while records are written, and measures the effects on the records.
 
 use std::{
     fmt,
@@ -17,58 +17,60 @@ use crate::{
     flow::Flow,
     kafka::{Kafka, parse, record},
     scale_out::{
-        books::{Books, Came},
         control::Control,
+        counts::{Counts, OutputRecord},
         now,
         processes::{Group, PARTITIONS, number, partitions, time, writer},
     },
 };
 
-/// How many processes there are.
+/// Minimum number of processes.
 const FEWEST: usize = 2;
+
+/// Maximum number of processes.
 const MOST: usize = 4;
 
-/// How often records are written to each partition.
+/// Interval at which records are written to each partition.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long records are written before a process comes or goes. A broker that has just begun compiles its program
-/// meanwhile, and pauses; that is none of the flow's.
+/// Time for which records are written before the first change. A broker that has just started still compiles its code,
+/// which causes pauses. They must not be attributed to the flow.
 const WARM: Duration = Duration::from_secs(3);
 
-/// How long records are waited for at the end that have not come.
+/// Maximum time to wait for missing records at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often processes come and go, and under what load.
+/// Number of changes, their duration, and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How often one comes or goes.
+    /// Number of processes to start, stop or kill.
     pub changes: u32,
-    /// After which time none does any more, however often that was.
+    /// Time after which no further change is made.
     pub within: Duration,
-    /// How many records are written in a second.
+    /// Number of records written per second.
     pub rate: u32,
 }
 
-/// What became of the records.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// How often a process came or went.
+    /// Number of processes that were started, stopped or killed.
     pub changes: u32,
-    /// How often it was killed.
+    /// Number of processes that were killed.
     pub kills: u32,
-    /// How many processes have lost partitions since the group held them for dead: on a machine with much to do, they
-    /// may be without a turn for longer than their session.
-    pub held_for_dead: u32,
-    /// How many records went into each partition.
+    /// Number of processes that lost partitions because the group considered them dead. On a busy machine, a process
+    /// may get no CPU time for longer than the session timeout.
+    pub considered_dead: u32,
+    /// Number of records written to each input partition.
     pub each: usize,
-    /// What came out.
-    pub books: Books,
-    /// The longest time for which the writer of this test has written nothing.
+    /// Counts of the output records.
+    pub counts: Counts,
+    /// Longest time for which this test wrote no input records.
     pub pause_of_writer: Duration,
-    /// The longest time, in ms, for which a client has written nothing that is in no group, and does nothing but read
-    /// and write.
+    /// Longest time for which the control wrote nothing, in ms. The control is a client without a group that copies
+    /// records.
     pub pause_of_control: i64,
-    /// How long all of it took.
+    /// Duration of the whole run.
     pub took: Duration,
 }
 
@@ -79,20 +81,20 @@ enum Change {
     Kill,
 }
 
-/// Has processes come, go and be killed.
+/// Starts, stops and kills processes while records are written.
 pub fn run(kafka: Kafka, plan: Plan) -> Report {
     let start = Instant::now();
     let kafka = Arc::new(kafka);
     let from = kafka.topic("orders", 12);
     let group = Group::new(kafka.clone(), from.clone());
-    let books = Arc::new(Mutex::new(Books::new(PARTITIONS)));
-    let own = books.clone();
+    let counts = Arc::new(Mutex::new(Counts::new(PARTITIONS)));
+    let own = counts.clone();
     let control = Control::start(&kafka);
-    let reader = group.read(move |record| own.lock().unwrap().came(came(record)));
+    let reader = group.read(move |record| own.lock().unwrap().add(output_record(record)));
     let mut count = 0;
     let mut process = || {
         let started = group.process(count);
-        started.says("got ");
+        started.says("assigned ");
         count += 1;
         (count - 1, started)
     };
@@ -104,54 +106,63 @@ pub fn run(kafka: Kafka, plan: Plan) -> Report {
         thread::spawn(move || write(&kafka, [&from, &control], each, &ends))
     };
     thread::sleep(WARM);
-    books.lock().unwrap().pauses_from(now());
+    counts.lock().unwrap().pauses_from(now());
     control.pauses_from(now());
-    let (mut changes, mut kills, mut held_for_dead) = (0, 0, 0);
-    let mut look = |process: usize, log: &str| {
-        if log.contains("held this member for dead") {
-            held_for_dead += 1;
-            books.lock().unwrap().killed(process);
+    let (mut changes, mut kills, mut considered_dead) = (0, 0, 0);
+    let mut check_log = |process: usize, log: &str| {
+        if log.contains("considered this member dead") {
+            considered_dead += 1;
+            counts.lock().unwrap().killed(process);
         }
     };
     while changes < plan.changes && start.elapsed() < plan.within {
         match next(changes, processes.len()) {
             Change::Join => processes.push(process()),
-            // The oldest: it has been through most.
+            // Stop the oldest process, because it has taken part in the most rebalances.
             Change::Leave => {
                 let (number, process) = processes.remove(0);
                 let (status, log) = process.stop();
                 assert!(status.success(), "{log}");
-                look(number, &log);
+                check_log(number, &log);
             }
             Change::Kill => {
                 kills += 1;
                 let (number, process) = processes.remove(0);
-                books.lock().unwrap().killed(number);
+                counts.lock().unwrap().killed(number);
                 process.kill();
             }
         }
         changes += 1;
         let now = now();
         eventually("a record of each partition", || {
-            books.lock().unwrap().have_come_since(now).then_some(())
+            counts.lock().unwrap().have_records_since(now).then_some(())
         });
     }
     ends.store(true, Ordering::Relaxed);
     let (each, pause_of_writer) = writer.join().unwrap();
-    // What comes no more is lost: the report says so.
+    // Wait for missing records. Those that do not arrive in time count as lost in the report.
     let end = Instant::now();
-    while books.lock().unwrap().lost(each) > 0 && end.elapsed() < PATIENCE {
+    while counts.lock().unwrap().lost(each) > 0 && end.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(50));
     }
     drop(reader);
-    processes.iter().for_each(|(number, process)| look(*number, &process.log()));
+    processes.iter().for_each(|(number, process)| check_log(*number, &process.log()));
     drop(processes);
-    let books = std::mem::replace(&mut *books.lock().unwrap(), Books::new(0));
+    let counts = std::mem::replace(&mut *counts.lock().unwrap(), Counts::new(0));
     let (pause_of_control, took) = (control.pause(), start.elapsed());
-    Report { changes, kills, held_for_dead, each, books, pause_of_writer, pause_of_control, took }
+    Report {
+        changes,
+        kills,
+        considered_dead,
+        each,
+        counts,
+        pause_of_writer,
+        pause_of_control,
+        took,
+    }
 }
 
-/// What comes next, with so many processes.
+/// Returns the change with this number, while `processes` processes run.
 fn next(number: u32, processes: usize) -> Change {
     match number % 5 {
         _ if processes == FEWEST => Change::Join,
@@ -162,10 +173,10 @@ fn next(number: u32, processes: usize) -> Change {
     }
 }
 
-fn came(record: &BorrowedMessage<'_>) -> Came {
+fn output_record(record: &BorrowedMessage<'_>) -> OutputRecord {
     let (partition, _) = parse(std::str::from_utf8(record.payload().unwrap()).unwrap());
-    assert_eq!(partition, record.partition(), "it is in its partition");
-    Came {
+    assert_eq!(partition, record.partition(), "the record is in its partition");
+    OutputRecord {
         partition: usize::try_from(partition).unwrap(),
         number: number(record),
         process: writer(record),
@@ -173,8 +184,8 @@ fn came(record: &BorrowedMessage<'_>) -> Came {
     }
 }
 
-/// Writes so many records to each partition, and to the control's, again and again, until it is to end. Gives how many
-/// went into each, and the longest pause.
+/// Repeatedly writes `count` records to each partition and to the partition of the control, until `ends` is set.
+/// Returns the number of records of each partition, and the longest pause between two writes.
 fn write(
     kafka: &Kafka,
     [topic, control]: [&str; 2],
@@ -203,30 +214,31 @@ fn write(
 }
 
 impl Report {
-    /// Whether nothing was lost or overtaken, and nothing came again but of processes that were killed or held for dead.
+    /// Returns whether no record was lost or overtaken, and only records of processes that were killed or considered
+    /// dead were repeated.
     pub fn is_good(&self) -> bool {
-        let (_, again) = self.books.again(None);
-        self.books.lost(self.each) == 0 && again == 0 && self.books.total().overtaken == 0
+        let (_, by_others) = self.counts.repeated(None);
+        self.counts.lost(self.each) == 0 && by_others == 0 && self.counts.total().overtaken == 0
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { changes, kills, held_for_dead, each, books, .. } = self;
+        let Self { changes, kills, considered_dead, each, counts, .. } = self;
         let records = each * PARTITIONS;
         writeln!(
             f,
-            "{changes} times a process came or went, {kills} of them by kill -9, in {:.0} s; {records} records",
+            "{changes} times a process joined or left, {kills} of them by kill -9, in {:.0} s; {records} records",
             self.took.as_secs_f64()
         )?;
-        writeln!(f, "{held_for_dead} processes were held for dead that were not killed")?;
-        writeln!(f, "the writer paused for {} ms at most", self.pause_of_writer.as_millis())?;
+        writeln!(f, "{considered_dead} processes that were not killed were considered dead")?;
         writeln!(
             f,
-            "a client that is in no group paused for {} ms at most",
-            self.pause_of_control
+            "the writer of the test paused for {} ms at most",
+            self.pause_of_writer.as_millis()
         )?;
-        write!(f, "{}", books.table(*each))
+        writeln!(f, "a client without a group paused for {} ms at most", self.pause_of_control)?;
+        write!(f, "{}", counts.table(*each))
     }
 }
 
@@ -235,7 +247,7 @@ mod tests {
     use super::{Change, FEWEST, MOST, next};
 
     #[test]
-    fn there_are_two_to_four_processes_and_some_are_killed() {
+    fn changes_keep_two_to_four_processes_and_kill_some() {
         let (mut processes, mut kills) = (FEWEST, 0);
         for number in 0..100 {
             match next(number, processes) {

@@ -1,4 +1,5 @@
-//! A client that is in no group, beside the processes: what it waits for is the broker's doing, or the machine's.
+//! The control of a measurement: a client without a group. Its pauses are caused by the broker or the machine and not
+//! by a flow.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,21 +8,21 @@ use rdkafka::{Message, producer::BaseRecord};
 use crate::{
     kafka::{Kafka, unique},
     scale_out::{
-        books::{Books, Came},
+        counts::{Counts, OutputRecord},
         processes::{Reader, STAMPED, number, time},
     },
 };
 
-/// It, with a topic of one partition that it reads, and another that it writes to.
+/// A client that copies records from a topic of one partition to another.
 pub(super) struct Control {
     pub(super) from: String,
-    books: Arc<Mutex<Books>>,
+    counts: Arc<Mutex<Counts>>,
     _copies: Reader,
-    _looks: Reader,
+    _reader: Reader,
 }
 
 impl Control {
-    /// Starts it.
+    /// Starts the client.
     pub(super) fn start(kafka: &Arc<Kafka>) -> Self {
         let (from, to) = (kafka.topic("control", 1), unique("controlled"));
         kafka.make_topic_with(&to, 1, STAMPED);
@@ -30,23 +31,27 @@ impl Control {
             let payload = std::str::from_utf8(record.payload().unwrap()).unwrap();
             own.send(BaseRecord::to(&target).payload(payload));
         });
-        let books = Arc::new(Mutex::new(Books::new(1)));
-        let own = books.clone();
-        let looks = Reader::start(kafka, &to, 1, move |record| {
-            let came =
-                Came { partition: 0, number: number(record), process: 0, time: time(record) };
-            own.lock().unwrap().came(came);
+        let counts = Arc::new(Mutex::new(Counts::new(1)));
+        let own = counts.clone();
+        let reader = Reader::start(kafka, &to, 1, move |record| {
+            let record = OutputRecord {
+                partition: 0,
+                number: number(record),
+                process: 0,
+                time: time(record),
+            };
+            own.lock().unwrap().add(record);
         });
-        Self { from, books, _copies: copies, _looks: looks }
+        Self { from, counts, _copies: copies, _reader: reader }
     }
 
-    /// Pauses count that begin now, in ms since 1970, or later.
+    /// Counts only pauses that begin at `time`, in ms since 1970, or later.
     pub(super) fn pauses_from(&self, time: i64) {
-        self.books.lock().unwrap().pauses_from(time);
+        self.counts.lock().unwrap().pauses_from(time);
     }
 
-    /// The longest time between two records that it has written, in ms.
+    /// Returns the longest time between two written records, in ms.
     pub(super) fn pause(&self) -> i64 {
-        self.books.lock().unwrap().total().pause
+        self.counts.lock().unwrap().total().pause
     }
 }

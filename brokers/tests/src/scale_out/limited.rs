@@ -1,4 +1,4 @@
-//! What one, two and four processes do that have a tenth of a core each.
+//! Throughput of one, two and four processes that are limited to a tenth of a core each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,39 +19,40 @@ use crate::{
     },
 };
 
-/// How many processes there are by turns.
+/// Numbers of processes to measure, one after the other.
 const COUNTS: [usize; 3] = [1, 2, 4];
 
-/// How long they have to share the partitions, and to begin with all of them.
+/// Time before the measurement, in which the processes share the partitions and start to read them.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What a record has besides its numbers: as long as an event of a log.
-const REST: usize = 570;
+/// Length of the padding of a record in bytes. With the padding a record is as long as a typical log event.
+const PADDING: usize = 570;
 
-/// How many records there are for each second of each process: more than any of them does.
-const A_SECOND: u64 = 40_000;
+/// Number of records that are prepared for each second and process. This is more than a process can handle.
+const RECORDS_PER_SECOND: u64 = 40_000;
 
-/// What so many processes did.
+/// Result of a measurement with one number of processes.
 #[derive(Debug)]
 pub struct Turn {
-    /// How many there were.
+    /// Number of processes.
     pub processes: usize,
-    /// Records of all of them in a second.
+    /// Records per second of all processes together.
     pub rate: f64,
-    /// Of the least and of the most busy process, how much of a core it had.
+    /// Shares of a core that the least busy and the most busy process used.
     pub cores: (f64, f64),
-    /// The longest time for which one of them has written nothing.
+    /// Longest time for which any of the processes wrote nothing.
     pub idle: Duration,
-    /// Partitions of which all was read, so that the figures say little.
+    /// Number of partitions that were read to the end. If there are any, the other results are not meaningful, because
+    /// processes had nothing to do.
     pub read_to_the_end: usize,
 }
 
-/// What they did by turns, each for so long, and how they were limited.
+/// Measures each number of processes for `time`. Returns the results, and a description of the limit.
 pub fn run(kafka: Kafka, time: Duration) -> (Vec<Turn>, &'static str) {
     let kafka = Arc::new(kafka);
     let from = kafka.topic("orders", 12);
     let most = COUNTS.iter().max().copied().unwrap_or_default() as u64;
-    let each = A_SECOND * most * (time + SETTLE).as_secs() / PARTITIONS as u64;
+    let each = RECORDS_PER_SECOND * most * (time + SETTLE).as_secs() / PARTITIONS as u64;
     fill(&kafka, &from, each);
     let mut limited_by = "";
     let turns = COUNTS.map(|count| turn(&kafka, &from, (count, time, each), &mut limited_by));
@@ -59,17 +60,17 @@ pub fn run(kafka: Kafka, time: Duration) -> (Vec<Turn>, &'static str) {
 }
 
 fn fill(kafka: &Kafka, topic: &str, each: u64) {
-    let rest = "x".repeat(REST);
+    let padding = "x".repeat(PADDING);
     for number in 0..each {
         for partition in partitions() {
-            let payload = format!(r#"{{"p":{partition},"n":{number},"x":"{rest}"}}"#);
+            let payload = format!(r#"{{"p":{partition},"n":{number},"x":"{padding}"}}"#);
             kafka.send(BaseRecord::to(topic).partition(partition).payload(&payload));
         }
     }
     kafka.flush();
 }
 
-#[allow(clippy::cast_precision_loss)] // some millions
+#[allow(clippy::cast_precision_loss)] // some millions of records
 fn turn(
     kafka: &Arc<Kafka>,
     from: &str,
@@ -80,7 +81,7 @@ fn turn(
     let processes: Vec<Flow> = (0..count).map(|number| group.process(number)).collect();
     let limits: Vec<Tenth> = processes.iter().map(|it| Tenth::of(it.id())).collect();
     *limited_by = limits.first().map_or("", Tenth::name);
-    processes.iter().for_each(|it| _ = it.says("got "));
+    processes.iter().for_each(|it| _ = it.says("assigned "));
     thread::sleep(SETTLE);
     let cores = |times: &[Duration], past: Duration| {
         let cores = processes.iter().zip(times).map(|(process, before)| {
@@ -102,46 +103,46 @@ fn turn(
         rate: work.records as f64 / past.as_secs_f64(),
         cores,
         idle: work.idle(),
-        read_to_the_end: work.came.values().filter(|came| **came >= each).count(),
+        read_to_the_end: work.written.values().filter(|written| **written >= each).count(),
     }
 }
 
-/// The processor time that a process has taken.
+/// Returns the processor time that a process has used.
 fn processor_time(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name, in parentheses, may have anything in it. The fields are the 14th and the 15th, in hundredths of a
-    // second.
+    // The name of the process is in parentheses and may contain any character, so search for the last one. User and
+    // system time are fields 14 and 15, in hundredths of a second.
     let fields = text.rsplit_once(')').unwrap().1.split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).map(|it| it.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// What the processes wrote within some time, in ms since 1970.
+/// The records that the processes wrote within a period.
 struct Work {
     within: std::ops::Range<i64>,
     records: u64,
-    /// When each process has written something.
+    /// For each process, the times at which it wrote a record, in ms since 1970.
     times: Vec<BTreeSet<i64>>,
-    /// How many records came of each partition.
-    came: BTreeMap<i32, u64>,
+    /// Number of records written to each partition, also outside of the period.
+    written: BTreeMap<i32, u64>,
 }
 
 impl Work {
     fn new(processes: usize, within: std::ops::Range<i64>) -> Self {
         let times = vec![BTreeSet::new(); processes];
-        Self { within, records: 0, times, came: BTreeMap::new() }
+        Self { within, records: 0, times, written: BTreeMap::new() }
     }
 
-    /// A process has written a record to this partition.
+    /// Adds a record that a process wrote to a partition.
     fn add(&mut self, partition: i32, process: usize, time: i64) {
-        *self.came.entry(partition).or_default() += 1;
+        *self.written.entry(partition).or_default() += 1;
         if self.within.contains(&time) {
             self.records += 1;
             self.times[process].insert(time);
         }
     }
 
-    /// The longest time for which a process has written nothing.
+    /// Returns the longest time within the period for which any process wrote nothing.
     fn idle(&self) -> Duration {
         let of = |times: &BTreeSet<i64>| {
             let ends = times.iter().copied().chain([self.within.end]);
@@ -153,14 +154,14 @@ impl Work {
     }
 }
 
-/// A table of turns.
+/// A table of results.
 #[derive(Debug)]
 pub struct Table<'t>(pub &'t [Turn]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = self.0.first().map_or(f64::NAN, |turn| turn.rate);
-        writeln!(f, "processes  records/s   of one    cores of each  longest idle time, ms")?;
+        writeln!(f, "processes  records/s   to one    cores of each  longest idle time, ms")?;
         for Turn { processes, rate, cores: (least, most), idle, read_to_the_end } in self.0 {
             let (of_one, idle) = (rate / one, idle.as_millis());
             writeln!(
@@ -170,7 +171,7 @@ impl fmt::Display for Table<'_> {
             if *read_to_the_end > 0 {
                 writeln!(
                     f,
-                    "{read_to_the_end} partitions were read to the end: there was too little"
+                    "{read_to_the_end} partitions were read to the end: the writer of the test wrote too few records"
                 )?;
             }
         }
@@ -185,12 +186,12 @@ mod tests {
     use super::Work;
 
     #[test]
-    fn the_longest_idle_time_is_that_of_any_process_from_the_start_to_the_end() {
+    fn idle_time_is_the_longest_of_any_process() {
         let mut work = Work::new(2, 100..200);
         for (process, time) in [(0, 150), (0, 110), (0, 195), (1, 120), (1, 130), (1, 250)] {
             work.add(0, process, time);
         }
-        assert_eq!((work.records, work.came[&0]), (5, 6));
+        assert_eq!((work.records, work.written[&0]), (5, 6));
         assert_eq!(work.idle(), Duration::from_millis(70));
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of `examples/scale-out`, between two topics of twelve partitions, and what they write.
+//! Processes of `examples/scale-out` between two topics of twelve partitions, and the records that they write.
 
 use std::{
     fs,
@@ -22,18 +22,18 @@ use crate::{
     kafka::{Kafka, parse, unique},
 };
 
-/// How many partitions there are.
+/// Number of partitions of each topic.
 pub(super) const PARTITIONS: usize = 12;
 
-/// All of them.
+/// Returns the numbers of all partitions.
 pub(super) fn partitions() -> impl Iterator<Item = i32> {
     (0..).take(PARTITIONS)
 }
 
-/// What a topic has in which each record has the time at which the broker got it.
+/// Settings of a topic whose records are stamped with the time at which the broker received them.
 pub(super) const STAMPED: &[(&str, &str)] = &[("message.timestamp.type", "LogAppendTime")];
 
-/// What processes share.
+/// Topics and consumer group of the processes.
 pub(super) struct Group {
     kafka: Arc<Kafka>,
     pub(super) from: String,
@@ -42,15 +42,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A group that reads this topic, and writes to a topic of its own, in which each record has the time at
-    /// which the broker got it.
+    /// Creates a group that reads the topic `from`, and writes to a new topic. The broker stamps the records of the new
+    /// topic with the time of arrival.
     pub(super) fn new(kafka: Arc<Kafka>, from: String) -> Self {
         let (to, name) = (unique("accepted"), unique("group"));
         kafka.make_topic_with(&to, 12, STAMPED);
         Self { kafka, from, to, name }
     }
 
-    /// Starts a process, which writes its number as the key of each record.
+    /// Starts a process of the group. The process writes its number as the key of each record.
     pub(super) fn process(&self, number: usize) -> Flow {
         let flow = fs::read_to_string(root().join("examples/scale-out/flow.yaml")).unwrap();
         let variables = [
@@ -65,12 +65,12 @@ impl Group {
         Flow::run_with(&flow, &variables)
     }
 
-    /// Reads what processes write from the beginning on, until it is told to end.
+    /// Reads the output of the processes from the beginning, until the reader is dropped.
     pub(super) fn read(&self, each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static) -> Reader {
         Reader::start(&self.kafka, &self.to, PARTITIONS, each)
     }
 
-    /// Reads what processes have written by now.
+    /// Reads the output of the processes up to now.
     pub(super) fn read_all(&self, mut each: impl FnMut(&BorrowedMessage<'_>)) {
         let consumer = consumer(&self.kafka, &self.to, PARTITIONS);
         let end =
@@ -85,7 +85,7 @@ impl Group {
     }
 }
 
-/// A consumer of a topic with so many partitions, from the beginning on, which is in no group.
+/// Returns a consumer without a group that reads a topic from the beginning.
 fn consumer(kafka: &Kafka, topic: &str, partitions: usize) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", kafka.address()).set("group.id", "reader");
@@ -99,30 +99,30 @@ fn consumer(kafka: &Kafka, topic: &str, partitions: usize) -> BaseConsumer {
     consumer
 }
 
-/// The number of a record among those of its partition.
+/// Returns the number of a record among those of its partition.
 pub(super) fn number(record: &BorrowedMessage<'_>) -> usize {
     let (_, number) = parse(std::str::from_utf8(record.payload().unwrap()).unwrap());
     usize::try_from(number).unwrap()
 }
 
-/// The process that has written a record.
+/// Returns the number of the process that wrote a record.
 pub(super) fn writer(record: &BorrowedMessage<'_>) -> usize {
     std::str::from_utf8(record.key().unwrap()).unwrap().parse().unwrap()
 }
 
-/// The time at which the broker got it, in ms since 1970.
+/// Returns the time at which the broker received a record, in ms since 1970.
 pub(super) fn time(record: &BorrowedMessage<'_>) -> i64 {
     record.timestamp().to_millis().unwrap()
 }
 
-/// A thread that reads. Dropped, it ends.
+/// A thread that reads a topic until this value is dropped.
 pub(super) struct Reader {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
-    /// Reads a topic with so many partitions, from the beginning on.
+    /// Starts to read a topic with `partitions` partitions from the beginning.
     pub(super) fn start(
         kafka: &Kafka,
         topic: &str,
@@ -134,7 +134,7 @@ impl Reader {
         let own = ends.clone();
         let thread = thread::spawn(move || {
             while !own.load(Ordering::Relaxed) {
-                // What does not come now comes later.
+                // After a timeout or an error the next poll continues.
                 if let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) {
                     each(&record);
                 }

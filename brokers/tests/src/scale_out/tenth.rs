@@ -1,4 +1,4 @@
-//! Limits processes to a tenth of a core.
+//! Limits of processes to a tenth of a core.
 
 use std::{
     fs, io,
@@ -12,32 +12,32 @@ use std::{
     time::Duration,
 };
 
-/// Out of each of these, a process may run for a tenth.
+/// Period of the limit. A process may run for a tenth of the period.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Where control groups may be, with the file of the limit and what is written to it. Both count in periods of
-/// 100 ms unless told otherwise.
+/// Possible roots of control groups (versions 1 and 2), each with the file of the limit and the content that sets a
+/// tenth of a core. The default period of both versions is 100 ms.
 const GROUPS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"),
     ("/sys/fs/cgroup", "cpu.max", "10000 100000"),
 ];
 
-/// A process that is limited until this is dropped.
+/// A process that is limited until this value is dropped.
 pub(super) enum Tenth {
-    /// By the system: its control group.
+    /// The control group of the process limits it.
     Group(PathBuf),
-    /// By a thread that stops it and has it go on.
+    /// A thread limits the process by stopping and continuing it.
     Stopped { ends: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
 }
 
 impl Tenth {
-    /// Limits this process.
+    /// Limits a process.
     pub(super) fn of(process: u32) -> Self {
         let groups = GROUPS.iter().find_map(|group| group_of(process, *group).ok());
         groups.map_or_else(|| Self::stopped(process), Self::Group)
     }
 
-    /// How.
+    /// Returns how the process is limited.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Group(_) => "a control group",
@@ -61,7 +61,7 @@ impl Tenth {
     }
 }
 
-/// Has the process in a group of its own.
+/// Moves the process into a control group of its own.
 fn group_of(process: u32, (root, file, limit): (&str, &str, &str)) -> io::Result<PathBuf> {
     let folder = Path::new(root).join(format!("tremor-scale-out-{process}"));
     fs::create_dir(&folder)?;
@@ -69,20 +69,21 @@ fn group_of(process: u32, (root, file, limit): (&str, &str, &str)) -> io::Result
         fs::write(folder.join(file), limit)?;
         fs::write(folder.join("cgroup.procs"), process.to_string())
     };
-    // Without the file there is no such limit here.
+    // This fails if this version of control groups is not available.
     enter().inspect_err(|_| _ = fs::remove_dir(&folder))?;
     Ok(folder)
 }
 
 fn signal(process: u32, name: &str) {
-    // It may have ended.
+    // Ignore the error, which means that the process has ended.
     let _ = Command::new("kill").args(["-s", name, &process.to_string()]).status();
 }
 
 impl Drop for Tenth {
     fn drop(&mut self) {
         match self {
-            // Once its process has ended; what was killed may take a moment.
+            // Retry, because a control group can only be removed after its process has ended, which may take a moment
+            // after a kill.
             Self::Group(folder) => {
                 for _ in 0..100 {
                     if fs::remove_dir(&*folder).is_ok() {

@@ -1,4 +1,4 @@
-//! `kafka_consumer`.
+//! Tests of `kafka_consumer`.
 
 use broker_tests::{
     flow::Flow,
@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::kafka;
 
-/// A flow from topics to a sink.
+/// Starts a flow from topics to a sink.
 pub(super) fn flow(kafka: &Kafka, keys: &str, sink: &str) -> Flow {
-    // Of several nodes one begins after a comma.
+    // The address may have several nodes, separated by commas.
     let address = kafka.address().replace(',', "', '");
     let flow = format!(
         "connectors:\n  \
@@ -30,7 +30,7 @@ pub(super) fn flow(kafka: &Kafka, keys: &str, sink: &str) -> Flow {
 pub(super) const STDOUT: &str = "{ type: stdio, codec: json, postprocessors: [lines] }";
 
 #[test]
-fn every_record_comes_once_in_the_order_of_its_partition_and_is_committed() {
+fn records_are_read_once_in_order_and_committed() {
     let Some(kafka) = kafka() else { return };
     let (topic, group) = (kafka.topic("all", 4), unique("group"));
     kafka.write(&topic, 0..4, 0..1000);
@@ -45,7 +45,7 @@ fn every_record_comes_once_in_the_order_of_its_partition_and_is_committed() {
         assert!(numbers(&out, partition).into_iter().eq(0..1000));
         assert_eq!(kafka.committed(&group, &topic, partition), Some(1000), "{log}");
     }
-    // The next run goes on from there.
+    // The second run has to continue where the first one has ended.
     kafka.write(&topic, 0..4, 1000..1010);
     let running = flow(&kafka, &keys, STDOUT);
     broker_tests::eventually("the others", || (running.out().len() >= 40).then_some(()));
@@ -55,12 +55,12 @@ fn every_record_comes_once_in_the_order_of_its_partition_and_is_committed() {
 }
 
 #[test]
-fn the_lag_is_what_is_written_and_not_acknowledged() {
+fn lag_counts_unacknowledged_records() {
     let Some(kafka) = kafka() else { return };
     let (topic, group) = (kafka.topic("lag", 2), unique("group"));
     let peer = Peer::new();
-    let held = "{\"p\":0,\"n\":3}";
-    peer.hold(move |line| line == held);
+    let delayed = "{\"p\":0,\"n\":3}";
+    peer.delay_answers(move |line| line == delayed);
     kafka.write(&topic, 0..2, 0..10);
     let keys = format!("topics: [{topic}], group: {group}");
     let running = flow(&kafka, &keys, &peer.sink());
@@ -71,63 +71,41 @@ fn the_lag_is_what_is_written_and_not_acknowledged() {
             running.ask("/metrics").lines().any(|it| it == line).then_some(())
         });
     };
-    // A pull is acknowledged as a whole: that of partition 0 is not.
+    // The pull of partition 0 does not count as acknowledged, because one of its records is not.
     is(10);
     kafka.write(&topic, [1], 10..15);
     kafka.commits(&group, &topic, 1, 15);
     is(10);
-    peer.release();
+    peer.answer_all();
     is(0);
 }
 
 #[test]
-fn what_is_not_acknowledged_is_not_committed_and_comes_again_after_kill_9() {
-    let Some(kafka) = kafka() else { return };
-    let (topic, group) = (kafka.topic("killed", 1), unique("group"));
-    let peer = Peer::new();
-    peer.hold(|line| line == record(0, 5));
-    kafka.write(&topic, [0], 0..5);
-    let keys = format!("topics: [{topic}], group: {group}, session_timeout: 1s");
-    let running = flow(&kafka, &keys, &peer.sink());
-    kafka.commits(&group, &topic, 0, 5);
-    kafka.write(&topic, [0], 5..20);
-    peer.comes("the one that is held", |lines| numbers(lines, 0).contains(&5));
-    running.kill();
-    assert_eq!(kafka.committed(&group, &topic, 0), Some(5));
-    peer.release();
-    let running = flow(&kafka, &keys, &peer.sink());
-    kafka.commits(&group, &topic, 0, 20);
-    let mut came = numbers(&peer.answered(), 0);
-    came.sort_unstable();
-    came.dedup();
-    assert!(came.into_iter().eq(0..20));
-    running.stop();
-}
-
-#[test]
-fn latest_begins_where_the_group_gets_a_partition_first_and_stays_there() {
+fn latest_starts_at_first_assignment_and_persists() {
     let Some(kafka) = kafka() else { return };
     let (topic, group) = (kafka.topic("latest", 2), unique("group"));
     kafka.write(&topic, 0..2, 0..10);
     let keys = format!("topics: [{topic}], group: {group}, start: latest, session_timeout: 1s");
     let running = flow(&kafka, &keys, STDOUT);
-    running.says("got 2 partitions");
-    // The place is the group's, before anything was read.
+    running.says("assigned 2 partitions");
+    // With `start: latest` the start offset is committed before the first record is read.
     assert_eq!(kafka.committed(&group, &topic, 0), Some(10));
     running.kill();
     kafka.write(&topic, 0..2, 10..20);
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("what came since", || (running.out().len() >= 20).then_some(()));
+    broker_tests::eventually("the records since the start", || {
+        (running.out().len() >= 20).then_some(())
+    });
     for partition in 0..2 {
         assert!(numbers(&running.out(), partition).into_iter().eq(10..20));
     }
 }
 
 #[test]
-fn a_time_begins_with_the_first_record_that_is_not_older_or_at_the_end() {
+fn time_starts_at_first_record_not_older_or_at_end() {
     let Some(kafka) = kafka() else { return };
     let (topic, group) = (kafka.topic("time", 2), unique("group"));
-    // 2026-11-23T10:00:00Z and the seconds after that; all of partition 1 is older.
+    // 2026-11-23T10:00:00Z and the following seconds; all records of partition 1 are older.
     for (partition, from) in [(0, 1_795_428_000_000), (1, 1_795_000_000_000)] {
         for number in 0..10 {
             let payload = record(partition, number);
@@ -140,15 +118,17 @@ fn a_time_begins_with_the_first_record_that_is_not_older_or_at_the_end() {
     let start = "start: '2026-11-23T10:00:04Z'";
     let keys = format!("topics: [{topic}], group: {group}, {start}");
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("what is not older", || (running.out().len() >= 6).then_some(()));
+    broker_tests::eventually("the records that are not older", || {
+        (running.out().len() >= 6).then_some(())
+    });
     kafka.write(&topic, [1], 10..11);
-    broker_tests::eventually("what came later", || (running.out().len() >= 7).then_some(()));
+    broker_tests::eventually("the later record", || (running.out().len() >= 7).then_some(()));
     assert!(numbers(&running.out(), 0).into_iter().eq(4..10));
     assert_eq!(numbers(&running.out(), 1), [10]);
 }
 
 #[test]
-fn a_pattern_finds_topics_that_come_later() {
+fn pattern_finds_topics_created_later() {
     let Some(kafka) = kafka() else { return };
     let (prefix, group) = (unique("pattern"), unique("group"));
     kafka.make_topic(&format!("{prefix}-a"), 1);
@@ -165,7 +145,7 @@ fn a_pattern_finds_topics_that_come_later() {
 }
 
 #[test]
-fn what_is_known_of_a_record_besides_its_value_is_metadata() {
+fn record_fields_become_metadata() {
     let Some(kafka) = kafka() else { return };
     let (topic, group) = (kafka.topic("metadata", 2), unique("group"));
     let headers = OwnedHeaders::new()
@@ -180,9 +160,8 @@ fn what_is_known_of_a_record_besides_its_value_is_metadata() {
         "topic": topic, "partition": 1, "offset": 0, "timestamp": 1_795_428_000_000_i64,
         "key": "the key", "headers": { "a": ["1", "2"], "b": null },
     });
-    let first = format!("{{ field: '%', equals: {meta} }}");
-    let second =
-        "{ all: [{ field: '%tombstone', equals: true }, { field: '%key', equals: gone }] }";
+    let first = format!("{{ field: '%kafka', equals: {meta} }}");
+    let second = "{ all: [{ field: '%kafka.tombstone', equals: true }, { field: '%kafka.key', equals: gone }] }";
     let address = kafka.address();
     let running = Flow::run(&format!(
         "connectors:\n  \

@@ -1,4 +1,4 @@
-//! `kafka_consumer` with TLS and passwords, right and wrong ones.
+//! Tests of `kafka_consumer` with TLS and passwords, valid and invalid.
 
 use broker_tests::{
     broker::Broker,
@@ -10,7 +10,7 @@ use broker_tests::{
 
 use super::consumer::STDOUT;
 
-/// A flow with these keys, and nothing besides.
+/// Starts a flow with these configuration keys.
 fn flow(keys: &str) -> Flow {
     Flow::run(&format!(
         "connectors:\n  input: {{ type: kafka_consumer, codec: json, config: {{ {keys} }} }}\n  \
@@ -19,7 +19,7 @@ fn flow(keys: &str) -> Flow {
 }
 
 #[test]
-fn it_reads_with_tls_certificates_and_passwords_and_says_which_of_them_is_wrong() {
+fn consumer_authenticates_and_names_invalid_credentials() {
     let arguments = [&["--secure"], CONFIGURATION].concat();
     let Some(broker) = Broker::start("kafka", &arguments) else { return };
     let kafka = Kafka::new(broker.get("plain"));
@@ -50,10 +50,10 @@ fn it_reads_with_tls_certificates_and_passwords_and_says_which_of_them_is_wrong(
     }
     let wrong = "not-the-password";
     let bad = [
-        (format!("{}, {}", keys("sasl"), sasl("PLAIN", wrong)), "see `sasl`"),
-        (format!("{}, {}, {tls}", keys("sasl_tls"), sasl("SCRAM-SHA-256", wrong)), "see `sasl`"),
-        // The roots of the system do not know the CA of the broker.
-        (format!("{}, tls: {{}}", keys("tls")), "see `tls`"),
+        (format!("{}, {}", keys("sasl"), sasl("PLAIN", wrong)), "check `sasl`"),
+        (format!("{}, {}, {tls}", keys("sasl_tls"), sasl("SCRAM-SHA-256", wrong)), "check `sasl`"),
+        // The system does not trust the CA of the broker.
+        (format!("{}, tls: {{}}", keys("tls")), "check `tls`"),
     ];
     for (keys, expected) in bad {
         let mut running = flow(&keys);

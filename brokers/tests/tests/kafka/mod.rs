@@ -1,4 +1,4 @@
-//! Kafka.
+//! Tests with Kafka.
 
 mod consumer;
 mod consumer_faults;
@@ -13,9 +13,10 @@ use std::sync::{Mutex, OnceLock};
 
 use broker_tests::{broker::Broker, kafka::Kafka, scale_out::CONFIGURATION};
 
-/// The broker of tests that do it no harm. None, and says so, where it cannot be started.
-fn kafka() -> Option<Kafka> {
-    // It ends with the process, which it is a child of.
+/// Returns the broker that is shared by all tests that do not harm it. If it cannot be started, prints the reason and
+/// returns `None`.
+pub(crate) fn kafka() -> Option<Kafka> {
+    // The value is never dropped. The child processes of the broker end with this process.
     static BROKER: OnceLock<Option<Mutex<Broker>>> = OnceLock::new();
     let broker = BROKER.get_or_init(|| Broker::start("kafka", CONFIGURATION).map(Mutex::new));
     broker.as_ref().map(|broker| Kafka::new(broker.lock().unwrap().get("plain")))

@@ -1,4 +1,4 @@
-//! TLS and passwords of the connectors for Kafka.
+//! Tests of TLS and authentication of the Kafka connectors.
 
 use std::{
     io::Write,
@@ -8,18 +8,24 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use broker_tests::{broker::Broker, flow::Flow, kafka::Kafka, records};
+use broker_tests::{
+    broker::Broker,
+    flow::Flow,
+    kafka::Kafka,
+    lines::{have_all_in_order, line},
+    records,
+};
 
-use super::producer::{Lines, complete};
+use super::producer::{arrive, flow_to};
 
-/// A broker with TLS and passwords.
+/// Returns a broker with TLS and passwords.
 fn broker() -> Option<&'static Mutex<Broker>> {
     static BROKER: OnceLock<Option<Mutex<Broker>>> = OnceLock::new();
     let start = || Broker::start("kafka", &["--secure"]).map(Mutex::new);
     BROKER.get_or_init(start).as_ref()
 }
 
-/// What a test needs to know of it.
+/// Addresses and credentials of the broker.
 struct Known {
     plain: String,
     tls: String,
@@ -55,7 +61,7 @@ impl Known {
     }
 }
 
-/// A token that nobody has signed, which the broker of the tests takes.
+/// Returns a file with an unsigned token, which the broker of the tests accepts.
 fn token(claims: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
@@ -68,7 +74,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What a flow says that cannot connect.
+/// Runs a flow that cannot connect, and returns its log.
 fn refused(brokers: &str, keys: &str) -> String {
     let flow = format!(
         "connectors:\n  \
@@ -82,7 +88,7 @@ fn refused(brokers: &str, keys: &str) -> String {
 }
 
 #[test]
-fn events_arrive_with_each_way_to_say_who_the_client_is() {
+fn events_arrive_with_each_method_of_authentication() {
     let Some(known) = known() else { return };
     let [ca, certificate, key] = &known.files;
     let own = format!("tls: {{ ca_file: '{ca}', cert_file: '{certificate}', key_file: '{key}' }}");
@@ -98,17 +104,17 @@ fn events_arrive_with_each_way_to_say_who_the_client_is() {
     ways.push((&known.sasl_tls, format!("{bearer}, {}", known.ca())));
     for (brokers, keys) in ways {
         let topic = Kafka::new(&known.plain).topic("secure", 1);
-        let mut lines = Lines::to(brokers, &format!("topic: {topic}, {keys}"), "");
-        lines.add(0..100);
-        lines.arrive(&known.plain, &topic, 100);
+        let mut lines = flow_to(brokers, &format!("topic: {topic}, {keys}"), "");
+        lines.add((0..100).map(line));
+        arrive(&lines, &known.plain, &topic, 100);
         let log = lines.stop();
         assert!(!log.contains(&known.password), "{log}");
-        complete(&records::payloads(&known.plain, &topic, 0), 100);
+        assert!(have_all_in_order(&records::payloads(&known.plain, &topic, 0), 100));
     }
 }
 
 #[test]
-fn a_wrong_password_and_an_unknown_user_fail_the_flow_which_says_so_and_shows_no_password() {
+fn wrong_user_or_password_fails_flow_without_showing_it() {
     let Some(known) = known() else { return };
     for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
         for (user, password) in [(known.user.as_str(), "wrong-secret"), ("nobody", "other-secret")]
@@ -118,15 +124,15 @@ fn a_wrong_password_and_an_unknown_user_fail_the_flow_which_says_so_and_shows_no
                 known.ca()
             );
             let log = refused(&known.sasl_tls, &sasl);
-            assert!(log.contains("does not accept this client"), "{mechanism}: {log}");
-            assert!(log.contains("see `sasl`"), "{mechanism}: {log}");
+            assert!(log.contains("cannot authenticate to the broker"), "{mechanism}: {log}");
+            assert!(log.contains("check `sasl`"), "{mechanism}: {log}");
             assert!(!log.contains(password), "{mechanism}: {log}");
         }
     }
 }
 
 #[test]
-fn a_token_that_is_missing_or_has_expired_fails_the_flow_which_says_so() {
+fn missing_or_expired_token_fails_flow() {
     let Some(known) = known() else { return };
     let bearer = |file: &str| {
         format!("sasl: {{ mechanism: OAUTHBEARER, token_file: '{file}' }}, {}", known.ca())
@@ -137,20 +143,23 @@ fn a_token_that_is_missing_or_has_expired_fails_the_flow_which_says_so() {
     let claims = format!(r#"{{"sub":"alice","iat":{},"exp":{}}}"#, now - 20, now - 10);
     let expired = token(&claims);
     let log = refused(&known.sasl_tls, &bearer(&expired.path().display().to_string()));
-    assert!(log.contains("does not accept this client"), "{log}");
+    assert!(log.contains("cannot authenticate to the broker"), "{log}");
     assert!(!log.contains(&URL_SAFE_NO_PAD.encode(&claims)), "{log}");
 }
 
 #[test]
-fn a_certificate_that_nobody_knows_or_that_is_missing_fails_the_flow_which_says_so() {
+fn unknown_or_missing_certificate_fails_flow() {
     let Some(known) = known() else { return };
     let [ca, certificate, key] = &known.files;
-    // The system knows no CA of a test.
+    // The system does not trust the CA of the broker.
     let log = refused(&known.sasl_tls, &format!("{}, tls: {{}}", known.sasl("PLAIN")));
-    assert!(log.contains("TLS with the broker fails") && log.contains("see `tls`"), "{log}");
-    // The broker wants to see a certificate.
+    assert!(
+        log.contains("cannot establish TLS with the broker") && log.contains("check `tls`"),
+        "{log}"
+    );
+    // The broker requires a certificate.
     let log = refused(&known.tls, &known.ca());
-    assert!(log.contains("does not accept the certificate of this client, or wants one"), "{log}");
+    assert!(log.contains("the certificate of this client was rejected or is missing"), "{log}");
     for (file, keys) in [
         ("no-ca.pem", "tls: { ca_file: no-ca.pem }".to_owned()),
         (
@@ -165,11 +174,11 @@ fn a_certificate_that_nobody_knows_or_that_is_missing_fails_the_flow_which_says_
 }
 
 #[test]
-fn keys_of_tls_that_the_client_cannot_heed_are_refused_with_the_reason() {
+fn unsupported_tls_keys_are_rejected_with_reason() {
     for (keys, said) in [
         ("server_name: a", "advertise that name"),
         ("client_auth: required", "is for servers"),
-        ("min_version: '1.3'", "can ask for no more"),
+        ("min_version: '1.3'", "cannot require a later version"),
         ("cert_file: a", "needs its private key"),
     ] {
         let log = refused("127.0.0.1:9", &format!("tls: {{ {keys} }}"));

@@ -1,4 +1,4 @@
-//! `nats_consumer`, when something goes wrong, and when somebody wants it to.
+//! Tests of `nats_consumer` during faults and changes of the flow.
 
 use async_nats::{
     HeaderMap,
@@ -8,6 +8,7 @@ use broker_tests::{
     broker::Broker,
     eventually,
     flow::Flow,
+    lines::have_all,
     nats::{Nats, numbers, record, unique},
     peer::Peer,
     proxy::{Proxy, Way},
@@ -19,46 +20,36 @@ use super::{
     consumer::{flow, flow_from, three_seconds_pass},
     nats,
 };
+use crate::faults::Copy;
 
-/// The numbers that a flow has printed, in order and each once.
-fn found(flow: &Flow) -> Vec<usize> {
-    let mut found = numbers(&flow.out());
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-fn comes(flow: &Flow, count: usize) {
+fn await_output(flow: &Flow, count: u64) {
     eventually(&format!("{count} messages\n{}", flow.log()), || {
-        (found(flow).len() >= count).then_some(())
+        have_all(&flow.out(), count).then_some(())
     });
-    assert!(found(flow).into_iter().eq(0..count));
 }
 
-/// The sink of a flow that sends as many as it can, whichever were answered.
+/// Returns a sink that has up to 16 events in flight and does not keep them in order.
 fn in_any_order(peer: &Peer) -> String {
     peer.sink().replace("in_flight: 16", "in_flight: 16, ordered: false")
 }
 
 #[test]
-fn a_message_that_looks_like_a_word_of_the_server_is_a_message() {
+fn message_with_status_headers_is_an_event() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("status");
     let subject = format!("{stream}.a");
-    for (number, status) in
-        ["409 Consumer Deleted", "408 Request Timeout", "503"].iter().enumerate()
-    {
+    for (number, status) in (0..).zip(["409 Consumer Deleted", "408 Request Timeout", "503"]) {
         nats.publish_raw(&subject, &format!("NATS/1.0 {status}\r\n\r\n"), &record(number));
     }
     nats.publish(&subject, [record(3)]);
     let running = flow(&nats, &format!("stream: {stream}, consumer: c"), STDOUT);
-    comes(&running, 4);
+    await_output(&running, 4);
     nats.acknowledged(&stream, "c", 4);
     assert_eq!(numbers(&running.out()), [0, 1, 2, 3]);
 }
 
 #[test]
-fn a_consumer_that_bounds_requests_is_asked_for_no_more() {
+fn requests_stay_within_limits_of_the_consumer() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("bounds");
     nats.make_consumer(
@@ -73,98 +64,98 @@ fn a_consumer_that_bounds_requests_is_asked_for_no_more() {
     );
     let running = flow(&nats, &format!("stream: {stream}, consumer: c"), STDOUT);
     nats.publish(&format!("{stream}.a"), (0..100).map(record));
-    comes(&running, 100);
+    await_output(&running, 100);
     nats.acknowledged(&stream, "c", 100);
     assert!(!running.log().contains("WARN"), "{}", running.log());
 }
 
 #[test]
-fn a_consumer_that_is_deleted_while_it_is_read_goes_on_where_it_was() {
+fn deleted_consumer_is_recreated_at_its_position() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("deleted");
     let subject = format!("{stream}.a");
-    // What is published while there is no consumer would be lost to one that begins at the latest.
+    // If the recreated consumer started at `latest`, the messages that were published before would be lost.
     let running = flow(&nats, &format!("stream: {stream}, consumer: c, start: latest"), STDOUT);
     eventually("the consumer", || nats.consumer(&stream, "c"));
     nats.publish(&subject, (0..10).map(record));
-    comes(&running, 10);
+    await_output(&running, 10);
     nats.delete_consumer(&stream, "c");
     nats.publish(&subject, (10..20).map(record));
-    comes(&running, 20);
+    await_output(&running, 20);
     nats.acknowledged(&stream, "c", 20);
     running.says("was deleted while it was read");
 }
 
 #[test]
-fn a_stream_that_is_deleted_while_it_is_read_fails_the_flow() {
+fn deleted_stream_fails_flow() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("gone");
     nats.publish(&format!("{stream}.a"), (0..10).map(record));
     let mut running = flow(&nats, &format!("stream: {stream}, consumer: c"), STDOUT);
-    comes(&running, 10);
+    await_output(&running, 10);
     nats.delete_stream(&stream);
     assert!(!running.wait().success());
     assert!(running.log().contains("stream not found"), "{}", running.log());
 }
 
 #[test]
-fn what_was_fetched_and_not_taken_goes_back_at_the_end_and_what_was_taken_is_acknowledged() {
+fn shutdown_acknowledges_read_and_returns_unread_messages() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("back");
     let peer = Peer::new();
-    peer.hold(|_| true);
+    peer.delay_answers(|_| true);
     nats.publish(&format!("{stream}.a"), (0..2_000).map(record));
-    // Far longer than this test may take: nothing comes again by itself.
+    // `ack_wait` is far longer than this test takes, so that no message is redelivered because of it.
     let keys = format!("stream: {stream}, consumer: c, ack_wait: 1h, max_ack_pending: 1500");
     let running = flow(&nats, &keys, &in_any_order(&peer));
-    peer.comes("some", |lines| lines.len() >= 16);
+    peer.receives("16 events", |lines| lines.len() >= 16);
     running.signal("INT");
-    // From here on it takes no more: what it has, it waits for.
+    // The source gets no further messages, because `max_ack_pending` is reached.
     eventually("the end of its requests", || {
         (nats.consumer(&stream, "c")?.num_waiting == 0).then_some(())
     });
-    peer.release();
+    peer.answer_all();
     let mut running = running;
     assert!(running.wait().success(), "{}", running.log());
-    // Those that were taken are acknowledged, and no other is waited for.
+    // The messages that the flow has read are acknowledged. The shutdown does not wait for other messages.
     let answered = peer.answered().len();
     let info = nats.consumer(&stream, "c").unwrap();
     assert!(info.num_ack_pending + answered <= 2_000 && answered < 2_000);
     let next = flow(&nats, &keys, &in_any_order(&peer));
     nats.acknowledged(&stream, "c", 2_000);
-    let mut came = numbers(&peer.answered());
-    came.sort_unstable();
-    assert!(came.into_iter().eq(0..2_000), "each once");
+    let mut found = numbers(&peer.answered());
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..2_000), "each once");
     next.stop();
 }
 
 #[test]
-fn what_is_acknowledged_while_the_server_is_paused_does_not_come_again() {
+fn acks_during_server_pause_prevent_redelivery() {
     let Some(mut broker) = Broker::start("nats", &[]) else { return };
     let nats = Nats::new(broker.get("plain"));
     let stream = nats.stream("paused");
     let peer = Peer::new();
-    peer.hold(|_| true);
+    peer.delay_answers(|_| true);
     nats.publish(&format!("{stream}.a"), (0..10).map(record));
     let keys = format!("stream: {stream}, consumer: c, ack_wait: 1h");
     let running = flow(&nats, &keys, &in_any_order(&peer));
-    peer.comes("all", |lines| lines.len() == 10);
+    peer.receives("all events", |lines| lines.len() == 10);
     broker.order("pause 1");
-    peer.release();
+    peer.answer_all();
     eventually("all answers", || (peer.answered().len() == 10).then_some(()));
     broker.order("resume 1");
     nats.acknowledged(&stream, "c", 10);
     nats.publish(&format!("{stream}.a"), (10..20).map(record));
     nats.acknowledged(&stream, "c", 20);
-    let mut came = numbers(&peer.came());
-    came.sort_unstable();
-    assert!(came.into_iter().eq(0..20), "each once");
+    let mut found = numbers(&peer.received());
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..20), "each once");
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
 
 #[test]
-fn a_way_that_is_cut_slow_and_silent_loses_nothing() {
+fn cut_slow_and_silent_network_loses_nothing() {
     let Some(broker) = Broker::start("nats", &[]) else { return };
     let nats = Nats::new(broker.get("plain"));
     let stream = nats.stream("way");
@@ -176,7 +167,7 @@ fn a_way_that_is_cut_slow_and_silent_loses_nothing() {
     let mut more = |running: &Flow| {
         nats.publish(&format!("{stream}.a"), (count..count + 500).map(record));
         count += 500;
-        comes(running, count);
+        await_output(running, count);
     };
     more(&running);
     for _ in 0..5 {
@@ -186,104 +177,39 @@ fn a_way_that_is_cut_slow_and_silent_loses_nothing() {
     }
     proxy.set(Way::Slow(20));
     more(&running);
-    // The peer seems to be there: only its silence tells.
+    // The connection stays open, so only missing heartbeats show that the server is silent.
     proxy.set(Way::Silent);
     running.says_again("connection to the server is lost", 5);
     proxy.set(Way::Cut);
     proxy.set(Way::Open);
     more(&running);
-    nats.acknowledged(&stream, "c", count as u64);
+    nats.acknowledged(&stream, "c", count);
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
 
 #[test]
-fn the_leader_of_a_stream_is_killed_and_no_event_is_lost() {
-    let Some(mut broker) = Broker::start("nats", &["--nodes", "3"]) else { return };
-    let mut copy = Copy::start(&broker);
-    for which in [copy.to.clone(), copy.from.clone()] {
-        let leader = eventually("a leader", || copy.nats.leader(&which));
-        broker.order(&format!("kill {leader}"));
-        eventually("another leader", || {
-            copy.nats.leader(&copy.from).and(copy.nats.leader(&copy.to))
-        });
-        copy.more();
-        broker.order(&format!("start {leader}"));
-    }
-    copy.stop();
-}
-
-#[test]
-fn servers_that_are_about_to_end_are_left_one_after_the_other_and_no_event_is_lost() {
+fn connectors_leave_lame_duck_servers_without_loss() {
     let quick = ["--nodes", "3", "--set", "lame_duck_grace_period: 100ms"];
     let Some(mut broker) = Broker::start("nats", &quick) else { return };
-    let mut copy = Copy::start(&broker);
+    let mut copy = Copy::start(Nats::new(broker.get("plain")));
     for node in 1..=3 {
-        // Lame duck mode.
+        // The signal makes the node enter lame duck mode.
         broker.signal(node, "USR2");
         copy.more();
         eventually("the end of the server", || broker.has_ended(node).then_some(()));
         copy.more();
         broker.order(&format!("start {node}"));
         for stream in [&copy.from, &copy.to] {
-            eventually("the replicas", || copy.nats.is_in_sync(stream).then_some(()));
+            eventually("the replicas", || copy.system.is_in_sync(&stream.name).then_some(()));
         }
     }
-    // Each connector was with one of them, at least.
+    // Each connector was connected to at least one of these servers.
     let log = copy.stop();
-    assert!(log.matches("is about to end").count() >= 2, "{log}");
+    assert!(log.matches("is about to shut down").count() >= 2, "{log}");
 }
 
-/// A flow between two streams of a cluster, each with a leader of its own.
-struct Copy {
-    nats: Nats,
-    from: String,
-    to: String,
-    running: Flow,
-    count: usize,
-}
-
-impl Copy {
-    fn start(broker: &Broker) -> Self {
-        let nats = Nats::new(broker.get("plain"));
-        let [from, to] =
-            ["from", "to"].map(|name| nats.stream_with(name, |config| config.num_replicas = 3));
-        let address = nats.address();
-        let running = Flow::run(&format!(
-            "connectors:\n  \
-               input: {{ type: nats_consumer, codec: json, \
-                 config: {{ servers: ['{address}'], stream: {from}, consumer: c, ack_wait: 2s }} }}\n  \
-               output: {{ type: nats_producer, codec: json, in_flight: 4, \
-                 config: {{ servers: ['{address}'], subject: {to}.a }} }}\n\
-             links: [input -> output]\n"
-        ));
-        let mut copy = Self { nats, from, to, running, count: 0 };
-        copy.more();
-        copy
-    }
-
-    /// Publishes more, and waits until the other stream has all.
-    fn more(&mut self) {
-        let Self { nats, from, to, running, count } = self;
-        nats.publish_again(&format!("{from}.a"), (*count..*count + 500).map(record));
-        *count += 500;
-        eventually(&format!("{count} messages\n{}", running.log()), || {
-            let payloads = nats.try_messages(to)?;
-            let mut found = numbers(&payloads);
-            found.sort_unstable();
-            found.dedup();
-            found.into_iter().eq(0..*count).then_some(())
-        });
-    }
-
-    fn stop(self) -> String {
-        let (status, log) = self.running.stop();
-        assert!(status.success(), "{log}");
-        log
-    }
-}
-
-/// A flow that the admin API changes, once it reads.
+/// Starts a flow with an admin API, and waits until it reads.
 fn changeable(nats: &Nats, keys: &str, sink: &str) -> Flow {
     let address = nats.address();
     let text = format!(
@@ -298,7 +224,7 @@ fn changeable(nats: &Nats, keys: &str, sink: &str) -> Flow {
 }
 
 #[test]
-fn a_consumer_that_is_paused_keeps_what_it_has_and_one_that_is_restarted_goes_on() {
+fn paused_consumer_keeps_messages_and_restarted_continues() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("changed");
     let (peer, subject) = (Peer::new(), format!("{stream}.a"));
@@ -309,36 +235,36 @@ fn a_consumer_that_is_paused_keeps_what_it_has_and_one_that_is_restarted_goes_on
     running.change("input", "pause");
     running.is("input", "paused");
     nats.publish(&subject, (10..20).map(record));
-    eventually("what waits in the connector", || {
+    eventually("the messages that wait in the connector", || {
         (nats.consumer(&stream, "c")?.num_ack_pending >= 10).then_some(())
     });
-    // Longer than `ack_wait`: the server hears that they are worked on.
+    // Wait longer than `ack_wait`. No message is redelivered, because the connector reports progress to the server.
     three_seconds_pass(&nats);
-    assert_eq!(peer.came().len(), 10, "the flow takes nothing");
+    assert_eq!(peer.received().len(), 10, "the paused source reads nothing");
     running.change("input", "resume");
     nats.acknowledged(&stream, "c", 20);
-    let mut came = numbers(&peer.came());
-    came.sort_unstable();
-    assert!(came.into_iter().eq(0..20), "each once");
-    // While some are under way.
-    peer.hold(|_| true);
+    let mut found = numbers(&peer.received());
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..20), "each once");
+    // Restart the connector while messages are in flight.
+    peer.delay_answers(|_| true);
     nats.publish(&subject, (20..30).map(record));
-    peer.comes("those that are held", |lines| lines.len() >= 30);
+    peer.receives("unanswered events", |lines| lines.len() >= 30);
     running.change("input", "restart");
-    running.says("restarts, as somebody has asked");
-    peer.release();
+    running.says("restarts because of a request");
+    peer.answer_all();
     nats.publish(&subject, (30..40).map(record));
     nats.acknowledged(&stream, "c", 40);
-    let mut came = numbers(&peer.answered());
-    came.sort_unstable();
-    came.dedup();
-    assert!(came.into_iter().eq(0..40));
+    let mut found = numbers(&peer.answered());
+    found.sort_unstable();
+    found.dedup();
+    assert!(found.into_iter().eq(0..40));
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
 
 #[test]
-fn messages_of_core_nats_that_do_not_wait_are_counted_and_all_others_come() {
+fn dropped_core_messages_are_counted_and_others_read() {
     let Some(nats) = nats() else { return };
     let core = unique("fast");
     let running = changeable(&nats, &format!("subjects: ['{core}']"), STDOUT);
@@ -350,49 +276,24 @@ fn messages_of_core_nats_that_do_not_wait_are_counted_and_all_others_come() {
     let dropped =
         || running.metric("tremor_plugin_nats_consumer_dropped_total").unwrap_or_default();
     #[allow(clippy::cast_precision_loss)] // some thousands
-    eventually(&format!("those that came and those that did not\n{}", running.log()), || {
+    eventually(&format!("received and dropped messages\n{}", running.log()), || {
         (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
     });
-    let came = numbers(&running.out());
-    assert!(came.is_sorted_by(|one, next| one < next), "in order, and each once");
+    let found = numbers(&running.out());
+    assert!(found.is_sorted_by(|one, next| one < next), "in order, and each once");
     #[allow(clippy::cast_precision_loss)]
-    let missing = (messages.len() - came.len()) as f64;
+    let missing = (messages.len() - found.len()) as f64;
     assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
 
 #[test]
-fn of_two_members_one_is_killed_and_the_other_gets_what_it_had() {
-    let Some(nats) = nats() else { return };
-    let stream = nats.stream("members");
-    let keys = format!("stream: {stream}, consumer: c, ack_wait: 1s, prefetch: 10");
-    let (one, other) = (Peer::new(), Peer::new());
-    one.hold(|_| true);
-    let dies = flow(&nats, &keys, &one.sink());
-    let lives = flow(&nats, &keys, &other.sink());
-    eventually("both", || (nats.consumer(&stream, "c")?.num_waiting >= 2).then_some(()));
-    nats.publish(&format!("{stream}.a"), (0..100).map(record));
-    for member in [&one, &other] {
-        member.comes("some", |lines| !lines.is_empty());
-    }
-    dies.kill();
-    nats.acknowledged(&stream, "c", 100);
-    // Those of the member that was killed have nobody else's answer.
-    let mut came = numbers(&other.answered());
-    came.sort_unstable();
-    came.dedup();
-    assert!(came.into_iter().eq(0..100), "{}", lives.log());
-    let (status, log) = lives.stop();
-    assert!(status.success(), "{log}");
-}
-
-#[test]
-fn metrics_say_how_far_a_consumer_is() {
+fn metrics_show_progress_of_a_consumer() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("metrics");
     let peer = Peer::new();
-    peer.hold(|_| true);
+    peer.delay_answers(|_| true);
     nats.publish(&format!("{stream}.a"), (0..50).map(record));
     let keys = format!("stream: {stream}, consumer: c, max_ack_pending: 20");
     let running = changeable(&nats, &keys, &peer.sink());
@@ -404,7 +305,7 @@ fn metrics_say_how_far_a_consumer_is() {
     };
     is("unanswered", 20);
     is("pending", 30);
-    peer.release();
+    peer.answer_all();
     is("unanswered", 0);
     is("pending", 0);
     is("acknowledged_total", 50);

@@ -1,4 +1,4 @@
-//! NATS.
+//! Tests with NATS.
 
 mod consumer;
 mod consumer_faults;
@@ -10,13 +10,14 @@ use std::sync::{Mutex, OnceLock};
 
 use broker_tests::{broker::Broker, nats::Nats};
 
-/// The server of tests that do it no harm. None, and says so, where it cannot be started.
-fn nats() -> Option<Nats> {
-    // It ends with the process, which it is a child of.
+/// Returns the server that is shared by all tests that do not stop or harm it. If the server cannot be started, prints
+/// the reason and returns `None`.
+pub(crate) fn nats() -> Option<Nats> {
+    // The value is never dropped. The child processes of the server end with this process.
     static BROKER: OnceLock<Option<Mutex<Broker>>> = OnceLock::new();
     let broker = BROKER.get_or_init(|| Broker::start("nats", &[]).map(Mutex::new));
     broker.as_ref().map(|broker| Nats::new(broker.lock().unwrap().get("plain")))
 }
 
-/// The sink of flows that print what they read.
+/// Sink of flows that print what they read.
 const STDOUT: &str = "{ type: stdio, codec: json, postprocessors: [lines] }";

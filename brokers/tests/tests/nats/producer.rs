@@ -1,66 +1,24 @@
-//! `nats_producer`.
-
-use std::{fs::File, io::Write};
+//! Tests of `nats_producer`.
 
 use async_nats::jetstream::stream::Config;
 use broker_tests::{
-    broker::Broker,
     eventually,
     flow::Flow,
+    lines::Lines,
     nats::{Nats, numbers, record, unique},
 };
 
 use super::{STDOUT, nats};
 
-/// A flow from the lines that a test adds, to subjects, with what is refused on standard output.
-pub(super) struct Lines {
-    pub(super) flow: Flow,
-    input: File,
-    _folder: tempfile::TempDir,
+/// Starts a flow to a server, with these keys of the sink's configuration.
+pub(super) fn flow_to(address: &str, keys: &str) -> Lines {
+    Lines::to(&format!(
+        "{{ type: nats_producer, codec: json, in_flight: 4, config: {{ servers: ['{address}'], {keys} }} }}"
+    ))
 }
 
-impl Lines {
-    pub(super) fn to(nats: &Nats, keys: &str) -> Self {
-        Self::to_address(&nats.address(), keys)
-    }
-
-    /// The same to a server that is reached otherwise.
-    pub(super) fn to_address(address: &str, keys: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("input");
-        let input = File::create(&path).unwrap();
-        let path = path.display();
-        let flow = Flow::run(&format!(
-            "connectors:\n  \
-               input: {{ type: file, codec: json, preprocessors: [lines], config: {{ path: '{path}', mode: read, \
-                 follow: true, poll_interval: 10ms }} }}\n  \
-               output: {{ type: nats_producer, codec: json, in_flight: 4, \
-                 config: {{ servers: ['{address}'], {keys} }} }}\n  \
-               refused: {STDOUT}\n\
-             links: [input -> output, output/err -> refused]\n"
-        ));
-        Self { flow, input, _folder: folder }
-    }
-
-    pub(super) fn add(&mut self, lines: impl IntoIterator<Item = String>) {
-        let text: String = lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
-        self.input.write_all(text.as_bytes()).unwrap();
-    }
-
-    pub(super) fn refuses(&self, count: usize) -> Vec<String> {
-        eventually(&format!("{count} at err\n{}", self.flow.log()), || {
-            Some(self.flow.out()).filter(|out| out.len() >= count)
-        })
-    }
-
-    pub(super) fn stop(self) {
-        let (status, log) = self.flow.stop();
-        assert!(status.success(), "{log}");
-    }
-}
-
-/// The numbers that a stream has, in its order.
-pub(super) fn written(nats: &Nats, stream: &str) -> Vec<usize> {
+/// Returns the numbers of the messages in a stream, in order.
+pub(super) fn written(nats: &Nats, stream: &str) -> Vec<u64> {
     let payloads: Vec<_> = nats.messages(stream).into_iter().map(|(_, _, it)| it).collect();
     numbers(&payloads)
 }
@@ -70,10 +28,10 @@ pub(super) fn has(nats: &Nats, stream: &str, count: u64) {
 }
 
 #[test]
-fn a_stream_has_every_event_once_and_in_order() {
+fn stream_gets_every_event_once_in_order() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream("written");
-    let mut lines = Lines::to(&nats, &format!("subject: {stream}.a"));
+    let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a"));
     lines.add((0..5_000).map(record));
     has(&nats, &stream, 5_000);
     lines.stop();
@@ -81,38 +39,38 @@ fn a_stream_has_every_event_once_and_in_order() {
 }
 
 #[test]
-fn a_message_that_is_too_large_goes_to_err_and_the_others_are_written() {
+fn too_large_messages_go_to_err_and_others_are_written() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream_with("large", |config: &mut Config| config.max_message_size = 1_000);
-    let mut lines = Lines::to(&nats, &format!("subject: {stream}.a"));
-    // The one is too large for the stream, and the other for the server.
+    let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a"));
+    // One message is too large for the stream, the other for the server.
     let long = |bytes: usize| format!("{{\"x\":\"{}\"}}", "x".repeat(bytes));
     lines.add([record(0), long(2_000), record(1), long(2 << 20), record(2)]);
-    assert_eq!(lines.refuses(2).len(), 2);
+    assert_eq!(lines.rejects(2).len(), 2);
     has(&nats, &stream, 3);
     lines.stop();
     assert_eq!(written(&nats, &stream), [0, 1, 2]);
 }
 
 #[test]
-fn what_no_stream_takes_goes_to_err_with_the_reason() {
+fn events_without_stream_go_to_err_with_reason() {
     let Some(nats) = nats() else { return };
-    let mut lines = Lines::to(&nats, &format!("subject: {}", unique("nobody")));
+    let mut lines = flow_to(&nats.address(), &format!("subject: {}", unique("nobody")));
     lines.add([record(0)]);
-    let refused = lines.refuses(1);
-    assert!(refused[0].contains("no stream takes it"), "{refused:?}");
+    let refused = lines.rejects(1);
+    assert!(refused[0].contains("no stream stores it"), "{refused:?}");
     lines.stop();
 }
 
 #[test]
-fn a_full_stream_is_waited_for_and_nothing_goes_to_err() {
+fn full_stream_blocks_flow_and_nothing_goes_to_err() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream_with("full", |config: &mut Config| {
         config.max_messages = 2;
         config.discard = async_nats::jetstream::stream::DiscardPolicy::New;
         config.retention = async_nats::jetstream::stream::RetentionPolicy::WorkQueue;
     });
-    let mut lines = Lines::to(&nats, &format!("subject: {stream}.a"));
+    let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a"));
     lines.add((0..4).map(record));
     has(&nats, &stream, 2);
     lines.flow.says("maximum messages exceeded");
@@ -135,18 +93,19 @@ fn a_full_stream_is_waited_for_and_nothing_goes_to_err() {
 }
 
 #[test]
-fn metadata_make_subject_headers_and_the_id_by_which_a_stream_drops_duplicates() {
+fn metadata_set_subject_headers_and_message_id() {
     let Some(nats) = nats() else { return };
     let from = nats.stream("from");
     let core = unique("core");
     let address = nats.address();
-    // A message of core NATS brings subject and headers, which are those of the message of the stream.
+    // The flow reads messages of core NATS and writes them to the stream. Their metadata determine the subject and the
+    // headers.
     let running = Flow::run(&format!(
         "connectors:\n  \
            input: {{ type: nats_consumer, codec: json, \
              config: {{ servers: ['{address}'], subjects: ['{core}'] }} }}\n  \
            output: {{ type: nats_producer, codec: json, config: {{ servers: ['{address}'], \
-             subject: {from}.copy, message_id: '%headers.id' }} }}\n\
+             subject: {from}.copy, message_id: '%nats.headers.id' }} }}\n\
          links: [input -> output]\n"
     ));
     let mut headers = async_nats::HeaderMap::new();
@@ -166,7 +125,7 @@ fn metadata_make_subject_headers_and_the_id_by_which_a_stream_drops_duplicates()
     let messages = nats.messages(&from);
     assert_eq!(written(&nats, &from), [0, 1]);
     let (_, headers, _) = &messages[0];
-    let filter = "{ field: '%headers.A', equals: ['1', '2'] }";
+    let filter = "{ field: '%nats.headers.A', equals: ['1', '2'] }";
     let reader = Flow::run(&format!(
         "connectors:\n  \
            input: {{ type: nats_consumer, codec: json, \
@@ -181,38 +140,13 @@ fn metadata_make_subject_headers_and_the_id_by_which_a_stream_drops_duplicates()
 }
 
 #[test]
-fn without_jetstream_each_subscriber_gets_the_events() {
+fn subscribers_get_events_without_jetstream() {
     let Some(nats) = nats() else { return };
-    // A stream listens like any other.
+    // The stream stores the messages, because a stream subscribes to its subjects like other subscribers.
     let stream = nats.stream("core");
-    let mut lines = Lines::to(&nats, &format!("subject: {stream}.a, jetstream: false"));
+    let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a, jetstream: false"));
     lines.add((0..1_000).map(record));
     has(&nats, &stream, 1_000);
     lines.stop();
     assert!(written(&nats, &stream).into_iter().eq(0..1_000));
-}
-
-#[test]
-fn a_server_that_is_killed_and_started_again_has_all_events() {
-    let Some(mut broker) = Broker::start("nats", &[]) else { return };
-    let nats = Nats::new(broker.get("plain"));
-    let stream = nats.stream("outage");
-    let mut lines = Lines::to(&nats, &format!("subject: {stream}.a"));
-    lines.add((0..1_000).map(record));
-    has(&nats, &stream, 1);
-    broker.order("kill 1");
-    lines.add((1_000..2_000).map(record));
-    lines.flow.says("connection to the server is lost");
-    broker.order("start 1");
-    lines.add((2_000..3_000).map(record));
-    let found = || {
-        let mut found = written(&nats, &stream);
-        found.sort_unstable();
-        found.dedup();
-        found
-    };
-    eventually(&format!("all\n{}", lines.flow.log()), || (found().len() >= 3_000).then_some(()));
-    assert!(found().into_iter().eq(0..3_000));
-    assert!(lines.flow.out().is_empty());
-    lines.stop();
 }

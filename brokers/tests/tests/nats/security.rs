@@ -1,10 +1,10 @@
-//! TLS, and who may do what.
+//! Tests of TLS, authentication and permissions of the NATS connectors.
 
 use broker_tests::{broker::Broker, eventually, flow::Flow, jwt::Operator, nats::unique};
 
 use super::STDOUT;
 
-/// A flow that sends itself messages of core NATS, and prints what comes.
+/// Starts a flow that publishes messages of core NATS, subscribes to them, and prints the messages that it receives.
 fn flow(address: &str, subject: &str, keys: &str) -> Flow {
     Flow::run(&format!(
         "connectors:\n  \
@@ -19,7 +19,7 @@ fn flow(address: &str, subject: &str, keys: &str) -> Flow {
 }
 
 #[test]
-fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wrong() {
+fn flow_authenticates_and_names_invalid_credentials() {
     let Some(broker) = Broker::start("nats", &["--secure"]) else { return };
     let address = broker.get("tls");
     let ca = broker.get("ca_file");
@@ -37,20 +37,20 @@ fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wr
         });
     }
     let wrong = "not-the-password";
-    // The seed of another user.
+    // Seed of another user.
     let other = "SUAMLK2ZNL35WSMW37E7UD4VZ7ELPKW7DHC3BWBSD2GCZ7IUQQXZIORRBU";
     let bad = [
         (
             format!("{tls}, auth: {{ user: {user}, password: {wrong} }}"),
-            "see `auth.user` and `auth.password`",
+            "check `auth.user` and `auth.password`",
         ),
-        (format!("{tls}, auth: {{ token: {wrong} }}"), "see `auth.token`"),
-        (format!("{tls}, auth: {{ nkey: {other} }}"), "see `auth.nkey`"),
+        (format!("{tls}, auth: {{ token: {wrong} }}"), "check `auth.token`"),
+        (format!("{tls}, auth: {{ nkey: {other} }}"), "check `auth.nkey`"),
         (format!("{tls}, auth: {{ nkey: {wrong} }}"), "`auth.nkey`"),
-        (tls.clone(), "see `auth`, which is not set"),
+        (tls.clone(), "check `auth`, which is not set"),
         (format!("{tls}, auth: {{ credentials_file: '{key}' }}"), "`auth.credentials_file`"),
-        // The roots of the system do not know the CA of the server.
-        (format!("auth: {{ user: {user}, password: {password} }}"), "see `tls`"),
+        // The system does not trust the CA of the server.
+        (format!("auth: {{ user: {user}, password: {password} }}"), "check `tls`"),
         (
             "tls: { ca_file: '/nowhere.pem' }".to_owned(),
             "cannot read `/nowhere.pem`, which `tls` names",
@@ -68,15 +68,15 @@ fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wr
     }
 }
 
-/// Runs until messages come.
-fn comes(address: &str, keys: &str) {
+/// Runs a flow until messages arrive.
+fn await_output(address: &str, keys: &str) {
     let running = flow(address, &unique("secure"), keys);
     eventually(&format!("messages\n{}", running.log()), || {
         (!running.out().is_empty()).then_some(())
     });
 }
 
-/// Runs until it has failed, says so, and shows no secret.
+/// Runs a flow until it has failed, and checks that the log contains `says` and no secret.
 fn fails(address: &str, keys: &str, says: &str, secrets: &[&str]) {
     let mut running = flow(address, "a", keys);
     assert!(!running.wait().success());
@@ -86,20 +86,20 @@ fn fails(address: &str, keys: &str, says: &str, secrets: &[&str]) {
 }
 
 #[test]
-fn a_token_opens_a_server_and_another_one_does_not() {
+fn only_the_right_token_is_accepted() {
     let who = "authorization: { token: \"the-right-token\" }";
     let Some(broker) = Broker::start("nats", &["--set", who]) else { return };
     let address = broker.get("plain");
-    comes(address, "auth: { token: the-right-token }");
-    fails(address, "auth: { token: a-wrong-token }", "see `auth.token`", &["a-wrong-token"]);
-    fails(address, "", "see `auth`, which is not set", &[]);
-    // As other clients have it: with a token in the address.
+    await_output(address, "auth: { token: the-right-token }");
+    fails(address, "auth: { token: a-wrong-token }", "check `auth.token`", &["a-wrong-token"]);
+    fails(address, "", "check `auth`, which is not set", &[]);
+    // Reject a token in the address of a server, which other clients accept.
     let servers = format!("a-wrong-token@{address}");
-    fails(&servers, "", "an address has no `@`", &[]);
+    fails(&servers, "", "invalid address: `@` is not allowed", &[]);
 }
 
 #[test]
-fn a_credentials_file_opens_a_server_and_one_of_another_operator_does_not() {
+fn only_credentials_of_the_operator_are_accepted() {
     let (operator, other) = (Operator::new(), Operator::new());
     let lines = operator.lines();
     let set: Vec<_> = lines.iter().flat_map(|line| ["--set", line]).collect();
@@ -111,12 +111,12 @@ fn a_credentials_file_opens_a_server_and_one_of_another_operator_does_not() {
         format!("auth: {{ credentials_file: '{}' }}", path.display())
     };
     let address = broker.get("plain");
-    comes(address, &file("right.creds", &operator.credentials()));
+    await_output(address, &file("right.creds", &operator.credentials()));
     let wrong = other.credentials();
     let secrets: Vec<_> = wrong.lines().filter(|it| it.len() > 40).collect();
     assert_eq!(secrets.len(), 2);
-    fails(address, &file("other.creds", &wrong), "see `auth.credentials_file`", &secrets);
-    // The token of the one, with the seed of another: it cannot answer the challenge.
+    fails(address, &file("other.creds", &wrong), "check `auth.credentials_file`", &secrets);
+    // Combine the token of one user with the seed of another user, which cannot answer the challenge of the server.
     let (token, _) = operator
         .credentials()
         .split_once("-----BEGIN USER")
@@ -124,15 +124,20 @@ fn a_credentials_file_opens_a_server_and_one_of_another_operator_does_not() {
         .unwrap();
     let (_, seed) = wrong.split_once("-----BEGIN USER").unwrap();
     let mixed = format!("{token}-----BEGIN USER{seed}");
-    fails(address, &file("mixed.creds", &mixed), "see `auth.credentials_file`", &secrets[1..]);
+    fails(address, &file("mixed.creds", &mixed), "check `auth.credentials_file`", &secrets[1..]);
     let half = wrong.split_once("-----BEGIN USER").unwrap().0;
     fails(address, &file("half.creds", half), "`auth.credentials_file`", &secrets);
     let nowhere = "auth: { credentials_file: '/nowhere.creds' }";
-    fails(address, nowhere, "`auth.credentials_file`: cannot read /nowhere.creds", &[]);
+    fails(
+        address,
+        nowhere,
+        "cannot read `/nowhere.creds`, which `auth.credentials_file` names",
+        &[],
+    );
 }
 
 #[test]
-fn a_server_that_wants_certificates_lets_in_who_has_one_of_its_ca() {
+fn only_client_certificates_of_the_ca_are_accepted() {
     let Some(broker) = Broker::start("nats", &["--secure", "--verify"]) else { return };
     let Some(other) = Broker::start("nats", &["--secure"]) else { return };
     let address = broker.get("tls");
@@ -143,16 +148,16 @@ fn a_server_that_wants_certificates_lets_in_who_has_one_of_its_ca() {
         let [cert, key] = ["cert_file", "key_file"].map(|it| of.get(it));
         format!("{auth}, tls: {{ ca_file: '{ca}', cert_file: '{cert}', key_file: '{key}' }}")
     };
-    comes(address, &tls(&broker));
-    fails(address, &tls(&other), "see `tls`", &[password]);
-    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "see `tls`", &[password]);
-    // It shows the certificate of another CA itself.
+    await_output(address, &tls(&broker));
+    fails(address, &tls(&other), "check `tls`", &[password]);
+    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "check `tls`", &[password]);
+    // The client trusts only a CA other than that of the server.
     let ca = other.get("ca_file");
-    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "see `tls`", &[password]);
+    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "check `tls`", &[password]);
 }
 
 #[test]
-fn what_a_user_may_not_publish_goes_to_err() {
+fn denied_messages_go_to_err() {
     let Some(broker) = Broker::start("nats", &["--secure"]) else { return };
     let (address, ca) = (broker.get("tls"), broker.get("ca_file"));
     let [user, password] = ["limited_user", "limited_password"].map(|it| broker.get(it));

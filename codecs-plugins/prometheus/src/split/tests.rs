@@ -3,7 +3,7 @@ use tremor_pdk::{
     testing::{TestHost, decode},
 };
 
-use super::{HELD, Split};
+use super::{MAX_INCOMPLETE_BYTES, Split};
 use crate::Prometheus;
 
 const TEXT: &str = "# HELP h A histogram.
@@ -23,14 +23,14 @@ fn split(config: &str) -> Split {
     TestHost::new().component(config).unwrap()
 }
 
-/// What came of a batch: its messages, and why something was rejected.
+/// Processes a batch. Returns the messages, and the errors of the rejected events.
 fn process(split: &mut Split, mut batch: Batch) -> (Vec<String>, Vec<String>) {
     let (mut messages, mut rejected) = (Vec::new(), Vec::new());
     loop {
         let mut output = Output::new();
         split.process(&mut batch, &mut output).unwrap();
         let bytes: usize = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
-        assert!(bytes < 4 << 20, "one call puts out what one batch holds, not {bytes} bytes");
+        assert!(bytes < 4 << 20, "one call emitted {bytes} bytes, more than a batch");
         let texts = batch.iter().filter(|event| !event.is_stream_end()).filter_map(EventRef::raw);
         messages.extend(texts.map(|text| String::from_utf8_lossy(text).into_owned()));
         rejected.extend(output.rejected().iter().map(|it| it.error.to_string()));
@@ -61,12 +61,12 @@ fn stream_with(config: &str, text: &str, size: usize) -> (Vec<String>, Vec<Strin
     let mut batch = Batch::new();
     batch.stream(7).end();
     add(batch);
-    assert!(split.streams().is_empty() && split.held == 0);
+    assert!(split.streams().is_empty() && split.incomplete_bytes == 0);
     (messages, rejected)
 }
 
 #[test]
-fn each_sample_is_a_message_with_the_lines_of_its_family_wherever_the_stream_is_cut() {
+fn samples_are_split_with_family_lines_in_any_fragments() {
     let about = "# HELP h A histogram.\n# TYPE h histogram\n";
     let expected = [
         format!("{about}h_bucket{{le=\"1\"}} 1"),
@@ -89,7 +89,7 @@ fn each_sample_is_a_message_with_the_lines_of_its_family_wherever_the_stream_is_
 }
 
 #[test]
-fn whole_messages_know_nothing_of_each_other() {
+fn whole_messages_are_independent() {
     let mut batch = Batch::new();
     batch.push_message(b"# TYPE a gauge\na 1");
     batch.push_message(b"a 2\n");
@@ -100,7 +100,7 @@ fn whole_messages_know_nothing_of_each_other() {
 }
 
 #[test]
-fn a_scrape_of_any_size_comes_in_batches_that_are_not_heavy() {
+fn large_scrape_leaves_in_light_batches() {
     let samples = (0..20_000).map(|n| format!("a{{n=\"{n}\"}} 1\n")).collect::<Vec<_>>().concat();
     let text = format!("# HELP a {}\n{samples}", "x".repeat(1_000));
     let mut batch = Batch::new();
@@ -112,7 +112,7 @@ fn a_scrape_of_any_size_comes_in_batches_that_are_not_heavy() {
 }
 
 #[test]
-fn what_comes_after_the_end_or_is_cut_off_is_no_sample() {
+fn data_after_the_end_and_truncated_data_are_rejected() {
     let text = "a 1\n# EOF\n\nb 2\n";
     let (messages, rejected) = stream_with(r#"{ "format": "openmetrics" }"#, text, 3);
     assert_eq!(messages, ["a 1"]);
@@ -133,7 +133,7 @@ fn end_of_openmetrics_is_a_comment_in_the_text_format() {
 }
 
 #[test]
-fn utf8_signature_of_a_scrape_is_no_part_of_it() {
+fn utf8_signature_of_a_scrape_is_removed() {
     for text in ["\u{feff}a 1\nb 2", "\u{feff}# TYPE a gauge\na 1\nb 2"] {
         for size in 1..=text.len() {
             let (messages, rejected) = stream(text, size);
@@ -145,7 +145,7 @@ fn utf8_signature_of_a_scrape_is_no_part_of_it() {
 }
 
 #[test]
-fn a_line_that_is_too_long_costs_no_other_sample() {
+fn too_long_line_affects_no_other_sample() {
     let text = format!("a 1\nb{{c=\"{}\"}} 1\nd 1\n", "x".repeat(100));
     for size in [7, 1_000] {
         let mut split = split(r#"{ "max_length": 50 }"#);
@@ -167,22 +167,22 @@ fn a_line_that_is_too_long_costs_no_other_sample() {
     let about = format!("# HELP a {}\na 1\n", "x".repeat(9_000));
     let (messages, rejected) = stream(&about, 4_000);
     assert_eq!(messages, ["a 1"]);
-    assert!(rejected[0].contains("its samples go without this one"), "{rejected:?}");
+    assert!(rejected[0].contains("its samples omit this line"), "{rejected:?}");
 }
 
 #[test]
-fn lines_that_have_begun_in_many_streams_are_bounded() {
+fn incomplete_lines_of_all_streams_are_bounded() {
     let mut split = split("{}");
     let piece = vec![b'x'; (1 << 20) - 8];
     for stream in 0..100 {
         let mut batch = Batch::new();
         batch.stream(stream).push_fragment(&piece);
         process(&mut split, batch);
-        assert!(split.held <= HELD + 100 * 4_096);
+        assert!(split.incomplete_bytes <= MAX_INCOMPLETE_BYTES + 100 * 4_096);
     }
     let mut batch = Batch::new();
     (0..100).for_each(|stream| batch.stream(stream).push_fragment(b" 1\n"));
     let (messages, rejected) = process(&mut split, batch);
     assert!(messages.len() < 33 && messages.len() + rejected.len() == 100);
-    assert!(rejected[0].contains("the lines that had begun in all streams took the most"));
+    assert!(rejected[0].contains("the incomplete lines of all streams reached"));
 }

@@ -1,4 +1,4 @@
-//! The file that keeps how far files were read and acknowledged.
+//! The checkpoint file: the acknowledged position of each file.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,86 +11,122 @@ use tremor_pdk::{
     serde::{Deserialize, Serialize},
 };
 
-use super::identity::{Identity, hash};
+use super::identity::{Ending, Identity, hash};
 use crate::{folder, open::transient};
 
-/// Of the contents of the file.
-const VERSION: u64 = 2;
-/// The first one had no checksum.
+/// Format version of the checkpoint.
+const VERSION: u64 = 3;
+/// Format version 1 had no checksum.
 const WITHOUT_CHECKSUM: u64 = 1;
 
-/// How far one file was acknowledged.
+/// The acknowledged position of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 pub(super) struct Entry {
-    /// Its name when it was last seen, for people and for the search.
+    /// Path of the file when it was last seen: shown to people, and the start of the search for a
+    /// renamed file.
     pub(super) path: String,
     pub(super) identity: Identity,
-    /// The position after the last byte that was acknowledged.
+    /// Position after the last acknowledged byte.
     pub(super) position: u64,
+    /// Number of first decompressed bytes of a compressed file that were delivered before the file
+    /// was compressed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) skip: u64,
+    /// Hash of the bytes before `position`, or before `skip` in a compressed file. A copy of the
+    /// file is recognised by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ending: Option<Ending>,
+    /// Hashes of the bytes before some earlier positions, if the file no longer has its contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) earlier: Vec<Ending>,
+}
+
+impl Entry {
+    /// Returns whether `file` is the file of this entry, and still has the contents before the position.
+    /// Compares the first bytes, and the last bytes before the position.
+    pub(super) fn is_of(&self, file: &File) -> io::Result<bool> {
+        // In a compressed file the hash is that of decompressed bytes, which are compared later.
+        let ending = self.ending.filter(|_| self.skip == 0);
+        Ok(self.identity.is_of(file)? && ending.map_or(Ok(true), |ending| ending.is_of(file))?)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(skip: &u64) -> bool {
+    *skip == 0
 }
 
 #[derive(Deserialize, Serialize)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 struct Content {
     version: u64,
-    /// XXH3 of the files as JSON, 128 bits, in hexadecimal.
+    /// 128-bit XXH3 of the JSON of `files`, in hexadecimal.
     #[serde(default)]
     checksum: String,
     files: Vec<Entry>,
 }
 
-/// A later version has other keys, and this one all the same.
+/// The version of a checkpoint. Other fields are ignored, so that the version of a later format can
+/// be read too.
 #[derive(Deserialize)]
 #[serde(crate = "tremor_pdk::serde")]
 struct Version {
     version: u64,
 }
 
-/// The file. What is in it is whole at any time: the next is written beside it and renamed.
+/// The checkpoint file. The file is always complete on disk, because new contents are written to a
+/// second file, which is then renamed.
 ///
-/// The file that has the name is locked by the source that keeps its positions there, and so is the next
-/// one before it takes the name. A lock ends with its process.
+/// A source locks its checkpoint, so that no other source uses it. The source locks each new file
+/// before the rename. The system releases a lock when its process ends.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     path: PathBuf,
-    /// The file that is locked.
+    /// The current checkpoint file, which is locked; `None` before the first write.
     locked: Option<File>,
-    /// What is in it now.
+    /// Entries in the current checkpoint.
     saved: Option<Vec<Entry>>,
-    /// Whether the disk has that.
+    /// `true` if the current checkpoint is durable on disk.
     is_durable: bool,
     /// Length of the checkpoint in bytes.
     length: u64,
-    /// Reason why the entries are those of the copy.
+    /// Reason why the checkpoint could not be read; `None` unless the entries come from the durable
+    /// copy.
     pub(super) damage: Option<Error>,
-    /// Has the name of the file put on the disk.
+    /// `true` if there was no checkpoint when it was opened.
+    pub(super) is_new: bool,
+    /// Function that syncs the folder, so that the name of the checkpoint is durable. Tests replace
+    /// it by a function that fails.
     sync_folder: fn(&Path) -> io::Result<()>,
 }
 
 impl Checkpoint {
-    /// Reads what is there. No file is a first run; anything else that is no checkpoint is an error,
-    /// since to begin from the start would bring everything once more.
+    /// Opens and locks the checkpoint, and returns its entries. A missing file means a first run.
+    /// Any other file that is not a valid checkpoint is an error, because reading from the start
+    /// would deliver all events again.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Entry>)> {
         let mut checkpoint = Self::new(path);
         let mut bytes = Vec::new();
         let file = loop {
-            // Also to write: without that, NFS has no lock.
+            // Open for writing as well, because NFS permits an exclusive lock only on a file that
+            // is open for writing.
             match File::options().read(true).write(true).open(path) {
                 Ok(file) => {
                     lock(&file, path)?;
-                    // Another process may have put the next one in its place just now.
+                    // A second process may have renamed a new checkpoint to this path since the file was opened.
                     if folder::has(path, &file) {
                         break file;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let new = checkpoint.begin_new()?;
-                    // Another source may have put its first one there just now.
+                    // A second source may have created its first checkpoint since the path was looked up.
                     if path.exists() {
                         continue;
                     }
                     checkpoint.save_as(new, Vec::new(), true)?;
+                    checkpoint.is_new = true;
                     return Ok((checkpoint, Vec::new()));
                 }
                 Err(error) => return Err(failed("read", path, &error)),
@@ -98,18 +134,19 @@ impl Checkpoint {
         };
         (&file).read_to_end(&mut bytes).map_err(|error| failed("read", path, &error))?;
         let entries = parse(&bytes).or_else(|error| {
-            let error = error.context(format!("cannot go on after `{}`", path.display()));
+            let error = error.context(format!("cannot read the checkpoint `{}`", path.display()));
             let version = serde_json::from_slice(&bytes).map(|Version { version }| version);
             if version.is_ok_and(|version| version > VERSION) {
                 return Err(error);
             }
-            // A machine that lost power may have lost what was written last.
+            // After a power failure, the contents that were written last may be lost.
             let copy = fs::read(checkpoint.copy_path()).ok().and_then(|copy| parse(&copy).ok());
             let copy = copy.ok_or_else(|| error.clone())?;
             checkpoint.damage = Some(error);
             Ok(copy)
         })?;
-        // Where it cannot be written, that is told now and not in a second.
+        // Create the second file now, so that a checkpoint that cannot be written is reported at
+        // the start instead of after the first interval.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
         checkpoint.length = bytes.len() as u64;
@@ -125,6 +162,7 @@ impl Checkpoint {
             is_durable: false,
             length: 0,
             damage: None,
+            is_new: false,
             sync_folder,
         }
     }
@@ -134,19 +172,22 @@ impl Checkpoint {
         self.length
     }
 
-    /// Writes these entries. If `is_durable` is set, the disk has them when this returns; otherwise they survive
-    /// the end of the process, and not that of the machine.
+    /// Writes the entries, unless they are the current ones. If `is_durable` is set, the entries
+    /// are durable on disk when this function returns. Otherwise they survive the end of the
+    /// process, but not necessarily a power failure.
     pub(super) fn save(&mut self, files: Vec<Entry>, is_durable: bool) -> Result<()> {
         if self.saved.as_ref() == Some(&files) && (self.is_durable || !is_durable) {
             return Ok(());
         }
         let new = self.begin_new()?;
-        // Without a copy on the disk the only one there has to stay whole.
+        // If no copy can be made, the new checkpoint has to be durable, because it replaces the
+        // only durable checkpoint.
         let is_durable = is_durable || (self.is_durable && self.copy().is_err());
         self.save_as(new, files, is_durable)
     }
 
-    /// Gives the file that is on the disk a second name, before another one takes its name that may not get there.
+    /// Links the durable checkpoint to a second name, before a checkpoint that is not durable
+    /// replaces it.
     fn copy(&self) -> io::Result<()> {
         let copy = self.copy_path();
         if let Err(error) = fs::remove_file(&copy)
@@ -167,7 +208,8 @@ impl Checkpoint {
             new.sync_all().map_err(failed)?;
         }
         fs::rename(self.new_path(), &self.path).map_err(failed)?;
-        // It is the one with the name from here on, whatever becomes of the folder.
+        // The rename has succeeded, so the new file is the current one even if the sync of the
+        // folder fails.
         self.locked = Some(new);
         (self.is_durable, self.length) = (false, text.len() as u64);
         if is_durable {
@@ -177,24 +219,24 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The empty file that takes the checkpoint's place.
+    /// Creates and locks the empty file that will replace the checkpoint.
     fn begin_new(&self) -> Result<File> {
         let new = File::options().write(true).create(true).truncate(false).open(self.new_path());
         let new = new.map_err(|error| failed("write", &self.path, &error))?;
         lock(&new, &self.path)?;
-        // What a killed process has left.
+        // A process that was killed may have left data in this file.
         if new.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             new.set_len(0).map_err(|error| failed("write", &self.path, &error))?;
         }
         Ok(new)
     }
 
-    /// What is written before it takes the checkpoint's place.
+    /// Returns the path of the file with new contents, before it replaces the checkpoint.
     fn new_path(&self) -> PathBuf {
         self.beside(".new")
     }
 
-    /// Second name of the last checkpoint that is on the disk.
+    /// Returns the path of the copy of the last durable checkpoint.
     pub(super) fn copy_path(&self) -> PathBuf {
         self.beside(".synced")
     }
@@ -206,16 +248,16 @@ impl Checkpoint {
     }
 }
 
-/// Keeps other sources from the checkpoint, in this process and in others.
+/// Locks the checkpoint, so that no other source uses it, in this process or in another one.
 fn lock(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
-        // An instance that has just ended may still hold it.
+        // An instance that has just ended may still have the lock, so the error is not final.
         Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format!(
-            "the checkpoint `{}` is locked: another source, of this process or of another one, keeps its \
-             positions there; give each source a `checkpoint` of its own, or end that one",
+            "cannot lock the checkpoint `{}`: another source, in this process or in another one, uses it; \
+             give each source a `checkpoint` of its own, or stop the other source",
             path.display()
         ))),
-        // Not every file system has locks.
+        // Some file systems do not support locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
@@ -227,27 +269,28 @@ fn checksum(files: &[Entry]) -> Result<String> {
 fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     let damaged = |why: &dyn std::fmt::Display| {
         Error::configuration(format!(
-            "it is no checkpoint, or is damaged ({why}). Put a good copy in its place; or delete it: \
-             all files are then read from their starts"
+            "it is damaged, or is not a checkpoint ({why}); replace it with a good copy, or delete it to read all \
+             files from their starts"
         ))
     };
     let read = |error: serde_json::Error| damaged(&error);
     let Version { version } = serde_json::from_slice(bytes).map_err(read)?;
     if !(WITHOUT_CHECKSUM..=VERSION).contains(&version) {
         return Err(Error::configuration(format!(
-            "it has version {version}, and this plugin knows versions up to {VERSION}: run the plugin \
-             that wrote it; or delete it: all files are then read from their starts"
+            "it has version {version}, but this plugin supports versions up to {VERSION}; run the plugin that \
+             wrote it, or delete it to read all files from their starts"
         )));
     }
-    let Content { checksum: told, files, .. } = serde_json::from_slice(bytes).map_err(read)?;
+    let Content { checksum: expected, files, .. } = serde_json::from_slice(bytes).map_err(read)?;
     let found = checksum(&files)?;
-    if told != found && (version, &*told) != (WITHOUT_CHECKSUM, "") {
-        return Err(damaged(&format_args!("its checksum is {found}, and it says {told:?}")));
+    if expected != found && (version, &*expected) != (WITHOUT_CHECKSUM, "") {
+        return Err(damaged(&format_args!("its checksum is {found}, but it states {expected:?}")));
     }
     Ok(files)
 }
 
-/// A full disk may have room again; what is wrong with a path may not.
+/// Returns the error of an operation on the checkpoint. The error is final unless the cause may be
+/// temporary, such as a full disk.
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {
     let message = format!("cannot {doing} the checkpoint `{}`", path.display());
     transient(error).context(message)

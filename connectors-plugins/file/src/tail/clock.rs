@@ -1,4 +1,4 @@
-//! Durations as the host's monotonic clock counts them.
+//! Conversion of durations to the unit of the host's monotonic clock.
 
 use std::time::Duration;
 

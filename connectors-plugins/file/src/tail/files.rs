@@ -1,7 +1,7 @@
-//! The files that are read, and how far each of them is acknowledged.
+//! The files of a source, and the order in which they are read.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io,
     ops::ControlFlow,
     path::{self, Path, PathBuf},
@@ -9,161 +9,237 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit};
-use tremor_pdk::{Error, ErrorKind, Host, RawBatch, Result, Watermarks, warn};
+use tremor_pdk::{Error, ErrorKind, Host, RawBatch, Result, info, units::Interval, warn};
 
 use super::{
     checkpoint::Entry,
     clock::nanoseconds,
-    input::{How, Input, Look, Stage},
-    kept::{Kept, PULL_BYTES, Tracked},
+    gauges::Gauges,
+    identity::{Ending, FileId},
+    input::{Input, ReadOptions, ReadOutcome, Stage},
+    open::OpenCount,
     pattern::Pattern,
+    positions::{PULL_BYTES, Positions},
+    predecessors::{Deferred, Predecessor},
+    results::{Snapshot, Stamp},
     walk::Walk,
 };
-use crate::Config;
+use crate::{Config, Start, origin};
 
-/// How long a file is still looked at after it was renamed or deleted: the process that writes to it
-/// learns of that later.
+/// Time without new data after which a renamed or deleted file is finished. The process that writes
+/// to the file may notice the rename late and continue to write.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// All files of one source. All methods but those that say otherwise may block.
+/// Time without new data after which a file is silent, in ns.
+const SILENT_NS: u64 = 10_000_000_000;
+
+/// Number of silent files that are checked in each poll interval. More silent files are checked in
+/// turn, so that the work does not grow with their number.
+const CHECKED: u64 = 256;
+
+/// The files of one source. Methods may block unless stated otherwise.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(crate) struct Files {
     pub(super) host: Host,
-    pub(super) how: How,
+    pub(super) options: ReadOptions,
     pub(super) pattern: Pattern,
     pub(super) inputs: Vec<Input>,
-    /// How far other files were read: those that are done with.
+    /// Checkpoint entries of files that are not being read: files of earlier runs, and files that
+    /// are read to their end.
     pub(super) known: Vec<Entry>,
-    /// Whether no search has seen all files yet.
+    /// Contents that were read from files that no longer have them.
+    pub(super) predecessors: Vec<Predecessor>,
+    /// New files that may be copies of files that still exist.
+    pub(super) deferred: Deferred,
+    /// Followed files that are read to their ends and not read again unless they change.
+    pub(super) done: HashMap<FileId, Stamp>,
+    /// `true` if the checkpoint has an entry of each file.
+    pub(super) is_published: bool,
+    /// Streams to forget once the checkpoint no longer has entries of them.
+    pub(super) forgotten: Vec<u64>,
+    /// `true` if there may be files that no path leads to.
+    pub(super) has_gone: bool,
+    /// `true` if the files that the next search finds are read from their ends.
+    pub(super) starts_at_end: bool,
+    /// Age from which a new file is not read, in ns.
+    pub(super) ignore_older: Option<Duration>,
+    /// `true` until the results of a search were applied for the first time.
     pub(super) is_first_search: bool,
-    pub(super) kept: Option<Kept>,
+    pub(super) positions: Option<Positions>,
     next_stream: u64,
-    /// Maximum number of files that are open at the same time.
+    /// Maximum number of files that may be open at the same time.
     pub(super) max_open: usize,
+    /// Number of files that are open.
+    pub(super) open: OpenCount,
+    gauges: Gauges,
     /// Sequence number of the last use of a file.
     uses: u64,
-    /// Whose turn it is.
+    /// Index in `inputs` of the file that was read last; files are read in turn.
     turn: usize,
-    /// Streams of pulls that were read and not handed out. Their files are not done with.
+    /// Streams with pulls that were read but not returned yet. The files of these streams stay in
+    /// `inputs`.
     pub(super) waiting: Vec<u64>,
+    /// `true` if bytes of a compressed file are left to skip.
+    is_skipping: bool,
     pub(super) poll_ns: u64,
     pub(super) search_at_ns: u64,
-    /// A search that has not ended.
+    /// A search that has not ended yet.
     pub(super) searching: Option<Walk>,
-    /// When it began, by the monotonic clock.
+    /// Start of that search, by the monotonic clock.
     pub(super) search_began_ns: Option<u64>,
-    /// What was said of a path is not said again.
-    pub(super) told: HashSet<PathBuf>,
+    /// Folders of the last search; `None` if the next search has to read the folders.
+    pub(super) snapshot: Option<Snapshot>,
+    /// Paths whose error was reported already and is not reported again.
+    pub(super) reported: HashSet<PathBuf>,
 }
 
-/// Events of a file.
-pub(super) struct Brought {
+/// Description of a pull of one file. The events of the pull are in the batch.
+pub(super) struct PullInfo {
     pub(super) stream: u64,
     /// Position after the last whole message.
     pub(super) position: u64,
-    /// Whether they end in a part of a message.
-    pub(super) is_half: bool,
-    /// The stream that the file was before it was truncated, if that ends here within a message.
+    /// `true` if the events end in a part of a message.
+    pub(super) is_partial: bool,
+    /// Hash of the bytes before `position`, if known.
+    pub(super) ending: Option<Ending>,
+    /// The previous stream of the file, if the file was truncated and that stream was aborted
+    /// within a message.
     pub(super) cut_off: Option<u64>,
 }
 
-/// What there is to read.
+/// Result of an attempt to read.
 pub(super) enum Next {
-    Brought(Brought),
-    /// Nothing now.
+    Pull(PullInfo),
+    /// No file has unread data.
     Nothing,
-    /// Nothing yet: the search for files has not ended.
-    Searching,
-    /// Nothing, and there never will be.
+    /// No file has unread data, but work is left: the search for files has not ended, or bytes of a
+    /// compressed file are being skipped.
+    Working,
+    /// Every file is read to its end, and none will grow.
     Finished,
 }
 
 impl Files {
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let chunk_bytes = config.chunk_bytes.get();
-        let how = How {
+        // Make the path absolute, because a checkpoint contains the path, and the next run may
+        // start in another working directory.
+        let path =
+            path::absolute(&config.path).map_err(|error| cannot_read(&config.path, &error))?;
+        let pattern = Pattern::new(&path, &config.exclude)?;
+        let options = ReadOptions {
             chunk_bytes,
             pull_bytes: match config.checkpoint {
                 Some(_) => chunk_bytes.min(PULL_BYTES),
                 None => chunk_bytes,
             },
             message_end: config.message_end.clone().into_bytes(),
-            format: config.compression.of(&config.path),
+            compression: config.compression,
+            is_pattern: matches!(pattern, Pattern::Many(_)),
             follow: config.follow,
         };
-        // The next run may begin in another folder.
-        let path =
-            path::absolute(&config.path).map_err(|error| cannot_read(&config.path, &error))?;
         let mut files = Self {
+            gauges: Gauges::new(&host),
             host,
-            how,
-            pattern: Pattern::new(&path)?,
+            options,
+            pattern,
             inputs: Vec::new(),
             known: Vec::new(),
+            predecessors: Vec::new(),
+            deferred: HashMap::new(),
+            done: HashMap::new(),
+            is_published: false,
+            forgotten: Vec::new(),
+            has_gone: false,
+            starts_at_end: config.start == Start::End,
+            ignore_older: config.ignore_older.map(Interval::get),
             is_first_search: true,
-            kept: None,
+            positions: None,
             next_stream: 0,
-            max_open: max_open(),
+            max_open: config.max_open_files.map_or_else(max_open, |it| it.get() as usize),
+            open: OpenCount::default(),
             uses: 0,
             turn: 0,
             waiting: Vec::new(),
+            is_skipping: false,
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
             searching: None,
             search_began_ns: None,
-            told: HashSet::new(),
+            snapshot: None,
+            reported: HashSet::new(),
         };
-        if let Some((kept, known)) = Kept::open(config, files.how.pull_bytes as u64, &files.host)? {
-            (files.kept, files.known) = (Some(kept), known);
+        if let Some((positions, known)) =
+            Positions::open(config, files.options.pull_bytes as u64, &files.host)?
+        {
+            files.starts_at_end &= positions.is_new;
+            (files.positions, files.known) = (Some(positions), known);
         }
         files.search_first(&path)?;
         Ok(files)
     }
 
-    /// Sets how much the next pulls bring.
-    pub(super) fn pace(&mut self) {
-        if let Some(kept) = &self.kept {
-            self.how.pull_bytes = self.how.chunk_bytes.min(kept.pull_bytes());
+    /// Updates the maximum number of bytes of the next pulls.
+    pub(super) fn update_pull_bytes(&mut self) {
+        if let Some(positions) = &self.positions {
+            self.options.pull_bytes = self.options.chunk_bytes.min(positions.pull_bytes());
         }
     }
 
-    /// Keeps what is acknowledged where that is due, and reads on.
+    /// Reads from the next file that has data. Before that, searches for files and saves the
+    /// checkpoint, if these are due.
     pub(super) fn next(&mut self, batch: &mut RawBatch) -> Result<Next> {
+        let next = self.read_next(batch);
+        // Publish only once, because each call copies all entries.
+        self.publish_changes();
+        next
+    }
+
+    fn read_next(&mut self, batch: &mut RawBatch) -> Result<Next> {
         let now_ns = self.host.monotonic_ns();
-        if self.how.follow && now_ns >= self.search_at_ns {
+        if self.options.follow && now_ns >= self.search_at_ns {
             self.search(now_ns)?;
         }
-        if self.kept.as_ref().is_some_and(Kept::is_due) {
+        if self.positions.as_ref().is_some_and(Positions::is_due) {
             self.commit()?;
         }
+        self.gauges.update(&self.inputs, &self.open, now_ns);
+        self.is_skipping = false;
         for _ in 0..self.inputs.len() {
             self.turn = (self.turn + 1) % self.inputs.len();
             let Input { stream: before, identity, .. } = &self.inputs[self.turn];
             let (before, known_by) = (*before, identity.first_bytes());
-            if let Some(position) = self.look(self.turn, batch, now_ns)? {
+            if let Some(position) = self.read_more(self.turn, batch, now_ns)? {
                 let input = &mut self.inputs[self.turn];
-                let (stream, is_half) = (input.stream, input.ends_in_part());
-                input.is_half = is_half;
-                batch.set_origin(&input.path.to_string_lossy());
-                // The checkpoint is to know it by no fewer bytes than were read.
-                if input.identity.first_bytes() != known_by {
-                    self.publish(|_, _, _| {});
+                let (stream, is_partial) = (input.stream, input.ends_in_part());
+                input.is_partial = is_partial;
+                batch.apply_origin(0, &origin::of(&input.path));
+                // Publish the extended identity: it has to be in the checkpoint together with the
+                // position.
+                if let Some(positions) = &self.positions
+                    && input.identity.first_bytes() != known_by
+                {
+                    positions.set_identity(stream, &input.identity);
                 }
+                let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
-                return Ok(Next::Brought(Brought { stream, position, is_half, cut_off }));
+                let info = PullInfo { stream, position, is_partial, ending, cut_off };
+                return Ok(Next::Pull(info));
             }
         }
-        let is_over = !self.how.follow && self.inputs.iter().all(Input::is_finished);
-        Ok(match (is_over, &self.searching) {
+        let is_over = !self.options.follow && self.inputs.iter().all(Input::is_finished);
+        Ok(match (is_over, self.searching.is_some() || self.is_skipping) {
             (true, _) => Next::Finished,
-            (false, Some(_)) => Next::Searching,
-            (false, None) => Next::Nothing,
+            (false, true) => Next::Working,
+            (false, false) => Next::Nothing,
         })
     }
 
-    /// Looks at one file. Gives up to where it has brought something, if it has.
-    fn look(&mut self, at: usize, batch: &mut RawBatch, now_ns: u64) -> Result<Option<u64>> {
+    /// Reads from one file. Returns the position after the last whole message if the batch has
+    /// events.
+    fn read_more(&mut self, at: usize, batch: &mut RawBatch, now_ns: u64) -> Result<Option<u64>> {
         let input = &self.inputs[at];
-        if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
+        if input.is_finished() || now_ns < input.poll_at_ns || !self.may_read(at) {
             return Ok(None);
         }
         if let ControlFlow::Break(position) = self.open_input(at, batch, now_ns)? {
@@ -172,26 +248,53 @@ impl Files {
         let input = &mut self.inputs[at];
         input.stage = Stage::Reading;
         let gone_ns = input.gone_since_ns.map(|since| now_ns.saturating_sub(since));
-        let is_last = !self.how.follow || gone_ns.is_some_and(|time| time >= nanoseconds(LINGER));
-        let look = input.look(batch, &self.how, is_last);
-        match look.map_err(|error| cannot_read(&input.path, &error))? {
-            Look::Brought(position) => {
-                // More may follow: it is not gone before it is quiet.
+        let is_last =
+            !self.options.follow || gone_ns.is_some_and(|time| time >= nanoseconds(LINGER));
+        match input.read_more(batch, &self.options, is_last) {
+            Err(error) if self.options.follow && input.is_damaged(&error) => {
+                warn!(
+                    self.host,
+                    "cannot read `{}`: {error}; the remainder of the file is skipped",
+                    input.path.display()
+                );
+                Ok(input.give_up(batch))
+            }
+            Err(error) => Err(cannot_read(&input.path, &error)),
+            Ok(ReadOutcome::Events(position)) => {
+                // Restart [`LINGER`] after each read.
                 input.gone_since_ns = input.gone_since_ns.map(|_| now_ns);
                 self.uses += 1;
                 input.used = self.uses;
+                input.active_ns = now_ns;
                 Ok(Some(position))
             }
-            Look::Nothing => {
-                input.look_at_ns = now_ns + self.poll_ns;
+            Ok(ReadOutcome::Nothing) => {
+                self.poll_later(at, now_ns);
                 Ok(None)
             }
-            Look::Truncated => self.restart(at, batch),
+            Ok(ReadOutcome::Skipping) => {
+                self.is_skipping = true;
+                Ok(None)
+            }
+            Ok(ReadOutcome::Incomplete) => {
+                let path = input.path.clone();
+                if self.reported.insert(path) {
+                    info!(
+                        self.host,
+                        "`{}` ends within its compressed data: it is read on once it has grown",
+                        input.path.display()
+                    );
+                }
+                self.poll_later(at, now_ns);
+                Ok(None)
+            }
+            Ok(ReadOutcome::Truncated) => self.restart(at, batch, now_ns),
         }
     }
 
-    /// Opens a file that is closed, if there is something to read, and closes another one for that. Continues if it
-    /// is open, and breaks otherwise with to where it has brought something, as [`look`](Self::look) does.
+    /// Opens a closed file that may have unread data. If the maximum number of files is open,
+    /// closes another file first. Continues if the file is open; otherwise breaks with the result
+    /// of [`Files::read_more`].
     fn open_input(
         &mut self,
         at: usize,
@@ -201,11 +304,12 @@ impl Files {
         let input = &mut self.inputs[at];
         if !input.is_open() {
             let is_gone = input.gone_since_ns.is_some();
-            if self.how.follow && !is_gone && !input.has_changed() {
-                input.look_at_ns = now_ns + self.poll_ns;
+            if self.options.follow && !is_gone && !input.has_changed() {
+                self.poll_later(at, now_ns);
                 return Ok(ControlFlow::Break(None));
             }
-            // Without another to close, this one is read once one has ended.
+            // If no other file can be closed, this file is read after another file was read to its
+            // end.
             if !self.leave_one_closed() {
                 return Ok(ControlFlow::Break(None));
             }
@@ -215,25 +319,25 @@ impl Files {
                     self.uses += 1;
                     input.used = self.uses;
                     let is_same = input.is_same();
-                    if self.how.follow
+                    if self.options.follow
                         && !is_same.map_err(|error| cannot_read(&input.path, &error))?
                     {
-                        return self.restart(at, batch).map(ControlFlow::Break);
+                        return self.restart(at, batch, now_ns).map(ControlFlow::Break);
                     }
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(cannot_read(&input.path, &error));
                 }
-                // The next search finds out where it is.
-                Err(_) if self.how.follow && !is_gone => {
-                    input.look_at_ns = now_ns + self.poll_ns;
+                // The next search finds the new path of the file.
+                Err(_) if self.options.follow && !is_gone => {
+                    input.poll_at_ns = now_ns + self.poll_ns;
                     return Ok(ControlFlow::Break(None));
                 }
                 Err(_) => {
                     warn!(
                         self.host,
-                        "`{}` was deleted or moved while it was closed, because more files than {} \
-                         are read: what it had after its first {} bytes, if anything, is lost",
+                        "`{}` was deleted or moved while it was closed, because more than {} files are read: \
+                         any data after its first {} bytes is lost",
                         input.path.display(),
                         self.max_open,
                         input.read_to()
@@ -245,116 +349,53 @@ impl Files {
         Ok(ControlFlow::Continue(()))
     }
 
-    pub(super) fn count_open(&self) -> usize {
-        self.inputs.iter().filter(|input| input.is_open()).count()
+    /// Sets the time of the next check of a file that has no new data. A file that is silent for a
+    /// while is checked less often if there are many files.
+    fn poll_later(&mut self, at: usize, now_ns: u64) {
+        let turns = (self.inputs.len() as u64).div_ceil(CHECKED);
+        let input = &mut self.inputs[at];
+        let is_active = now_ns.saturating_sub(input.active_ns) < SILENT_NS;
+        let pause_ns = if is_active || turns <= 1 || input.gone_since_ns.is_some() {
+            self.poll_ns
+        } else {
+            // Different files get different pauses, so that they are not all checked at once.
+            self.poll_ns * (turns.div_ceil(2) + input.stream % turns)
+        };
+        input.poll_at_ns = now_ns + pause_ns;
     }
 
-    /// Closes the least recently used file if as many are open as may be. Returns whether another may be opened.
+    /// Closes the least recently used files if the maximum number of files is open: an eighth of
+    /// them at once, so that few files are compared if many are opened. Returns whether another file
+    /// may be opened.
     fn leave_one_closed(&mut self) -> bool {
-        if self.count_open() < self.max_open {
+        if self.open.get() < self.max_open {
             return true;
         }
-        let closable = self.inputs.iter_mut().filter(|input| input.may_close(&self.how));
-        let unused = closable.min_by_key(|input| input.used);
-        unused.map(Input::close).is_some()
+        let closable = self.inputs.iter_mut().filter(|input| input.may_close(&self.options));
+        let mut closable: Vec<_> = closable.collect();
+        closable.sort_unstable_by_key(|input| input.used);
+        let count = self.max_open.div_ceil(8);
+        closable.into_iter().take(count).map(Input::close).count() > 0
     }
 
-    /// Whether all files that had the name of this one before are read to their ends.
-    fn may_look(&self, at: usize) -> bool {
+    /// Returns whether the file may be read: renamed files that had the same path have to be read
+    /// to their ends first.
+    fn may_read(&self, at: usize) -> bool {
         let Input { path, stage, .. } = &self.inputs[at];
         let comes_first =
             |it: &Input| it.gone_since_ns.is_some() && it.path == *path && !it.is_caught_up();
-        *stage == Stage::Reading || !self.inputs[..at].iter().any(comes_first)
+        *stage == Stage::Reading || !self.has_gone || !self.inputs[..at].iter().any(comes_first)
     }
 
-    /// A file has come: it is to be known after a crash, before anything of it is read.
-    pub(super) fn keep_soon(&mut self) {
-        self.kept.iter().for_each(Kept::keep_soon);
-    }
-
-    /// The file was truncated: what it has now is another stream.
-    fn restart(&mut self, at: usize, batch: &mut RawBatch) -> Result<Option<u64>> {
-        let stream = self.new_stream();
-        let input = &mut self.inputs[at];
-        let was = input.stream;
-        warn!(
-            self.host,
-            "`{}` was truncated, or written anew: it is read from its start. What was written before \
-             that and not yet read is lost",
-            input.path.display()
-        );
-        let is_half = input.is_half;
-        let path = input.path.clone();
-        let anew = input.open().and_then(|file| Input::new(stream, path, file, 0, &self.how));
-        *input = anew.map_err(|error| cannot_read(&input.path, &error))?;
-        self.publish(|_, _, marks| {
-            marks.into_iter().for_each(|marks| _ = marks.forget(was));
-        });
-        // The rest of a message that was begun never comes.
-        if is_half {
-            batch.stream(was).abort();
-        }
-        Ok(is_half.then_some(0))
-    }
-
-    /// Reads a stream again from `to`, because a pull of it has failed. Returns whether that is the start of the stream.
+    /// Rewinds a stream to position `to` after one of its pulls failed. `None` stands for the start
+    /// of the stream. Returns `true` if the stream is now at its start.
     pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> bool {
-        let how = &self.how;
         let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
             return false;
         };
         let to = to.unwrap_or(input.start);
-        input.rewind(to, how);
+        input.rewind(to);
         to == input.start
-    }
-
-    /// Writes up to where each file is acknowledged.
-    pub(super) fn commit(&mut self) -> Result<()> {
-        for input in &mut self.inputs {
-            // A file that cannot be read any more is reported by the next look.
-            let _ = input.grow();
-        }
-        self.settle();
-        self.kept.as_ref().map_or(Ok(()), Kept::save)
-    }
-
-    /// Writes the checkpoint for the last time.
-    pub(super) fn close(&mut self) -> Result<()> {
-        let committed = self.commit();
-        self.kept.as_ref().map_or(Ok(()), Kept::close).and(committed)
-    }
-
-    /// Closes the files that are read to their ends, once all of that is acknowledged.
-    pub(super) fn settle(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.publish(|inputs, known, marks| {
-            inputs.retain(|input| {
-                let is_settled = marks.is_none_or(|marks| marks.is_settled(input.stream));
-                let is_done = input.is_finished() && is_settled && !waiting.contains(&input.stream);
-                if is_done {
-                    let position = marks.and_then(|marks| marks.forget(input.stream));
-                    known.push(Entry { position: position.unwrap_or(input.start), ..entry(input) });
-                }
-                !is_done
-            });
-        });
-        self.waiting = waiting;
-    }
-
-    /// Changes the files, and has the checkpoint contain the changed ones from then on.
-    fn publish(
-        &mut self,
-        change: impl FnOnce(&mut Vec<Input>, &mut Vec<Entry>, Option<&Watermarks<u64>>),
-    ) {
-        let Self { inputs, known, kept, .. } = self;
-        let Some(kept) = kept else { return change(inputs, known, None) };
-        kept.replace(|marks| {
-            change(inputs, known, Some(marks));
-            let known = known.iter().map(|entry| Tracked { stream: None, entry: entry.clone() });
-            let read =
-                inputs.iter().map(|it| Tracked { stream: Some(it.stream), entry: entry(it) });
-            known.chain(read).collect()
-        });
     }
 
     pub(super) fn new_stream(&mut self) -> u64 {
@@ -363,25 +404,18 @@ impl Files {
     }
 }
 
-/// Returns a quarter of the descriptors that the process may have, and 256 at most: others need some.
+/// Returns the maximum number of open files: a quarter of the process's descriptor limit, at most
+/// 256, because other components need descriptors as well.
 fn max_open() -> usize {
     const MAX: u64 = if cfg!(test) { 8 } else { 256 };
     let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
     usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
 }
 
-/// Returns an error that is final, because a new instance without a checkpoint would read again what was read by now.
-/// Only a shortage is not: the same instance tries again after it.
+/// Returns the error of a file that cannot be read. The error is final unless the cause is a
+/// shortage: without a checkpoint, a restarted instance would read all files from their starts.
+/// After a shortage the same instance tries again.
 pub(super) fn cannot_read(path: &Path, error: &io::Error) -> Error {
     let kind = ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED);
     Error::new(kind, format!("cannot read `{}`: {error}", path.display()))
-}
-
-/// Returns the entry of a file of which nothing is acknowledged.
-fn entry(input: &Input) -> Entry {
-    Entry {
-        path: input.path.to_string_lossy().into_owned(),
-        identity: input.identity.clone(),
-        position: input.start,
-    }
 }

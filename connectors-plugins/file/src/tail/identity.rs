@@ -1,56 +1,126 @@
-//! What makes a file the same one under another name, and another one under the same name.
+//! Identity of a file across renames, truncation and reuse of its inode.
 
 use std::{
     fs::{File, Metadata},
     io,
+    ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
+    time::SystemTime,
 };
 
 use tremor_pdk::serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-/// How many of the first bytes tell a file from another one that got its inode: a log line or two.
-const FIRST_BYTES: u64 = 1 << 10;
+/// Maximum number of first bytes that are hashed. They distinguish a file from a later file with
+/// the same inode; a few log lines are enough.
+pub(super) const FIRST_BYTES: u64 = 1 << 10;
 
-/// Device, inode, and a hash of the first bytes. An inode is used again once its file is deleted, and
-/// stays the same where a file is truncated and written anew.
+/// Maximum number of bytes before a position that are hashed: a log line or two, which have a time.
+const LAST_BYTES: usize = 256;
+
+/// Device, inode, and a hash of the first bytes. The hash is needed because the system reuses the
+/// inode of a deleted file, and because a file that is truncated and rewritten keeps its inode.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 pub(super) struct Identity {
     pub(super) device: u64,
     pub(super) inode: u64,
-    /// How many bytes are hashed: fewer than [`FIRST_BYTES`] where the file had no more.
+    /// Number of bytes that are hashed: less than [`FIRST_BYTES`] if the file was shorter.
     first_bytes: u64,
-    /// XXH3, 128 bits, in hexadecimal.
+    /// 128-bit XXH3 in hexadecimal.
     hash: String,
 }
 
-/// The place of a file: what another file may get once this one is deleted.
-pub(super) type Place = (u64, u64);
+/// Hash of the last bytes before a position. Together with the first bytes of a file it shows
+/// whether another file has the same contents up to that position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+pub(super) struct Ending {
+    pub(super) position: u64,
+    /// Number of bytes that are hashed.
+    bytes: u64,
+    /// Half of the 128-bit XXH3.
+    hash: u64,
+}
 
-pub(super) fn place(metadata: &Metadata) -> Place {
+impl Ending {
+    /// Returns the hash of the end of `bytes`, which end at `position` of the file.
+    pub(super) fn of(bytes: &[u8], position: u64) -> Self {
+        let last = &bytes[bytes.len().saturating_sub(LAST_BYTES)..];
+        Self { position, bytes: last.len() as u64, hash: short_hash(last) }
+    }
+
+    /// Returns the range of the file that is hashed.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.position.saturating_sub(self.bytes)..self.position
+    }
+
+    /// Returns whether `last` are the bytes of [`Ending::range`].
+    pub(super) fn is_hash_of(&self, last: &[u8]) -> bool {
+        last.len() as u64 == self.bytes && short_hash(last) == self.hash
+    }
+
+    /// Returns whether `file` has these bytes before the position.
+    pub(super) fn is_of(&self, file: &File) -> io::Result<bool> {
+        let mut last = vec![0; usize::try_from(self.bytes).unwrap_or_default().min(LAST_BYTES)];
+        let count = read_at(file, &mut last, self.range().start)?;
+        Ok(self.is_hash_of(&last[..count]))
+    }
+}
+
+/// Maximum number of hashes before earlier positions.
+const EARLIER: usize = 6;
+
+/// Removes a hash if there are more than [`EARLIER`]. The positions of the others are the closer
+/// together, the closer they are to `end`.
+pub(super) fn thin_out(endings: &mut Vec<Ending>, end: u64) {
+    if endings.len() <= EARLIER {
+        return;
+    }
+    let gap = |at: usize| endings[at + 1].position.saturating_sub(endings[at - 1].position);
+    let age = |at: usize| end.saturating_sub(endings[at].position);
+    // Compare gap / age without a division.
+    let weight = |at: usize, other: usize| u128::from(gap(at)) * u128::from(age(other));
+    let least = (1..EARLIER).min_by(|one, other| weight(*one, *other).cmp(&weight(*other, *one)));
+    if let Some(at) = least {
+        endings.remove(at);
+    }
+}
+
+/// Device and inode of a file. After the file is deleted, a new file may get the same pair.
+pub(super) type FileId = (u64, u64);
+
+pub(super) fn file_id(metadata: &Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
 impl Identity {
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        let (device, inode) = place(&metadata);
+        let (device, inode) = file_id(&metadata);
         let first = first(file, FIRST_BYTES)?;
         Ok(Self { device, inode, first_bytes: first.len() as u64, hash: hash(&first) })
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn file_id(&self) -> FileId {
         (self.device, self.inode)
     }
 
-    /// Whether this is the file. It may have grown.
+    /// Returns whether `file` has this identity. The file may have grown since the identity was
+    /// created.
     pub(super) fn is_of(&self, file: &File) -> io::Result<bool> {
-        if self.place() != place(&file.metadata()?) {
+        if self.file_id() != file_id(&file.metadata()?) {
             return Ok(false);
         }
         let first = first(file, self.first_bytes)?;
         Ok(first.len() as u64 == self.first_bytes && hash(&first) == self.hash)
+    }
+
+    /// Returns whether contents that begin with `first` can be a copy of this file. The answer is
+    /// `false` if the file was empty, or if `first` is too short to decide.
+    pub(super) fn is_start(&self, first: &[u8]) -> bool {
+        let start = usize::try_from(self.first_bytes).ok().and_then(|count| first.get(..count));
+        self.is_known() && start.is_some_and(|start| hash(start) == self.hash)
     }
 
     /// Returns the number of first bytes that are hashed.
@@ -58,12 +128,13 @@ impl Identity {
         self.first_bytes
     }
 
-    /// Whether it tells files apart at all: an empty file has no first bytes.
+    /// Returns whether the identity distinguishes files: an empty file has no first bytes.
     pub(super) fn is_known(&self) -> bool {
         self.first_bytes > 0
     }
 
-    /// The same with more of the first bytes, if there are more now and they begin as before.
+    /// Includes more of the first bytes if the file has grown and still begins with the hashed
+    /// bytes.
     pub(super) fn grow(&mut self, file: &File) -> io::Result<()> {
         if self.first_bytes >= FIRST_BYTES {
             return Ok(());
@@ -77,19 +148,41 @@ impl Identity {
     }
 }
 
-/// The first bytes, so many at most.
-fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
+/// Time of the last change of a file's contents or metadata, in seconds and nanoseconds. Programs
+/// cannot set this time, unlike the time of modification.
+pub(super) type Changed = (i64, i64);
+
+pub(super) fn changed(metadata: &Metadata) -> Changed {
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// Returns whether the next change will have another time: file systems have a resolution of some
+/// milliseconds.
+#[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+pub(super) fn is_settled((seconds, _): Changed) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).is_ok_and(|now| now.saturating_sub(seconds) > 2)
+}
+
+/// Returns the first bytes of `file`, at most `most`.
+pub(super) fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut first = vec![0; usize::try_from(most.min(FIRST_BYTES)).unwrap_or_default()];
     let count = read_at(file, &mut first, 0)?;
     first.truncate(count);
     Ok(first)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough")]
+fn short_hash(bytes: &[u8]) -> u64 {
+    XxHash3_128::oneshot(bytes) as u64
+}
+
 pub(super) fn hash(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
 }
 
-/// Fills the buffer from this position on. Fewer bytes than that are the last of the file.
+/// Reads from `position` on until `buffer` is full, and returns the number of bytes. If the number
+/// is less than the buffer's length, the file ends there.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {
@@ -113,7 +206,7 @@ mod tests {
     use super::{FIRST_BYTES, Identity};
 
     #[test]
-    fn a_file_that_grows_or_moves_stays_the_same() {
+    fn grown_or_moved_file_has_same_identity() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         for (before, more) in [("", "x"), ("short", "er"), (&"x".repeat(2_000), "y")] {
@@ -136,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_begins_otherwise_is_another_one() {
+    fn file_with_other_first_bytes_has_another_identity() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&path, "the first day").unwrap();
@@ -149,7 +242,7 @@ mod tests {
             assert!(!identity.is_of(&file).unwrap(), "{text}");
             let mut grown = identity.clone();
             grown.grow(&file).unwrap();
-            assert_eq!(grown, identity, "{text}: it is not taken for the same");
+            assert_eq!(grown, identity, "{text}: the identity stays unchanged");
         }
     }
 }

@@ -1,138 +1,175 @@
-//! One file that is read: a stream.
+//! A file that is read as a stream of events.
+
+mod compressed;
 
 use std::{
     fs::{self, File, Metadata},
-    io::{self, Read, Seek, SeekFrom},
-    os::unix::fs::MetadataExt,
+    io,
     path::PathBuf,
     sync::Arc,
 };
 
-use memchr::memmem;
 use tremor_pdk::{ErrorKind, RawBatch};
 
+pub(super) use self::compressed::unsupported;
 use super::{
-    identity::{Identity, Place, place, read_at},
+    cut::cut,
+    identity::{
+        Changed, Ending, FileId, Identity, changed, file_id, is_settled, read_at, thin_out,
+    },
+    open::{Open, OpenCount},
+    packed::Packed,
     pattern::renamed,
+    results::{Stamp, stamp},
 };
-use crate::compression::{self, Format};
+use crate::compression::Compression;
 
-/// How all files are read.
+/// Settings that apply to all files of a source.
 #[derive(Debug)]
-pub(super) struct How {
-    /// Number of bytes that are read together.
+pub(super) struct ReadOptions {
+    /// Maximum number of bytes of one read (`chunk_bytes`).
     pub(super) chunk_bytes: usize,
-    /// Number of bytes that a pull brings, at most, unless a single message has more.
+    /// Maximum number of bytes of a pull, except for a single longer message.
     pub(super) pull_bytes: usize,
-    /// What each message ends in; empty: a file is read as a whole.
+    /// Terminator of messages; empty if a file is read as a whole.
     pub(super) message_end: Vec<u8>,
-    pub(super) format: Option<Format>,
-    /// Whether more is waited for at the end.
+    pub(super) compression: Compression,
+    /// `true` if the files match a pattern: their contents decide whether they are compressed, and
+    /// not only their names.
+    pub(super) is_pattern: bool,
+    /// `true` if the source waits for more data at the end of a file.
     pub(super) follow: bool,
 }
 
-/// A file, and how far it is read.
+/// A file, and the position up to which it is read.
 ///
-/// What a pull brings ends with a whole message wherever there is one, so that the next begins with
-/// another: the rest is read again with what follows it. Only of a message that is longer than a chunk a part is
-/// brought.
+/// If the bytes of a pull contain the end of a message, the pull ends after the last whole message,
+/// so that the next pull starts with a message. The bytes after that message are read again by the
+/// next pull. Only a message that is longer than a chunk is split between pulls.
 pub(super) struct Input {
-    /// Its number. What it is made of anew is another one.
+    /// Number of the stream. A truncated file continues with a new number.
     pub(super) stream: u64,
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    /// `None` while it is closed, because other files are read.
-    file: Option<Arc<File>>,
-    /// When the file was last changed before it was closed.
-    closed_changed: Option<Changed>,
-    /// Sequence number of the last use: the file with the lowest is closed first.
+    /// The open file; `None` while the file is closed in favour of other files.
+    file: Option<Open>,
+    open: OpenCount,
+    /// Length of the file at the last check, in bytes.
+    pub(super) length: u64,
+    /// Time of the last change of the file before which its contents were those that were read.
+    checked: Option<Changed>,
+    /// `true` if a later change of the file has another time than `checked`.
+    is_settled: bool,
+    /// Sequence number of the last use; the file with the lowest number is closed first.
     pub(super) used: u64,
     content: Content,
-    /// Where this stream begins: all before that is acknowledged.
+    /// Position at which this stream starts: everything before it is acknowledged.
     pub(super) start: u64,
-    /// Up to where it is read.
+    /// Hash of the bytes before `start`, if known.
+    pub(super) start_ending: Option<Ending>,
+    /// Hash of the bytes before `whole`, if known.
+    pub(super) ending: Option<Ending>,
+    /// Hash of the bytes before `read`, if the last pull contained no end of a message.
+    partial_ending: Option<Ending>,
+    /// Hashes of the bytes before some earlier positions; the closer to `whole`, the more of them.
+    pub(super) earlier: Vec<Ending>,
+    /// Position up to which the file is read.
     read: u64,
-    /// After the last whole message that was brought.
+    /// Position after the last whole message that was read.
     whole: u64,
-    /// Up to where it was looked at, without a whole message after `read`.
+    /// Position up to which the file was scanned. Between `read` and this position no message ends.
     seen: u64,
+    /// `true` if the stream has events and has not ended.
     has_begun: bool,
-    /// Whether a part of a message was read for the flow, and not yet its end.
-    pub(super) is_half: bool,
+    /// `true` if the last events that the flow received end within a message.
+    pub(super) is_partial: bool,
     pub(super) stage: Stage,
-    /// When to look at it again, by the host's clock.
-    pub(super) look_at_ns: u64,
-    /// Since when it has no name that is asked for.
+    /// Time of the next read attempt, by the host's monotonic clock.
+    pub(super) poll_at_ns: u64,
+    /// Time of the last read of data, by the host's monotonic clock; 0 if no data was read.
+    pub(super) active_ns: u64,
+    /// Time since which no path that matches the pattern leads to the file, in ns.
     pub(super) gone_since_ns: Option<u64>,
 }
 
-/// Time of the last change of a file's contents or metadata, in seconds and nanoseconds.
-type Changed = (i64, i64);
-
-fn changed(metadata: &Metadata) -> Changed {
-    (metadata.ctime(), metadata.ctime_nsec())
-}
-
-/// Where a file stands.
+/// Reading state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// What had its name before may have to be read to its end first.
+    /// Not read yet. A renamed file that had the same path may have to be read to its end first.
     Waiting,
     Reading,
-    /// There is nothing more to it.
+    /// Read to its end. The source does not wait for more data.
     Finished,
 }
 
 enum Content {
+    /// The file is too short to detect whether it is compressed.
+    Unknown,
     Plain,
-    /// `None` before the first read and after the end.
-    Compressed(Option<compression::Input>),
+    Compressed(Box<Packed>),
 }
 
-/// What a look at a file came to.
+/// Result of an attempt to read from one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// There are events in the batch; the place after the last whole message of them.
-    Brought(u64),
+pub(super) enum ReadOutcome {
+    /// The batch has events. Contains the position after the last whole message.
+    Events(u64),
     Nothing,
-    /// It has other contents than before, of which nothing is read.
+    /// Bytes were skipped, and more are left to skip.
+    Skipping,
+    /// A compressed file ends within its compressed data. It may still be written.
+    Incomplete,
+    /// The file was truncated or rewritten. Nothing was read.
     Truncated,
 }
 
 impl Input {
-    /// A file to be read from `start` on.
+    /// Creates the input for an open file, which is read from position `start` on.
     pub(super) fn new(
         stream: u64,
         path: PathBuf,
         file: Arc<File>,
         start: u64,
-        how: &How,
+        options: &ReadOptions,
+        open: &OpenCount,
     ) -> io::Result<Self> {
-        let identity = Identity::of(&file)?;
         let mut input = Self {
             stream,
             path,
-            identity,
-            file: Some(file),
-            closed_changed: None,
+            identity: Identity::of(&file)?,
+            length: file.metadata()?.len(),
+            file: Some(open.open(file)),
+            open: open.clone(),
+            checked: None,
+            is_settled: false,
             used: 0,
-            content: Content::Plain,
+            content: Content::Unknown,
             start,
+            start_ending: None,
+            ending: None,
+            partial_ending: None,
+            earlier: Vec::new(),
             read: start,
             whole: start,
             seen: start,
             has_begun: false,
-            is_half: false,
+            is_partial: false,
             stage: Stage::Waiting,
-            look_at_ns: 0,
+            poll_at_ns: 0,
+            active_ns: 0,
             gone_since_ns: None,
         };
-        input.rewind(start, how);
+        input.detect(options, !options.follow)?;
+        input.rewind(start);
         Ok(input)
     }
 
-    pub(super) fn place(&self) -> Place {
-        self.identity.place()
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.content, Content::Plain)
+    }
+
+    pub(super) fn file_id(&self) -> FileId {
+        self.identity.file_id()
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -143,77 +180,134 @@ impl Input {
         self.file.is_some()
     }
 
-    /// Returns whether the file can be closed and opened again later without reading anything twice. A file without
-    /// a name could not be opened again.
-    pub(super) fn may_close(&self, how: &How) -> bool {
-        let is_between = matches!(self.content, Content::Plain | Content::Compressed(None));
+    /// Returns whether the file can be closed and reopened later without reading anything twice. A
+    /// file that no path leads to cannot be reopened, and a compressed file can only be reopened
+    /// before it is read and after its end.
+    pub(super) fn may_close(&self, options: &ReadOptions) -> bool {
+        let is_between = match &self.content {
+            Content::Compressed(packed) => !packed.is_open(),
+            Content::Plain | Content::Unknown => true,
+        };
         let is_named = self.gone_since_ns.is_none();
-        self.is_open() && is_named && is_between && (how.follow || self.is_finished())
+        self.is_open() && is_named && is_between && (options.follow || self.is_finished())
     }
 
     pub(super) fn close(&mut self) {
-        let metadata = self.file.take().and_then(|file| file.metadata().ok());
-        self.closed_changed = metadata.as_ref().map(changed);
+        self.file = None;
     }
 
-    /// Returns whether the file, which is open, is the one that was closed. The inode of a closed file may be used again.
+    /// Returns whether the open file is the one that was closed before; the inode of a closed file
+    /// may have been reused.
     pub(super) fn is_same(&self) -> io::Result<bool> {
-        self.file.as_ref().map_or(Ok(true), |file| self.identity.is_of(file))
+        self.file.as_ref().map_or(Ok(true), |open| self.identity.is_of(open.file()))
     }
 
-    /// Returns the file, which is opened if it was closed. One that was renamed meanwhile is looked for in its folder.
+    /// Returns the file, and opens it if it was closed. A renamed file is searched for in its
+    /// folder.
     ///
     /// # Errors
-    /// Kind not found, if it was deleted or moved to another folder; those of the system.
+    /// Kind `NotFound` if the file was deleted or moved to another folder; otherwise the error of
+    /// the system.
     pub(super) fn open(&mut self) -> io::Result<Arc<File>> {
-        if let Some(file) = &self.file {
-            return Ok(file.clone());
+        if let Some(open) = &self.file {
+            return Ok(open.file().clone());
         }
-        let ours = self.place();
+        let ours = self.file_id();
         let opened = match File::open(&self.path) {
-            Ok(file) if place(&file.metadata()?) == ours => file,
+            Ok(file) if file_id(&file.metadata()?) == ours => file,
             Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
             _ => match renamed(&self.path, |_, found| found == ours) {
                 Some(path) => File::open(path)?,
                 None => return Err(io::ErrorKind::NotFound.into()),
             },
         };
-        Ok(self.file.insert(opened.into()).clone())
+        Ok(self.file.insert(self.open.open(opened.into())).file().clone())
     }
 
-    /// Returns whether there is more in the file than was looked at, or it was changed since it was closed, by its name
-    /// alone. A file of another name has not changed before a search finds it.
-    pub(super) fn has_changed(&self) -> bool {
-        let has_changed = |it: &Metadata| {
-            it.len() != self.seen || self.closed_changed.is_none_or(|closed| closed != changed(it))
+    /// Returns whether the file has unread data or was changed since it was closed. Only the path
+    /// is checked: a renamed file counts as unchanged until a search finds it.
+    pub(super) fn has_changed(&mut self) -> bool {
+        let found = fs::metadata(&self.path).ok().filter(|it| file_id(it) == self.file_id());
+        let Some(metadata) = found else { return false };
+        self.length = metadata.len();
+        self.length != self.seen || !self.is_settled || self.checked != Some(changed(&metadata))
+    }
+
+    /// Returns whether the file still has the contents that were read. They are compared only if the
+    /// file has changed since the last check.
+    fn has_same_contents(&mut self, file: &File, metadata: &Metadata) -> io::Result<bool> {
+        let changed = changed(metadata);
+        if self.is_settled && self.checked == Some(changed) {
+            return Ok(true);
+        }
+        (self.checked, self.is_settled) = (Some(changed), is_settled(changed));
+        let has_ending = || self.ending.map_or(Ok(true), |ending| ending.is_of(file));
+        Ok(!self.identity.is_known() || (self.identity.is_of(file)? && has_ending()?))
+    }
+
+    /// Returns the present length of the file in bytes. Returns `None` if the file no longer has the
+    /// contents that were read.
+    pub(super) fn intact_length(&self) -> io::Result<Option<u64>> {
+        let opened;
+        let file = match &self.file {
+            Some(open) => open.file(),
+            None => {
+                opened = File::open(&self.path)?;
+                &opened
+            }
         };
-        fs::metadata(&self.path).is_ok_and(|it| place(&it) == self.place() && has_changed(&it))
+        let length = file.metadata()?.len();
+        let has_ending = || self.ending.map_or(Ok(true), |ending| ending.is_of(file));
+        let is_intact = length >= self.read && self.identity.is_of(file)? && has_ending()?;
+        Ok(is_intact.then_some(length))
     }
 
-    /// Knows the file by more of its first bytes. Once something was read of a file that was empty, what
-    /// is there may be other contents, and nothing tells.
+    /// Returns the length and the time of the last change of the file, if it is open.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        self.file.as_ref().and_then(|open| open.file().metadata().ok()).as_ref().map(stamp)
+    }
+
+    /// Extends the identity of the file to more of the file's first bytes, if the file has grown. A
+    /// file that was empty when it was opened is not extended after a read, because its contents
+    /// may have been replaced unnoticed.
     pub(super) fn grow(&mut self) -> io::Result<()> {
         match &self.file {
-            Some(file) if self.read == 0 || self.identity.is_known() => self.identity.grow(file),
+            Some(open) if self.read == 0 || self.identity.is_known() => {
+                self.identity.grow(open.file())
+            }
             _ => Ok(()),
         }
     }
 
-    /// Returns up to where the file is read, in bytes.
+    /// Returns the position up to which the file is read, in bytes.
     pub(super) fn read_to(&self) -> u64 {
         self.read
     }
 
-    /// Begins anew from there. What is before that may still be in flight.
-    pub(super) fn rewind(&mut self, to: u64, how: &How) {
-        self.content = match how.format {
-            None => Content::Plain,
-            Some(_) => Content::Compressed(None),
+    /// Returns the position after the last whole message that was read.
+    pub(super) fn whole_to(&self) -> u64 {
+        self.whole
+    }
+
+    /// Returns the number of bytes at the end of the file that were not read yet.
+    pub(super) fn unread(&self) -> u64 {
+        let read = match &self.content {
+            Content::Compressed(packed) => self.read.max(self.start + packed.bytes_read()),
+            Content::Plain | Content::Unknown => self.read,
         };
+        if self.is_finished() { 0 } else { self.length.saturating_sub(read) }
+    }
+
+    /// Continues reading at position `to`. Pulls of data before `to` may still be in flight.
+    pub(super) fn rewind(&mut self, to: u64) {
         (self.read, self.whole, self.seen) = (to, to, to);
-        self.look_at_ns = 0;
-        self.is_half = false;
-        if how.format.is_some() {
+        self.ending = self.start_ending.filter(|ending| ending.position == to);
+        self.earlier.retain(|ending| ending.position <= to);
+        self.partial_ending = None;
+        self.poll_at_ns = 0;
+        self.is_partial = false;
+        if let Content::Compressed(packed) = &mut self.content {
+            packed.rewind();
             self.has_begun = false;
         }
         if self.is_finished() {
@@ -221,27 +315,32 @@ impl Input {
         }
     }
 
-    /// Whether what is read ends in a part of a message. Where messages end in compressed content is not
-    /// known: they may, as long as it has not ended.
+    /// Returns whether the data that was read ends in a part of a message. In a compressed file the
+    /// ends of messages are unknown, so the answer is `true` from the first event to the end of the
+    /// file.
     pub(super) fn ends_in_part(&self) -> bool {
         match self.content {
-            Content::Plain => self.read != self.whole,
+            Content::Plain | Content::Unknown => self.read != self.whole,
             Content::Compressed(_) => self.has_begun,
         }
     }
 
-    /// Whether all that is in the file was looked at.
+    /// Returns whether all data in the file was scanned.
     pub(super) fn is_caught_up(&self) -> bool {
-        let is_read = |file: &Arc<File>| file.metadata().is_ok_and(|it| it.len() == self.seen);
+        let is_read = |open: &Open| open.file().metadata().is_ok_and(|it| it.len() == self.seen);
         self.is_finished() || self.file.as_ref().is_some_and(is_read)
     }
 
-    /// Ends the stream: the rest, if there is one, is a message.
+    /// Ends the stream. Preprocessors turn the bytes after the last message, if any, into a
+    /// message. Returns the position of the end if the stream has events.
     pub(super) fn end(&mut self, batch: &mut RawBatch) -> Option<u64> {
         self.stage = Stage::Finished;
         self.whole = self.read;
-        if let Content::Compressed(input) = &mut self.content {
-            *input = None;
+        if let Some(ending) = self.partial_ending.take_if(|it| it.position == self.read) {
+            self.set_last_ending(Some(ending));
+        }
+        if let Content::Compressed(packed) = &mut self.content {
+            packed.close();
         }
         let has_begun = std::mem::take(&mut self.has_begun);
         has_begun.then(|| {
@@ -250,42 +349,62 @@ impl Input {
         })
     }
 
-    /// Reads on into the batch. `is_last` says that no more is waited for.
-    pub(super) fn look(
+    /// Reads more data into `batch`. `is_last` is set if no more data will follow.
+    pub(super) fn read_more(
         &mut self,
         batch: &mut RawBatch,
-        how: &How,
+        options: &ReadOptions,
         is_last: bool,
-    ) -> io::Result<Look> {
-        if let Content::Compressed(_) = self.content {
-            return self.decompress(batch, how);
-        }
+    ) -> io::Result<ReadOutcome> {
         let file = self.open()?;
-        let length = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        self.length = metadata.len();
+        if let Content::Unknown = self.content
+            && (self.length > 0 || is_last)
+        {
+            self.detect(options, is_last)?;
+        }
+        if let Content::Compressed(_) = self.content {
+            return self.decompress(&file, batch, options, is_last);
+        }
+        let length = self.length;
         if length < self.read {
-            return Ok(Look::Truncated);
+            return Ok(ReadOutcome::Truncated);
         }
         if length == self.seen && !is_last {
-            return Ok(Look::Nothing);
+            let is_same = self.has_same_contents(&file, &metadata)?;
+            return Ok(if is_same { ReadOutcome::Nothing } else { ReadOutcome::Truncated });
         }
-        // Written anew, and by now as long as it was.
-        if how.follow && length > self.read && !self.identity.is_of(&file)? {
-            return Ok(Look::Truncated);
+        // The file may have been rewritten, and may have grown beyond its old length already.
+        if options.follow && length > self.read {
+            // Compare more bytes if the file was silent before.
+            let is_same = if self.is_settled {
+                self.has_same_contents(&file, &metadata)?
+            } else {
+                self.identity.is_of(&file)?
+            };
+            if !is_same {
+                return Ok(ReadOutcome::Truncated);
+            }
+            self.is_settled = false;
         }
-        // Before anything of it is read: what is there after that may be other contents.
+        // Extend the identity before reading, because the contents may be replaced after the read.
         self.grow()?;
         let position = self.read;
         let mut is_whole = false;
+        let mut ending = None;
         let mut count = 0;
-        for space in [how.pull_bytes, how.chunk_bytes] {
-            let space = space.max(how.message_end.len());
+        for space in [options.pull_bytes, options.chunk_bytes] {
+            let space = space.max(options.message_end.len());
             let mut read = 0;
             count = batch.stream(self.stream).read_fragment(space, |buffer| {
                 read = read_at(&file, buffer, position)?;
-                let cut = cut(&buffer[..read], &how.message_end, read == space, is_last);
+                let cut = cut(&buffer[..read], &options.message_end, read == space, is_last);
                 is_whole = cut.is_whole;
-                // A message that is longer than a pull is read as a whole where a chunk has it.
-                let is_too_little = !is_whole && read == space && space < how.chunk_bytes;
+                ending = Some(Ending::of(&buffer[..cut.length], position + cut.length as u64));
+                // A message that is longer than a pull is read again with the length of a chunk, so
+                // that it is whole.
+                let is_too_little = !is_whole && read == space && space < options.chunk_bytes;
                 io::Result::Ok(if is_too_little { 0 } else { cut.length })
             })?;
             self.seen = position + read as u64;
@@ -295,93 +414,23 @@ impl Input {
         }
         if count == 0 {
             let ended = is_last.then(|| self.end(batch)).flatten();
-            return Ok(ended.map_or(Look::Nothing, Look::Brought));
+            return Ok(ended.map_or(ReadOutcome::Nothing, ReadOutcome::Events));
         }
         self.has_begun = true;
         self.read += count as u64;
         if is_whole {
+            self.set_last_ending(ending);
             self.whole = self.read;
+        } else {
+            self.partial_ending = ending;
         }
-        Ok(Look::Brought(self.whole))
+        Ok(ReadOutcome::Events(self.whole))
     }
 
-    /// A compressed file has no position but its start and its end.
-    fn decompress(&mut self, batch: &mut RawBatch, how: &How) -> io::Result<Look> {
-        if let Content::Compressed(None) = self.content {
-            let file = self.open()?;
-            (&*file).seek(SeekFrom::Start(self.start))?;
-            self.content = Content::Compressed(Some(compression::Input::new(file, how.format)));
-        }
-        let Content::Compressed(Some(input)) = &mut self.content else { return Ok(Look::Nothing) };
-        let count = batch
-            .stream(self.stream)
-            .read_fragment(how.chunk_bytes, |buffer| read_some(input, buffer))?;
-        if count > 0 {
-            self.has_begun = true;
-            return Ok(Look::Brought(self.start));
-        }
-        self.read = self.start + input.position();
-        Ok(self.end(batch).map_or(Look::Nothing, Look::Brought))
-    }
-}
-
-fn read_some(input: &mut compression::Input, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match input.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
-}
-
-/// How much of what was read is brought now.
-#[derive(Debug, PartialEq, Eq)]
-struct Cut {
-    length: usize,
-    /// Whether a message ends there.
-    is_whole: bool,
-}
-
-fn cut(bytes: &[u8], message_end: &[u8], is_full: bool, is_last: bool) -> Cut {
-    if message_end.is_empty() {
-        return Cut { length: bytes.len(), is_whole: false };
-    }
-    if let Some(at) = memmem::rfind(bytes, message_end) {
-        return Cut { length: at + message_end.len(), is_whole: true };
-    }
-    let length = match (is_full, is_last) {
-        // The end may have begun.
-        (true, _) => bytes.len() - (message_end.len() - 1),
-        (false, true) => bytes.len(),
-        (false, false) => 0,
-    };
-    Cut { length, is_whole: false }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Cut, cut};
-
-    #[test]
-    fn what_is_brought_ends_with_a_message_wherever_there_is_one() {
-        let whole = |length| Cut { length, is_whole: true };
-        let part = |length| Cut { length, is_whole: false };
-        for (bytes, end, is_full, is_last, expected) in [
-            ("one\ntwo\nth", "\n", true, false, whole(8)),
-            ("one\ntwo\nth", "\n", false, true, whole(8)),
-            ("a long one", "\n", true, false, part(10)),
-            ("growing", "\n", false, false, part(0)),
-            ("the last", "\n", false, true, part(8)),
-            ("", "\n", false, true, part(0)),
-            ("one\r\ntwo\r", "\r\n", true, false, whole(5)),
-            ("a long one\r", "\r\n", true, false, part(10)),
-            ("anything", "", false, false, part(8)),
-        ] {
-            assert_eq!(
-                cut(bytes.as_bytes(), end.as_bytes(), is_full, is_last),
-                expected,
-                "{bytes:?}"
-            );
-        }
+    /// Sets the hash of the bytes before `read`, and keeps the previous hash as an earlier one.
+    fn set_last_ending(&mut self, ending: Option<Ending>) {
+        self.earlier.extend(self.ending);
+        thin_out(&mut self.earlier, self.read);
+        (self.ending, self.partial_ending) = (ending, None);
     }
 }

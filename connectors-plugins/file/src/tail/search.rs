@@ -1,4 +1,4 @@
-//! Which files there are: at the beginning, and as they come, go and change their names.
+//! Search for files: at the start, and for new, renamed and deleted files later.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,103 +6,130 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use memchr::memmem;
 use tremor_pdk::{Error, LogLevel, Result, info, warn};
 
 use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     files::{Files, cannot_read},
-    finds::{Finds, Found, is_unknown},
-    identity::place,
+    identity::{FileId, read_at},
     input::Input,
-    pattern::{Pattern, renamed},
+    names::originals,
+    pattern::{Pattern, neighbours},
+    results::{Found, SearchResults, Snapshot, is_unknown},
 };
 
-/// The least time from one search to the next, where the path is a pattern.
+/// Maximum number of last bytes of a file in which the end of the last whole message is searched, if
+/// the file is read from its end.
+const LAST_MESSAGE: u64 = 64 << 10;
+
+/// Files of folders, with the identifier of each.
+type Neighbours = HashMap<PathBuf, Vec<(FileId, PathBuf)>>;
+
+/// Minimum time between two searches for the files of a pattern.
 const SEARCH: Duration = Duration::from_secs(1);
 
 impl Files {
-    /// Finds the files that there are at the beginning, and those that the last run has not read to their
-    /// ends.
+    /// Finds the files that exist at the start, and the files that the last run has not read to
+    /// their ends.
     pub(super) fn search_first(&mut self, path: &Path) -> Result<()> {
-        let finds = self.pattern.find();
-        if let Some((path, error)) = finds.errors.first()
-            && (!self.how.follow || matches!(self.pattern, Pattern::One(_)))
+        let results = self.pattern.find();
+        if let Some((path, error)) = results.errors.first()
+            && (!self.options.follow || matches!(self.pattern, Pattern::One(_)))
         {
             return Err(cannot_read(path, error));
         }
-        if finds.files.is_empty() {
+        if results.files.is_empty() {
             let message = format!("there is no file `{}`", path.display());
-            if !self.how.follow {
+            if !self.options.follow {
                 return Err(Error::configuration(format!("{message}: correct `path`")));
             }
-            info!(self.host, "{message} yet: it is waited for");
+            info!(self.host, "{message} yet; waiting for it");
         }
         let now_ns = self.host.monotonic_ns();
         self.search_at_ns = now_ns + self.search_interval();
-        self.take_stock(finds, now_ns)
+        self.apply_results(results, now_ns)
     }
 
-    /// Goes on with what the last run has read. Where files could not be looked at, the next search does
-    /// that: until then, a file that is not there may be one of these.
-    fn take_stock(&mut self, finds: Finds, now_ns: u64) -> Result<()> {
-        for (path, error) in &finds.errors {
-            self.tell(path, error);
+    /// Adds the files that were found. The first call also continues where the last run ended:
+    /// files that were renamed since are read to their ends. A missing file below a path that could
+    /// not be checked keeps its position.
+    fn apply_results(&mut self, results: SearchResults, now_ns: u64) -> Result<()> {
+        for (path, error) in &results.errors {
+            self.report(path, error);
         }
         if std::mem::take(&mut self.is_first_search) {
-            let places: HashSet<_> = finds.files.iter().map(|found| found.place).collect();
+            let ids: HashSet<_> = results.files.iter().map(|found| found.file_id).collect();
             let known = std::mem::take(&mut self.known);
             let (here, elsewhere): (Vec<_>, Vec<_>) =
-                known.into_iter().partition(|entry| places.contains(&entry.identity.place()));
+                known.into_iter().partition(|entry| ids.contains(&entry.identity.file_id()));
             self.known = here;
+            let mut folders = Neighbours::new();
             for entry in elsewhere {
-                if is_unknown(Path::new(&entry.path), &finds.errors) {
+                if is_unknown(Path::new(&entry.path), &results.errors) {
                     self.known.push(entry);
-                } else if self.pattern.fits(Path::new(&entry.path)) {
-                    self.go_on_elsewhere(&entry, now_ns)?;
+                } else if self.pattern.matches(Path::new(&entry.path)) {
+                    self.continue_renamed(entry, &mut folders, now_ns)?;
                 } else {
                     let Entry { path, position, .. } = entry;
                     info!(
                         self.host,
-                        "`{path}` is not asked for any more: its position {position} goes"
+                        "`{path}` no longer matches `path`: its position {position} is dropped"
                     );
                 }
             }
         }
-        self.take_in(finds.files)
+        self.add_files(results.files, now_ns)?;
+        self.starts_at_end = false;
+        Ok(())
     }
 
-    /// A file that the last run has read has another name by now, or is not there any more.
-    fn go_on_elsewhere(&mut self, entry: &Entry, now_ns: u64) -> Result<()> {
-        let is_it = |path: &Path, place| {
-            let same = || entry.identity.is_of(&File::open(path)?);
-            place == entry.identity.place() && same().unwrap_or_default()
+    /// Searches for a file that the last run read and that was renamed since, and adds it under its
+    /// old name if it has unread data. Logs a warning if the file was deleted.
+    fn continue_renamed(
+        &mut self,
+        entry: Entry,
+        folders: &mut Neighbours,
+        now_ns: u64,
+    ) -> Result<()> {
+        let was = Path::new(&entry.path);
+        let folder = was.parent().unwrap_or(was).to_owned();
+        let files = folders.entry(folder).or_insert_with(|| neighbours(was));
+        let is_it = |(file_id, path): &&(FileId, PathBuf)| {
+            let same = || entry.is_of(&File::open(path)?);
+            *file_id == entry.identity.file_id() && same().unwrap_or_default()
         };
-        let Some(path) = renamed(Path::new(&entry.path), is_it) else {
+        let Some((_, path)) = files.iter().find(is_it).cloned() else {
             warn!(
                 self.host,
-                "`{}` is gone, under any name in its folder: what it had after its first {} bytes, if \
-                 anything, is lost",
+                "`{}` no longer exists under any name in its folder: any data after its first {} bytes is \
+                 lost, unless `path` matches a copy of the file",
                 entry.path,
                 entry.position
             );
+            self.remember_entry(entry, now_ns);
             return Ok(());
         };
         let cannot = |error| cannot_read(&path, &error);
         let file = Arc::new(File::open(&path).map_err(cannot)?);
         if file.metadata().map_err(cannot)?.len() > entry.position {
             let stream = self.new_stream();
-            // It comes before a file that has its name now.
+            // Use the old name, so that the renamed file is read before the file that has this name
+            // now.
             let name = PathBuf::from(&entry.path);
-            let input = Input::new(stream, name, file, entry.position, &self.how);
+            let position = entry.position;
+            let input = Input::new(stream, name, file, position, &self.options, &self.open);
             let mut input = input.map_err(cannot)?;
+            input.restore(entry.skip, entry.ending);
             input.gone_since_ns = Some(now_ns);
+            self.has_gone = true;
             info!(
                 self.host,
-                "`{}` is `{}` now, and is read to its end",
+                "`{}` was renamed to `{}`, and is read to its end",
                 entry.path,
                 path.display()
             );
@@ -111,85 +138,184 @@ impl Files {
         Ok(())
     }
 
-    /// Finds out which files have come, which have other names and which have none. Does a bounded part of that: until
-    /// the search has ended, further calls go on with it. Files below a folder that cannot be read are not judged.
+    /// Detects new, renamed and deleted files. Each call performs a bounded part of the search;
+    /// until the search has ended, further calls continue it. Files below a folder that cannot be
+    /// read keep their state.
     pub(super) fn search(&mut self, now_ns: u64) -> Result<()> {
+        let is_current = |it: &Snapshot| it.is_current(now_ns);
+        let is_needed =
+            !self.deferred.is_empty() || !self.snapshot.as_ref().is_some_and(is_current);
+        if self.searching.is_none() && !is_needed {
+            self.settle();
+            self.search_at_ns = now_ns + self.search_interval();
+            return Ok(());
+        }
         let began_ns = *self.search_began_ns.get_or_insert(now_ns);
-        let Some(finds) = self.pattern.find_some(&mut self.searching) else { return Ok(()) };
+        let Some(results) = self.pattern.find_some(&mut self.searching) else { return Ok(()) };
         self.search_began_ns = None;
+        self.snapshot = Snapshot::new(&results, now_ns);
         self.settle();
-        let found: HashMap<_, _> = finds.files.iter().map(|it| (it.place, &it.path)).collect();
+        let found: HashMap<_, _> = results.files.iter().map(|it| (it.file_id, &it.path)).collect();
         for input in &mut self.inputs {
-            match found.get(&input.place()) {
+            match found.get(&input.file_id()) {
                 Some(path) => {
                     input.path.clone_from(path);
                     input.gone_since_ns = None;
                 }
-                None if !is_unknown(&input.path, &finds.errors) => {
+                None if !is_unknown(&input.path, &results.errors) => {
                     input.gone_since_ns.get_or_insert(now_ns);
                 }
                 None => {}
             }
         }
+        self.has_gone = self.inputs.iter().any(|input| input.gone_since_ns.is_some());
         if !self.is_first_search {
+            let before = self.known.len();
             self.known.retain(|it| {
-                found.contains_key(&it.identity.place())
-                    || is_unknown(Path::new(&it.path), &finds.errors)
+                found.contains_key(&it.identity.file_id())
+                    || is_unknown(Path::new(&it.path), &results.errors)
             });
+            self.is_published &= self.known.len() == before;
+            self.done.retain(|file_id, _| found.contains_key(file_id));
+            self.deferred.retain(|file_id, _| found.contains_key(file_id));
         }
-        // A search of many folders takes a tenth of the time at most.
-        let took_ns = now_ns.saturating_sub(began_ns);
-        self.search_at_ns = now_ns + self.search_interval().max(took_ns.saturating_mul(9));
-        self.take_stock(finds, now_ns)
+        self.search_at_ns = now_ns + self.search_interval();
+        self.apply_results(results, now_ns)?;
+        // Forget them only now, because one of the files may be the copy of the oldest one.
+        self.forget_predecessors(now_ns);
+        // Searches take at most about a tenth of the time, also with many folders or copies.
+        let end_ns = self.host.monotonic_ns();
+        let took_ns = end_ns.saturating_sub(began_ns);
+        self.search_at_ns = end_ns + self.search_interval().max(took_ns.saturating_mul(9));
+        Ok(())
     }
 
-    /// Opens the files that are not known yet. One that cannot be opened is tried again, if files are
-    /// followed: without that there is no second search.
-    fn take_in(&mut self, files: Vec<Found>) -> Result<()> {
-        let mut open = self.count_open();
-        let mut read: HashSet<_> = self.inputs.iter().map(Input::place).collect();
-        for Found { path, place } in files {
-            if !read.insert(place) {
-                continue;
+    /// Adds the files that are not being read yet.
+    fn add_files(&mut self, files: Vec<Found>, now_ns: u64) -> Result<()> {
+        let mut read: HashSet<_> = self.inputs.iter().map(Input::file_id).collect();
+        let known: HashSet<_> = self.known.iter().map(|it| it.identity.file_id()).collect();
+        let is_new = |found: &Found| {
+            let is_done = self.done.get(&found.file_id) == Some(&found.stamp);
+            let is_old = || !known.contains(&found.file_id) && self.is_old(found);
+            !is_done && !is_old() && read.insert(found.file_id)
+        };
+        let new = files.into_iter().filter(is_new).collect::<Vec<_>>().into_iter();
+        // Add possible copies after the files that may be their originals.
+        let (mut copies, others): (Vec<_>, Vec<_>) = new.partition(|found| {
+            !known.contains(&found.file_id) && !originals(&found.path).is_empty()
+        });
+        for found in others {
+            match self.add_file(&found, now_ns) {
+                Ok(false) => copies.push(found),
+                added => self.added(&found, added.map(|_| ()))?,
             }
-            match self.take_in_one(&path) {
-                Ok(()) => {
-                    // It was opened to tell it from others, and is opened again when it has its turn.
-                    match self.inputs.last_mut() {
-                        Some(input) if open >= self.max_open => input.close(),
-                        _ => open += 1,
-                    }
-                    self.told.remove(&path);
+        }
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let mut by_name = self.by_name();
+        for found in copies {
+            let added = self.add_new_file(&found, &mut by_name, now_ns);
+            self.added(&found, added)?;
+        }
+        Ok(())
+    }
+
+    /// Handles the result of the attempt to add a file. A file that cannot be opened is tried again by
+    /// the next search if files are followed. Otherwise there is no further search, so the error is
+    /// returned.
+    fn added(
+        &mut self,
+        Found { path, file_id, stamp, .. }: &Found,
+        added: io::Result<()>,
+    ) -> Result<()> {
+        match added {
+            Ok(()) => {
+                // The file was opened to determine its identity, and is reopened when it is read.
+                if self.open.get() > self.max_open
+                    && let Some(input) = self.inputs.last_mut()
+                {
+                    input.close();
                 }
-                Err(error) if self.how.follow => self.tell(&path, &error),
-                Err(error) => return Err(cannot_read(&path, &error)),
+                self.reported.remove(path);
+                Ok(())
             }
+            Err(error) if self.options.follow => {
+                // The file must change before it can be read, so it is not tried again before that.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.done.insert(*file_id, *stamp);
+                }
+                self.report(path, &error);
+                Ok(())
+            }
+            Err(error) => Err(cannot_read(path, &error)),
         }
-        Ok(())
     }
 
-    fn take_in_one(&mut self, path: &Path) -> io::Result<()> {
+    /// Returns whether a file is too old to be read. A file that is read from its end is not too old.
+    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    fn is_old(&self, found: &Found) -> bool {
+        let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let limit = self.ignore_older.filter(|_| !self.starts_at_end);
+        age.zip(limit).is_some_and(|(age, limit)| age > limit)
+    }
+
+    /// Adds a file that is not a copy. The checkpoint decides where a known file is read from. Returns
+    /// `false` if the file is another one than the known file, and may be a copy.
+    pub(super) fn add_file(&mut self, found: &Found, now_ns: u64) -> io::Result<bool> {
+        let path = &found.path;
         let file = Arc::new(File::open(path)?);
-        let place = place(&file.metadata()?);
-        let mut start = 0;
-        if let Some(at) = self.known.iter().position(|entry| entry.identity.place() == place) {
-            let entry = self.known.swap_remove(at);
-            if entry.identity.is_of(&file)? && entry.position <= file.metadata()?.len() {
-                start = entry.position;
+        let metadata = file.metadata()?;
+        let is_it = |entry: &mut Entry| entry.identity.file_id() == found.file_id;
+        let mut known: Vec<_> = self.known.extract_if(.., is_it).collect();
+        // Several files may have had this inode. An entry of an empty file matches any of them.
+        known.sort_by_key(|entry| std::cmp::Reverse(entry.identity.first_bytes()));
+        let (mut entry, mut replaced) = (None, Vec::new());
+        for other in known {
+            let is_it = entry.is_none() && other.position <= metadata.len();
+            if is_it && other.is_of(&file)? {
+                entry = Some(other);
             } else {
-                warn!(
-                    self.host,
-                    "`{}` is not what was read of it before: it was truncated, or is another file, \
-                     and is read from its start",
-                    path.display()
-                );
+                replaced.push(other);
             }
         }
+        let is_replaced = entry.is_none() && !replaced.is_empty();
+        replaced.into_iter().for_each(|entry| self.remember_entry(entry, now_ns));
+        if is_replaced && !originals(path).is_empty() {
+            return Ok(false);
+        }
+        if is_replaced {
+            warn!(
+                self.host,
+                "`{}` was truncated or replaced since its position was saved: it is read from its start",
+                path.display()
+            );
+        }
+        let start = entry.as_ref().map_or(0, |entry| entry.position);
         let stream = self.new_stream();
-        let input = Input::new(stream, path.to_owned(), file, start, &self.how)?;
+        let path = path.clone();
+        let mut input = Input::new(stream, path, file.clone(), start, &self.options, &self.open)?;
+        if let Some(entry) = entry {
+            input.restore(entry.skip, entry.ending);
+        } else if self.starts_at_end {
+            let end =
+                if input.is_plain() { self.end_of(&file, input.length)? } else { input.length };
+            input.start_at(end);
+        }
+        input.active_ns = now_ns;
         self.inputs.push(input);
-        self.keep_soon();
-        Ok(())
+        self.save_soon();
+        Ok(true)
+    }
+
+    /// Returns the position after the last whole message of a file of `length` bytes.
+    fn end_of(&self, file: &File, length: u64) -> io::Result<u64> {
+        let message_end = &self.options.message_end;
+        let start = length.saturating_sub(LAST_MESSAGE);
+        let mut last = vec![0; usize::try_from(length - start).unwrap_or_default()];
+        let count = read_at(file, &mut last, start)?;
+        let whole = memmem::rfind(&last[..count], message_end);
+        Ok(whole.map_or(length, |at| start + (at + message_end.len()) as u64))
     }
 
     pub(super) fn search_interval(&self) -> u64 {
@@ -199,9 +325,9 @@ impl Files {
         }
     }
 
-    fn tell(&mut self, path: &Path, error: &io::Error) {
-        if self.told.insert(path.to_owned()) {
-            let message = format!("cannot read `{}`: {error}; it is tried again", path.display());
+    fn report(&mut self, path: &Path, error: &io::Error) {
+        if self.reported.insert(path.to_owned()) {
+            let message = format!("cannot read `{}`: {error}; retrying", path.display());
             self.host.log(LogLevel::WARN, &message);
         }
     }

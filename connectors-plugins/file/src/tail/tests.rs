@@ -1,6 +1,8 @@
+mod copies;
 mod failed;
-mod kept;
+mod positions;
 mod reach;
+mod selection;
 
 use std::{
     fs::{self, File},
@@ -17,7 +19,7 @@ use tremor_pdk::{
 
 use crate::FileConnector;
 
-/// A folder with files, and a host for what reads them.
+/// A folder with files, and the host of the sources that read them.
 struct Scene {
     host: TestHost,
     folder: TempDir,
@@ -50,7 +52,7 @@ impl Scene {
         fs::rename(self.path(from), self.path(to)).unwrap();
     }
 
-    /// A source with these keys besides the mode.
+    /// Opens a source with `keys` in addition to the mode.
     fn open(&self, keys: &str) -> Result<Connection> {
         self.host.connect::<FileConnector>(&format!(r#"{{ "mode": "read", {keys} }}"#))
     }
@@ -59,7 +61,7 @@ impl Scene {
         self.host.log().iter().any(|(_, line)| line.contains(part))
     }
 
-    /// Everything that comes until nothing has come for so long.
+    /// Returns all batches until no events have arrived for the time `quiet`.
     fn all_for(&self, source: &mut Connection, quiet: Duration) -> Vec<Batch> {
         let (mut batches, mut since) = (Vec::new(), self.host.now_ns());
         loop {
@@ -84,8 +86,8 @@ impl Scene {
     }
 }
 
-/// What was brought, of each stream in the order of their first events: `ends` and `cut off` for the
-/// ends of streams.
+/// Returns the text of each stream, ordered by first event, with `[ends]` and `[cut off]` where a
+/// stream ended or was aborted.
 fn text(batches: &[Batch]) -> Vec<String> {
     let mut streams: Vec<(u64, String)> = Vec::new();
     for event in batches.iter().flat_map(Batch::iter) {
@@ -107,7 +109,7 @@ fn text(batches: &[Batch]) -> Vec<String> {
 const CHECKPOINT: &str = r#""path": "in", "checkpoint": "at""#;
 
 #[test]
-fn each_run_goes_on_after_the_last_acknowledged_message() {
+fn each_run_continues_after_last_acknowledged_message() {
     let lines = (0..40).map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
     for acknowledged in 0..9 {
         let scene = Scene::new(&[("in", &lines)]);
@@ -128,13 +130,13 @@ fn each_run_goes_on_after_the_last_acknowledged_message() {
 }
 
 #[test]
-fn of_a_message_longer_than_a_chunk_all_comes_again() {
+fn message_longer_than_chunk_is_redelivered_whole() {
     let long = format!("{}\n", "x".repeat(100));
     let scene = Scene::new(&[("in", &format!("one\n{long}three\n"))]);
     let keys = format!(r#"{CHECKPOINT}, "chunk_bytes": 16"#);
     let mut source = scene.open(&keys).unwrap();
     let batches = source.pull_all().unwrap();
-    // All pulls but the last two, which the rest of the message is in.
+    // Acknowledge all pulls but the last ones, which contain the end of the long message.
     for batch in batches.iter().take(batches.len() - 3) {
         source.acks().unwrap().ack(batch.pull()).unwrap();
     }
@@ -144,7 +146,7 @@ fn of_a_message_longer_than_a_chunk_all_comes_again() {
 }
 
 #[test]
-fn what_was_read_to_its_end_is_not_read_again_and_what_was_added_is() {
+fn finished_file_is_read_again_only_for_added_data() {
     let scene = Scene::new(&[("in", "one\nlast")]);
     let run = || {
         let mut source = scene.open(CHECKPOINT).unwrap();
@@ -161,14 +163,14 @@ fn what_was_read_to_its_end_is_not_read_again_and_what_was_added_is() {
     assert_eq!(run(), ["more\n[ends]"]);
     scene.rename("in", "in.1");
     scene.write("in", "anew\n");
-    assert_eq!(run(), ["anew\n[ends]"], "another file of that name");
+    assert_eq!(run(), ["anew\n[ends]"], "another file has the name now");
 }
 
 #[test]
-fn positions_are_kept_once_in_an_interval_and_before_too_much_is_read() {
+fn positions_are_saved_by_interval_and_by_read_ahead() {
     let lines = "some line\n".repeat(100);
     let scene = Scene::new(&[("in", &lines)]);
-    let kept = |scene: &Scene| {
+    let positions = |scene: &Scene| {
         let text = fs::read_to_string(scene.path("at")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json["files"][0]["position"].as_u64()
@@ -182,16 +184,16 @@ fn positions_are_kept_once_in_an_interval_and_before_too_much_is_read() {
             break;
         }
         read += batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum::<usize>();
-        let ahead = read as u64 - kept(&scene).unwrap_or(0);
+        let ahead = read as u64 - positions(&scene).unwrap_or(0);
         assert!(ahead <= 80, "{ahead} bytes are read and not kept");
         source.acks().unwrap().ack(batch.pull()).unwrap();
     }
     source.stop().unwrap();
-    assert_eq!(kept(&scene), Some(1_000));
+    assert_eq!(positions(&scene), Some(1_000));
 }
 
 #[test]
-fn more_is_waited_for_and_a_line_comes_once_it_is_whole() {
+fn followed_line_is_delivered_once_it_is_whole() {
     let scene = Scene::new(&[("in", "one\nha")]);
     let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
     assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
@@ -202,10 +204,10 @@ fn more_is_waited_for_and_a_line_comes_once_it_is_whole() {
 }
 
 #[test]
-fn a_file_that_is_not_there_yet_is_waited_for_without_busy_waking() {
+fn missing_file_is_awaited_without_busy_polling() {
     let scene = Scene::new(&[]);
     let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
-    assert!(scene.logged("it is waited for"));
+    assert!(scene.logged("waiting for it"));
     let pulls = (0..10).map(|_| source.pull().unwrap().0);
     assert!(pulls.into_iter().all(|pull| pull == Pull::Idle(Duration::from_millis(100))));
     scene.write("in", "there\n");
@@ -213,7 +215,7 @@ fn a_file_that_is_not_there_yet_is_waited_for_without_busy_waking() {
 }
 
 #[test]
-fn a_file_that_is_renamed_is_read_to_its_end_before_the_next_of_its_name() {
+fn renamed_file_is_read_to_its_end_before_its_successor() {
     let scene = Scene::new(&[("in", "one\n")]);
     let mut source = scene.open(r#""path": "in", "follow": true, "chunk_bytes": 8"#).unwrap();
     assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
@@ -222,17 +224,17 @@ fn a_file_that_is_renamed_is_read_to_its_end_before_the_next_of_its_name() {
     scene.write("in", "six\n");
     let batches = scene.all(&mut source);
     assert_eq!(text(&batches), ["two\nthree\nfour\nfive\n", "six\n"]);
-    // A writer that has not heard of it yet.
+    // A writer that has not noticed the rename yet.
     scene.append("in.1", "late\nand half");
     scene.append("in", "seven\n");
     let batches = scene.all_for(&mut source, Duration::from_secs(9));
     assert_eq!(text(&batches), ["late\nand half[ends]", "seven\n"]);
     scene.append("in.1", " of another\n");
-    assert!(scene.all(&mut source).is_empty(), "it is done with");
+    assert!(scene.all(&mut source).is_empty(), "the renamed file is not read any more");
 }
 
 #[test]
-fn a_file_that_waits_for_its_turn_is_known_after_a_crash() {
+fn waiting_successor_is_known_after_crash() {
     let scene = Scene::new(&[("in", "one\ntwo\n")]);
     let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
     let mut source = scene.open(&keys).unwrap();
@@ -249,7 +251,7 @@ fn a_file_that_waits_for_its_turn_is_known_after_a_crash() {
 }
 
 #[test]
-fn a_rename_while_nothing_runs_loses_nothing() {
+fn rename_between_runs_loses_nothing() {
     let scene = Scene::new(&[("in", "one\ntwo\n")]);
     let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
     let mut source = scene.open(&keys).unwrap();
@@ -262,7 +264,7 @@ fn a_rename_while_nothing_runs_loses_nothing() {
     let mut source = scene.open(&keys).unwrap();
     let batches = scene.all(&mut source);
     assert_eq!(text(&batches), ["two\nthree\n", "four\n"]);
-    assert!(scene.logged("in.1` now, and is read to its end"));
+    assert!(scene.logged("in.1`, and is read to its end"));
     source.stop().unwrap();
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 4"#)).unwrap();
     let once = source.pull_all().unwrap();
@@ -270,32 +272,32 @@ fn a_rename_while_nothing_runs_loses_nothing() {
 }
 
 #[test]
-fn a_file_that_is_not_asked_for_any_more_is_not_read_on() {
+fn position_of_unconfigured_file_is_dropped() {
     let scene = Scene::new(&[("in", "one\n"), ("other", "two\n")]);
     scene.open(CHECKPOINT).unwrap().stop().unwrap();
     let mut source = scene.open(r#""path": "other", "checkpoint": "at""#).unwrap();
     assert_eq!(text(&source.pull_all().unwrap()), ["two\n[ends]"]);
-    assert!(scene.logged("is not asked for any more"));
+    assert!(scene.logged("no longer matches `path`"));
 }
 
 #[test]
-fn a_file_that_is_gone_for_good_is_told() {
+fn deleted_file_is_reported() {
     let scene = Scene::new(&[("in", "one\n")]);
     scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
     fs::remove_file(scene.path("in")).unwrap();
     scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
-    assert!(scene.logged("is gone, under any name in its folder"));
+    assert!(scene.logged("no longer exists under any name in its folder"));
 }
 
 #[test]
-fn a_file_that_is_truncated_is_read_from_its_start_and_that_is_told() {
+fn truncated_file_is_reported_and_read_from_its_start() {
     for (after, name) in [("new\n", "shorter"), ("another day, much longer\n", "longer")] {
         let scene = Scene::new(&[("in", "one\ntwo\n")]);
         let keys = format!(r#"{CHECKPOINT}, "follow": true"#);
         let mut source = scene.open(&keys).unwrap();
         let batches = scene.all(&mut source);
         source.acks().unwrap().ack(batches[0].pull()).unwrap();
-        // Copy-truncate: the file stays the same, its contents do not.
+        // Copy and truncate: the inode stays the same, the contents change.
         fs::copy(scene.path("in"), scene.path("in.1")).unwrap();
         scene.write("in", after);
         let batches = scene.all(&mut source);
@@ -313,7 +315,7 @@ fn a_file_that_is_truncated_is_read_from_its_start_and_that_is_told() {
 }
 
 #[test]
-fn a_truncation_is_noticed_also_where_the_checkpoint_is_written_before_the_next_look() {
+fn truncation_is_noticed_after_checkpoint_write() {
     for after in ["new\n", "another day, much longer\n"] {
         let scene = Scene::new(&[("in", "one\ntwo\n")]);
         let mut source = scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap();
@@ -326,7 +328,7 @@ fn a_truncation_is_noticed_also_where_the_checkpoint_is_written_before_the_next_
 }
 
 #[test]
-fn a_new_file_that_is_truncated_at_once_and_is_as_long_is_read_from_its_start() {
+fn rewritten_file_of_same_length_is_read_from_its_start() {
     let scene = Scene::new(&[("in", "")]);
     let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
     assert!(scene.all(&mut source).is_empty());
@@ -337,7 +339,7 @@ fn a_new_file_that_is_truncated_at_once_and_is_as_long_is_read_from_its_start() 
 }
 
 #[test]
-fn files_of_a_pattern_are_streams_that_take_turns() {
+fn files_of_a_pattern_are_read_in_turn() {
     let scene = Scene::new(&[("a.log", "a1\na2\na3\n"), ("b.log", "b1\nb2\n"), ("c.txt", "c\n")]);
     let mut source = scene.open(r#""path": "*.log", "chunk_bytes": 3"#).unwrap();
     let batches = source.pull_all().unwrap();
@@ -352,7 +354,7 @@ fn files_of_a_pattern_are_streams_that_take_turns() {
 }
 
 #[test]
-fn a_new_file_of_a_pattern_is_found_and_a_renamed_one_stays_the_same() {
+fn pattern_finds_new_files_and_recognises_renamed_ones() {
     let scene = Scene::new(&[("app.log", "one\n")]);
     let keys = r#""path": "app.log*", "follow": true, "checkpoint": "at""#;
     let mut source = scene.open(keys).unwrap();
@@ -372,7 +374,7 @@ fn a_new_file_of_a_pattern_is_found_and_a_renamed_one_stays_the_same() {
 }
 
 #[test]
-fn a_compressed_file_comes_again_as_a_whole_or_not_at_all() {
+fn compressed_file_is_redelivered_whole_or_not_at_all() {
     let scene = Scene::new(&[]);
     let member =
         crate::compression::Format::Gzip.member(b"one\ntwo\n", std::slice::from_ref(&(0..8)));
@@ -387,13 +389,13 @@ fn a_compressed_file_comes_again_as_a_whole_or_not_at_all() {
         source.stop().unwrap();
         text(&batches)
     };
-    assert_eq!(run(2), ["one\ntwo\n[ends]"], "its end was not acknowledged");
+    assert_eq!(run(2), ["one\ntwo\n[ends]"], "the end of the file was not acknowledged");
     assert_eq!(run(9), ["one\ntwo\n[ends]"]);
     assert!(run(9).is_empty());
 }
 
 #[test]
-fn a_file_without_ends_of_messages_comes_again_as_a_whole_or_not_at_all() {
+fn file_without_message_end_is_redelivered_whole_or_not() {
     let scene = Scene::new(&[("in", "0123456789")]);
     let keys = format!(r#"{CHECKPOINT}, "message_end": "", "chunk_bytes": 4"#);
     let run = |most: usize| {
@@ -411,7 +413,7 @@ fn a_file_without_ends_of_messages_comes_again_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn file_whose_pulls_wait_to_be_handed_out_stays_open() {
+fn file_with_unreturned_pulls_stays_open() {
     let lines = "a line of the larger file\n".repeat(30_000);
     let scene = Scene::new(&[("a.log", "a\n"), ("b.log", &lines)]);
     let keys = r#""path": "*.log", "checkpoint": "at""#;
@@ -431,7 +433,7 @@ fn file_whose_pulls_wait_to_be_handed_out_stays_open() {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
+fn cancelled_pulls_lose_and_duplicate_nothing() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 4"#)).unwrap();
     let mut batches = Vec::new();
@@ -449,7 +451,7 @@ fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
 }
 
 #[test]
-fn it_keeps_the_contract_of_plugins() {
+fn connector_passes_conformance_checks() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let path = |name: &str| scene.path(name).display().to_string();
     for more in ["", r#", "follow": true"#] {

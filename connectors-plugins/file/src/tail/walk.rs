@@ -1,10 +1,15 @@
-//! The search for the files of a pattern, in steps of bounded work.
+//! Search for the files of a pattern, divided into steps of bounded work.
 
-use std::{collections::HashSet, fs, io, path::PathBuf};
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    finds::Finds,
-    identity::{Place, place},
+    identity::{FileId, changed, file_id},
+    many::Many,
+    results::SearchResults,
 };
 
 /// A component of a pattern.
@@ -12,54 +17,60 @@ use super::{
 enum Part {
     Name(String),
     Pattern(glob::Pattern),
-    /// `**`: any number of folders.
+    /// `**`: any number of nested folders.
     Folders,
 }
 
-/// A folder that is to be read, and the index of the part that its entries have to match.
+/// A folder to read, and the index of the pattern's component that the folder's entries have to
+/// match.
 type Folder = (PathBuf, usize);
 
-/// A search that goes on where its last step has ended.
+/// A search that continues where its last step ended.
 ///
-/// The search reads each folder once for each part of the pattern, whichever links lead to it, so that the search ends.
+/// A folder is read at most once for each component of the pattern, even if several links lead to
+/// the folder. Otherwise a cycle of links would make the search endless.
 #[derive(Debug)]
 pub(super) struct Walk {
+    many: Many,
     parts: Vec<Part>,
     folders: Vec<Folder>,
-    /// Folders that a link leads to. They are read last, so that files are found by their own names.
+    /// Folders reached by a symbolic link. They are read last, so that a file is found by the path
+    /// without links if there is one.
     linked: Vec<Folder>,
-    visited: HashSet<(Place, usize)>,
+    visited: HashSet<(FileId, usize)>,
     reading: Option<(fs::ReadDir, Folder)>,
-    finds: Finds,
+    results: SearchResults,
 }
 
 impl Walk {
-    /// Begins a search for the files of a pattern, which starts with `/`.
-    pub(super) fn new(pattern: &str) -> Self {
+    /// Starts a search for the files of `pattern`. The pattern has to start with `/`.
+    pub(super) fn new(many: &Many) -> Self {
         let part = |text: &str| match glob::Pattern::new(text) {
             _ if text == "**" => Part::Folders,
             Ok(pattern) if text.contains(['*', '?', '[']) => Part::Pattern(pattern),
             _ => Part::Name(text.to_owned()),
         };
-        let parts = pattern.split('/').filter(|text| !text.is_empty()).map(part).collect();
+        let parts = many.text.split('/').filter(|text| !text.is_empty()).map(part).collect();
         Self {
+            many: many.clone(),
             parts,
             folders: vec![(PathBuf::from("/"), 0)],
             linked: Vec::new(),
             visited: HashSet::new(),
             reading: None,
-            finds: Finds::default(),
+            results: SearchResults::default(),
         }
     }
 
-    /// Looks at `entries` entries at most. Returns the files, in the order of their names, once there are no more folders.
-    pub(super) fn step(&mut self, entries: usize) -> Option<Finds> {
+    /// Checks at most `entries` folder entries. Returns the files, sorted by path, once no folder
+    /// is left.
+    pub(super) fn step(&mut self, entries: usize) -> Option<SearchResults> {
         for _ in 0..entries {
             let Some((reading, (folder, at))) = &mut self.reading else {
                 let Some((folder, at)) = self.folders.pop().or_else(|| self.linked.pop()) else {
-                    let mut finds = std::mem::take(&mut self.finds);
-                    finds.files.sort_by(|one, other| one.path.cmp(&other.path));
-                    return Some(finds);
+                    let mut results = std::mem::take(&mut self.results);
+                    results.files.sort_by(|one, other| one.path.cmp(&other.path));
+                    return Some(results);
                 };
                 self.enter(folder, at);
                 continue;
@@ -68,10 +79,10 @@ impl Walk {
                 None => self.reading = None,
                 Some(Ok(entry)) => {
                     let at = *at;
-                    self.judge(&entry, at);
+                    self.match_entry(&entry, at);
                 }
                 Some(Err(error)) => {
-                    self.finds.errors.push((std::mem::take(folder), error));
+                    self.results.errors.push((std::mem::take(folder), error));
                     self.reading = None;
                 }
             }
@@ -79,18 +90,27 @@ impl Walk {
         None
     }
 
-    /// Begins to read a folder. Names that are no patterns are looked up without that.
+    /// Starts to read a folder. Components of the pattern without pattern characters are appended
+    /// to the path without reading the folders on the way.
     fn enter(&mut self, mut folder: PathBuf, mut at: usize) {
         while let Some(Part::Name(name)) = self.parts.get(at) {
             folder.push(name);
             at += 1;
         }
         if at == self.parts.len() {
-            return self.finds.add(folder, false);
+            self.add(&folder);
+            // The folder of the file is not read, so its changes are unknown.
+            self.results.has_links = true;
+            return;
         }
         let is_new = match fs::metadata(&folder) {
-            Ok(metadata) => metadata.is_dir() && self.visited.insert((place(&metadata), at)),
+            Ok(metadata) => {
+                let stamp = (file_id(&metadata), changed(&metadata));
+                self.results.folders.push((folder.clone(), Some(stamp)));
+                metadata.is_dir() && self.visited.insert((file_id(&metadata), at))
+            }
             Err(error) => {
+                self.results.folders.push((folder.clone(), None));
                 self.unknown(folder, error);
                 return;
             }
@@ -98,7 +118,7 @@ impl Walk {
         if !is_new {
             return;
         }
-        // Without a folder in the place of `**`, what follows it is looked up here.
+        // `**` also matches zero folders, so check whether this folder contains the next name.
         let next = self.after_folders(at);
         if next > at && matches!(self.parts.get(next), Some(Part::Name(_))) {
             self.folders.push((folder.clone(), next));
@@ -109,21 +129,23 @@ impl Walk {
         }
     }
 
-    /// Takes in what an entry of a folder means for the part at `at`.
-    fn judge(&mut self, entry: &fs::DirEntry, at: usize) {
+    /// Matches an entry of a folder with the pattern's component at index `at`.
+    fn match_entry(&mut self, entry: &fs::DirEntry, at: usize) {
         let next = self.after_folders(at);
         let name = entry.file_name();
-        let fits = match self.parts.get(next) {
-            // A name that is not UTF-8 has a replacement character for what is not.
+        let matches = match self.parts.get(next) {
+            // The lossy conversion replaces invalid UTF-8, so that `*` matches such names as well.
             Some(Part::Pattern(pattern)) => pattern.matches(&name.to_string_lossy()),
             _ => false,
         };
         let is_last = next + 1 == self.parts.len();
-        if fits && is_last {
-            self.finds.add(entry.path(), false);
+        if matches && is_last {
+            self.add(&entry.path());
+            // A link may lead to another file although its folder has not changed.
+            self.results.has_links |= entry.file_type().is_ok_and(|kind| kind.is_symlink());
         }
         let descends = next > at;
-        if !descends && (!fits || is_last) {
+        if !descends && (!matches || is_last) {
             return;
         }
         let Ok(kind) = entry.file_type() else { return };
@@ -136,12 +158,18 @@ impl Walk {
         if descends {
             to.push((entry.path(), at));
         }
-        if fits && !is_last {
+        if matches && !is_last {
             to.push((entry.path(), next + 1));
         }
     }
 
-    /// Returns the index of the first part from `at` on that is not `**`.
+    fn add(&mut self, path: &Path) {
+        if !self.many.excludes(path) {
+            self.results.add(path.to_owned(), false);
+        }
+    }
+
+    /// Returns the index of the first component of the pattern from `at` on that is not `**`.
     fn after_folders(&self, at: usize) -> usize {
         let others = self.parts[at..].iter().position(|part| !matches!(part, Part::Folders));
         others.map_or(self.parts.len(), |count| at + count)
@@ -150,7 +178,7 @@ impl Walk {
     fn unknown(&mut self, folder: PathBuf, error: io::Error) {
         let is_gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         if !is_gone.contains(&error.kind()) {
-            self.finds.errors.push((folder, error));
+            self.results.errors.push((folder, error));
         }
     }
 }
@@ -165,16 +193,18 @@ mod tests {
     };
 
     use super::Walk;
+    use crate::tail::Pattern;
 
     fn found(pattern: &Path) -> Vec<String> {
-        let mut walk = Walk::new(pattern.to_str().unwrap());
-        let finds = (0..10_000).find_map(|_| walk.step(1)).expect("the search ends");
+        let Pattern::Many(many) = Pattern::new(pattern, &[]).unwrap() else { panic!("no pattern") };
+        let mut walk = Walk::new(&many);
+        let results = (0..10_000).find_map(|_| walk.step(1)).expect("the search ends");
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-        finds.files.iter().map(|found| name(&found.path)).collect()
+        results.files.iter().map(|found| name(&found.path)).collect()
     }
 
     #[test]
-    fn links_in_a_circle_are_searched_once() {
+    fn link_cycle_is_searched_once() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         fs::create_dir_all(at("a/b")).unwrap();
@@ -190,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn name_that_is_not_utf_8_is_found() {
+    fn file_name_that_is_not_utf_8_is_found() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(OsStr::from_bytes(b"\xff.log")), "").unwrap();
         assert_eq!(found(&folder.path().join("*.log")).len(), 1);

@@ -1,4 +1,4 @@
-//! How the file is when it is begun, and when another one takes its place.
+//! Preparation of the file when the sink starts, and replacement of the file by rotation.
 
 use std::{
     fs::{File, TryLockError},
@@ -16,15 +16,16 @@ use super::{
 use crate::{Mode, folder, open};
 
 impl Output {
-    /// Sees to it that what is there at the beginning is as was asked for.
+    /// Prepares the file: checks that it suits the configuration, locks it, and truncates it if
+    /// `mode` requires that.
     pub(super) fn begin(&self) -> Result<()> {
         let mut current = self.current();
         let file = current.file.clone();
-        if self.syncing.is_asked_for() {
+        if self.syncing.is_enabled() {
             self.expect_regular(&file, "sync")?;
         }
         self.take(&file)?;
-        if self.syncing.is_asked_for() {
+        if self.syncing.is_enabled() {
             current.may_be_torn = self.mode == Mode::Append && !self.message_end.is_empty();
         }
         if self.rotation.is_some() {
@@ -34,16 +35,18 @@ impl Output {
             let made = metadata.created().ok().filter(|_| current.length > 0);
             let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let made = made.and_then(|at| u64::try_from(at.as_nanos()).ok());
-            // Both are stamps. From here on the clock may be set.
+            // The time of the file's creation is from the wall clock, so subtract wall clock times.
+            // From here on the age is measured by the monotonic clock, because the wall clock may
+            // be set.
             let age_ns = made.map_or(0, |made| self.host.now_ns().saturating_sub(made));
             current.since_ns = self.host.monotonic_ns().wrapping_sub(age_ns);
         }
         Ok(())
     }
 
-    /// Has the file for itself where `sync` asks for that, and empty where `mode` does.
+    /// Locks the file if `sync` is set, and truncates it if `mode` requires that.
     fn take(&self, file: &File) -> Result<()> {
-        if self.syncing.is_asked_for() {
+        if self.syncing.is_enabled() {
             self.secure(file)?;
         }
         let is_to_go = self.mode == Mode::Truncate
@@ -51,38 +54,41 @@ impl Output {
         if is_to_go { file.set_len(0).map_err(|error| self.error(&error)) } else { Ok(()) }
     }
 
-    /// Has the file itself on the disk, and no other process of ours write to it.
+    /// Locks the file against other processes that use `sync`, and makes its folder entry durable.
     pub(super) fn secure(&self, file: &File) -> Result<()> {
         match file.try_lock() {
             Ok(()) => {}
-            // An instance that has just ended may still hold it.
+            // The error is not final, because an instance that has just ended may still have the
+            // lock.
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::connection_refused(format!(
-                    "`{}` is locked: another process, or another connector, writes to it with `sync`; \
-                     choose another `path`, or end that one",
+                    "cannot lock `{}`: another process or connector writes to it with `sync`; choose another \
+                     `path`, or stop the other writer",
                     self.display()
                 )));
             }
             Err(TryLockError::Error(error)) => return Err(self.error(&error)),
         }
-        // What is in it is put there with the first delivery.
+        // Sync only the folder here. The first delivery syncs the contents.
         folder::sync_parent(&self.path).map_err(|error| self.error(&error))
     }
 
-    /// What is no file keeps nothing.
+    /// Returns an error if the file is not a regular file, because `key` requires a file that keeps
+    /// its data.
     fn expect_regular(&self, file: &File, key: &str) -> Result<()> {
         let metadata = file.metadata().map_err(|error| self.error(&error))?;
         if metadata.is_file() {
             return Ok(());
         }
         Err(Error::configuration(format!(
-            "`{}` is no regular file, and keeps nothing: `{key}` has no meaning there, leave it out",
+            "`{}` is not a regular file: `{key}` has no effect there, remove it",
             self.display()
         )))
     }
 
-    /// What follows the last whole message was never acknowledged: it goes, to a file of its own. That waits
-    /// for the first messages: they show whether the file is of this framing at all.
+    /// Removes the bytes after the last whole message and saves them in another file. These bytes
+    /// are from a delivery that was never acknowledged. Runs at the first delivery, because only
+    /// its messages show that the configured terminator is in use.
     pub(super) fn cut_torn(&self, current: &mut Current) -> Result<()> {
         let cut = || {
             let length = current.file.metadata()?.len();
@@ -97,7 +103,7 @@ impl Output {
             io::Result::Ok(Some((end, length - end, aside)))
         };
         let cut = cut().map_err(|error| {
-            let message = "cannot look for a message that was not written in whole";
+            let message = "cannot search for an incomplete message at the end";
             self.error(&error).context(message)
         })?;
         current.may_be_torn = false;
@@ -105,8 +111,8 @@ impl Output {
             current.length = end;
             warn!(
                 self.host,
-                "`{}` ended in {torn} bytes of a message that was not written in whole and was not \
-                 acknowledged: they were cut off and are in `{}`, and it has {end} bytes now",
+                "`{}` ended in {torn} bytes of a message that was written only in part and not \
+                 acknowledged: these bytes were moved to `{}`; {end} bytes remain",
                 self.display(),
                 aside.display()
             );
@@ -114,8 +120,8 @@ impl Output {
         Ok(())
     }
 
-    /// Sets the file aside, where that is due before so much more is written, and begins a new one. What
-    /// is set aside is on the disk then.
+    /// If rotation is due before `more` bytes are written, makes the file durable, sets it aside
+    /// and starts a new file.
     pub(super) fn rotate(&self, current: &mut Current, more: u64) -> Result<()> {
         let Some(rotation) = &self.rotation else { return Ok(()) };
         let now_ns = self.host.monotonic_ns();
@@ -131,7 +137,8 @@ impl Output {
             self.not_on_disk(&error)
         })?;
         if !folder::has(&self.path, &current.file) {
-            // An earlier attempt has set it aside, or others have renamed or deleted it.
+            // An earlier attempt has set the file aside, or another process has renamed or deleted
+            // the file.
             return self.reopen(current);
         }
         let aside = rotation.set_aside(self.host.now_ns());
@@ -145,7 +152,7 @@ impl Output {
                 warn!(self.host, "cannot delete `{}`: {error}", path.display());
             }),
             Err(error) => {
-                warn!(self.host, "cannot look for old files of `{}`: {error}", self.display());
+                warn!(self.host, "cannot list the old files of `{}`: {error}", self.display());
             }
         }
         Ok(())

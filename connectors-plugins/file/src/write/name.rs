@@ -1,4 +1,5 @@
-//! Deliveries to a file whose name others change: tools that rotate logs rename, truncate and delete it.
+//! Detects that another process has changed the path of the file: tools for log rotation rename,
+//! truncate and delete files.
 
 use std::{
     fs::{self, File, Metadata},
@@ -15,9 +16,9 @@ use super::{
 use crate::{Mode, folder, open};
 
 impl Output {
-    /// Compares the file at the configured path with the file that was written to. If they differ, the next
-    /// write opens the path anew. Returns `true` if the written file has no name left, so that nobody can read
-    /// what was written. Call this after a write and before its acknowledgement.
+    /// Compares the file at the configured path with the file that was written. If they differ, the
+    /// next write opens the path again. Returns `true` if the written file was deleted, so that
+    /// nobody can read it. Call this after a write and before the write is acknowledged.
     pub(super) fn check_name(&self, current: &mut Current) -> bool {
         if !self.is_regular {
             return false;
@@ -34,16 +35,18 @@ impl Output {
             current.is_moved = true;
             return true;
         }
-        // Any other error, such as a folder that may not be searched, does not tell where the file is.
-        let is_told = |error: &io::Error| {
+        // With any other error, such as missing permission to search a folder, the file may still
+        // be at the path.
+        let is_moved_away = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         };
-        current.is_moved = named.as_ref().err().is_none_or(is_told);
+        current.is_moved = named.as_ref().err().is_none_or(is_moved_away);
         false
     }
 
-    /// Opens the configured path again after [`Output::check_name`] found another file there, or none. A file
-    /// that is there keeps its contents in every mode, because they were written during the run.
+    /// Opens the configured path again, after [`Output::check_name`] found no file or another file
+    /// there. The contents of that file are kept in every mode, because they were written during
+    /// this run.
     pub(super) fn reopen(&self, current: &mut Current) -> Result<()> {
         let old = current.file.metadata().map_err(|error| self.error(&error))?;
         if old.nlink() > 0 {
@@ -53,13 +56,13 @@ impl Output {
             })?;
         }
         let file = open::open(&self.path, Mode::Append)?;
-        if self.syncing.is_asked_for() {
+        if self.syncing.is_enabled() {
             self.secure(&file)?;
         }
         let metadata = file.metadata().map_err(|error| self.error(&error))?;
         current.replace(file, &metadata, self.host.monotonic_ns());
-        let fate = if old.nlink() > 0 { "renamed or replaced" } else { "deleted" };
-        info!(self.host, "`{}` was {fate}, and is opened anew", self.display());
+        let change = if old.nlink() > 0 { "renamed or replaced" } else { "deleted" };
+        info!(self.host, "`{}` was {change}; opened the path again", self.display());
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The file that is written: opening it, writing to it, having it on the disk.
+//! The file of the sink: open, write and sync.
 
 use std::{
     fs::File,
@@ -7,26 +7,27 @@ use std::{
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use tremor_pdk::{Error, ErrorKind, Host, RawBatch, RawEvent, Result};
+use tremor_pdk::{Error, ErrorKind, Host, RawBatch, RawEvent, Result, lock};
 
 use super::{
-    quick::Disk,
+    inline::Disk,
     rotation::Rotation,
     syncing::{Due, Syncing, sync_data},
     torn,
 };
 use crate::{Config, Mode, compression::Format, folder, open};
 
-/// Maximum number of files that one delivery is written to because each of them was deleted.
+/// Maximum number of attempts to write a delivery. An attempt has to be repeated if another process
+/// deleted the file before the delivery was acknowledged.
 pub(super) const MAX_FILES: usize = 3;
 
-/// A file that batches are written to, one at a time. All methods but those that say otherwise may
-/// block.
+/// The file to which batches are written, one at a time. Methods may block unless their
+/// documentation says otherwise.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(super) path: PathBuf,
@@ -36,17 +37,17 @@ pub(crate) struct Output {
     pub(super) syncing: Syncing,
     pub(super) rotation: Option<Rotation>,
     pub(super) host: Host,
-    /// It is a pipe that nobody reads any more.
+    /// `true` if the file is a pipe that no process reads any longer.
     has_lost_reader: AtomicBool,
-    /// Whether it is on a disk, and no pipe and no device, which may take their time.
+    /// `true` for a regular file. A write to a pipe or a device may block for an unlimited time.
     pub(super) is_regular: bool,
-    /// The file, if it is a pipe.
+    /// The file, if it is a pipe; otherwise `None`.
     pipe: Option<Arc<File>>,
     disk: Disk,
     current: Mutex<Current>,
 }
 
-/// What is written to now.
+/// State of the file that is being written.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) file: Arc<File>,
@@ -54,18 +55,19 @@ pub(super) struct Current {
     pub(super) identity: (u64, u64),
     /// `true` if the configured path no longer named `file` after the last write.
     pub(super) is_moved: bool,
-    /// How long it is, in bytes, and since when it is not empty, by the host's monotonic clock, modulo 2^64,
-    /// because the file may be older than that clock: for rotation.
+    /// Length of the file in bytes, for rotation.
     pub(super) length: u64,
+    /// Start of the file's age, for rotation, in ns of the host's monotonic clock. The value wraps modulo 2^64, because
+    /// the file may have been created before the clock's zero.
     pub(super) since_ns: u64,
-    /// Whether what an earlier process has left of a message may still be in it.
+    /// `true` if the file may still end in an incomplete message of an earlier process.
     pub(super) may_be_torn: bool,
-    /// How many batches were written.
+    /// Number of batches written.
     deliveries: u64,
 }
 
 impl Output {
-    /// Opens the file, and changes nothing in it but what `mode` says.
+    /// Opens the file and changes its contents only as far as `mode` requires.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
         let metadata = file
@@ -100,10 +102,10 @@ impl Output {
         Ok(output)
     }
 
-    /// Refuses a batch whose messages do not end as is said: what is in the file could not be told from
-    /// what is torn. Does not block.
+    /// With `sync`, and unless the file is compressed, rejects a batch whose last message does not end in
+    /// `message_end`, because an incomplete message could not be detected later. Does not block.
     pub(super) fn check_end(&self, batch: &RawBatch) -> Result<()> {
-        if !self.syncing.is_asked_for() || self.format.is_some() {
+        if !self.syncing.is_enabled() || self.format.is_some() {
             return Ok(());
         }
         let last = batch.iter().next_back().map(RawEvent::raw);
@@ -111,16 +113,16 @@ impl Output {
             return Ok(());
         }
         Err(Error::configuration(format!(
-            "a message for `{}` does not end in {:?}, and `sync` has to find the last whole message: \
-             add the postprocessor `lines`, or say with `message_end` what messages end in (`\"\"`: in \
-             nothing, and nothing is ever cut off)",
+            "a message for `{}` does not end in {:?}, but `sync` has to find the last whole message: add \
+             the postprocessor `lines`, or set `message_end` to the terminator of the messages (`\"\"` if \
+             they have none: incomplete messages then stay in the file)",
             self.path.display(),
             String::from_utf8_lossy(&self.message_end)
         )))
     }
 
-    /// Writes a batch, which [`Output::check_end`] has let pass. Gives its number. If events are to wait for
-    /// the disk, nothing but whole messages is in the file then.
+    /// Writes a batch that [`Output::check_end`] accepted, and returns the number of the delivery.
+    /// With `sync`, first removes an incomplete message at the end of the file.
     pub(super) fn write(&self, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
         let member = match self.format {
             Some(format) if !runs.is_empty() => Some(format.member(bytes, runs)),
@@ -135,7 +137,8 @@ impl Output {
         let length = length_of(runs);
         let mut current = self.current();
         for _ in 0..MAX_FILES {
-            // The end of the last whole message is looked for under the file's name.
+            // `cut_torn` works on the file at the path, so check first that the path still leads to
+            // the file.
             if length > 0 && current.may_be_torn {
                 self.check_name(&mut current);
             }
@@ -153,8 +156,8 @@ impl Output {
         Err(self.deleted_again())
     }
 
-    /// Writes a batch to the current file. Returns `None` if that file was deleted, so that the batch has to
-    /// be written again.
+    /// Writes a batch to the current file. Returns `None` if that file was deleted, in which case
+    /// the batch has to be written again.
     fn write_to(
         &self,
         current: &mut Current,
@@ -162,22 +165,29 @@ impl Output {
         runs: &[Range<usize>],
     ) -> Result<Option<u64>> {
         let written = write_runs(&*current.file, bytes, runs)
-            .map_err(|stopped| self.take_off(&current.file, &stopped));
+            .map_err(|stopped| self.undo(&current.file, &stopped));
         if written.is_ok() {
             current.length += length_of(runs);
         }
-        // Also after an error: a deleted file that stays open keeps its space on a full disk.
+        // Check after an error as well: on a full disk, a deleted file has to be closed to free its
+        // space.
         let is_deleted = self.check_name(current);
         written?;
         current.deliveries += 1;
         Ok((!is_deleted).then_some(current.deliveries))
     }
 
-    /// [Writes](Self::write) a batch where that is not expected to block: little, with nothing else to do.
-    /// Gives nothing where it is, and where the file was deleted.
-    pub(super) fn write_quickly(&self, bytes: &[u8], runs: &[Range<usize>]) -> Option<Result<u64>> {
+    /// Writes a batch on the calling thread if the write is short and not expected to block.
+    /// Returns `None` if the batch has to be written by [`Output::write`] instead: because the
+    /// write may block, because the file has to be prepared or rotated first, or because the file
+    /// was deleted.
+    pub(super) fn try_write_inline(
+        &self,
+        bytes: &[u8],
+        runs: &[Range<usize>],
+    ) -> Option<Result<u64>> {
         let (length, from_ns) = (length_of(runs), self.host.monotonic_ns());
-        if !self.is_regular || self.format.is_some() || !self.disk.is_quick(length, from_ns) {
+        if !self.is_regular || self.format.is_some() || !self.disk.is_fast(length, from_ns) {
             return None;
         }
         let mut current = self.current.try_lock().ok()?;
@@ -190,23 +200,24 @@ impl Output {
             return None;
         }
         let written = self.write_to(&mut current, bytes, runs);
-        self.disk.took(from_ns, self.host.monotonic_ns());
+        self.disk.record(from_ns, self.host.monotonic_ns());
         written.transpose()
     }
 
-    /// Returns the file, if it is a pipe.
+    /// Returns the file if it is a pipe.
     pub(super) fn pipe(&self) -> Option<&File> {
         self.pipe.as_deref()
     }
 
-    /// Whether it is a pipe that nobody reads any more. Does not block.
+    /// Returns whether the file is a pipe that no process reads any longer. Does not block.
     pub(crate) fn has_lost_reader(&self) -> bool {
         self.has_lost_reader.load(Ordering::Relaxed)
     }
 
-    /// Takes off what was written of a batch before writing stopped. A pipe cannot be cut; what is in one
-    /// without a reader goes with it.
-    fn take_off(&self, file: &File, stopped: &Stopped) -> Error {
+    /// Removes the part of a batch that was written before writing stopped, and returns the error
+    /// of the delivery. Nothing can be removed from a pipe. If the pipe has lost its reader,
+    /// records that, so that the next connection opens the pipe again.
+    fn undo(&self, file: &File, stopped: &Stopped) -> Error {
         let error = self.error(&stopped.error);
         if error.kind() == ErrorKind::CONNECTION_LOST {
             self.has_lost_reader.store(true, Ordering::Relaxed);
@@ -216,23 +227,24 @@ impl Output {
         match cut {
             Ok(()) => error,
             Err(cause) => {
-                let message = format!("{error}; `{}` ends in a part of a batch", self.display());
+                let message = format!("{error}; `{}` ends in an incomplete batch", self.display());
                 Error::unsupported(message).caused_by(&cause)
             }
         }
     }
 
-    /// Whether deliveries wait for the disk, so that several may wait together. Does not block.
+    /// Returns whether deliveries wait for a sync to the disk, in which case one sync can serve
+    /// several deliveries. Does not block.
     pub(super) fn waits_for_disk(&self) -> bool {
-        self.syncing.is_asked_for()
+        self.syncing.is_enabled()
     }
 
-    /// When a delivery is to be put on the disk. Does not block.
+    /// Returns when a delivery has to be synced to the disk. Does not block.
     pub(super) fn due(&self, delivery: u64, now_ns: u64) -> Due {
         self.syncing.due(delivery, now_ns)
     }
 
-    /// Has a delivery on the disk, and all that was written by now.
+    /// Makes a delivery durable, and everything else that was written up to now.
     pub(super) fn sync(&self, delivery: u64, now_ns: u64) -> Result<()> {
         let sync = || {
             let (file, deliveries) = {
@@ -245,16 +257,18 @@ impl Output {
         self.syncing.sync(delivery, now_ns, sync).map_err(|error| self.not_on_disk(&error))
     }
 
-    /// Final, also where the disk is full: what is not on it by now may be forgotten.
+    /// Returns the error of a failed sync. The error is final, even for a full disk, because the
+    /// system may discard data that it could not write to the disk.
     pub(super) fn not_on_disk(&self, error: &io::Error) -> Error {
-        Error::unsupported(format!("cannot put `{}` on the disk: {error}", self.display()))
+        Error::unsupported(format!("cannot sync `{}` to the disk: {error}", self.display()))
     }
 
-    /// Has all that was written put on the disk. A compressed file that nothing was written to gets a
-    /// member without contents: others do not take an empty file for one.
+    /// Makes everything that was written durable. A compressed file without any data gets an empty
+    /// member, because other programs reject an empty file.
     ///
     /// # Errors
-    /// Final where the disk has failed, now or before: another attempt proves nothing.
+    /// The error is final if a sync failed, now or earlier: after a failure, a successful sync does
+    /// not prove that the data is on the disk.
     pub(super) fn finish(&self) -> Result<()> {
         let file = {
             let current = self.current();
@@ -274,34 +288,33 @@ impl Output {
     }
 
     pub(super) fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 
     pub(super) fn display(&self) -> std::path::Display<'_> {
         Path::display(&self.path)
     }
 
-    /// Shortages, such as a full disk, are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
-    /// and in some modes lose what is in it.
+    /// Converts an I/O error. A shortage, such as a full disk, and a pipe without a reader are
+    /// temporary. Other errors are final, because a restart would open the file again and in some
+    /// modes discard its contents.
     pub(super) fn error(&self, error: &io::Error) -> Error {
         let kind = match error.kind() {
             io::ErrorKind::BrokenPipe => ErrorKind::CONNECTION_LOST,
             _ => ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED),
         };
         let remedy = match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                "; raise the limit of the file's size, which `ulimit -f` shows"
-            }
+            io::ErrorKind::FileTooLarge => "; raise the limit of the file size (`ulimit -f`)",
             _ => "",
         };
         Error::new(kind, format!("cannot write `{}`: {error}{remedy}", self.display()))
     }
 }
 
-/// Writing has stopped in the middle.
+/// A write that stopped before its end.
 #[derive(Debug)]
 struct Stopped {
-    /// How many bytes were written by then.
+    /// Bytes that were written before the error.
     written: u64,
     error: io::Error,
 }
@@ -336,7 +349,7 @@ mod tests {
 
     use super::write_runs;
 
-    /// Takes so many bytes, three at a time, and is full then.
+    /// A writer that accepts `space` bytes, at most three in one call, and is full after that.
     struct Disk {
         space: usize,
         content: Vec<u8>,
@@ -358,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_goes_on_where_it_stopped_until_the_disk_is_full() {
+    fn partial_writes_continue_until_the_disk_is_full() {
         let mut thinned = Batch::new();
         ["one\n", "gone", "three\n", "four\n"]
             .iter()

@@ -1,4 +1,4 @@
-//! When the file is set aside for a new one, under which name, and for how long it is kept.
+//! Rotation: decides when the file is set aside, chooses its new name, and deletes old files.
 
 use std::{
     ffi::OsString,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{compression::Compression, config::Rotate};
 
-/// What is asked for.
+/// Settings of rotation, for one file.
 #[derive(Debug)]
 pub(super) struct Rotation {
     path: PathBuf,
@@ -28,14 +28,16 @@ impl Rotation {
         }
     }
 
-    /// Whether a file that is so long and so old is to be set aside before more is written.
+    /// Returns whether a file of `length` bytes and age `age_ns` has to be set aside before `more`
+    /// bytes are written.
     pub(super) fn is_due(&self, length: u64, more: u64, age_ns: u64) -> bool {
         let is_full = self.max_bytes.is_some_and(|most| length.saturating_add(more) > most);
         let is_old = self.every_ns.is_some_and(|every| age_ns >= every);
         length > 0 && (is_full || is_old)
     }
 
-    /// Gives the file a name of its own: that and the time, in UTC.
+    /// Renames the file: the new name contains the time in UTC, in ms. If a file of that name
+    /// exists, uses the next ms instead of replacing the file.
     pub(super) fn set_aside(&self, now_ns: u64) -> io::Result<()> {
         let mut ms = now_ns / 1_000_000;
         let mut aside = self.aside(&stamp(ms));
@@ -46,7 +48,8 @@ impl Rotation {
         fs::rename(&self.path, aside)
     }
 
-    /// Deletes the oldest of what was set aside. Gives what could not be deleted, and why.
+    /// Deletes the oldest files that were set aside. Returns the files that could not be deleted,
+    /// with the errors.
     pub(super) fn prune(&self) -> io::Result<Vec<(PathBuf, io::Error)>> {
         let Some(keep) = self.keep else { return Ok(Vec::new()) };
         let (mut before, after) = self.around();
@@ -59,7 +62,7 @@ impl Rotation {
             let name = name.as_encoded_bytes();
             let stamp = name.strip_prefix(before.as_encoded_bytes());
             let stamp = stamp.and_then(|rest| rest.strip_suffix(after.as_encoded_bytes()));
-            // Names are as old as they say, and sort so.
+            // The stamp in the name is the time of the rename, and stamps sort by time.
             if let Some(stamp) = stamp.filter(|stamp| is_stamp(stamp)) {
                 old.push((stamp.to_vec(), entry.path()));
             }
@@ -78,7 +81,8 @@ impl Rotation {
         self.path.with_file_name(name)
     }
 
-    /// The name, and the ending that says how it is compressed, which stays at the end.
+    /// Returns the parts of the file name before and after the stamp. The extension of a compressed
+    /// file stays last.
     fn around(&self) -> (OsString, OsString) {
         let name = self.path.file_name().unwrap_or_default().to_owned();
         match (self.path.file_stem(), self.path.extension()) {
@@ -92,7 +96,7 @@ impl Rotation {
     }
 }
 
-/// A time in ms since the epoch, such as `20261122-213300.042`.
+/// Formats a time in ms since the epoch, such as `20261122-213300.042`.
 pub(super) fn stamp(ms: u64) -> String {
     let (days, ms_of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
@@ -110,8 +114,8 @@ fn is_stamp(text: &[u8]) -> bool {
         })
 }
 
-/// Year, month and day of a day since the epoch: H. Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`.
+/// Returns year, month and day. `days` is the number of days since the epoch. Algorithm: H.
+/// Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_the_time_in_utc() {
+    fn stamp_is_the_time_in_utc() {
         for (seconds, expected) in [
             (0, "19700101-000000.000"),
             (951_782_399, "20000228-235959.000"),
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_full_or_old_is_set_aside_and_an_empty_one_is_not() {
+    fn full_or_old_file_is_set_aside_unless_empty() {
         let rotation = rotation(Path::new("out"), None);
         for (length, more, age, expected) in [
             (0, 100, 100, false),
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_replaces_another_and_the_newest_are_kept() {
+    fn old_files_are_not_replaced_and_newest_are_kept() {
         for (name, before, after) in [("out", "out.", ""), ("out.json.gz", "out.json.", ".gz")] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(name);

@@ -1,40 +1,42 @@
-//! What of a file is on the disk, and when the rest is put there.
+//! Tracks which deliveries are durable on the disk, and decides when the other deliveries are
+//! synced.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
+use std::{io, sync::Mutex};
+
+use tremor_pdk::lock;
 
 use crate::{Config, SyncMode};
 
-/// Which deliveries are on the disk. They are counted in the order in which they were written.
+/// Tracks which deliveries are durable. Deliveries are numbered in the order in which they were
+/// written.
 #[derive(Debug)]
 pub(super) struct Syncing {
     mode: SyncMode,
     interval_ns: u64,
     done: Mutex<Done>,
-    /// Held by whatever puts data on the disk: a delivery that waits for it finds its own there.
+    /// Locked during a sync. A delivery that has waited for this lock is often durable already,
+    /// because the other sync included it.
     working: Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// The last delivery of those that are on the disk.
+    /// Number of the last durable delivery.
     delivery: u64,
-    /// When they were put there, by the host's monotonic clock.
+    /// Time of the last sync, by the host's monotonic clock.
     at_ns: Option<u64>,
-    /// The system could not put something on the disk, and may have forgotten it since: after that it
-    /// says of the same data that all is well.
+    /// `true` if a sync failed. The system may have discarded the data after that, and a later sync
+    /// would still report success.
     has_failed: bool,
 }
 
-/// When a delivery is to be put on the disk.
+/// Time at which a delivery has to be synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// It is there, or need not be.
+    /// No sync is necessary: the delivery is durable, or `sync` is `never`.
     Never,
     Now,
-    /// In so many ns.
+    /// After this time, in ns.
     In(u64),
 }
 
@@ -49,8 +51,8 @@ impl Syncing {
         }
     }
 
-    /// Whether events wait for the disk at all.
-    pub(super) fn is_asked_for(&self) -> bool {
+    /// Returns whether acknowledgements wait for a sync.
+    pub(super) fn is_enabled(&self) -> bool {
         self.mode != SyncMode::Never
     }
 
@@ -68,15 +70,15 @@ impl Syncing {
         }
     }
 
-    /// Has this delivery on the disk, with all that was written by then. `sync` gives the number of the
-    /// last of these.
+    /// Makes a delivery durable, and everything that was written before it. `sync` returns the
+    /// number of the last delivery that it made durable.
     pub(super) fn sync(
         &self,
         delivery: u64,
         now_ns: u64,
         sync: impl FnOnce() -> io::Result<u64>,
     ) -> io::Result<()> {
-        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let _working = lock(&self.working);
         let done = self.done();
         if done.has_failed {
             return Err(failed_before());
@@ -89,35 +91,35 @@ impl Syncing {
             Ok(delivery) => Done { delivery, at_ns: Some(now_ns), has_failed: false },
             Err(_) => Done { has_failed: true, ..done },
         };
-        let mut kept = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = Done { has_failed: kept.has_failed || done.has_failed, ..done };
+        let mut state = lock(&self.done);
+        *state = Done { has_failed: state.has_failed || done.has_failed, ..done };
         synced.map(drop)
     }
 
-    /// Has all that was written on the disk, with every mode.
+    /// Makes everything that was written durable, also with `sync: never`.
     pub(super) fn finish(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let _working = lock(&self.working);
         if self.done().has_failed {
             return Err(failed_before());
         }
         sync().inspect_err(|_| self.fail())
     }
 
-    /// The system could not put something on the disk that was to be there by now.
+    /// Records that a sync failed outside of [`Syncing::sync`].
     pub(super) fn fail(&self) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
+        lock(&self.done).has_failed = true;
     }
 
     fn done(&self) -> Done {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.done)
     }
 }
 
 fn failed_before() -> io::Error {
-    io::Error::other("the disk has failed to take what was written before")
+    io::Error::other("an earlier sync to the disk failed")
 }
 
-/// Has what was written put on the disk. A pipe or a device has nothing that could be.
+/// Syncs the data of a file. A pipe or a device that does not support a sync counts as synced.
 pub(super) fn sync_data(file: &std::fs::File) -> io::Result<()> {
     match file.sync_data() {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -137,52 +139,52 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_wait_for_the_disk_together() {
+    fn one_sync_covers_all_deliveries_before_it() {
         let syncing = syncing(SyncMode::Batch);
         assert_eq!(syncing.due(1, 7), Due::Now);
         syncing.sync(1, 7, || Ok(3)).unwrap();
         for delivery in 1..=3 {
             assert_eq!(syncing.due(delivery, 7), Due::Never);
-            syncing.sync(delivery, 7, || panic!("{delivery} is there")).unwrap();
+            syncing.sync(delivery, 7, || panic!("{delivery} is durable")).unwrap();
         }
         assert_eq!(syncing.due(4, 7), Due::Now);
     }
 
     #[test]
-    fn an_interval_lies_between_one_time_and_the_next() {
+    fn next_sync_is_due_after_the_interval() {
         let syncing = syncing(SyncMode::Interval);
         let start = 1_000_000_000;
-        assert_eq!(syncing.due(1, start), Due::Now, "nothing was written for long");
+        assert_eq!(syncing.due(1, start), Due::Now, "the interval is over");
         syncing.sync(1, start, || Ok(1)).unwrap();
         assert_eq!(syncing.due(2, start + 40_000_000), Due::In(60_000_000));
         assert_eq!(syncing.due(2, start + 100_000_000), Due::Now);
     }
 
     #[test]
-    fn once_the_disk_has_failed_nothing_is_taken_for_safe() {
+    fn failed_sync_fails_all_later_deliveries() {
         let syncing = syncing(SyncMode::Batch);
         syncing.sync(1, 0, || Ok(1)).unwrap();
         syncing.sync(2, 0, || Err(io::Error::other("gone"))).unwrap_err();
         assert_eq!(syncing.due(2, 0), Due::Now);
-        let error = syncing.sync(3, 0, || panic!("it is not asked again")).unwrap_err();
-        assert!(error.to_string().contains("failed to take"), "{error}");
+        let error = syncing.sync(3, 0, || panic!("no second sync")).unwrap_err();
+        assert!(error.to_string().contains("an earlier sync"), "{error}");
     }
 
     #[test]
-    fn a_drain_that_has_failed_is_not_made_good_by_another() {
+    fn failed_finish_fails_later_finish_and_sync() {
         for mode in [SyncMode::Never, SyncMode::Batch] {
             let syncing = syncing(mode);
             syncing.finish(|| Ok(())).unwrap();
             syncing.finish(|| Err(io::Error::other("gone"))).unwrap_err();
-            let error = syncing.finish(|| panic!("it is not asked again")).unwrap_err();
-            assert!(error.to_string().contains("failed to take"), "{error}");
-            syncing.sync(1, 0, || panic!("nor here")).unwrap_err();
+            let error = syncing.finish(|| panic!("no second sync")).unwrap_err();
+            assert!(error.to_string().contains("an earlier sync"), "{error}");
+            syncing.sync(1, 0, || panic!("no second sync")).unwrap_err();
         }
     }
 
     #[test]
-    fn who_does_not_ask_waits_for_nothing() {
+    fn without_sync_deliveries_do_not_wait() {
         assert_eq!(syncing(SyncMode::Never).due(1, 0), Due::Never);
-        assert!(!syncing(SyncMode::Never).is_asked_for());
+        assert!(!syncing(SyncMode::Never).is_enabled());
     }
 }

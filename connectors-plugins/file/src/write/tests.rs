@@ -19,7 +19,7 @@ fn open(path: &Path, mode: &str) -> Result<Connection> {
 }
 
 #[test]
-fn each_mode_treats_what_is_there_in_its_own_way() {
+fn each_mode_treats_existing_contents_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     for (mode, expected) in [
@@ -36,7 +36,7 @@ fn each_mode_treats_what_is_there_in_its_own_way() {
 }
 
 #[test]
-fn batches_follow_each_other_without_what_was_filtered_out() {
+fn filtered_events_are_not_written() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut sink = open(file.path(), "write").unwrap();
     sink.deliver(&batch_of(&["one,", "two,"])).unwrap();
@@ -48,24 +48,25 @@ fn batches_follow_each_other_without_what_was_filtered_out() {
 }
 
 #[test]
-fn a_full_device_is_an_error_that_names_it() {
+fn full_device_is_an_error_that_names_it() {
     let mut sink = open(Path::new("/dev/full"), "append").unwrap();
     let error = sink.deliver(&batch_of(&["one"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(error.to_string().starts_with("cannot write `/dev/full`: "), "{error}");
 }
 
-/// Set in a process of its own, which may write no file of more than 512 bytes.
+/// Environment variable that marks the test's child process, which may write at most 512 bytes to a
+/// file.
 const LIMITED: &str = "FILE_TEST_IS_LIMITED";
 
-/// The test's host has a clock that stands still, so that each small write is made in place.
+/// The clock of the test host stands still, so no write counts as slow, and each small write runs
+/// on the calling thread.
 #[test]
-fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
+fn interrupted_inline_write_leaves_nothing_of_the_batch() {
     if env::var_os(LIMITED).is_none() {
-        let name =
-            "write::tests::a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch";
+        let name = "write::tests::interrupted_inline_write_leaves_nothing_of_the_batch";
         let mut shell = Command::new("sh");
-        // A write beyond the limit writes what fits, and the next one fails.
+        // A write that exceeds the limit writes only the part that fits, and the next write fails.
         shell.args(["-c", r#"trap '' XFSZ; ulimit -f 1; exec "$0" --exact --nocapture "$1""#]);
         shell.arg(env::current_exe().unwrap()).arg(name).env(LIMITED, "1");
         let output = shell.output().unwrap();
@@ -75,18 +76,18 @@ fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
-    let fits = "x".repeat(499) + "\n";
+    let first = "x".repeat(499) + "\n";
     let mut sink = open(&path, "append").unwrap();
-    sink.deliver(&batch_of(&[&fits])).unwrap();
+    sink.deliver(&batch_of(&[&first])).unwrap();
     for _ in 0..2 {
         let error = sink.deliver(&batch_of(&["seven.\n", "eight..\n"])).unwrap_err().into_error();
         assert!(error.to_string().starts_with("cannot write `"), "{error}");
-        assert!(!error.to_string().contains("a part of a batch"), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), fits);
+        assert!(!error.to_string().contains("an incomplete batch"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), first);
     }
     sink.deliver(&batch_of(&["twelve byte\n"])).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), fits + "twelve byte\n");
-    // People delete a file to get its space back, which a deleted file keeps while it is open.
+    assert_eq!(fs::read_to_string(&path).unwrap(), first + "twelve byte\n");
+    // Users delete a file to free its space, which happens only once the file is closed.
     fs::remove_file(&path).unwrap();
     sink.deliver(&batch_of(&["seven.\n"])).unwrap_err();
     sink.deliver(&batch_of(&["seven.\n"])).unwrap();
@@ -94,24 +95,24 @@ fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
 }
 
 #[test]
-fn a_device_has_nothing_to_synchronise() {
+fn device_without_sync_accepts_deliveries() {
     let mut sink = open(Path::new("/dev/null"), "truncate").unwrap();
     sink.deliver(&batch_of(&["one"])).unwrap();
     sink.close_sink().unwrap();
 }
 
 #[test]
-fn a_compressed_file_waits_for_a_full_disk_as_well() {
+fn full_disk_is_not_final_for_compressed_file() {
     let mut sink = TestHost::new()
         .connect::<FileConnector>(
             r#"{ "path": "/dev/full", "mode": "append", "compression": "gzip" }"#,
         )
         .unwrap();
     let error = sink.deliver(&batch_of(&["one\n", "two\n"])).unwrap_err().into_error();
-    assert_eq!(error.kind(), ErrorKind::FULL, "it is asked for again");
+    assert_eq!(error.kind(), ErrorKind::FULL, "the runtime retries");
 }
 
-/// A sink with `sync: batch` that appends, with more keys.
+/// Opens a sink that appends with `sync: batch` and the additional `keys`.
 fn durable(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
     let path = path.display();
     host.connect::<FileConnector>(&format!(
@@ -120,7 +121,7 @@ fn durable(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
 }
 
 #[test]
-fn what_was_not_written_in_whole_is_cut_off_and_kept_beside_it() {
+fn incomplete_message_is_moved_to_another_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     fs::write(&path, "one\ntwo\nto").unwrap();
@@ -129,7 +130,7 @@ fn what_was_not_written_in_whole_is_cut_off_and_kept_beside_it() {
     assert_eq!(files(folder.path()), ["one\ntwo\nto"], "nothing is written yet");
     sink.deliver(&batch_of(&["three\n"])).unwrap();
     let (_, line) = host.log().pop().unwrap();
-    for part in ["ended in 2 bytes of a message", "out.torn-", "it has 8 bytes now"] {
+    for part in ["ended in 2 bytes of a message", "out.torn-", "8 bytes remain"] {
         assert!(line.contains(part), "{line}");
     }
     sink.deliver(&batch_of(&["four\n"])).unwrap();
@@ -142,7 +143,7 @@ fn what_was_not_written_in_whole_is_cut_off_and_kept_beside_it() {
 }
 
 #[test]
-fn what_is_cut_off_at_the_same_time_replaces_nothing() {
+fn incomplete_messages_are_moved_to_files_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let host = TestHost::new();
@@ -156,7 +157,7 @@ fn what_is_cut_off_at_the_same_time_replaces_nothing() {
 }
 
 #[test]
-fn a_file_of_another_framing_is_left_alone() {
+fn file_of_another_framing_is_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     fs::write(&path, "one;two;").unwrap();
@@ -169,7 +170,7 @@ fn a_file_of_another_framing_is_left_alone() {
 }
 
 #[test]
-fn without_sync_or_without_an_end_nothing_is_cut_off() {
+fn nothing_is_removed_without_sync_or_message_end() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "one\nto").unwrap();
     open(file.path(), "append").unwrap().stop().unwrap();
@@ -180,7 +181,7 @@ fn without_sync_or_without_an_end_nothing_is_cut_off() {
 }
 
 #[test]
-fn messages_that_do_not_end_as_is_said_are_refused() {
+fn message_without_message_end_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut sink = durable(&TestHost::new(), &folder.path().join("out"), "").unwrap();
     let error = sink.deliver(&batch_of(&["one\n", "two"])).unwrap_err().into_error();
@@ -191,19 +192,19 @@ fn messages_that_do_not_end_as_is_said_are_refused() {
 }
 
 #[test]
-fn of_two_that_would_cut_off_what_the_other_writes_one_is_refused() {
+fn second_sink_with_sync_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let first = durable(&TestHost::new(), &path, "").unwrap();
     let error = durable(&TestHost::new(), &path, "").err().unwrap();
-    assert!(error.to_string().contains("is locked"), "{error}");
-    assert!(!error.is_final(), "one that has just been killed may still hold it");
+    assert!(error.to_string().contains("cannot lock"), "{error}");
+    assert!(!error.is_final(), "a process that was just killed may still have the lock");
     first.stop().unwrap();
     durable(&TestHost::new(), &path, "").unwrap();
 }
 
 #[test]
-fn what_another_one_writes_is_not_truncated() {
+fn locked_file_is_not_truncated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let mut first = durable(&TestHost::new(), &path, "").unwrap();
@@ -218,7 +219,7 @@ fn what_another_one_writes_is_not_truncated() {
 }
 
 #[test]
-fn a_restart_begins_the_file_again_refuses_it_or_goes_on_as_the_mode_says() {
+fn mode_decides_what_a_restart_does_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     for (mode, sync, expected) in [
         ("truncate", "batch", Some("two\n")),
@@ -231,7 +232,7 @@ fn a_restart_begins_the_file_again_refuses_it_or_goes_on_as_the_mode_says() {
             format!(r#"{{ "path": "{}", "mode": "{mode}", "sync": "{sync}" }}"#, path.display());
         let mut first = TestHost::new().connect::<FileConnector>(&config).unwrap();
         first.deliver(&batch_of(&["one\n"])).unwrap();
-        // It was in the middle of a message.
+        // The first process stops in the middle of a message.
         fs::File::options().append(true).open(&path).unwrap().write_all(b"tor").unwrap();
         drop(first);
         let again = TestHost::new().connect::<FileConnector>(&config).and_then(|mut again| {
@@ -248,16 +249,16 @@ fn a_restart_begins_the_file_again_refuses_it_or_goes_on_as_the_mode_says() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_with_the_reason() {
+fn invalid_configuration_is_rejected_with_its_reason() {
     for (config, reason) in [
-        (r#""path": "/dev/null", "mode": "append", "sync": "batch""#, "no regular file"),
+        (r#""path": "/dev/null", "mode": "append", "sync": "batch""#, "not a regular file"),
         (r#""path": "a.gz", "mode": "append", "sync": "interval""#, "compressed"),
         (r#""path": "a", "mode": "read", "sync": "batch""#, "that is written"),
         (r#""path": "a", "mode": "append", "follow": true"#, "that is read"),
-        (r#""path": "a", "mode": "append", "rotate": { "keep": 1 }"#, "say when"),
+        (r#""path": "a", "mode": "append", "rotate": { "keep": 1 }"#, "at least one of them"),
         (
             r#""path": "/dev/null", "mode": "append", "rotate": { "every": "1h" }"#,
-            "no regular file",
+            "not a regular file",
         ),
     ] {
         let error = TestHost::new().connect::<FileConnector>(&format!("{{ {config} }}"));
@@ -268,7 +269,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
 }
 
 #[test]
-fn with_an_interval_the_answer_waits_for_its_end() {
+fn acknowledgement_waits_for_end_of_sync_interval() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let host = TestHost::new();
@@ -286,7 +287,7 @@ fn with_an_interval_the_answer_waits_for_its_end() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
 }
 
-/// The contents of all files of a folder, by their names.
+/// Returns the contents of all files in a folder, sorted by name.
 fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -302,7 +303,7 @@ fn rotating(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
 }
 
 #[test]
-fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
+fn rotation_by_length_splits_no_batch() {
     for sync in ["never", "batch"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
@@ -313,7 +314,7 @@ fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
             sink.deliver(&batch_of(messages)).unwrap();
         }
         sink.stop().unwrap();
-        // The current one has no stamp, and comes first.
+        // The current file has no stamp and sorts first.
         assert_eq!(files(folder.path()), ["4\n", "1\n2\n3\n", "longer than that\n"]);
         let mut sink = rotating(&host, &path, &keys).unwrap();
         sink.deliver(&batch_of(&["and more\n"])).unwrap();
@@ -323,7 +324,7 @@ fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
 }
 
 #[test]
-fn a_file_is_set_aside_once_it_is_old_and_something_is_to_be_written() {
+fn old_file_is_set_aside_at_the_next_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let host = TestHost::new();
@@ -353,12 +354,12 @@ fn wall_clock_set_back_does_not_delay_rotation() {
 }
 
 #[test]
-fn an_attempt_to_set_a_file_aside_that_has_failed_is_made_again() {
+fn failed_rotation_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let mut sink = rotating(&TestHost::new(), &path, r#""rotate": { "max_bytes": 4 }"#).unwrap();
     sink.deliver(&batch_of(&["one\n"])).unwrap();
-    // Somebody else has moved it, and put a folder in its place.
+    // Another process moved the file and put a folder at its path.
     fs::rename(&path, folder.path().join("moved")).unwrap();
     fs::create_dir(&path).unwrap();
     sink.deliver(&batch_of(&["two\n"])).unwrap_err();

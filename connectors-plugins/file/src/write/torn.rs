@@ -1,4 +1,4 @@
-//! Where the last whole message of a file ends.
+//! Search for and removal of an incomplete message at the end of a file.
 
 use std::{
     fs::{self, File},
@@ -13,10 +13,11 @@ use memchr::memmem;
 use super::rotation::stamp;
 use crate::folder;
 
-/// How much is looked at at once.
+/// Number of bytes to read and search at a time.
 const BLOCK: u64 = 64 << 10;
 
-/// The position after the last `message_end` of the file, which is so long. Zero where there is none.
+/// Returns the position after the last `message_end` in the first `length` bytes of the file, or 0
+/// if there is none.
 pub(super) fn end_of_last_message(file: &File, length: u64, message_end: &[u8]) -> io::Result<u64> {
     let finder = memmem::FinderRev::new(message_end);
     let overlap = message_end.len() as u64 - 1;
@@ -24,7 +25,7 @@ pub(super) fn end_of_last_message(file: &File, length: u64, message_end: &[u8]) 
     let mut to = length;
     while to > 0 {
         let from = to.saturating_sub(BLOCK);
-        // An end may lie across two blocks.
+        // A terminator may span two blocks.
         let until = (to + overlap).min(length);
         block.resize(usize::try_from(until - from).unwrap_or_default(), 0);
         file.read_exact_at(&mut block, from)?;
@@ -36,8 +37,8 @@ pub(super) fn end_of_last_message(file: &File, length: u64, message_end: &[u8]) 
     Ok(0)
 }
 
-/// Copies this part of the file to a new one beside it: `path`, `.torn-` and the time, in UTC. It is on the
-/// disk then.
+/// Copies `part` of the file to a new file beside it, whose name is that of `path` plus `.torn-`
+/// and the time in UTC. The copy is durable when this function returns.
 pub(super) fn set_aside(
     mut file: &File,
     part: Range<u64>,
@@ -57,14 +58,15 @@ pub(super) fn set_aside(
     match copy_part() {
         Ok(()) => Ok(aside),
         Err(error) => {
-            // Another attempt makes another one. That this one stays is no loss.
+            // Ignore an error: the next attempt creates another copy, so a remaining copy does no
+            // harm.
             let _ = fs::remove_file(&aside);
             Err(error)
         }
     }
 }
 
-/// A file that was not there yet.
+/// Creates a file that did not exist.
 fn create_aside(path: &Path, mut ms: u64) -> io::Result<(PathBuf, File)> {
     loop {
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -78,14 +80,14 @@ fn create_aside(path: &Path, mut ms: u64) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Takes the last `torn` bytes that were written off the file's end.
+/// Removes the last `torn` bytes of the file, which this process has just written.
 ///
 /// # Errors
-/// Where it is no regular file, or another process has written after them.
+/// Fails if the file is not a regular file, or if another process has written after these bytes.
 pub(super) fn cut_off(mut file: &File, torn: u64) -> io::Result<()> {
     let position = file.stream_position()?;
     if file.metadata()?.len() != position {
-        return Err(io::Error::other("somebody else writes to it as well"));
+        return Err(io::Error::other("another process writes to it as well"));
     }
     let end = position.saturating_sub(torn);
     file.set_len(end)?;
@@ -103,7 +105,7 @@ mod tests {
     use super::{BLOCK, cut_off, end_of_last_message};
 
     #[test]
-    fn a_message_ends_where_its_end_is_in_whatever_block() {
+    fn last_terminator_is_found_across_blocks() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let block = usize::try_from(BLOCK).unwrap();
         for end in ["\n", "\r\n", "--end--"] {
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_whole_message_has_none() {
+    fn file_without_terminator_ends_at_zero() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for text in ["", "torn", "\r"] {
             fs::write(file.path(), text).unwrap();
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_message_is_taken_off_again() {
+    fn incomplete_message_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         for append in [false, true] {
             let path = folder.path().join(format!("append-{append}"));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_written_is_left_alone() {
+    fn data_of_another_writer_is_not_removed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut ours = OpenOptions::new().append(true).open(file.path()).unwrap();
         ours.write_all(b"par").unwrap();

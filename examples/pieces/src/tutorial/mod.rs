@@ -1,4 +1,4 @@
-//! What the tutorials of the book make of generated plugins.
+//! Plugins that a reader of the tutorials in the documentation writes, starting from generated plugins.
 
 pub mod operator;
 pub mod sink;

@@ -1,24 +1,24 @@
-//! An operator with a port for the events that it does not keep.
+//! An operator that sends the events that it does not keep to an additional port.
 
 use std::num::NonZeroU64;
 
 use tremor_pdk::prelude::*;
 
-/// The `config` of the flow file.
+/// Configuration of the operator in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// One event of so many is kept.
+    /// Size of a group of events, of which only the first event is kept.
     every: NonZeroU64,
 }
 
-/// Keeps the first event of every few, and sends the others out of a port.
-pub struct Sample {
+/// Keeps the first of every `every` events, and sends the others to a port.
+pub struct Thin {
     config: Config,
     seen: u64,
 }
 
-impl Component for Sample {
-    const NAME: &str = "sample";
+impl Component for Thin {
+    const NAME: &str = "thin";
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
@@ -26,7 +26,7 @@ impl Component for Sample {
     }
 }
 
-impl Operator for Sample {
+impl Operator for Thin {
     fn ports(&self) -> Vec<String> {
         vec!["rest".to_owned()]
     }
@@ -48,11 +48,11 @@ impl Operator for Sample {
 mod tests {
     use tremor_pdk::{Batch, EventRef, Operator, Output, Result, ValueRef, testing::TestHost};
 
-    use super::Sample;
+    use super::Thin;
 
     #[test]
-    fn the_others_leave_by_the_port() -> Result<()> {
-        let mut operator: Sample = TestHost::new().component(r#"{ "every": 2 }"#)?;
+    fn events_that_are_not_kept_leave_by_the_port() -> Result<()> {
+        let mut operator: Thin = TestHost::new().component(r#"{ "every": 2 }"#)?;
         let (mut batch, mut output) = (Batch::new(), Output::new());
         for number in 0..5 {
             batch.push(&number)?;

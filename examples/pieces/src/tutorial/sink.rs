@@ -1,15 +1,15 @@
-//! A sink of messages.
+//! A sink that receives encoded messages.
 
 use tremor_pdk::prelude::*;
 
-/// The `config` of the flow file.
+/// Configuration of the sink in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// What each line starts with.
+    /// Text at the start of each line.
     prefix: String,
 }
 
-/// A sink, with what it needs to log.
+/// Writes each event to the log, after a prefix.
 pub struct Journal {
     config: Config,
     context: ComponentContext,
@@ -47,7 +47,7 @@ mod tests {
     use super::Journal;
 
     #[test]
-    fn a_message_that_is_no_text_is_not_delivered() {
+    fn message_that_is_not_utf8_is_rejected() {
         let host = TestHost::new();
         let mut batch = Batch::new();
         batch.push_message(b"hello");

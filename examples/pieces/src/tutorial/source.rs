@@ -1,17 +1,17 @@
-//! A countdown with a second between two numbers.
+//! A source that counts down to one, with a second between two numbers.
 
 use std::time::Duration;
 
 use tremor_pdk::prelude::*;
 
-/// The `config` of the flow file.
+/// Configuration of the source in the flow file.
 #[tremor_pdk::config]
 pub struct Config {
-    /// The first number.
+    /// First number that the source emits.
     from: u64,
 }
 
-/// A source, with the number that comes next.
+/// Counts down to one. Stores the next number.
 pub struct Countdown(u64);
 
 impl Component for Countdown {
@@ -43,7 +43,7 @@ mod tests {
     use super::Countdown;
 
     #[test]
-    fn it_counts_down_to_one() -> Result<()> {
+    fn source_counts_down_to_one() -> Result<()> {
         let host = TestHost::new();
         let start = host.now_ns();
         let mut source = host.source::<Countdown>(r#"{ "from": 3 }"#)?;

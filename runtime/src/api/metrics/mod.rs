@@ -1,4 +1,4 @@
-//! Metrics, in the text format of Prometheus.
+//! Metrics in the text format of Prometheus.
 
 mod own;
 mod process;
@@ -15,7 +15,7 @@ use crate::{
     log,
 };
 
-/// The metrics of a run, and those of its plugins.
+/// Returns the metrics of a run, of its plugins, and of the process.
 pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     let mut text = Text::default();
     about_flows(&mut text, flows);
@@ -48,7 +48,7 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
     }
 }
 
-/// What becomes of the events of a component: the port, and how much of it there is.
+/// A result of events in a component: the port, the label `result`, and the function that returns the count.
 type Result = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
 
 const RESULTS: [Result; 7] = [
@@ -61,7 +61,7 @@ const RESULTS: [Result; 7] = [
     ("", "failed", |counts| counts.failed),
 ];
 
-/// The components of all flows, with their labels.
+/// Returns the components of all flows with their labels.
 fn components(
     flows: &[FlowStatus],
 ) -> impl Iterator<Item = ([(&'static str, &str); 3], &Component)> {
@@ -74,7 +74,7 @@ fn components(
 
 fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_events_total";
-    text.family(name, Kind::Counter, "Events that came to a component, and what became of them.");
+    text.family(name, Kind::Counter, "Events of a component by result.");
     for ([flow, component, role], of) in components(flows) {
         for (port, result, count) in RESULTS {
             let labels = [flow, component, role, ("port", port), ("result", result)];
@@ -82,25 +82,28 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
         }
     }
     let name = "tremor_in_flight_events";
-    text.family(name, Kind::Gauge, "Events that a component has: held by it, or being delivered.");
+    text.family(
+        name,
+        Kind::Gauge,
+        "Events in flight in a component: buffered, or being delivered.",
+    );
     for (labels, of) in components(flows) {
         text.sample(name, &labels, of.counts.in_flight());
     }
     let name = "tremor_bytes_total";
-    let help =
-        "Bytes that the connector of a source brought, or that were encoded for that of a sink.";
+    let help = "Bytes that the connector of a source read, or that were encoded for the connector of a sink.";
     text.family(name, Kind::Counter, help);
     for (labels, of) in components(flows).filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
         text.sample(name, &labels, of.counts.bytes);
     }
     let queues = || components(flows).filter_map(|(labels, of)| Some((labels, of.queue?)));
     let name = "tremor_queue_events";
-    text.family(name, Kind::Gauge, "Events that wait for a component.");
+    text.family(name, Kind::Gauge, "Events in the queue of a component.");
     for (labels, queue) in queues() {
         text.sample(name, &labels, queue.events);
     }
     let name = "tremor_queue_bytes";
-    text.family(name, Kind::Gauge, "Memory of the events that wait for a component.");
+    text.family(name, Kind::Gauge, "Memory of the events in the queue of a component.");
     for (labels, queue) in queues() {
         text.sample(name, &labels, queue.bytes);
     }
@@ -109,7 +112,7 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
 fn about_memory(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_memory_bytes";
     let help =
-        "Memory that a component has taken: its queue, deliveries in flight, loans of its plugin.";
+        "Memory that a component uses: its queue, deliveries in flight, memory lent to its plugin.";
     text.family(name, Kind::Gauge, help);
     for flow in flows {
         for (component, bytes) in &flow.memory.components {
@@ -123,14 +126,14 @@ fn about_memory(text: &mut Text, flows: &[FlowStatus]) {
     }
     if let Some(limit) = flows.iter().find_map(|flow| flow.memory.limit) {
         let name = "tremor_memory_limit_bytes";
-        text.family(name, Kind::Gauge, "Memory that all flows together may take.");
+        text.family(name, Kind::Gauge, "Memory limit of all flows together.");
         text.sample(name, &[], limit);
     }
 }
 
 fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_delivery_seconds";
-    let help = "How long it took a connector to answer to a delivery, which is a batch of events.";
+    let help = "Time until a connector completed a delivery, which is a batch of events.";
     text.family(name, Kind::Histogram, help);
     let [bucket, sum, count] = ["bucket", "sum", "count"].map(|it| format!("{name}_{it}"));
     for ([flow, component, role], of) in components(flows) {
@@ -148,8 +151,7 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
 
 fn about_turns(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_long_turns_total";
-    let help =
-        "Turns of the runtime's own tasks that took more than 100 ms, without calls of plugins.";
+    let help = "Polls of the runtime's own tasks that took more than 100 ms, unless in a call of a plugin.";
     text.family(name, Kind::Counter, help);
     for flow in flows {
         for ((component, task), count) in &flow.long_turns {
@@ -178,7 +180,8 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
         }
     }
     let name = "tremor_waiting";
-    let help = "Seconds that a source has waited for a sink; absent while it does not wait.";
+    let help =
+        "Seconds that a source has waited for a sink or a pipeline; absent while it does not wait.";
     text.family(name, Kind::Gauge, help);
     for ([flow, component], of) in connectors() {
         for Awaited { sink, since, .. } in &of.waits_for {
@@ -186,12 +189,12 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
         }
     }
     let name = "tremor_restarts_total";
-    text.family(name, Kind::Counter, "How often a connector was made anew.");
+    text.family(name, Kind::Counter, "Restarts of a connector.");
     for (labels, of) in connectors() {
         text.sample(name, &labels, of.restarts);
     }
     let name = "tremor_retries_total";
-    let help = "Retries of a connector's attempts to connect, pulls and deliveries, by the kind of the error.";
+    let help = "Retries of connecting, pulls and deliveries, by kind of error.";
     text.family(name, Kind::Counter, help);
     for ([flow, component], of) in connectors() {
         for ((operation, kind), count) in &of.retries {
@@ -200,7 +203,7 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
         }
     }
     let name = "tremor_errors_total";
-    let help = "Errors of a connector after which it tried again or failed, by their kind.";
+    let help = "Errors of a connector that caused a retry or a failure, by kind.";
     text.family(name, Kind::Counter, help);
     for ([flow, component], of) in connectors() {
         for (kind, count) in &of.errors {

@@ -1,4 +1,4 @@
-//! The metrics that plugins register themselves: `tremor_plugin_COMPONENT_NAME`.
+//! Metrics that plugins register: `tremor_plugin_COMPONENT_NAME`.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use crate::{
     plugin::{Metric, MetricKind},
 };
 
-/// A family of samples of one kind.
+/// Family of samples of one kind.
 struct Family<'m> {
     kind: MetricKind,
     help: &'m str,
-    /// What the instances of a flow's component come to: the sum, and the count of what was recorded.
+    /// Sum and number of the recorded values of all instances of a component, by flow and component.
     samples: BTreeMap<(&'m str, &'m str), (f64, u64)>,
 }
 
-/// Writes the metrics of all instances; those of one component in a flow are added up.
+/// Writes the metrics of all instances. Metrics of instances of the same component in a flow are added up.
 pub(super) fn write(text: &mut Text, plugins: &[OwnMetrics]) {
     let mut families = BTreeMap::<String, Family<'_>>::new();
     for OwnMetrics { flow, component, kind, metrics } in plugins {
@@ -25,7 +25,8 @@ pub(super) fn write(text: &mut Text, plugins: &[OwnMetrics]) {
             let (samples, help) = (BTreeMap::new(), help.as_str());
             let new = Family { kind: metric.kind, help, samples };
             let family = families.entry(name(kind, metric)).or_insert(new);
-            // Of two that differ in their kind and in nothing that a name may have, the first stays.
+            // A metric is left out if another kind of metric has the same name, possibly because characters were
+            // replaced.
             if family.kind == metric.kind {
                 let (sum, counts) = family.samples.entry((flow, component)).or_default();
                 *sum += value;
@@ -53,7 +54,7 @@ pub(super) fn write(text: &mut Text, plugins: &[OwnMetrics]) {
     }
 }
 
-/// What a metric is called: in letters, digits and `_`, and a counter with its ending.
+/// Returns the name of a metric. It consists of letters, digits and `_`. The name of a counter has the suffix `_total`.
 fn name(kind: &str, metric: &Metric) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     let named = format!("tremor_plugin_{kind}_{}", metric.name);

@@ -1,4 +1,4 @@
-//! What the process takes, by the names that all clients of Prometheus use.
+//! Metrics of the process, with the names that all Prometheus clients use.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ use rustix::{
 
 use super::text::{Kind, Text};
 
-/// Writes what is known here: everything on Linux.
+/// Writes the process metrics that this operating system provides; on Linux these are all of them.
 pub(super) fn write(text: &mut Text) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
-    #[expect(clippy::cast_precision_loss, reason = "2^53 s are long")]
+    #[expect(clippy::cast_precision_loss, reason = "the time is far below 2^53 s")]
     let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
     let name = "process_cpu_seconds_total";
     text.family(name, Kind::Counter, "Processor time of the process.");
@@ -25,18 +25,22 @@ pub(super) fn write(text: &mut Text) {
         }
     };
     let (addresses, resident) = memory().unzip();
-    gauge("process_resident_memory_bytes", "Memory that the process has.", resident);
-    gauge("process_virtual_memory_bytes", "Addresses that the process has.", addresses);
+    gauge("process_resident_memory_bytes", "Resident memory of the process.", resident);
+    gauge("process_virtual_memory_bytes", "Virtual memory of the process.", addresses);
     let open = fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64);
-    // One of them was for looking.
+    // The folder itself was open while it was read, so one descriptor is subtracted.
     let open = open.ok().map(|count| count.saturating_sub(1));
-    gauge("process_open_fds", "File descriptors that are open.", open);
+    gauge("process_open_fds", "Open file descriptors.", open);
     let most = getrlimit(Resource::Nofile).current;
-    gauge("process_max_fds", "File descriptors that may be open.", most);
-    gauge("process_start_time_seconds", "When the process began, since the Unix epoch.", start());
+    gauge("process_max_fds", "Limit of open file descriptors.", most);
+    gauge(
+        "process_start_time_seconds",
+        "Start time of the process, in seconds since the Unix epoch.",
+        start(),
+    );
 }
 
-/// The addresses and the memory of the process, in bytes.
+/// Returns the virtual and the resident memory of the process, in bytes.
 fn memory() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split(' ').map_while(|field| field.parse::<u64>().ok());
@@ -44,12 +48,14 @@ fn memory() -> Option<(u64, u64)> {
     Some((pages.next()? * size, pages.next()? * size))
 }
 
-/// When the process began, in seconds since the Unix epoch.
+/// Returns the start time of the process, in seconds since the Unix epoch.
 fn start() -> Option<u64> {
-    /// Of the kernel towards programs, on every architecture that is supported.
+    /// Number of units of time in a second. The kernel reports times to programs in this unit on every supported
+    /// architecture.
     const TICKS_PER_SECOND: u64 = 100;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may have anything in it. The field is the 22nd.
+    // The name of the process in parentheses may contain any character, so fields are counted from its end. The start
+    // time is field 22.
     let fields = stat.rsplit_once(')')?.1;
     let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let system = fs::read_to_string("/proc/stat").ok()?;

@@ -1,4 +1,4 @@
-//! The text keeps the rules of its format, whatever names and values are in it.
+//! Tests that the text follows the rules of its format for all names and values.
 
 #![expect(clippy::float_cmp, reason = "a float has all of these numbers exactly")]
 
@@ -18,10 +18,10 @@ use crate::{
     plugin::{Metric, MetricKind},
 };
 
-/// A sample: its name, its labels, its value.
+/// Sample: name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// Reads the text, and holds it against the rules.
+/// Parses the text and checks the rules of the format.
 fn parse(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n'));
     let (mut samples, mut families) = (Vec::new(), HashSet::new());
@@ -159,7 +159,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
 }
 
 #[test]
-fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
+fn text_is_valid_for_unusual_names_of_flows() {
     let samples = parse(&text(&[flow()], &[]));
     let of_flow = [("flow", ODD), ("component", "c")];
     let states = find(&samples, "tremor_connector_state", &of_flow);
@@ -180,20 +180,20 @@ fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
 }
 
 #[test]
-fn what_came_in_and_was_made_is_what_went_and_what_is_in_flight() {
+fn incoming_events_equal_outgoing_and_in_flight() {
     let samples = parse(&text(&[flow()], &[]));
     for role in ["source", "sink"] {
         let events = find(&samples, "tremor_events_total", &[("role", role)]);
-        let (came, went): (Vec<_>, Vec<_>) =
+        let (incoming, outgoing): (Vec<_>, Vec<_>) =
             events.iter().partition(|it| ["taken", "created"].contains(&&*it.1["result"]));
         let sum = |samples: Vec<&&Sample>| samples.iter().map(|it| it.2).sum::<f64>();
         let in_flight = find(&samples, "tremor_in_flight_events", &[("role", role)])[0].2;
-        assert_eq!(sum(came), sum(went) + in_flight);
+        assert_eq!(sum(incoming), sum(outgoing) + in_flight);
     }
 }
 
 #[test]
-fn metrics_of_plugins_are_added_up_and_none_breaks_the_text() {
+fn metrics_of_plugins_are_added_up_and_escaped() {
     let metric = |kind, name: &str, value, count| Metric {
         kind,
         name: name.to_owned(),
@@ -217,7 +217,7 @@ fn metrics_of_plugins_are_added_up_and_none_breaks_the_text() {
             vec![
                 metric(MetricKind::Gauge, "täglich/open", 0.5, 1),
                 metric(MetricKind::Histogram, "wait_seconds", 2.5, 4),
-                // The same name, once it has its ending.
+                // Has the same name as the counter after the counter got its suffix.
                 metric(MetricKind::Gauge, "sent_total", 9.0, 1),
             ],
         ),

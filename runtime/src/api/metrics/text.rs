@@ -6,16 +6,16 @@ use std::fmt::{Display, Write as _};
 
 use crate::redact;
 
-/// What a family of samples is.
+/// Kind of a family of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only goes up.
+    /// Value that only increases.
     Counter,
-    /// It goes up and down.
+    /// Value that increases and decreases.
     Gauge,
-    /// A sum and a count.
+    /// Sum and count.
     Summary,
-    /// The same, with counts by upper bounds.
+    /// Sum and count, with counts by upper bounds.
     Histogram,
 }
 
@@ -30,19 +30,19 @@ impl Kind {
     }
 }
 
-/// Families of samples, one after the other.
+/// Text of families of samples.
 #[derive(Debug, Default)]
 pub(super) struct Text(pub(super) String);
 
 // Writing to a string cannot fail.
 impl Text {
-    /// Begins a family: all samples of this name follow.
+    /// Begins a family. All samples with its name have to follow.
     pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let help = redact::text(help).replace('\\', "\\\\").replace('\n', "\\n");
         _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
     }
 
-    /// Adds a sample. A label without a value is left out.
+    /// Adds a sample. Labels with an empty value are omitted.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         let mut before = '{';

@@ -1,4 +1,4 @@
-//! Options of the command line that replace values in the flow file.
+//! Command-line options that replace values in the flow file.
 
 use std::{
     borrow::Cow,
@@ -16,10 +16,10 @@ use tremor_runtime::{
 
 use super::Arguments;
 
-/// The type of the connectors that are measured.
+/// Type of the connectors that measure the flow.
 const BENCH: &str = "bench";
 
-/// Keys of the `bench` connectors of a flow, and their values.
+/// Values from the command line for keys of the `bench` connectors of a flow.
 pub(super) struct Overrides<'a> {
     arguments: &'a Arguments,
     report: &'a Path,
@@ -28,21 +28,21 @@ pub(super) struct Overrides<'a> {
 }
 
 impl<'a> Overrides<'a> {
-    /// Those of the command line, where paths start at the current folder; `report` is the file for
-    /// the report of the connector.
+    /// Returns the values of the command line. Relative paths in them are relative to the current folder. `report` is
+    /// the file to which the sink writes its report.
     ///
     /// # Errors
-    /// A path is not valid.
+    /// A path is invalid.
     pub(super) fn new(arguments: &'a Arguments, report: &'a Path) -> io::Result<Self> {
         let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
         let (data, hgrm) = (whole(&arguments.data)?, whole(&arguments.hgrm)?);
         Ok(Self { arguments, report, data, hgrm })
     }
 
-    /// Sets the keys in the connectors of a flow.
+    /// Sets the keys in the `bench` connectors of a flow.
     ///
     /// # Errors
-    /// The flow has no `bench` source, or not one `bench` sink, or a file to replay is not there.
+    /// The flow has no `bench` source, or not exactly one `bench` sink, or a file to replay does not exist.
     pub(super) fn apply(&self, flow: &mut Flow) -> Result<(), flow::Error> {
         let Arguments { warmup, duration, rate, .. } = *self.arguments;
         let seconds = |time: Option<Duration>| time.map(|time| Value::from(time.as_secs_f64()));
@@ -59,7 +59,7 @@ impl<'a> Overrides<'a> {
                 flow.spec.connectors.first().map_or(Span::START, |connector| connector.name.at);
             return Err(flow.error(at, message).into());
         };
-        // Exact: there are not 2^53 sources.
+        // The conversion is exact, because there are fewer than 2^53 sources.
         #[allow(clippy::cast_precision_loss)]
         let share = rate.map(|rate| rate / sources.len() as f64);
         for position in &sources {
@@ -82,19 +82,19 @@ impl<'a> Overrides<'a> {
     }
 }
 
-/// How many events a second all sources of a flow offer together. As JSON: a number, `null` or a text.
+/// Events per second that all sources of a flow offer together. In JSON a number, `null`, or a text.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Rate {
-    /// So many.
+    /// The sources offer this number of events.
     Events(f64),
-    /// One of them offers as many as the flow takes.
+    /// The sources offer as many events as the flow accepts.
     AsTaken,
-    /// One of them has its rate from a reference.
+    /// The rate of a source comes from a reference, so it is not shown.
     Kept(&'static str),
 }
 
-/// The rate of a flow, as the command line has changed it.
+/// Returns the rate of a flow. Call this after the values of the command line were set.
 pub(super) fn rate(flow: &Flow) -> Rate {
     let mut sum = 0.0;
     for position in benches(flow, Role::Source) {
@@ -109,7 +109,7 @@ pub(super) fn rate(flow: &Flow) -> Rate {
     Rate::Events(sum)
 }
 
-/// The files that the sources of a flow replay, each once.
+/// Returns the files that the sources of a flow replay, each once.
 pub(super) fn files(flow: &Flow) -> Vec<PathBuf> {
     let file = |position| config(flow, position).get("file").and_then(Value::as_str);
     let mut files: Vec<_> = benches(flow, Role::Source)
@@ -126,7 +126,7 @@ fn config(flow: &Flow, position: usize) -> &Value {
     flow.spec.connectors[position].component.config.value()
 }
 
-/// Sets a key, where there is a value for it.
+/// Sets a key if there is a value for it.
 fn set(connector: &mut Connector, key: &str, value: Option<Value>) {
     if value.is_some() {
         connector.component.config.set(key, value);
@@ -141,7 +141,7 @@ fn is_bench(connector: &Connector) -> bool {
     connector.component.name.value == BENCH
 }
 
-/// The positions of the `bench` connectors that are linked as this.
+/// Returns the positions of the `bench` connectors that are linked in this role.
 fn benches(flow: &Flow, role: Role) -> Vec<usize> {
     let connectors = flow.spec.connectors.iter().enumerate();
     connectors
@@ -151,7 +151,7 @@ fn benches(flow: &Flow, role: Role) -> Vec<usize> {
         .collect()
 }
 
-/// Finds a missing file before everything is loaded.
+/// Checks that the file to replay exists, before any plugin is loaded.
 fn is_there(flow: &Flow, connector: &Connector) -> Result<(), flow::Error> {
     let config = &connector.component.config;
     let Some(file) = config.value().get("file").and_then(Value::as_str) else { return Ok(()) };
@@ -162,5 +162,5 @@ fn is_there(flow: &Flow, connector: &Connector) -> Result<(), flow::Error> {
     let message = format!("{}: there is no such file to replay", path.display());
     let help = "correct `file` or `--data`; `cargo xtask generate-logs` writes the data of the flows in \
                 `bench/flows`";
-    Err(flow.error(config.place("/file"), message).help(help).into())
+    Err(flow.error(config.span("/file"), message).help(help).into())
 }

@@ -1,4 +1,4 @@
-//! The report of a benchmark: the figures of its sink, and the conditions of the measurement.
+//! Report of a benchmark: the measured values of its sink, and the conditions of the measurement.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tremor_runtime::engine;
 
 use super::{super::Prepared, setup::Setup};
 
-/// The way in which plugins are linked.
+/// Way in which plugins are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Link {
@@ -23,18 +23,19 @@ impl Link {
         if cfg!(feature = "link-static") { Self::Static } else { Self::Plugin };
 }
 
-/// The whole report, as `--json` writes it.
+/// Complete report, as `--json` writes it.
 #[derive(Serialize)]
 pub(super) struct Report {
     flow: String,
     link: Link,
     #[serde(flatten)]
     pub(super) measured: Measured,
-    /// Of this process from loading the libraries to their end, warm-up included, in seconds.
+    /// Processor time of this process, in seconds, from before the libraries are loaded until the end of the run. The
+    /// warm-up is included.
     cpu_s: f64,
-    /// The same for each of the events that came in meanwhile, in ns.
+    /// Processor time for each event that was read, in ns. The warm-up is included.
     cpu_ns_per_event: f64,
-    /// Events that came in, warm-up included.
+    /// Number of events that were read, warm-up included.
     events_in: u64,
     tremor_version: &'static str,
     libraries: Vec<Library>,
@@ -42,7 +43,7 @@ pub(super) struct Report {
     setup: Setup,
 }
 
-/// The figures of the sink, after the warm-up.
+/// Measured values of the sink after the warm-up.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) events: u64,
@@ -64,7 +65,7 @@ struct Latency {
     max: f64,
 }
 
-/// A library that the flow ran through.
+/// Library that the flow used.
 #[derive(Serialize)]
 struct Library {
     name: String,
@@ -92,7 +93,7 @@ impl Report {
                 hash: library.hash().as_ref().map(ToString::to_string),
             }
         });
-        // Exact below 2^53 events.
+        // The conversion is exact below 2^53 events.
         #[allow(clippy::cast_precision_loss)]
         let cpu_ns_per_event = cpu_s * 1e9 / (run.counts.events_in.max(1) as f64);
         Self {
@@ -109,7 +110,7 @@ impl Report {
     }
 
     pub(super) fn json(&self) -> String {
-        // Numbers from JSON and texts: nothing that JSON does not have.
+        // The report consists of texts and of numbers that JSON can represent, so serializing it cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }
@@ -133,19 +134,19 @@ impl fmt::Display for Report {
         let latencies = names.iter().zip(values).map(|(name, value)| format!("{name} {value:.1}"));
         writeln!(f, "latency µs  {}", latencies.collect::<Vec<_>>().join(", "))?;
         let (cpu_s, each) = (self.cpu_s, self.cpu_ns_per_event);
-        writeln!(f, "CPU         {cpu_s:.3} s, {each:.0} ns an event, warm-up included")?;
+        writeln!(f, "CPU         {cpu_s:.3} s, {each:.0} ns per event, warm-up included")?;
         self.libraries.iter().try_for_each(|Library { name, version, hash, .. }| {
-            let hash = hash.as_deref().unwrap_or("that has changed meanwhile");
+            let hash = hash.as_deref().unwrap_or("(its file has changed since)");
             writeln!(f, "library     {name} {version} {hash}")
         })?;
         write!(f, "{}", self.setup)
     }
 }
 
-/// The time that all threads of this process have been running on a processor, in seconds.
+/// Returns the processor time of all threads of this process, in seconds.
 pub(super) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    // Exact for a hundred million years of seconds.
+    // The conversion is exact for a hundred million years.
     #[allow(clippy::cast_precision_loss)]
     let (seconds, nanoseconds) = (time.tv_sec as f64, time.tv_nsec as f64);
     seconds + nanoseconds / 1e9

@@ -1,4 +1,4 @@
-//! The conditions of a benchmark, without the libraries: machine, build, data, command.
+//! Conditions of a benchmark other than the libraries: machine, build, data and command.
 
 use std::{env, fmt, fs, path::Path, thread};
 
@@ -9,29 +9,28 @@ use twox_hash::XxHash3_128;
 
 use super::overrides::{self, Rate};
 
-/// All conditions, as they go into the report.
+/// Conditions of a benchmark, as they appear in the report.
 #[derive(Serialize)]
 pub(super) struct Setup {
     machine: Machine,
     build: Build,
     data: Vec<Data>,
-    /// Events a second that all sources together offered.
+    /// Events per second that all sources together offered.
     rate: Rate,
-    /// The command line, the program first.
+    /// Command line, beginning with the program.
     command: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Machine {
-    /// As the system names it; none where it does not.
+    /// Name of the processor; `None` if the system does not report it.
     cpu: Option<String>,
-    /// Of the instruction sets that codecs, searches and checksums choose between while they run,
-    /// those that this processor has.
+    /// Instruction sets that this processor has, of those that codecs, searches and checksums look for at run time.
     cpu_features: Vec<&'static str>,
     kernel: String,
-    /// How many threads may run at the same time: processors, less what affinity and quotas take.
+    /// Number of threads that can run at the same time: processors, reduced by affinity and quotas.
     processors: usize,
-    /// Of the executor. The system's own, for blocking work and timers, come on top.
+    /// Threads of the executor. Threads for blocking work and timers are not included.
     threads: usize,
 }
 
@@ -40,25 +39,25 @@ struct Build {
     version: &'static str,
     rustc: &'static str,
     target: &'static str,
-    /// `release` and those made of it, or `debug`.
+    /// `release` or a profile that inherits from it, or `debug`.
     profile: &'static str,
     opt_level: &'static str,
     rustflags: &'static str,
     allocator: String,
 }
 
-/// A file that sources replayed.
+/// File that sources replayed.
 #[derive(Serialize)]
 struct Data {
     path: String,
-    /// As it is on disk: before it is decompressed.
+    /// Size of the file on disk, before it is decompressed.
     bytes: u64,
-    /// Of these bytes, XXH3 with 128 bits, as those of libraries; none where the file is gone.
+    /// Hash of the file, XXH3 with 128 bits as for libraries; `None` if the file was deleted since.
     hash: Option<String>,
 }
 
 impl Setup {
-    /// The conditions of this flow, as the command line has changed it.
+    /// Returns the conditions of a flow. Call this after the values of the command line were set.
     pub(super) fn of(flow: &Flow) -> Self {
         Self {
             machine: Machine::this(),
@@ -84,14 +83,14 @@ impl Machine {
     }
 }
 
-/// The model of the first processor, from <https://man7.org/linux/man-pages/man5/proc_cpuinfo.5.html>.
+/// Returns the model of the first processor, from <https://man7.org/linux/man-pages/man5/proc_cpuinfo.5.html>.
 fn cpu_model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let value = |key: &str| {
         let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
         pairs.find(|(found, _)| found.trim() == key).map(|(_, value)| value.trim().to_owned())
     };
-    // Arm tells numbers and no names.
+    // Arm processors report numbers instead of a name.
     let arm = || Some(format!("Arm {} {}", value("CPU implementer")?, value("CPU part")?));
     value("model name").or_else(arm)
 }
@@ -128,8 +127,8 @@ impl Build {
     }
 }
 
-/// The binary has no allocator of its own: it is that of the C library, unless something was put in
-/// front of it.
+/// Returns the name of the allocator. The program contains no allocator, so it uses that of the C library, unless
+/// another one was preloaded.
 fn allocator(preloaded: Option<&str>) -> String {
     match preloaded.filter(|libraries| !libraries.is_empty()) {
         Some(libraries) => format!("system, behind LD_PRELOAD={libraries}"),
@@ -139,11 +138,11 @@ fn allocator(preloaded: Option<&str>) -> String {
 
 impl Data {
     fn of(path: &Path) -> Self {
-        // The run has read it: one that is gone since then has no hash, and the report says so.
+        // A file that was deleted after the run has no hash, which the report shows.
         let (bytes, hash) = fs::read(path).map_or((0, None), |bytes| {
             (bytes.len() as u64, Some(format!("{:032x}", XxHash3_128::oneshot(&bytes))))
         });
-        // It may come from a reference.
+        // The path may come from a reference, so secrets are redacted.
         let path = redact::text(&path.to_string_lossy()).into_owned();
         Self { path, bytes, hash }
     }
@@ -156,9 +155,9 @@ impl fmt::Display for Setup {
         match rate {
             Rate::Events(rate) => writeln!(f, "offered     {rate} events/s")?,
             Rate::Kept(rate) => writeln!(f, "offered     {rate} events/s")?,
-            Rate::AsTaken => writeln!(f, "offered     as many as the flow takes")?,
+            Rate::AsTaken => writeln!(f, "offered     as many as the flow accepts")?,
         }
-        let cpu = cpu.as_deref().unwrap_or("a processor that the system has no name for");
+        let cpu = cpu.as_deref().unwrap_or("an unknown processor");
         writeln!(f, "machine     {cpu}, {processors} processors, {threads} threads, {kernel}")?;
         writeln!(f, "features    {}", cpu_features.join(" "))?;
         let Build { version, rustc, target, profile, opt_level, rustflags, allocator } = build;
@@ -182,7 +181,7 @@ mod tests {
     use super::allocator;
 
     #[test]
-    fn an_allocator_that_is_put_in_front_is_told() {
+    fn preloaded_allocator_is_reported() {
         for (preloaded, expected) in [
             (None, "system"),
             (Some(""), "system"),

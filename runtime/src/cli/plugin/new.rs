@@ -1,4 +1,4 @@
-//! `tremor plugin new`: makes the crate of a plugin, which builds, passes its test and runs.
+//! `tremor plugin new`: creates the crate of a plugin, which builds, passes its test and runs.
 
 mod name;
 mod templates;
@@ -17,16 +17,16 @@ use super::{super::Failure, PluginArguments, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The name of the crate, and of its component in flow files.
+    /// Name of the crate, and of its component in flow files.
     name: String,
-    /// What the plugin offers.
+    /// Kind of the plugin.
     #[arg(long, value_enum)]
     kind: Kind,
-    /// The folder to make. Without it, a folder of the plugin's name is made in this one.
+    /// Folder to create; a folder with the plugin's name in the current folder unless set.
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// The `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git
-    /// repository with it. Unless set, the crate in the clone of tremor that this program lies in.
+    /// `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git repository that
+    /// contains it. Unless set, the crate in the clone of tremor that contains this program.
     #[arg(long, value_name = "VERSION|DIR|URL")]
     pdk: Option<String>,
 }
@@ -43,7 +43,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of the component: a source and a sink are connectors in flows.
+    /// Returns the kind of the component: sources and sinks are connectors in flow files.
     fn component(self) -> flow::Kind {
         match self {
             Self::Source | Self::Sink | Self::Connector => flow::Kind::Connector,
@@ -62,12 +62,12 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     let folder = path.clone().unwrap_or_else(|| name.as_str().into());
     let dependency = dependency(pdk)?;
     let files = templates::render(&name, *kind, &dependency).map_err(|error| {
-        Failure::of_usage(format_args!("error: the templates are wrong: {error}"))
+        Failure::of_usage(format_args!("error: cannot render the templates: {error}"))
     })?;
     write(&folder, &files)?;
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     print(&format!(
-        "made {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build\n  \
+        "created {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build\n  \
          {run}\n{notes}",
         folder = quoted(&folder),
         names = names.join(", "),
@@ -76,32 +76,31 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     ))
 }
 
-/// The error of a program that does not know of a kit: with a version that nobody has published, the plugin could not be
-/// built.
+/// Returns the error that the kit is missing. The kit has to be given, because no version of it has been published.
 fn no_kit() -> Failure {
     Failure::of_usage(format_args!(
-        "error: cannot find the crate `tremor-pdk`: it is not on crates.io yet, and this program does not lie in a \
+        "error: cannot find the crate `tremor-pdk`: it is not on crates.io yet, and this program is not in a \
          clone of tremor\n  help: add `--pdk DIR`, where DIR is the folder `tremor-pdk` of a clone, or `--pdk URL` \
          with the URL of a git repository"
     ))
 }
 
-/// Returns the folder of the kit in the clone that this program lies in, if it lies in one.
+/// Returns the folder of the kit in the clone that contains this program, if there is one.
 fn kit_of_clone() -> Option<String> {
     let program = env::current_exe().ok()?;
     let mut folders = program.ancestors().skip(1).map(|folder| folder.join("tremor-pdk"));
     folders.find(|folder| is_kit(folder))?.into_os_string().into_string().ok()
 }
 
-/// Returns whether the folder has the crate of the kit.
+/// Returns whether the folder contains the crate of the kit.
 fn is_kit(folder: &Path) -> bool {
     let manifest = fs::read_to_string(folder.join("Cargo.toml"));
     manifest.is_ok_and(|manifest| manifest.contains("name = \"tremor-pdk\""))
 }
 
-/// What the manifest says of `tremor-pdk`, as the inside of a TOML table.
+/// Returns the dependency on `tremor-pdk` as the content of a TOML table.
 fn dependency(pdk: &str) -> Result<String, Failure> {
-    // JSON writes text as TOML does.
+    // JSON and TOML have the same syntax for these texts.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     if pdk.starts_with(|first: char| first.is_ascii_digit() || "=^~".contains(first)) {
         return Ok(format!("version = {}", text(pdk)));
@@ -119,14 +118,14 @@ fn dependency(pdk: &str) -> Result<String, Failure> {
     Ok(format!("path = {}", text(&folder.to_string_lossy())))
 }
 
-/// Makes the folder with these files. Nothing that exists is changed.
+/// Creates the folder with these files. Returns an error if the folder exists.
 fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).map_err(|error| cannot_make(parent, &error))?;
     }
     fs::create_dir(folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::of_usage(format_args!(
-            "error: {}: it exists already, and nothing in it was changed\n  help: choose another name, \
+            "error: {}: the folder already exists, and nothing in it was changed\n  help: choose another name, \
              or another folder with `--path`",
             folder.display()
         )),
@@ -143,21 +142,21 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
 
 fn cannot_make(path: &Path, error: &io::Error) -> Failure {
     Failure::of_usage(format_args!(
-        "error: {}: {error}\n  help: `--path` says where the plugin is made, and `--pdk` where its kit is",
+        "error: {}: {error}\n  help: set the folder of the plugin with `--path`, and that of its kit with `--pdk`",
         path.display()
     ))
 }
 
-/// The command that runs the flow, with this program and the plugins next to it, where no other
-/// plugins were named.
+/// Returns the command that runs the flow with this program. The command names the plugins next to this program, unless
+/// the user named other plugins.
 fn run_command(plugins: &PluginArguments) -> String {
     let program = env::current_exe().unwrap_or_default();
     let tremor = if is_on_path() { "tremor".to_owned() } else { quoted(&program) };
     let mut folders = plugins.paths.clone();
-    // The printed command runs in another folder, where a relative path of the variable means another folder, too.
+    // The command runs in another folder, so relative paths in the variable are made absolute.
     let variable = env::var_os("TREMOR_PLUGIN_PATH").unwrap_or_default();
     folders.extend(env::split_paths(&variable).filter(|it| it.is_relative() && it.exists()));
-    if plugins.search_paths().is_empty() {
+    if plugins.named_paths().is_empty() {
         folders.extend(program.parent().filter(|folder| has_plugins(folder)).map(Path::to_owned));
     }
     let folders = folders.iter().map(|folder| path::absolute(folder).unwrap_or(folder.clone()));
@@ -166,7 +165,7 @@ fn run_command(plugins: &PluginArguments) -> String {
     format!("{tremor} run {}flow.yaml", options.concat())
 }
 
-/// Returns whether the program was started by its name, which finds it from every folder.
+/// Returns whether the program was started by its name alone, so that the shell finds it in every folder.
 fn is_on_path() -> bool {
     let name = env::args_os().next().unwrap_or_default();
     let paths = env::var_os("PATH").unwrap_or_default();
@@ -180,17 +179,17 @@ fn has_plugins(folder: &Path) -> bool {
     folder.join(format!("{prefix}connector_stdio{suffix}")).is_file()
 }
 
-/// What else may be needed for these commands.
+/// Returns notes about further steps that may be needed for these commands.
 fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
     let mut notes = Vec::new();
     if dependency.starts_with("version") {
         notes.push(format!(
-            "\nIf cargo does not find `tremor-pdk` {pdk}, this version is not published. Then make the \
+            "\nIf cargo does not find `tremor-pdk` {pdk}, this version is not published. Then create the \
              plugin again\nwith `--pdk DIR`: DIR is the folder `tremor-pdk` of a clone of tremor.\n"
         ));
     }
     let beside = env::current_exe().is_ok_and(|it| it.parent().is_some_and(has_plugins));
-    if plugins.search_paths().is_empty() && !beside {
+    if plugins.search_paths().iter().all(|it| !it.path.exists()) && !beside {
         notes.push(
             "\nThe flow also uses plugins that come with tremor. Name their folder with \
              `--plugin-path DIR`,\nor in the variable TREMOR_PLUGIN_PATH.\n"
@@ -200,7 +199,7 @@ fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
     notes.concat()
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@".contains(c);

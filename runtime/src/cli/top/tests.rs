@@ -1,4 +1,4 @@
-//! The screen of `tremor top`.
+//! Tests of the screen of `tremor top`.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn flows(taken: u64, delivered: u64) -> Flows {
 }
 
 #[test]
-fn rates_are_the_difference_of_two_looks_and_the_first_has_none() {
+fn rates_need_two_queries() {
     let (mut rates, now) = (Rates::default(), Instant::now());
     let first = rates.of(&flows(10, 10), now);
     assert!(first[0].rates.is_none() && first[0].name == "f/c" && first[0].state == "paused");
@@ -29,7 +29,7 @@ fn rates_are_the_difference_of_two_looks_and_the_first_has_none() {
 }
 
 #[test]
-fn numbers_are_short() {
+fn large_numbers_are_shortened_with_a_unit() {
     let numbers = [0.0, 0.5, 99.0, 123.4, 9_999.0, 12_345.0, 1_234_567.0, 2e9];
     let expected = ["0", "0.5", "99.0", "123", "9999", "12.3k", "1.23M", "2.00G"];
     assert_eq!(numbers.map(short), expected);

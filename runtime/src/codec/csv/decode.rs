@@ -1,6 +1,6 @@
-//! A record to a value.
+//! Decoding of records.
 
-use tremor_abi::document::Writer;
+use tremor_abi::document::{Writer, exact_float};
 
 use super::{Options, is_blank, is_number};
 use crate::codec::{
@@ -9,7 +9,7 @@ use crate::codec::{
     limit,
 };
 
-/// Writes the value of a record.
+/// Decodes a record and writes its value.
 pub(in crate::codec) fn decode(
     options: &Options,
     message: &[u8],
@@ -57,7 +57,7 @@ struct Record<'r> {
     ended: bool,
 }
 
-/// A field as it stands in the record, its quotes taken off.
+/// A field as it is written in the record, without its quotation marks.
 struct Field<'r> {
     text: &'r str,
     quoted: bool,
@@ -104,7 +104,7 @@ impl<'r> Record<'r> {
         loop {
             match memchr::memchr(quote, &bytes[at..]) {
                 None => {
-                    let message = "the quote that begins here does not end";
+                    let message = "unterminated quoted field";
                     return Err(Error::bad_data_at(self.at, message));
                 }
                 Some(length) if bytes.get(at + length + 1) == Some(&quote) => at += length + 2,
@@ -126,7 +126,8 @@ impl Field<'_> {
         if !self.text.contains(quote) {
             return writer.str(self.text);
         }
-        // Quotes are in here by twos.
+        // In a quoted field, every quotation mark is doubled, so splitting at quotation marks yields an empty part for
+        // each pair.
         unescaped.clear();
         for (index, part) in self.text.split(quote).enumerate() {
             if index % 2 == 1 {
@@ -138,7 +139,7 @@ impl Field<'_> {
     }
 }
 
-/// Writes a number, or text that is none or that 64 bits do not hold.
+/// Writes a number, or text if the field is not a number.
 fn number(text: &str, writer: &mut Writer<'_>) {
     if !is_number(text) {
         return writer.str(text);
@@ -149,9 +150,9 @@ fn number(text: &str, writer: &mut Writer<'_>) {
         writer.u64(number);
     } else {
         let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        match text.parse::<f64>() {
-            Ok(number) if number.is_finite() && !is_integer => writer.f64(number),
-            _ => writer.str(text),
+        match exact_float(text).filter(|_| !is_integer) {
+            Some(float) => writer.f64(float),
+            None => writer.number(text),
         }
     }
 }

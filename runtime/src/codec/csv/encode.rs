@@ -1,11 +1,11 @@
-//! A value to a record.
+//! Encoding of records.
 
 use tremor_abi::document::{Shape, ValueRef};
 
 use super::{Options, is_number};
 use crate::codec::{Error, buffer::Bytes};
 
-/// Appends the record of a value; where that fails, what was appended means nothing.
+/// Appends the record of a value. After an error, the caller has to discard the appended bytes.
 pub(in crate::codec) fn encode(
     options: &Options,
     value: ValueRef<'_>,
@@ -49,9 +49,11 @@ pub(in crate::codec) fn encode(
         }
     };
     if count == 0 {
-        return Err(Error::bad_data("a record has at least one field, and this array has none"));
+        return Err(Error::bad_data(
+            "expected an array of at least one field, found an empty array",
+        ));
     }
-    // One empty field alone would be an empty line, which others take for no record.
+    // A record of a single empty field would be an empty line, which other programs do not accept as a record.
     if let Some(quote) = options.quote
         && out.len() == start
     {
@@ -88,7 +90,7 @@ fn field(
     }
 }
 
-/// Appends a field, in quotes where it has to be.
+/// Appends a field, in quotes if necessary.
 fn plain(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
     let special =
         |byte| byte == options.delimiter || Some(byte) == options.quote || b"\r\n".contains(&byte);
@@ -101,7 +103,9 @@ fn plain(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
 
 fn quoted(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
     let Some(quote) = options.quote else {
-        return Err(Error::bad_data(format!("{text:?} has to be quoted, and `quote` is null")));
+        return Err(Error::bad_data(format!(
+            "{text:?} cannot be written without quotes, and `quote` is null"
+        )));
     };
     out.push(quote);
     for byte in text.bytes() {

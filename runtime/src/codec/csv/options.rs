@@ -1,24 +1,24 @@
-//! How records are read and written.
+//! Options of the CSV codec.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tremor_pdk::{Error, Result};
 
-/// How records are read and written. See the [module](super) for what each means.
+/// Format of records. The [module](super) describes the options.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[serde(default)]
 pub struct Options {
-    /// What stands between two fields, one ASCII character.
+    /// Separator of the fields, one ASCII character.
     #[serde(deserialize_with = "ascii")]
     #[schemars(with = "char")]
     pub delimiter: u8,
-    /// What stands around fields, one ASCII character, or `null` for nothing.
+    /// Quotation mark of fields, one ASCII character, or `null` for none.
     #[serde(deserialize_with = "ascii_or_null")]
     #[schemars(with = "Option<char>")]
     pub quote: Option<u8>,
-    /// The names of the fields, in order; without them records are arrays.
+    /// Names of the fields, in order; without names, records are arrays.
     pub headers: Option<Vec<String>>,
-    /// Whether fields without quotes may be numbers.
+    /// `true` if unquoted fields may be numbers.
     pub numbers: bool,
 }
 
@@ -29,10 +29,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same, where they are good together.
+    /// Returns the options if they are consistent.
     ///
     /// # Errors
-    /// Kind configuration: the option, what was expected and what was found.
+    /// Returns an error of kind "configuration" that names the option, the expected value and the found value.
     pub(crate) fn checked(self) -> Result<Self> {
         let wrong = |what: std::fmt::Arguments<'_>| Err(Error::configuration(what));
         for (name, byte) in [("delimiter", Some(self.delimiter)), ("quote", self.quote)] {
@@ -45,14 +45,14 @@ impl Options {
         }
         if self.quote == Some(self.delimiter) {
             return wrong(format_args!(
-                "`quote`: expected another character than that of `delimiter`, found {:?}",
+                "`quote`: expected a character other than `delimiter`, found {:?}",
                 char::from(self.delimiter)
             ));
         }
         let headers = self.headers.as_deref().unwrap_or_default();
         if self.headers.is_some() && headers.is_empty() {
             return wrong(format_args!(
-                "`headers`: expected at least one name, found none; leave it out for arrays"
+                "`headers`: expected at least one name, found none; omit `headers` for arrays"
             ));
         }
         let twice = (1..headers.len()).find(|at| headers[..*at].contains(&headers[*at]));

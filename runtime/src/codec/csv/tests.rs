@@ -22,7 +22,7 @@ fn encode(config: &Value, value: &Value) -> Result<String, String> {
 }
 
 #[test]
-fn a_record_becomes_its_fields_and_those_become_the_record() {
+fn record_and_fields_convert_in_both_directions() {
     let headers = json!({ "headers": ["a", "b"] });
     let numbers = json!({ "numbers": true });
     let other = json!({ "delimiter": "\t", "quote": "'" });
@@ -45,21 +45,23 @@ fn a_record_becomes_its_fields_and_those_become_the_record() {
 }
 
 #[test]
-fn the_end_of_a_line_is_no_part_of_a_record() {
+fn end_of_line_is_not_part_of_a_record() {
     for end in ["", "\n", "\r\n"] {
         assert_eq!(decode(&json!(null), &format!("a,\"b\"{end}")), Ok(json!(["a", "b"])));
     }
 }
 
 #[test]
-fn numbers_that_64_bits_do_not_hold_stay_text() {
-    for text in ["18446744073709551616", "-9223372036854775809", "1e999"] {
-        assert_eq!(decode(&json!({ "numbers": true }), text), Ok(json!([text])));
+fn numbers_that_no_float_equals_keep_their_text() {
+    for text in ["18446744073709551616", "-9223372036854775809", "1e999", "3.14159265358979323846"]
+    {
+        let decoded = decode_with("csv", &json!({ "numbers": true }), text.as_bytes());
+        assert_eq!(decoded, Ok(format!("[{text}]")));
     }
 }
 
 #[test]
-fn one_empty_field_is_no_empty_line() {
+fn single_empty_field_is_not_an_empty_line() {
     for line in ["", "\n", "\r\n"] {
         let error = "expected a record, found an empty line at byte 0";
         assert_eq!(decode(&json!(null), line), Err(error.to_owned()));
@@ -72,10 +74,10 @@ fn one_empty_field_is_no_empty_line() {
 }
 
 #[test]
-fn what_is_no_record_is_an_error_that_says_where() {
+fn invalid_record_is_an_error_with_its_position() {
     let headers = json!({ "headers": ["a", "b"] });
     for (config, record, expected) in [
-        (&json!(null), "a,\"b", "the quote that begins here does not end at byte 2"),
+        (&json!(null), "a,\"b", "unterminated quoted field at byte 2"),
         (
             &json!(null),
             "\"a\"b",
@@ -90,32 +92,32 @@ fn what_is_no_record_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_is_no_record_is_not_written() {
+fn value_that_is_not_a_record_is_an_error() {
     let headers = json!({ "headers": ["a", "b"] });
     let bare = json!({ "quote": null });
     for (config, value, expected) in [
         (&json!(null), json!("a"), "expected an array, found text"),
         (&json!(null), json!({ "a": 1 }), "expected an array, found an object"),
-        (&json!(null), json!([]), "a record has at least one field, and this array has none"),
+        (&json!(null), json!([]), "expected an array of at least one field, found an empty array"),
         (&json!(null), json!(["a", [1]]), "expected a scalar as field 1, found an array"),
         (&headers, json!({ "a": 1, "c": 2 }), "the key `c` is not among the headers"),
         (&headers, json!(1), "expected an object, found a number"),
         (&headers, json!([1]), "expected 2 fields, found 1"),
-        (&bare, json!(["a,b"]), "\"a,b\" has to be quoted, and `quote` is null"),
+        (&bare, json!(["a,b"]), "\"a,b\" cannot be written without quotes, and `quote` is null"),
     ] {
         assert_eq!(encode(config, &value), Err(expected.to_owned()));
     }
 }
 
 #[test]
-fn what_is_missing_or_null_is_empty() {
+fn missing_and_null_fields_are_empty() {
     let headers = json!({ "headers": ["a", "b", "c"] });
     assert_eq!(encode(&headers, &json!({ "c": true, "a": null })).as_deref(), Ok(",,true"));
     assert_eq!(encode(&headers, &json!([1, 2, 3])).as_deref(), Ok("1,2,3"));
 }
 
 #[test]
-fn options_that_are_wrong_are_refused() {
+fn invalid_options_are_rejected() {
     for (config, expected) in [
         (
             json!({ "delimiter": "" }),
@@ -130,11 +132,11 @@ fn options_that_are_wrong_are_refused() {
         ),
         (
             json!({ "delimiter": "\"" }),
-            "`quote`: expected another character than that of `delimiter`, found '\"'",
+            "`quote`: expected a character other than `delimiter`, found '\"'",
         ),
         (
             json!({ "headers": [] }),
-            "`headers`: expected at least one name, found none; leave it out for arrays",
+            "`headers`: expected at least one name, found none; omit `headers` for arrays",
         ),
         (
             json!({ "headers": ["a", "a"] }),
@@ -151,7 +153,7 @@ fn options_that_are_wrong_are_refused() {
 }
 
 #[test]
-fn a_record_that_is_wrong_leaves_the_batch_as_it_was() {
+fn invalid_record_leaves_the_batch_unchanged() {
     let mut bytes = Bytes::from_slice(b"a,\"b");
     let mut nodes = Nodes::new();
     let mut decoder = components::codec("csv", &json!(null)).unwrap().decoder();
@@ -160,7 +162,7 @@ fn a_record_that_is_wrong_leaves_the_batch_as_it_was() {
 }
 
 #[test]
-fn numbers_are_those_of_json() {
+fn only_numbers_in_json_syntax_become_numbers() {
     for text in ["0", "-0", "10", "1.5", "1e5", "1E+5", "1.25e-07", "1e10"] {
         assert!(is_number(text), "{text}");
     }
@@ -180,26 +182,26 @@ fn scalar() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn text_comes_back_as_it_was(fields in prop::collection::vec(any::<String>(), 1..6)) {
+    fn text_is_unchanged_by_a_round_trip(fields in prop::collection::vec(any::<String>(), 1..6)) {
         let record = encode(&json!(null), &json!(fields)).unwrap();
         prop_assert_eq!(decode(&json!(null), &record), Ok(json!(fields)), "{}", record);
     }
 
     #[test]
-    fn so_do_numbers_where_there_are_some(fields in prop::collection::vec(scalar(), 1..6)) {
+    fn numbers_are_unchanged_by_a_round_trip(fields in prop::collection::vec(scalar(), 1..6)) {
         let config = json!({ "numbers": true, "delimiter": ";", "quote": "'" });
         let record = encode(&config, &json!(fields)).unwrap();
         prop_assert_eq!(decode(&config, &record), Ok(json!(fields)), "{}", record);
     }
 
     #[test]
-    fn no_record_makes_it_panic(record in "[a,\"\r\n1é]{0,20}", numbers in any::<bool>()) {
+    fn no_record_panics(record in "[a,\"\r\n1é]{0,20}", numbers in any::<bool>()) {
         let _ = decode(&json!({ "numbers": numbers }), &record);
     }
 }
 
 #[test]
-fn number_that_is_text_is_written_unchanged() {
+fn text_number_is_written_unchanged() {
     let number = |text| tree::Number::new(text).map(tree::Value::Number).expect("a JSON number");
     let record = tree::Value::from(vec![number("1.10"), number("1e400")]);
     let mut out = Bytes::new();

@@ -1,4 +1,4 @@
-//! A line to a value.
+//! Decoding of lines.
 
 use tremor_abi::document::Writer;
 
@@ -8,10 +8,10 @@ use crate::codec::{
     limit,
 };
 
-/// A name or tag, as it stands in the line.
+/// A name or tag as it is written in the line.
 struct Name<'l> {
     text: &'l str,
-    /// What a backslash is followed by where it is none.
+    /// Bytes that a backslash before them escapes. Before any other byte, a backslash stands for itself.
     escapes: &'static [u8],
 }
 
@@ -20,7 +20,7 @@ struct Line<'l> {
     at: usize,
 }
 
-/// Writes the value of a line.
+/// Decodes a line and writes its value.
 pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
     let text = text(message)?;
     let mut line = Line { text, at: signature_of(message) as usize };
@@ -101,7 +101,7 @@ impl<'l> Line<'l> {
         Error::bad_data_at(self.at, what)
     }
 
-    /// What comes before one of these bytes that has no backslash before it.
+    /// Reads up to the first byte of `ends` that is not escaped.
     fn name(&mut self, ends: &[u8], escapes: &'static [u8], what: &str) -> Result<Name<'l>, Error> {
         let start = self.at;
         while let Some(byte) = self.peek() {
@@ -131,7 +131,7 @@ impl<'l> Line<'l> {
                     Some(_) => self.at += 1,
                     None => {
                         self.at = start - 1;
-                        return Err(self.error("the text that begins here does not end"));
+                        return Err(self.error("unterminated text"));
                     }
                 }
             }
@@ -166,7 +166,7 @@ impl<'l> Line<'l> {
 }
 
 impl Name<'_> {
-    /// The text without its escapes; `out` is for where there are any.
+    /// Returns the text without its escapes. `out` is used only if the text contains escapes.
     fn unescape<'t>(&'t self, out: &'t mut String) -> &'t str {
         if !self.text.contains('\\') {
             return self.text;
@@ -187,13 +187,13 @@ impl Name<'_> {
     }
 }
 
-/// The text, if nothing but digits comes after a minus.
+/// Returns `text` if it is a decimal integer with an optional minus sign.
 fn integer(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
-/// Writes a value that is no text; false where it is none.
+/// Writes a number or a truth value. Returns `false` if `text` is neither.
 fn scalar(text: &str, writer: &mut Writer<'_>) -> bool {
     let is_float = |text: &str| {
         let known = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);

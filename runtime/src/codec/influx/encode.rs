@@ -1,10 +1,10 @@
-//! A value to a line.
+//! Encoding of lines.
 
 use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 
 use crate::codec::{Error, buffer::Bytes, raw};
 
-/// The parts of a value.
+/// The top-level parts of a value.
 #[derive(Default)]
 struct Parts<'v> {
     measurement: Option<&'v str>,
@@ -13,7 +13,7 @@ struct Parts<'v> {
     timestamp: Option<ValueRef<'v>>,
 }
 
-/// Appends the line of a value; where that fails, what was appended means nothing.
+/// Appends the line of a value. After an error, the caller has to discard the appended bytes.
 pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     let parts = Parts::of(value)?;
     let measurement = parts.measurement.unwrap_or_default();
@@ -75,7 +75,7 @@ impl<'v> Parts<'v> {
                 }
                 _ => {
                     return Err(Error::bad_data(format!(
-                        "unknown key `{key}`: there are measurement, tags, fields, timestamp"
+                        "unknown key `{key}`: expected measurement, tags, fields or timestamp"
                     )));
                 }
             }
@@ -88,7 +88,7 @@ fn append(out: &mut Bytes, text: &str) {
     out.extend_from_copy_slice(text.as_bytes());
 }
 
-/// Appends a name or tag with its escapes.
+/// Appends a name or tag, with escapes.
 fn name(text: &str, escapes: &[u8], what: &str, out: &mut Bytes) -> Result<(), Error> {
     if text.is_empty() || text.ends_with('\\') || text.contains('\n') {
         return Err(Error::bad_data(format!(

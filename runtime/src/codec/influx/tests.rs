@@ -16,7 +16,7 @@ fn decoded(line: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn a_line_becomes_its_parts_and_those_become_the_line() {
+fn line_and_parts_convert_in_both_directions() {
     for (line, expected) in [
         (
             "weather,place=us n=3i,temperature=82.0,wet=true 1465839830100400200",
@@ -56,7 +56,7 @@ fn a_line_becomes_its_parts_and_those_become_the_line() {
 }
 
 #[test]
-fn what_may_be_written_in_several_ways_is_read_in_all_of_them() {
+fn all_forms_of_a_value_are_read() {
     let line = "m  a=t,b=T,c=True,d=TRUE,e=f,g=F,h=False,i=FALSE,j=1u,k=1e3,l=+.5,n=\"\\x\"   7  ";
     let value = decoded(line).unwrap();
     for (key, expected) in [
@@ -75,7 +75,7 @@ fn what_may_be_written_in_several_ways_is_read_in_all_of_them() {
 }
 
 #[test]
-fn what_is_no_line_is_an_error_that_says_where() {
+fn invalid_line_is_an_error_with_its_position() {
     for (line, expected) in [
         ("", "expected a measurement at byte 0"),
         ("# comment", "expected a measurement, found a comment at byte 0"),
@@ -94,8 +94,8 @@ fn what_is_no_line_is_an_error_that_says_where() {
         ("m f=1 x", "expected a timestamp in ns of at most 64 bits at byte 6"),
         ("m f=1 9223372036854775808", "expected a timestamp in ns of at most 64 bits at byte 6"),
         ("m f=1\nm f=2", "expected the end of the line at byte 5"),
-        ("m f=\"a", "the text that begins here does not end at byte 4"),
-        ("m f=\"a\\", "the text that begins here does not end at byte 4"),
+        ("m f=\"a", "unterminated text at byte 4"),
+        ("m f=\"a\\", "unterminated text at byte 4"),
         ("m f=\"a\"b", "expected the end of the line at byte 7"),
     ] {
         assert_eq!(decoded(line), Err(expected.to_owned()), "{line}");
@@ -107,7 +107,7 @@ fn what_is_no_line_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_the_protocol_cannot_write_is_an_error() {
+fn unrepresentable_value_is_an_error() {
     for (value, expected) in [
         (json!(1), "expected an object, found a number"),
         (json!({}), "expected a `measurement` that is neither empty nor starts with `#`"),
@@ -133,7 +133,7 @@ fn what_the_protocol_cannot_write_is_an_error() {
 }
 
 #[test]
-fn tags_that_are_no_text_become_text_and_null_is_left_out() {
+fn scalar_tags_become_text_and_null_is_omitted() {
     let value = json!({
         "measurement": "m",
         "tags": { "a": 1, "b": true, "c": null, "d": 1.5 },
@@ -159,7 +159,7 @@ fn field() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_value_is_read_unchanged(
         measurement in name(),
         tags in prop::collection::btree_map(name(), name(), 0..4),
         fields in prop::collection::btree_map(name(), field(), 1..4),
@@ -173,13 +173,13 @@ proptest! {
     }
 
     #[test]
-    fn no_line_makes_it_panic(line in "[m,= \\\\\"#fiu0-9.\n]{0,40}") {
+    fn no_line_panics(line in "[m,= \\\\\"#fiu0-9.\n]{0,40}") {
         let _ = decoded(&line);
     }
 }
 
 #[test]
-fn number_that_is_text_is_a_field_within_the_range_of_floats() {
+fn text_number_is_a_field_within_the_float_range() {
     let line = |text: &'static str| {
         let number = tree::Value::Number(Number::new(text).expect("a JSON number"));
         let value = literal!({ "measurement": "m", "fields": { "f": number } });

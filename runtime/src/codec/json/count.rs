@@ -1,9 +1,10 @@
-//! How many values are in a text, without parsing it.
+//! Counts the values in a JSON text without parsing it.
 
-/// At most how many nodes a message becomes, if it is JSON.
+/// Returns an upper bound of the number of nodes of a message that is JSON.
+/// meaning.
 pub(super) fn nodes(message: &[u8]) -> usize {
     let mut nodes = 1;
-    // The last byte that is no blank, outside of strings.
+    // The last byte outside of strings that is not blank.
     let mut last = 0;
     let mut at = 0;
     while let Some(&byte) = message.get(at) {
@@ -12,7 +13,7 @@ pub(super) fn nodes(message: &[u8]) -> usize {
             b' ' | b'\t' | b'\n' | b'\r' => continue,
             b'"' => at += string(&message[at..]),
             b',' | b':' | b'[' | b'{' => nodes += 1,
-            // Nothing was in it.
+            // The container is empty, so the node that was counted for its first element does not exist.
             b']' if last == b'[' => nodes -= 1,
             b'}' if last == b'{' => nodes -= 1,
             _ => {}
@@ -22,7 +23,7 @@ pub(super) fn nodes(message: &[u8]) -> usize {
     nodes
 }
 
-/// How long a string is whose opening quote has been read, with the closing one.
+/// Returns the length of a string after its opening quote, including the closing quote.
 fn string(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -43,7 +44,7 @@ mod tests {
     };
 
     #[test]
-    fn there_are_as_many_as_decoding_gives() {
+    fn count_equals_number_of_decoded_nodes() {
         for message in [
             "1",
             "[]",
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_counted_as_well() {
+    fn invalid_json_is_counted_within_its_length() {
         for message in ["", "\"", "\"\\", "]", "[\"a\\\"", "}{][,,::"] {
             assert!(nodes(message.as_bytes()) <= message.len() + 1, "{message}");
         }

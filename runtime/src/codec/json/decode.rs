@@ -1,4 +1,4 @@
-//! JSON text to nodes.
+//! Decoding of JSON text to nodes.
 
 use std::ops::Range;
 
@@ -12,32 +12,33 @@ use crate::codec::copied::without_signature;
 use crate::codec::duplicates::Duplicates;
 use crate::codec::limit;
 
-/// The longest message, in bytes, that can have no more nodes than it may: each but the last takes two
-/// bytes of text at least.
+/// Length in bytes up to which a message cannot exceed the limit of nodes, because each node except the last takes at
+/// least two bytes of text. The nodes of longer messages are counted before the messages are parsed.
 const COUNTED: usize = 2 * (limit::nodes(0) - 1);
 
-/// How JSON is read.
+/// Options for reading JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// How many arrays and objects may lie in each other; at most [`MAX_DEPTH`] counts.
+    /// Maximum nesting depth of arrays and objects, at most [`MAX_DEPTH`].
     pub max_depth: usize,
-    /// Whether an integer that 64 bits cannot hold becomes a float, instead of bad data.
-    pub big_integers_as_floats: bool,
+    /// `true` if a number that no 64-bit integer or float represents exactly becomes the nearest float. Otherwise it
+    /// keeps its text.
+    pub nearest_floats: bool,
 }
 
 impl Default for DecodeOptions {
     fn default() -> Self {
-        Self { max_depth: MAX_DEPTH, big_integers_as_floats: false }
+        Self { max_depth: MAX_DEPTH, nearest_floats: false }
     }
 }
 
-/// Reads JSON messages; keeps its buffers from one to the next.
+/// Reads JSON messages. It is reused for every message, to keep its buffers.
 ///
-/// The number `-0` becomes the float that keeps its sign. Duplicate keys: the last value, in the
-/// place of the first.
+/// The number `-0` becomes a float, which keeps the sign. If an object has duplicate keys, the last value replaces the
+/// first one, at the position of the first one.
 pub struct Decoder {
     buffers: Buffers,
-    /// Empty between messages, which makes its lifetime meaningless.
+    /// The tape is empty between messages, so its lifetime has no meaning.
     tape: Tape<'static>,
     plain: plain::Reader,
     copier: tape::Copier,
@@ -46,7 +47,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder with empty buffers.
+    /// Creates a decoder with empty buffers.
     pub fn new(options: DecodeOptions) -> Self {
         let max_depth = options.max_depth.min(MAX_DEPTH);
         Self {
@@ -59,15 +60,16 @@ impl Decoder {
         }
     }
 
-    /// Decodes the message at `span`: appends its nodes, gives the index of the first one.
+    /// Decodes the message at `span`, appends its nodes, and returns the index of the first node.
     ///
-    /// Strings stay where they are in `bytes`. A message with escapes is copied to the end of
-    /// `bytes` and unescaped there, so what lies at `span` never changes. `bytes` also grows by
-    /// the [`INPUT_PADDING`] that the parser reads beyond the last message.
+    /// Strings refer to the original text in `bytes`. A message with escapes is copied to the end of `bytes` and
+    /// unescaped there, so the bytes at `span` never change. `bytes` also grows by the [`INPUT_PADDING`] that the
+    /// parser reads beyond the last message.
     ///
     /// # Errors
-    /// Bad data for what is not JSON, lies too deep, or has a number that neither 64 bits nor a
-    /// float can hold; `nodes` and the length of `bytes` are then as they were, but for padding.
+    /// Returns an error of kind "bad data" if the message is not JSON or is nested too deeply, or if a number that shall
+    /// become a float exceeds the range of floats. Then `nodes` is unchanged, and `bytes` has at most grown by the
+    /// padding.
     pub fn decode(
         &mut self,
         bytes: &mut Bytes,
@@ -78,6 +80,26 @@ impl Decoder {
         if message.len() > COUNTED {
             limit::admit(message.len(), count::nodes(&bytes[message.clone()]))?;
         }
+        let before = (bytes.len(), nodes.len());
+        let root = self.decode_exact(bytes, span, message.clone(), nodes)?;
+        if self.options.nearest_floats
+            && let Err(error) = numbers::round(bytes, message.start, &mut nodes[before.1..])
+        {
+            bytes.truncate(before.0);
+            nodes.truncate(before.1);
+            return Err(error);
+        }
+        Ok(root)
+    }
+
+    /// Decodes a message. Numbers keep their values.
+    fn decode_exact(
+        &mut self,
+        bytes: &mut Bytes,
+        span: Span,
+        message: Range<usize>,
+        nodes: &mut Nodes,
+    ) -> Result<u32, Error> {
         let decoded = if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
             if bytes.len() - message.end < INPUT_PADDING {
                 bytes.resize(message.end + INPUT_PADDING, 0);
@@ -85,24 +107,23 @@ impl Decoder {
             if let Some(root) = self.read_plain(bytes, message.clone(), nodes) {
                 return Ok(root);
             }
-            self.parse(bytes, message.start, message.len(), nodes)
+            self.parse(bytes, message.clone(), message.start, false, nodes)
         } else {
-            let copy = bytes.len();
-            bytes.resize(copy + message.len() + INPUT_PADDING, 0);
-            bytes.as_mut_slice().copy_within(message.clone(), copy);
-            self.parse_copy(bytes, copy, message.len(), nodes)
+            let copy = append_copy(bytes, message.clone());
+            self.parse_copy(bytes, message.clone(), copy, false, nodes)
         };
         decoded.or_else(|failure| match failure {
-            Failure::Syntax(error)
-                if self.options.big_integers_as_floats
-                    && *error.error() == ErrorType::InvalidNumber =>
-            {
-                let copy = bytes.len();
-                let len = numbers::widen(bytes, message.clone());
-                bytes.resize(bytes.len() + INPUT_PADDING, 0);
-                self.parse_copy(bytes, copy, len, nodes).map_err(|failure| match failure {
-                    // The first error names a position in the message, which this one does not.
-                    Failure::Syntax(_) => self.explain(&error, &bytes[message]),
+            Failure::Syntax(error) if *error.error() == ErrorType::InvalidNumber => {
+                // The parser rejects numbers that are too large for it.
+                let copy = append_copy(bytes, message.clone());
+                let decoded = if numbers::blank(&mut bytes[copy..][..message.len()]) {
+                    self.parse_copy(bytes, message.clone(), copy, true, nodes)
+                } else {
+                    bytes.truncate(copy);
+                    Err(Failure::Syntax(error))
+                };
+                decoded.map_err(|failure| match failure {
+                    Failure::Syntax(error) => self.explain(&error, &bytes[message]),
                     Failure::Other(error) => error,
                 })
             }
@@ -113,7 +134,8 @@ impl Decoder {
         })
     }
 
-    /// Decodes a message that did not decode without its UTF-8 signature. Returns `None` if it has none.
+    /// Decodes a message again, without its UTF-8 signature, after it could not be decoded with the signature. Returns
+    /// `None` if the message has no signature.
     #[cold]
     fn decode_after_signature(
         &mut self,
@@ -124,7 +146,7 @@ impl Decoder {
         let message = &bytes[span.range()];
         let text = without_signature(message);
         let count = message.len() - text.len();
-        // A second signature is no JSON, and would come back here.
+        // Two signatures are not JSON. Without this check, the second one would be removed recursively.
         if count == 0 || without_signature(text).len() < text.len() {
             return None;
         }
@@ -138,7 +160,7 @@ impl Decoder {
         explain::error(error, message, self.options.max_depth)
     }
 
-    /// Decodes a message without escapes, if there is nothing else that is rare about it.
+    /// Decodes a message if it contains no escapes and no other rare construct.
     #[inline]
     fn read_plain(
         &mut self,
@@ -146,11 +168,11 @@ impl Decoder {
         message: Range<usize>,
         nodes: &mut Nodes,
     ) -> Option<u32> {
-        // A node has a byte of text at least.
+        // Each node takes at least one byte of text.
         let root = buffer::next_index(nodes, message.len()).ok()?;
         let Self { plain, duplicates, options, .. } = self;
         let read = plain.read(bytes, message.clone(), options.max_depth, nodes, duplicates);
-        // Outside of strings it is ASCII, or it would not have been read.
+        // Outside of strings, the reader accepts only ASCII, so invalid UTF-8 can only be in strings.
         let is_text = || simdutf8::basic::from_utf8(&bytes[message]).is_ok();
         if read.is_some() && is_text() {
             self.duplicates.resolve(bytes, nodes, root);
@@ -161,35 +183,39 @@ impl Decoder {
         None
     }
 
-    /// Parses a message at the end of `bytes`, and removes it if it does not parse.
+    /// Parses a copy of `message` at the end of `bytes`. Removes the copy if it cannot be parsed.
     fn parse_copy(
         &mut self,
         bytes: &mut Bytes,
+        message: Range<usize>,
         copy: usize,
-        len: usize,
+        is_blanked: bool,
         nodes: &mut Nodes,
     ) -> Result<u32, Failure> {
-        let parsed = self.parse(bytes, copy, len, nodes);
+        let parsed = self.parse(bytes, message, copy, is_blanked, nodes);
         if parsed.is_err() {
             bytes.truncate(copy);
         }
         parsed
     }
 
+    /// Parses the text at `start`, which is the message or a copy of it. `is_blanked` is `true` if [`numbers::blank`]
+    /// changed the copy.
     fn parse(
         &mut self,
         bytes: &mut Bytes,
+        message: Range<usize>,
         start: usize,
-        len: usize,
+        is_blanked: bool,
         nodes: &mut Nodes,
     ) -> Result<u32, Failure> {
-        let base = bytes.as_ptr().addr();
+        let (base, len) = (bytes.as_ptr().addr(), message.len());
         let mut tape = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let parsed = fill_tape_padded(&mut bytes[start..], len, &mut self.buffers, &mut tape);
         let copied = parsed.map_err(Failure::Syntax).and_then(|()| {
             let root = buffer::next_index(nodes, tape.0.len())?;
-            self.copier.copy(&tape.0, base, nodes, &mut self.duplicates);
-            Ok(root)
+            let has_floats = self.copier.copy(&tape.0, base, nodes, &mut self.duplicates);
+            Ok((root, has_floats))
         });
         if len > limit::KEPT {
             self.buffers = Buffers::with_max_depth(0, self.options.max_depth);
@@ -197,13 +223,24 @@ impl Decoder {
         } else {
             self.tape = tape.reset();
         }
-        let root = copied?;
+        let (root, has_floats) = copied?;
+        if has_floats || is_blanked {
+            numbers::restore(&bytes[message.clone()], message.start, &mut nodes[root as usize..]);
+        }
         self.duplicates.resolve(bytes, nodes, root);
         Ok(root)
     }
 }
 
-/// Why a message did not become nodes.
+/// Appends a copy of a message and the padding that the parser needs. Returns the position of the copy.
+fn append_copy(bytes: &mut Bytes, message: Range<usize>) -> usize {
+    let copy = bytes.len();
+    bytes.resize(copy + message.len() + INPUT_PADDING, 0);
+    bytes.as_mut_slice().copy_within(message, copy);
+    copy
+}
+
+/// The reason why a message could not be decoded.
 enum Failure {
     Syntax(simd_json::Error),
     Other(Error),

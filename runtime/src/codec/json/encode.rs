@@ -1,4 +1,4 @@
-//! Values to JSON text.
+//! Encoding of values to JSON text.
 
 use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
 
@@ -7,18 +7,17 @@ use crate::codec::Error;
 use crate::codec::buffer::Bytes;
 use crate::codec::output::Output;
 
-/// How JSON is written.
+/// Options for writing JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Whether the keys of each object are sorted by their bytes, instead of as they come. It
-    /// costs an allocation for each object.
+    /// `true` if the keys of each object are sorted by their bytes. Otherwise keys keep their order. Sorting costs an
+    /// allocation for each object.
     pub sorted_keys: bool,
 }
 
-/// Writes JSON without blanks; keeps its buffer from one event to the next.
+/// Writes compact JSON. The encoder is reused for every event, to keep its buffer.
 ///
-/// Binary data becomes a string of base64 (the standard alphabet, padded). A float that is not
-/// finite is bad data.
+/// Binary data becomes a string of base64 (the standard alphabet, padded). A float that is not finite is bad data.
 #[derive(Debug)]
 pub struct Encoder {
     options: EncodeOptions,
@@ -32,7 +31,7 @@ impl Default for Encoder {
     }
 }
 
-/// A container whose end has not been written.
+/// A container whose end was not written yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     left: u32,
@@ -40,7 +39,7 @@ struct Open {
 }
 
 impl Encoder {
-    /// An encoder with an empty buffer.
+    /// Creates an encoder with an empty buffer.
     pub fn new(options: EncodeOptions) -> Self {
         Self { options, open: Vec::new(), avx2: Avx2::new() }
     }
@@ -52,11 +51,12 @@ impl Encoder {
 
     /// Appends the value of a document whose root node is `root`.
     ///
-    /// The document is one that a decoder or a writer made, or that was validated: its text is
-    /// taken for UTF-8. Whatever it holds, nothing is read outside of it.
+    /// The document must come from a decoder or a writer, or must have been validated, because its text is assumed to
+    /// be UTF-8. Reads stay within the document, whatever it contains.
     ///
     /// # Errors
-    /// Bad data for what JSON cannot hold or what is no document; `out` is then as it was.
+    /// Returns an error of kind "bad data" if JSON cannot represent the value or the document is invalid; `out` is then
+    /// unchanged.
     pub fn document(
         &mut self,
         bytes: &[u8],
@@ -69,25 +69,25 @@ impl Encoder {
         }
         let nodes = nodes.get(root as usize..).unwrap_or_default();
         restoring(out, |out| match self.avx2 {
-            // SAFETY: there is an `Avx2` only where its instructions are.
+            // SAFETY: an `Avx2` exists only if the processor has its instructions.
             Some(avx2) => unsafe { self.nodes_avx2(avx2, bytes, nodes, out) },
             None => self.nodes(Baseline, bytes, nodes, out),
         })
     }
 
-    /// Appends a value, wherever it lies.
+    /// Appends a value of a document or a tree.
     ///
     /// # Errors
-    /// Bad data for what JSON cannot hold and for what lies deeper than [`MAX_DEPTH`]; `out` is
-    /// then as it was.
+    /// Returns an error of kind "bad data" if JSON cannot represent the value or it is nested deeper than
+    /// [`MAX_DEPTH`]; `out` is then unchanged.
     pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
         restoring(out, |out| tree(value, out, self.options, MAX_DEPTH))
     }
 
-    /// [`Encoder::nodes`], compiled for [`Avx2`].
+    /// Compiles [`Encoder::nodes`] for [`Avx2`].
     ///
     /// # Safety
-    /// The processor has the instructions of [`Avx2`].
+    /// The processor must have the instructions of [`Avx2`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
     unsafe fn nodes_avx2(
         &mut self,
@@ -153,8 +153,7 @@ impl Encoder {
     }
 }
 
-/// Has one value and a comma written after it; without the comma, or as it was, `out` is given
-/// back.
+/// Calls `write`, which appends a value and a comma, and removes the comma. After an error, restores `out`.
 fn restoring(
     out: &mut Bytes,
     write: impl FnOnce(&mut Output<'_>) -> Result<(), Error>,
@@ -167,7 +166,7 @@ fn restoring(
 
 #[cold]
 fn forged() -> Error {
-    Error::bad_data("the document's nodes do not fit together")
+    Error::bad_data("invalid document: its nodes are inconsistent")
 }
 
 #[inline(always)]
@@ -182,7 +181,7 @@ fn string(
     if is_there { Ok(()) } else { Err(forged()) }
 }
 
-/// The document's bytes from where a string or binary data starts.
+/// Returns the document's bytes, from the first byte of a string or of binary data on.
 #[inline]
 fn tail<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
     usize::try_from(node.payload()).ok().and_then(|start| bytes.get(start..)).unwrap_or_default()
@@ -196,7 +195,7 @@ fn float(value: f64, out: &mut Output<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a number that is kept as text unchanged.
+/// Writes a number that is stored as text, without changing it.
 #[cold]
 fn number(text: &str, out: &mut Output<'_>) {
     out.number(text);

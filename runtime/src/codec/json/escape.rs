@@ -1,8 +1,8 @@
-//! The escapes of JSON strings.
+//! Escapes in JSON strings.
 
 use crate::codec::output::BLOCK;
 
-/// The escape of a byte for which [`Scan::dirty`](super::scan::Scan::dirty) sets a bit.
+/// Returns the escape of a byte for which [`Scan::dirty`](super::scan::Scan::dirty) sets a bit.
 pub(super) fn of(byte: u8) -> &'static [u8] {
     const fn table() -> [[u8; 6]; 0x20] {
         let mut escapes = [*b"\\u0000"; 0x20];
@@ -27,7 +27,8 @@ pub(super) fn of(byte: u8) -> &'static [u8] {
     }
 }
 
-/// A block that starts with `text`, which is shorter; what follows needs no escape.
+/// Returns a block that starts with `text`, which must be shorter than a block. The remaining bytes of the block need
+/// no escape.
 pub(super) fn padded(text: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..text.len()].copy_from_slice(text);

@@ -1,14 +1,11 @@
-//! What was wrong with a message, in words and with the byte where it starts.
+//! Error messages for JSON text that cannot be parsed, with the position of the error.
 
 use simd_json::ErrorType;
 
 use super::numbers;
 use crate::codec::Error;
 
-/// How much of a number an error repeats, in bytes.
-const SHOWN: usize = 40;
-
-/// The error for `message`, which is as it came: nothing in it unescaped.
+/// Returns the error for `message`, which must be the original text, in which no escapes were replaced.
 pub(super) fn error(error: &simd_json::Error, message: &[u8], max_depth: usize) -> Error {
     let at = error.index().min(message.len());
     if message.iter().all(u8::is_ascii_whitespace) {
@@ -22,7 +19,7 @@ pub(super) fn error(error: &simd_json::Error, message: &[u8], max_depth: usize) 
         ErrorType::DepthLimitExceeded => {
             Error::bad_data_at(at, format!("nested deeper than {max_depth} levels"))
         }
-        ErrorType::InvalidNumber => number(message, at),
+        ErrorType::InvalidNumber => numbers::invalid(message, at),
         ErrorType::InvalidEscape
         | ErrorType::InvalidUnicodeCodepoint
         | ErrorType::InvalidUnicodeEscape
@@ -57,7 +54,7 @@ fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
     Error::bad_data_at(at, format!("{expected}, found {found}"))
 }
 
-/// What a parser that reads a byte at a time says, where this one does not tell the place.
+/// Returns the error that a slower parser reports. Used if the error of the fast parser has no position.
 fn judged(message: &[u8]) -> Option<Error> {
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(message).err()?;
     let lines = message.split_inclusive(|byte| *byte == b'\n');
@@ -73,31 +70,12 @@ fn judged(message: &[u8]) -> Option<Error> {
     Some(error)
 }
 
-/// The parser's words for a second value.
+/// Error text of the slower parser if the message contains a second value.
 const TRAILING: &str = "trailing characters";
 const SEVERAL_LINES: &str = "the message has several lines: if each is a message, add `lines` to \
     `preprocessors`";
 
-/// The error for a number that the parser gave up at `at`, within it or right after it.
-fn number(message: &[u8], at: usize) -> Error {
-    let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
-    let start = at - message[..at].iter().rev().take_while(before).count();
-    let end = numbers::end(message, start);
-    let number = &message[start..end];
-    let float = std::str::from_utf8(number).ok().and_then(|number| number.parse::<f64>().ok());
-    let what = if numbers::is_big_integer(number) {
-        "does not fit into 64 bits"
-    } else if float.is_some_and(f64::is_infinite) {
-        "does not fit into a float"
-    } else {
-        "is not valid"
-    };
-    let shown = String::from_utf8_lossy(&number[..number.len().min(SHOWN)]);
-    let more = if number.len() > SHOWN { "…" } else { "" };
-    Error::bad_data_at(start, format!("the number {shown}{more} {what}"))
-}
-
-/// The error for a string with a control character in it or without an end, if there is one.
+/// Returns the error for a string that contains a control character or has no end, if there is one.
 fn string(message: &[u8]) -> Option<Error> {
     let mut start = None;
     let mut at = 0;
@@ -114,10 +92,10 @@ fn string(message: &[u8]) -> Option<Error> {
         }
         at += 1;
     }
-    start.map(|start| Error::bad_data_at(start, "a string without an end"))
+    start.map(|start| Error::bad_data_at(start, "unterminated string"))
 }
 
-/// Where the first escape begins that JSON does not know or that stands for half a character.
+/// Returns the position of the first escape that JSON does not define, or that is only one half of a surrogate pair.
 fn bad_escape(message: &[u8]) -> Option<usize> {
     let unit = |at: usize| {
         let digits = message.get(at..at + 6)?.strip_prefix(b"\\u")?;

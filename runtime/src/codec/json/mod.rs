@@ -1,6 +1,6 @@
-//! JSON.
+//! The JSON codec.
 
-// What looks at text is compiled for the processor's features that its caller is compiled for.
+// Functions that scan text are inlined, so that they are compiled for the processor features of their caller.
 #![allow(clippy::inline_always)]
 
 mod count;
@@ -19,7 +19,7 @@ pub use encode::{EncodeOptions, Encoder};
 
 use super::copied::without_signature;
 
-/// Returns whether a message is blank: a blank line between the lines of a file, for example.
+/// Returns whether a message is blank, for example a blank line between the lines of a file.
 pub(super) fn is_blank(message: &[u8]) -> bool {
     without_signature(message).trim_ascii().is_empty()
 }

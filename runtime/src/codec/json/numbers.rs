@@ -1,48 +1,148 @@
-//! Integers that 64 bits cannot hold.
+//! Numbers of JSON text: integers of 64 bits, floats, and text for numbers that neither represents exactly.
 
-use std::ops::Range;
+use tremor_abi::document::{Node, NodeKind, exact_float, is_json_number};
 
-use crate::codec::buffer::Bytes;
+use crate::codec::Error;
 
-/// Whether a number of this text is an integer outside of `i64` and `u64`.
-pub(super) fn is_big_integer(number: &[u8]) -> bool {
-    let digits = number.strip_prefix(b"-").unwrap_or(number);
-    let integer = match digits {
-        [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    let Ok(text) = std::str::from_utf8(number) else { return false };
-    integer && text.parse::<i64>().is_err() && text.parse::<u64>().is_err()
+/// Length of a text in bytes up to which a float without an exponent is exact: 15 digits and a decimal point. Every
+/// decimal number of 15 significant digits within the range of normal floats is the shortest form of its float.
+pub(super) const SHORT: usize = 16;
+
+/// Maximum length of a number in an error message, in bytes.
+const SHOWN: usize = 40;
+
+/// Returns the node of the number `text`, which is at `offset` in the buffer of texts. Returns `None` if the text is not
+/// a number as RFC 8259 defines it.
+pub(super) fn node(text: &[u8], offset: usize) -> Option<Node> {
+    let number = std::str::from_utf8(text).ok().filter(|_| is_json_number(text))?;
+    if number == "-0" {
+        // An integer cannot keep the sign.
+        return Some(Node::f64(-0.0));
+    }
+    if let Ok(integer) = number.parse() {
+        return Some(Node::u64(integer));
+    }
+    if let Ok(integer) = number.parse() {
+        return Some(Node::i64(integer));
+    }
+    let is_integer = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    let float = if is_integer { None } else { shortest(number).or_else(|| exact_float(number)) };
+    Some(match float {
+        Some(float) => Node::f64(float),
+        None => Node::number(offset as u64, u32::try_from(text.len()).ok()?),
+    })
 }
 
-/// Where the number ends that starts at `start`, or whatever else is written with its letters.
-pub(super) fn end(message: &[u8], start: usize) -> usize {
+/// Returns the float whose shortest form is `number`, character by character. Most programs write floats in this form.
+fn shortest(number: &str) -> Option<f64> {
+    let float = number.parse().ok().filter(|float: &f64| float.is_finite())?;
+    (zmij::Buffer::new().format_finite(float) == number).then_some(float)
+}
+
+/// Returns whether the text of a float is so short that the float is exact.
+fn is_short(text: &[u8]) -> bool {
+    text.len() <= SHORT && !text.iter().any(|byte| matches!(byte, b'e' | b'E'))
+}
+
+/// Returns the end of the number that starts at `start`. The characters may also form another token.
+fn end(message: &[u8], start: usize) -> usize {
     let part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
     start + message[start..].iter().take_while(|byte| part(byte)).count()
 }
 
-/// Appends a copy of the message in which integers that 64 bits cannot hold are written as floats,
-/// and gives the copy's length. The message need not be JSON; what is wrong with it stays wrong.
-pub(super) fn widen(bytes: &mut Bytes, message: Range<usize>) -> usize {
-    let original = bytes[message].to_vec();
-    let start = bytes.len();
-    let (mut at, mut in_string) = (0, false);
-    while let Some(byte) = original.get(at) {
-        let end = match byte {
-            b'\\' if in_string => (at + 2).min(original.len()),
-            b'-' | b'0'..=b'9' if !in_string => end(&original, at),
-            b'"' => {
-                in_string = !in_string;
-                at + 1
+/// Iterates over the numbers in a message, outside of strings, with their positions. The message need not be valid
+/// JSON; then some of the texts may not be numbers.
+struct Numbers<'m> {
+    message: &'m [u8],
+    at: usize,
+}
+
+impl<'m> Iterator for Numbers<'m> {
+    type Item = (usize, &'m [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.message.get(self.at)? {
+                b'"' => self.at = behind_string(self.message, self.at + 1),
+                b'-' | b'0'..=b'9' => {
+                    let start = self.at;
+                    self.at = end(self.message, start);
+                    return Some((start, &self.message[start..self.at]));
+                }
+                _ => self.at += 1,
             }
-            _ => at + 1,
-        };
-        bytes.extend_from_copy_slice(&original[at..end]);
-        if !in_string && is_big_integer(&original[at..end]) {
-            bytes.extend_from_copy_slice(b"e0");
         }
-        at = end;
     }
-    bytes.len() - start
+}
+
+/// Returns the position after the quotation mark that ends the string whose contents start at `at`.
+fn behind_string(message: &[u8], mut at: usize) -> usize {
+    while let Some(next) = message.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += next + 1;
+        if message[at - 1] == b'"' {
+            return at;
+        }
+        at += 1;
+    }
+    message.len()
+}
+
+/// Replaces the nodes of numbers whose values a float would change by nodes with the text of the number. `nodes` are
+/// those of the valid message at `start` of the buffer of texts, in the order of the text.
+pub(super) fn restore(message: &[u8], start: usize, nodes: &mut [Node]) {
+    let is_number =
+        |node: &&mut Node| matches!(node.kind(), NodeKind::I64 | NodeKind::U64 | NodeKind::F64);
+    let numbers = Numbers { message, at: 0 };
+    for ((at, text), slot) in numbers.zip(nodes.iter_mut().filter(is_number)) {
+        if !is_short(text)
+            && let Some(node) = node(text, start + at)
+        {
+            *slot = node;
+        }
+    }
+}
+
+/// Overwrites numbers that are neither integers of 64 bits nor floats by zeros and blanks of the same length. Returns
+/// whether there was such a number.
+pub(super) fn blank(message: &mut [u8]) -> bool {
+    let mut at = 0;
+    let mut is_changed = false;
+    while let Some((start, text)) = (Numbers { message: &*message, at }).next() {
+        at = start + text.len();
+        if node(text, 0).is_some_and(|node| node.kind() == NodeKind::NUMBER) {
+            message[start] = b'0';
+            message[start + 1..at].fill(b' ');
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+/// Replaces numbers that are kept as text by the nearest floats. `start` is the position of the message in `bytes`.
+///
+/// # Errors
+/// A number exceeds the range of floats.
+pub(super) fn round(bytes: &[u8], start: usize, nodes: &mut [Node]) -> Result<(), Error> {
+    for slot in nodes.iter_mut().filter(|node| node.kind() == NodeKind::NUMBER) {
+        let at = usize::try_from(slot.payload()).unwrap_or_default();
+        let text = bytes.get(at..at + slot.len() as usize).unwrap_or_default();
+        let float = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+        let float = float.filter(|float| float.is_finite());
+        *slot =
+            Node::f64(float.ok_or_else(|| error(text, at - start, "does not fit into a float"))?);
+    }
+    Ok(())
+}
+
+/// Returns the error for the number around `at` in a message, where the parser found that it is not valid.
+pub(super) fn invalid(message: &[u8], at: usize) -> Error {
+    let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let start = at - message[..at].iter().rev().take_while(before).count();
+    error(&message[start..end(message, start)], start, "is not valid")
+}
+
+fn error(number: &[u8], at: usize, what: &str) -> Error {
+    let shown = String::from_utf8_lossy(&number[..number.len().min(SHOWN)]);
+    let more = if number.len() > SHOWN { "…" } else { "" };
+    Error::bad_data_at(at, format!("the number {shown}{more} {what}"))
 }

@@ -1,9 +1,9 @@
-//! JSON text without escapes to nodes, in one pass.
+//! Decoding of JSON text without escapes to nodes, in one pass.
 //!
-//! A byte says what comes next, the end of a string is found 32 bytes at a time, and nodes are
-//! written as they are met: there is no index of the text, and no tape in between. What is not
-//! plain (an escape, a number beyond 64 bits, anything that is not JSON) is left to the parser that
-//! knows all of it and says what is wrong.
+//! The next byte determines the next token, the end of a string is searched 32 bytes at a time, and nodes are written
+//! directly, without an index of the text and without a tape. A message is not plain if it contains an escape, an
+//! integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
+//! errors.
 
 use std::ops::Range;
 
@@ -17,27 +17,27 @@ mod text;
 
 use self::text::Text;
 
-/// Reads plain messages; kept from one to the next for its buffer.
+/// Reads plain messages. The reader is reused for every message, to keep its buffer.
 #[derive(Debug)]
 pub(super) struct Reader {
     open: Vec<Container>,
     avx2: Option<Avx2>,
 }
 
-/// An array or object whose end has not been met.
+/// An array or object whose end was not read yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Container {
-    /// The index of its node.
+    /// Index of the node of the container.
     head: u32,
-    /// Elements or pairs so far.
+    /// Number of elements or pairs so far.
     len: u32,
     is_object: bool,
-    /// The keys so far, if it is an object.
+    /// Keys so far, if the container is an object.
     keys: Filter,
 }
 
 impl Container {
-    /// Its node, once `end` is the index after its last one.
+    /// Returns the node of the container. `end` is the index after the last node of the container.
     #[inline]
     fn node(&self, end: u32) -> Node {
         let span = u64::from(end - self.head);
@@ -55,11 +55,12 @@ impl Reader {
         Self { open: Vec::new(), avx2: None }
     }
 
-    /// Appends the nodes of the message at `message`, none of which may need an index beyond 32 bits:
-    /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK)
-    /// more bytes can be read.
+    /// Appends the nodes of the message at `message`. The caller has to ensure that the indices of the nodes fit 32
+    /// bits (a message has at most as many nodes as bytes), and that [`BLOCK`](crate::codec::output::BLOCK) bytes after
+    /// the message can be read.
     ///
-    /// `None` if it is not plain; `nodes` is then to be truncated, and `duplicates` to be cleared.
+    /// Returns `None` if the message is not plain. In that case, the caller has to truncate `nodes` and clear
+    /// `duplicates`.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -72,16 +73,16 @@ impl Reader {
         let text = Text::new(bytes, message)?;
         let nodes = Slots::new(nodes, text.len());
         match self.avx2 {
-            // SAFETY: there is an `Avx2` only where its instructions are.
+            // SAFETY: an `Avx2` exists only if the processor has its instructions.
             Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, nodes, duplicates) },
             None => self.values(Baseline, text, max_depth, nodes, duplicates),
         }
     }
 
-    /// [`Reader::values`], compiled for [`Avx2`].
+    /// Compiles [`Reader::values`] for [`Avx2`].
     ///
     /// # Safety
-    /// The processor has the instructions of [`Avx2`].
+    /// The processor must have the instructions of [`Avx2`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
     unsafe fn values_avx2(
         &mut self,
@@ -166,32 +167,32 @@ fn end_of(is_object: bool) -> u8 {
     if is_object { b'}' } else { b']' }
 }
 
-/// Appends nodes; they are part of the buffer once they are committed.
+/// Appends nodes to the spare capacity of a buffer. [`Slots::commit`] makes them a part of the buffer.
 ///
-/// Invariant: `written <= room`, as many slots lie at `first`, after the buffer's contents, and the
-/// first `written` of them are initialised.
+/// Invariant: `written <= capacity`; `first` points to `capacity` slots after the contents of `nodes`, and the first
+/// `written` of them are initialised.
 struct Slots<'n> {
     nodes: &'n mut Nodes,
     first: *mut Node,
-    /// The index of the node at `first`.
+    /// Index of the node at `first`.
     root: usize,
     written: usize,
-    room: usize,
+    capacity: usize,
 }
 
 impl<'n> Slots<'n> {
-    /// For a message of so many bytes.
+    /// Creates slots for a message of `bytes` bytes.
     #[inline]
     fn new(nodes: &'n mut Nodes, bytes: usize) -> Self {
-        // What log events have, and a little.
+        // This is enough for a typical log event, with a reserve.
         nodes.reserve(bytes / 16 + 16);
-        let (root, room) = (nodes.len(), nodes.capacity() - nodes.len());
-        // SAFETY: the contents are within the allocation.
+        let (root, capacity) = (nodes.len(), nodes.capacity() - nodes.len());
+        // SAFETY: `root` is the length of `nodes`, so the result is within the allocation or one past its end.
         let first = unsafe { nodes.as_mut_ptr().add(root) };
-        Self { nodes, first, root, written: 0, room }
+        Self { nodes, first, root, written: 0, capacity }
     }
 
-    /// The index that the next node will have.
+    /// Returns the index of the next node.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the caller of `read` sees to it
     fn next_index(&self) -> u32 {
@@ -200,37 +201,38 @@ impl<'n> Slots<'n> {
 
     #[inline]
     fn push(&mut self, node: Node) {
-        if self.written == self.room {
+        if self.written == self.capacity {
             self.grow();
         }
-        // SAFETY: there is room for one.
+        // SAFETY: `written < capacity`, so the slot is within the allocation.
         unsafe { self.first.add(self.written).write(node) };
         self.written += 1;
     }
 
-    /// Replaces a node that has been written.
+    /// Replaces a node that was written.
     #[inline]
     fn replace(&mut self, index: u32, node: Node) -> Option<()> {
         let slot = (index as usize).checked_sub(self.root).filter(|slot| *slot < self.written)?;
-        // SAFETY: it is one of those written.
+        // SAFETY: `slot < written`, so the slot is within the allocation.
         unsafe { self.first.add(slot).write(node) };
         Some(())
     }
 
     #[cold]
     fn grow(&mut self) {
-        // SAFETY: that many nodes, from the first slot on, have been written.
+        // SAFETY: the first `written` slots after `root` are initialised (the invariant).
         unsafe { self.nodes.set_len(self.root + self.written) };
         self.nodes.reserve(self.written.max(64));
-        // SAFETY: the contents before the root are within the allocation.
+        // SAFETY: `root` is at most the capacity of `nodes`, so the result is within the allocation or one past its
+        // end.
         self.first = unsafe { self.nodes.as_mut_ptr().add(self.root) };
-        self.room = self.nodes.capacity() - self.root;
+        self.capacity = self.nodes.capacity() - self.root;
     }
 
-    /// Makes what was written part of the buffer.
+    /// Makes the written nodes a part of the buffer.
     #[inline]
     fn commit(self) {
-        // SAFETY: that many nodes, from the first slot on, have been written.
+        // SAFETY: the first `written` slots after `root` are initialised (the invariant).
         unsafe { self.nodes.set_len(self.root + self.written) };
     }
 }

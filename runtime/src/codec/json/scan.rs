@@ -1,27 +1,27 @@
-//! Which bytes of a string JSON wants escaped, 32 at a time, with what the processor has.
+//! Finds bytes that JSON must escape, 32 at a time, with instructions of the processor.
 //!
-//! Whoever looks at text takes a [`Scan`], is inlined whole, and is compiled twice: for every
-//! processor of the target, and for those with AVX2.
+//! Functions that scan text take a [`Scan`] and are inlined completely. They are compiled twice: for every processor of
+//! the target, and for processors with AVX2.
 
 use crate::codec::output::BLOCK;
 
-/// Looks at blocks of text.
+/// Searches blocks of text.
 pub(super) trait Scan: Copy {
-    /// Bit i is set if byte i needs an escape: a control character, a quote, a backslash.
+    /// Returns a mask in which bit i is set if byte i needs an escape: a control character, a quote or a backslash.
     fn dirty(self, block: &[u8; BLOCK]) -> u32;
 }
 
-/// What every processor of the target has.
+/// A scan that works on all processors of the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Baseline;
 
-/// Proof that the processor has AVX2 and the instructions on bits that came with it.
+/// Proof that the processor has AVX2 and the bit manipulation instructions that came with it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // there is none
 pub(super) struct Avx2(());
 
 impl Avx2 {
-    /// If the processor has it.
+    /// Returns the proof, if this processor has the instructions.
     pub(super) fn new() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         {
@@ -46,7 +46,7 @@ impl Scan for Avx2 {
             _mm256_or_si256, _mm256_set1_epi8,
         };
         #[allow(clippy::cast_ptr_alignment)] // the load need not be aligned
-        // SAFETY: it has the instructions, and the 32 bytes are there.
+        // SAFETY: an `Avx2` exists only if the processor has the instructions, and a block has 32 bytes.
         let mask = unsafe {
             let bytes = _mm256_loadu_si256(block.as_ptr().cast::<__m256i>());
             let control = _mm256_cmpeq_epi8(_mm256_min_epu8(bytes, _mm256_set1_epi8(0x1f)), bytes);
@@ -68,8 +68,8 @@ impl Scan for Baseline {
         };
         let half = |from: usize| -> u32 {
             #[allow(clippy::cast_ptr_alignment)] // the load need not be aligned
-            // SAFETY: SSE2 is part of every x86-64. The 16 bytes from `from`, which is 0 or 16, are
-            // within the block.
+            // SAFETY: SSE2 is a part of every x86-64. `from` is 0 or 16, so the 16 bytes from there are within the
+            // block.
             let mask = unsafe {
                 let bytes = _mm_loadu_si128(block.as_ptr().add(from).cast::<__m128i>());
                 let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
@@ -111,15 +111,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_at_every_place_is_seen_by_all() {
+    fn every_scan_finds_every_byte_at_every_position() {
         for byte in 0..=u8::MAX {
-            for place in 0..BLOCK {
+            for position in 0..BLOCK {
                 let mut block = [b'x'; BLOCK];
-                block[place] = byte;
+                block[position] = byte;
                 let expected = portable(&block);
-                assert_eq!(Baseline.dirty(&block), expected, "byte {byte:#x} at {place}");
+                assert_eq!(Baseline.dirty(&block), expected, "byte {byte:#x} at {position}");
                 if let Some(avx2) = Avx2::new() {
-                    assert_eq!(avx2.dirty(&block), expected, "byte {byte:#x} at {place}, AVX2");
+                    assert_eq!(avx2.dirty(&block), expected, "byte {byte:#x} at {position}, AVX2");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The parser's tape to nodes, one node for each entry.
+//! Converts the tape of the parser to nodes. Each entry of the tape becomes one node.
 
 use std::mem::MaybeUninit;
 
@@ -8,37 +8,39 @@ use tremor_abi::document::{Node, fingerprint};
 use crate::codec::buffer::Nodes;
 use crate::codec::duplicates::{Duplicates, Filter};
 
-/// Copies tapes; kept from message to message for its buffer.
+/// Copies tapes. It is reused for every message, to keep its buffer.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
     open: Vec<Container>,
+    /// `true` if the tape contains a float.
+    has_floats: bool,
 }
 
 /// An array or object of the tape whose entries are being copied.
 #[derive(Clone, Copy, Debug)]
 struct Container {
-    /// The index of its node.
+    /// Index of the node of the container.
     head: u32,
-    /// Elements or pairs still to come.
+    /// Number of remaining elements or pairs.
     left: u32,
-    /// The keys so far, if it is an object.
+    /// Keys so far, if the container is an object.
     keys: Option<Filter>,
 }
 
 impl Copier {
-    /// Appends the nodes of a complete tape whose strings lie in the buffer at address `base`.
-    /// There must be indices left for them.
+    /// Appends the nodes of a complete tape. The strings of the tape are in the buffer at the address `base`. The
+    /// caller has to ensure that the indices of the nodes fit 32 bits. Returns whether the tape contains a float.
     pub(super) fn copy(
         &mut self,
         tape: &[Entry<'_>],
         base: usize,
         nodes: &mut Nodes,
         duplicates: &mut Duplicates,
-    ) {
+    ) -> bool {
         nodes.reserve(tape.len());
         let root = nodes.len();
         let spare = nodes.capacity() - root;
-        // SAFETY: this is the part of the buffer after its contents.
+        // SAFETY: the slice is the spare capacity of `nodes`, whose slots are valid as `MaybeUninit`.
         let slots = unsafe {
             let start = nodes.as_mut_ptr().add(root).cast::<MaybeUninit<Node>>();
             std::slice::from_raw_parts_mut(start, spare)
@@ -47,12 +49,13 @@ impl Copier {
         #[allow(clippy::cast_possible_truncation)] // an index of a node
         let copied = self.fill(tape, base, slots, root as u32, duplicates);
         debug_assert_eq!(copied, tape.len(), "a tape's counts are those of its entries");
-        // SAFETY: that many slots, from the first one on, have been written.
+        // SAFETY: `fill` initialised the first `copied` slots after `root`.
         unsafe { nodes.set_len(root + copied) };
+        self.has_floats
     }
 
-    /// Writes the node of each entry into the slot beside it; the first slot is node `root`.
-    /// Returns how many have been written.
+    /// Writes the node of each entry into the slot with the same index. The first slot becomes the node `root`. Returns
+    /// the number of written slots.
     #[allow(clippy::cast_possible_truncation)] // lengths and counts come from messages below 4 GiB
     fn fill(
         &mut self,
@@ -67,6 +70,7 @@ impl Copier {
         let mut entries = tape.iter().zip(slots);
         let mut now = Container { head: root, left: 1, keys: None };
         self.open.clear();
+        self.has_floats = false;
         loop {
             while now.left > 0 {
                 now.left -= 1;
@@ -89,6 +93,7 @@ impl Copier {
                         continue;
                     }
                     Entry::Static(value) => {
+                        self.has_floats |= matches!(value, StaticNode::F64(_));
                         slot.write(scalar(*value));
                         continue;
                     }
@@ -116,7 +121,7 @@ fn scalar(value: StaticNode) -> Node {
         StaticNode::Null => Node::null(),
         StaticNode::Bool(value) => Node::bool(value),
         StaticNode::U64(value) => Node::u64(value),
-        // The parser gives a signed zero for the text `-0` alone.
+        // The parser returns a signed zero only for the text `-0`.
         StaticNode::I64(0) => Node::f64(-0.0),
         StaticNode::I64(value) => Node::i64(value),
         StaticNode::F64(value) => Node::f64(value),

@@ -1,4 +1,4 @@
-//! The pieces of JSON text.
+//! Writes the tokens of JSON text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,11 +7,12 @@ use super::escape;
 use super::scan::{Baseline, Scan};
 use crate::codec::output::{BLOCK, Output};
 
-/// Room for what surrounds a string (two quotes, one byte after it) and for a last block that is
-/// stored whole although only its beginning counts.
+/// Capacity in bytes that is needed in addition to a string: for two quotes, for one byte after the string, and for a
+/// last block that is stored completely although only its beginning belongs to the string.
 const SLACK: usize = BLOCK + 3;
 
-/// Bytes that become base64 in one step; a multiple of three, so that only the last step pads.
+/// Number of bytes that are encoded as base64 in one step. This is a multiple of three, so that only the last step adds
+/// padding.
 const CHUNK: usize = 768;
 
 impl Output<'_> {
@@ -54,7 +55,7 @@ impl Output<'_> {
         self.word([b',']);
     }
 
-    /// Appends the end of a container, in the place of its last value's comma, and a comma.
+    /// Appends the end of a container and a comma. The end replaces the comma after the last value of the container.
     #[inline]
     pub(super) fn close(&mut self, bracket: u8) {
         self.replace_last(b',', bracket);
@@ -73,9 +74,9 @@ impl Output<'_> {
         self.word(*b"\",");
     }
 
-    /// Appends the first `len` bytes of `haystack` as a string, and the byte `behind` it; false,
-    /// and nothing appended, if the haystack is shorter. What it holds beyond is read, so that a
-    /// short string is a block like any other.
+    /// Appends the first `len` bytes of `haystack` as a string, followed by the byte `behind`. Returns `false` and
+    /// appends nothing if `haystack` is shorter. Bytes of `haystack` after the first `len` may be read, so that a short
+    /// string can be processed as a block.
     #[inline(always)]
     pub(super) fn string(
         &mut self,
@@ -88,7 +89,7 @@ impl Output<'_> {
             return false;
         }
         self.reserve(len + SLACK);
-        // SAFETY: room was just made.
+        // SAFETY: `reserve` made capacity for the string and the slack.
         unsafe { self.put([b'"']) };
         let (mut rest, mut left) = (haystack, len);
         loop {
@@ -98,7 +99,7 @@ impl Output<'_> {
             };
             let dirty = scan.dirty(block);
             if left <= BLOCK && u64::from(dirty) & ((1 << left) - 1) == 0 {
-                // SAFETY: the slack is a block more than what is left.
+                // SAFETY: the capacity exceeds the remaining bytes by the slack, which is more than a block.
                 unsafe { self.put_part(block, left) };
                 break;
             }
@@ -106,17 +107,17 @@ impl Output<'_> {
                 self.escaped(&rest[..left]);
                 break;
             }
-            // SAFETY: more than a block is left.
+            // SAFETY: more than a block remains of the reserved string.
             unsafe { self.put_part(block, BLOCK) };
             rest = &rest[BLOCK..];
             left -= BLOCK;
         }
-        // SAFETY: the slack is there still.
+        // SAFETY: the slack is still reserved; `escaped` reserves it again.
         unsafe { self.put([b'"', behind]) };
         true
     }
 
-    /// Appends text with its escapes, and makes the slack after it anew.
+    /// Appends text with escapes, and then reserves the slack again.
     #[inline(never)]
     fn escaped(&mut self, mut text: &[u8]) {
         while !text.is_empty() {
@@ -130,7 +131,7 @@ impl Output<'_> {
             };
             let dirty = Baseline.dirty(block).trailing_zeros() as usize;
             let clean = dirty.min(text.len()).min(BLOCK);
-            // SAFETY: room was just made.
+            // SAFETY: `reserve` made capacity for a block.
             unsafe { self.put_part(block, clean) };
             text = &text[clean..];
             if let (true, [byte, rest @ ..]) = (dirty < BLOCK, text) {

@@ -1,12 +1,12 @@
-//! How many values are in a message, without decoding it.
+//! Counts the nodes of a message without decoding it.
 
 use super::{
     extension,
     reader::{Head, Reader},
 };
 
-/// How many nodes a message becomes, if it is MessagePack; as many as those before its first fault,
-/// if it is not.
+/// Returns the number of nodes of a message. If the message is not valid MessagePack, returns the number of nodes
+/// before the first error.
 pub(super) fn nodes(message: &[u8]) -> usize {
     let mut reader = Reader::new(message);
     let mut nodes = 0;
@@ -33,7 +33,7 @@ mod tests {
     };
 
     #[test]
-    fn there_are_as_many_as_decoding_gives() {
+    fn count_equals_number_of_decoded_nodes() {
         for message in [
             &b"\x01"[..],
             b"\xa3abc",
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_counted_as_well() {
+    fn invalid_message_without_extension_has_at_most_a_node_a_byte() {
         for message in [&b""[..], b"\xc1", b"\x93\x01", b"\xdd\xff\xff\xff\xff", b"\xa5a"] {
             assert!(nodes(message) <= message.len(), "{message:?}");
         }

@@ -1,4 +1,4 @@
-//! MessagePack to nodes.
+//! Decoding of MessagePack to nodes.
 
 use tremor_abi::document::{MAX_DEPTH, Node, fingerprint};
 
@@ -11,19 +11,21 @@ use crate::codec::duplicates::{Duplicates, Filter};
 use crate::codec::limit;
 use crate::codec::options::max_depth;
 
-/// A byte is a node, and the shortest extension takes three for its seven.
+/// Maximum number of nodes for each byte of a message. The shortest extension has seven nodes in three bytes. Any other
+/// value has one node, and takes at least one byte.
 const NODES_A_BYTE: usize = 3;
 
-/// The longest message, in bytes, that can have no more nodes than it may.
+/// Length in bytes up to which a message cannot exceed the limit of nodes. The nodes of longer messages are counted
+/// before the messages are decoded.
 const COUNTED: usize = limit::nodes(0) / NODES_A_BYTE;
 
-/// How MessagePack is read.
+/// Options for reading MessagePack.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(default)]
 pub struct DecodeOptions {
-    /// How many arrays and maps may lie in each other; at most [`MAX_DEPTH`] counts. An extension
-    /// counts as the two objects that it becomes.
+    /// Maximum nesting depth of arrays and maps, at most [`MAX_DEPTH`]. An extension counts as the two nested objects
+    /// that represent it.
     #[serde(deserialize_with = "max_depth")]
     #[schemars(range(min = 1, max = MAX_DEPTH))]
     pub max_depth: usize,
@@ -35,7 +37,7 @@ impl Default for DecodeOptions {
     }
 }
 
-/// Reads MessagePack messages; keeps its buffers from one to the next.
+/// Reads MessagePack messages. It is reused for every message, to keep its buffers.
 #[derive(Debug)]
 pub struct Decoder {
     open: Vec<Container>,
@@ -43,22 +45,22 @@ pub struct Decoder {
     max_depth: usize,
 }
 
-/// An array or map whose end has not been reached.
+/// An array or map whose end was not read yet.
 #[derive(Clone, Copy, Debug)]
 struct Container {
-    /// The index of its node.
+    /// Index of the node of the container.
     head: u32,
-    /// Elements or pairs still to come.
+    /// Number of remaining elements or pairs.
     left: u32,
-    /// The keys so far, if it is a map.
+    /// Keys so far, if the container is a map.
     keys: Option<Filter>,
 }
 
-/// Why a message did not become nodes.
+/// The reason why a message could not be decoded.
 enum Stop {
     Error(Error),
-    /// It has an extension, whose object needs text that the batch does not have yet: the message
-    /// is parsed again when it does.
+    /// The message contains an extension. The object that represents the extension needs text that the batch does not
+    /// contain yet. The message is parsed again after this text was appended.
     NeedsKeys,
 }
 
@@ -69,7 +71,7 @@ impl From<Error> for Stop {
 }
 
 impl Decoder {
-    /// A decoder with empty buffers.
+    /// Creates a decoder with empty buffers.
     pub fn new(options: DecodeOptions) -> Self {
         Self {
             open: Vec::new(),
@@ -78,12 +80,12 @@ impl Decoder {
         }
     }
 
-    /// Decodes the message at `span`: appends its nodes, gives the index of the first one. Strings
-    /// and binary data stay where they are in `bytes`, which grows only for extensions.
+    /// Decodes the message at `span`, appends its nodes, and returns the index of the first node. Strings and binary
+    /// data refer to the original bytes. `bytes` grows only if the message contains extensions.
     ///
     /// # Errors
-    /// Bad data for what is not exactly one MessagePack value, has text that is not UTF-8 or keys
-    /// that are not text, or lies too deep; both buffers are then as they were.
+    /// Returns an error of kind "bad data" if the message is not exactly one MessagePack value, contains text that is
+    /// not UTF-8 or keys that are not text, or is nested too deeply. Then both buffers are unchanged.
     pub fn decode(
         &mut self,
         bytes: &mut Bytes,
@@ -123,8 +125,8 @@ impl Decoder {
         self.duplicates.clear();
     }
 
-    /// Appends the nodes of a message that starts at `offset` in its batch, whose bytes have the
-    /// text of extensions at `keys`.
+    /// Appends the nodes of a message that starts at `offset` in its batch. `keys` is the offset of the text that
+    /// extensions need, if the batch contains this text.
     #[allow(clippy::cast_possible_truncation)] // indices were checked to fit
     fn parse(
         &mut self,
@@ -141,7 +143,7 @@ impl Decoder {
                 now.left -= 1;
                 if let Some(keys) = &mut now.keys {
                     let Some(len) = reader.string_head()? else {
-                        return Err(reader.error("a key that is not a string").into());
+                        return Err(reader.error("expected a string as key").into());
                     };
                     let at = offset + reader.position();
                     let text = reader.text(len)?;
@@ -181,7 +183,7 @@ impl Decoder {
                         continue;
                     }
                 };
-                // Each element takes a byte and each pair two, so a forged count ends here.
+                // Each element takes at least one byte, and each pair at least two, so a forged count is detected here.
                 let least = len as usize * if keys.is_some() { 2 } else { 1 };
                 if least > reader.left() {
                     return Err(reader.truncated().into());
@@ -191,7 +193,7 @@ impl Decoder {
                 }
                 self.open.push(now);
                 now = Container { head: nodes.len() as u32, left: len, keys };
-                // The span is not known yet.
+                // The span is set when the container ends.
                 nodes.push(if keys.is_some() { Node::object(len, 1) } else { Node::array(len, 1) });
             }
             let Some(outer) = self.open.pop() else { break };

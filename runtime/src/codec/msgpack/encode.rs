@@ -1,4 +1,4 @@
-//! Values to MessagePack.
+//! Encoding of values to MessagePack.
 
 use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
 
@@ -7,18 +7,18 @@ use crate::codec::Error;
 use crate::codec::buffer::Bytes;
 use crate::codec::output::Output;
 
-/// Writes MessagePack, every value in its smallest form.
+/// Writes MessagePack. Every value is written in its shortest form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder;
 
 impl Encoder {
     /// Appends the value of a document whose root node is `root`.
     ///
-    /// The document is one that a decoder or a writer made, or that was validated. Whatever it
-    /// holds, nothing is read outside of it.
+    /// The document must come from a decoder or a writer, or must have been validated. Reads stay within the document,
+    /// whatever it contains.
     ///
     /// # Errors
-    /// Bad data for what is no document; `out` is then as it was.
+    /// Returns an error of kind "bad data" if the document is invalid; `out` is then unchanged.
     pub fn document(
         &mut self,
         bytes: &[u8],
@@ -35,11 +35,11 @@ impl Encoder {
         written
     }
 
-    /// Appends a value, wherever it lies.
+    /// Appends a value of a document or a tree.
     ///
     /// # Errors
-    /// Bad data for what MessagePack cannot hold (4 GiB of text, or as many elements) and for what
-    /// lies deeper than [`MAX_DEPTH`]; `out` is then as it was.
+    /// Returns an error of kind "bad data" if MessagePack cannot represent the value (4 GiB of text, or as many
+    /// elements) or it is nested deeper than [`MAX_DEPTH`]; `out` is then unchanged.
     pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
         let before = out.len();
         let written = tree(value, &mut Output::new(out), MAX_DEPTH);
@@ -50,9 +50,9 @@ impl Encoder {
     }
 }
 
-/// The nodes of a value come in the order of its bytes, so they are written one by one.
+/// Writes the nodes of a value one after the other, because they have the same order as the encoded bytes.
 fn flat(bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error> {
-    let forged = || Error::bad_data("the document's nodes do not fit together");
+    let forged = || Error::bad_data("invalid document: its nodes are inconsistent");
     let mut rest = nodes;
     let mut left = 1u64;
     while left > 0 {
@@ -103,8 +103,8 @@ fn flat(bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error>
     Ok(())
 }
 
-/// Writes a number that is kept as text as the nearest float, or as text if it exceeds the range of
-/// floats. Returns `None` if `value` is not such a number.
+/// Writes a number that is stored as text: as the nearest float, or as text if it exceeds the range of floats. Returns
+/// `None` if `value` is not such a number.
 fn number(value: ValueRef<'_>, out: &mut Output<'_>) -> Option<()> {
     let text = value.as_number_text()?;
     match value.as_f64() {
@@ -114,13 +114,13 @@ fn number(value: ValueRef<'_>, out: &mut Output<'_>) -> Option<()> {
     Some(())
 }
 
-/// Writes an object of one pair, whose nodes these are without its head, as the extension that it
-/// stands for; false if it stands for none.
+/// Writes an object of one pair as the extension that the object represents. `pair` contains the nodes of the object
+/// after its first node. Returns `false` if the object does not represent an extension.
 #[inline]
 fn extension(bytes: &[u8], pair: &[Node], out: &mut Output<'_>) -> bool {
     let document = Document::new(bytes, pair);
     let found = document.root(0).as_str().filter(|key| key.starts_with('$')).and_then(|key| {
-        // Exactly two pairs of one node each, so that what is skipped is known.
+        // The inner object must have exactly two pairs of one node each, so that the number of nodes to skip is known.
         (pair.get(1)?.span() == 5).then(|| Extension::of(key, document.root(1)))?
     });
     found.map(|found| out.extension(found)).is_some()
@@ -133,7 +133,8 @@ fn tree(value: ValueRef<'_>, out: &mut Output<'_>, depth: usize) -> Result<(), E
             .ok_or_else(|| Error::bad_data(format!("nested deeper than {MAX_DEPTH} levels")))
     };
     let count = |len: usize| {
-        u32::try_from(len).map_err(|_| Error::bad_data("more than 32 bits can count in one value"))
+        u32::try_from(len)
+            .map_err(|_| Error::bad_data("a value has more than 4,294,967,295 bytes or elements"))
     };
     match value.shape() {
         Shape::Null => out.word([0xc0]),

@@ -1,4 +1,4 @@
-//! Extensions and timestamps, and the objects that stand for them.
+//! Extensions and timestamps, and the objects that represent them.
 
 use tremor_abi::document::{Node, ValueRef, fingerprint};
 
@@ -9,18 +9,18 @@ pub(super) enum Extension<'v> {
     Other { kind: i8, data: &'v [u8] },
 }
 
-/// The extension type of timestamps.
+/// Extension type of timestamps.
 const TIMESTAMP: i8 = -1;
 
 const NANOSECONDS: u32 = 1_000_000_000;
 
-/// The keys of all such objects, in one text that decoding appends to a batch where it needs it.
+/// Keys of all objects that represent extensions, as one text. Decoding appends this text to a batch when it is needed.
 pub(super) const KEYS: &[u8] = b"$exttypedata$timestampsecondsnanoseconds";
 
-/// How deep the objects lie in each other.
+/// Nesting depth of the objects that represent an extension.
 pub(super) const DEPTH: usize = 2;
 
-/// How many nodes the object of an extension has.
+/// Number of nodes of the object that represents an extension.
 pub(super) const NODES: usize = 7;
 
 /// A part of [`KEYS`].
@@ -49,7 +49,7 @@ impl Key {
 }
 
 impl<'v> Extension<'v> {
-    /// What an extension of this type and content is.
+    /// Returns the extension with this type and content.
     pub(super) fn read(kind: i8, data: &'v [u8]) -> Self {
         let other = Self::Other { kind, data };
         if kind != TIMESTAMP {
@@ -69,8 +69,8 @@ impl<'v> Extension<'v> {
         if nanoseconds < NANOSECONDS { Self::Timestamp { seconds, nanoseconds } } else { other }
     }
 
-    /// The nodes of the object that stands for it, given where [`KEYS`] lies in the batch's bytes
-    /// and the content of one that is no timestamp.
+    /// Returns the nodes of the object that represents the extension. `keys` is the offset of [`KEYS`] in the batch's
+    /// bytes, and `data` the offset of the content of an extension that is not a timestamp.
     #[allow(clippy::cast_possible_truncation)] // the content comes from a message below 4 GiB
     pub(super) fn nodes(self, keys: u64, data: usize) -> [Node; NODES] {
         let [outer, first, second, head, tail] = match self {
@@ -92,7 +92,7 @@ impl<'v> Extension<'v> {
         [Node::object(1, 7), outer, Node::object(2, 5), first, head, second, tail]
     }
 
-    /// The extension that an object stands for, if it has one pair and this is its key.
+    /// Returns the extension that an object of one pair represents, if any. `key` and `value` are the pair.
     #[cold]
     pub(super) fn of(key: &str, value: ValueRef<'v>) -> Option<Self> {
         let object = value.as_object().filter(|object| object.len() == 2)?;
@@ -109,7 +109,8 @@ impl<'v> Extension<'v> {
         }
     }
 
-    /// Type and content of the smallest form, the content in `buffer` if it is a timestamp.
+    /// Returns the type and the content of the extension in its shortest form. The content of a timestamp is written to
+    /// `buffer`.
     pub(super) fn content(self, buffer: &'v mut [u8; 12]) -> (i8, &'v [u8]) {
         match self {
             Self::Other { kind, data } => (kind, data),

@@ -1,15 +1,15 @@
-//! MessagePack, after <https://github.com/msgpack/msgpack/blob/master/spec.md>.
+//! The MessagePack codec, according to <https://github.com/msgpack/msgpack/blob/master/spec.md>.
 //!
-//! - Integers of every width are one set; the smallest form is written.
-//! - A 32-bit float widens to 64 bits; 64 bits are written.
+//! - Integers are not distinguished by width; the shortest form is written.
+//! - A 32-bit float becomes a 64-bit float; floats are written with 64 bits.
 //! - An extension becomes the object `{"$ext": {"type": -128…127, "data": binary}}`.
-//! - A timestamp (extension type -1) becomes
-//!   `{"$timestamp": {"seconds": integer, "nanoseconds": 0…999999999}}`, seconds since the Unix
-//!   epoch. One that is none of the three forms, or has too many nanoseconds, stays an extension.
-//! - An object of exactly one of these shapes is written as the extension it stands for, any
-//!   other one as a map.
-//! - A key that is not a string is bad data; of duplicate keys the last value stays, in the place
-//!   of the first.
+//! - A timestamp (extension type -1) becomes `{"$timestamp": {"seconds": integer, "nanoseconds": 0…999999999}}`, with
+//!   seconds since the Unix epoch. A timestamp that has none of the three forms of the format, or too many nanoseconds,
+//!   stays an extension.
+//! - An object that has exactly one of these shapes is written as the extension that it represents. Any other object is
+//!   written as a map.
+//! - A key that is not a string is bad data. If a map has duplicate keys, the last value replaces the first one, at the
+//!   position of the first one.
 
 #![allow(clippy::doc_markdown)] // MessagePack is a name, not code
 

@@ -1,15 +1,15 @@
-//! Taking a message apart.
+//! Reads the parts of a message.
 
 use crate::codec::Error;
 
-/// What is left of a message.
+/// The remaining bytes of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'m> {
     rest: &'m [u8],
     len: usize,
 }
 
-/// What the first bytes of a value say.
+/// The beginning of a value: the whole value if it is a scalar, and its kind and size otherwise.
 pub(super) enum Head {
     Null,
     Bool(bool),
@@ -28,19 +28,19 @@ impl<'m> Reader<'m> {
         Self { rest: message, len: message.len() }
     }
 
-    /// How many bytes have been taken.
+    /// Returns the number of consumed bytes.
     #[inline]
     pub(super) fn position(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// How many bytes there are still.
+    /// Returns the number of remaining bytes.
     #[inline]
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// An error with the byte that comes next.
+    /// Returns an error at the position of the next byte.
     #[cold]
     pub(super) fn error(&self, what: impl Into<Box<str>>) -> Error {
         Error::bad_data_at(self.position(), what)
@@ -51,7 +51,7 @@ impl<'m> Reader<'m> {
         Error::bad_data_at(self.len, "the message ends within a value")
     }
 
-    /// Takes this many bytes.
+    /// Consumes `count` bytes.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> Result<&'m [u8], Error> {
         let Some((taken, rest)) = self.rest.split_at_checked(count as usize) else {
@@ -90,7 +90,7 @@ impl<'m> Reader<'m> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Takes the head of a string, or nothing.
+    /// Consumes the head of a string. Returns `None` and consumes nothing if the next value is not a string.
     #[inline]
     pub(super) fn string_head(&mut self) -> Result<Option<u32>, Error> {
         if let [byte @ 0xa0..=0xbf, rest @ ..] = self.rest {
@@ -105,7 +105,7 @@ impl<'m> Reader<'m> {
         Ok(None)
     }
 
-    /// Takes text of so many bytes.
+    /// Consumes text of `len` bytes.
     #[inline]
     pub(super) fn text(&mut self, len: u32) -> Result<&'m [u8], Error> {
         let start = *self;
@@ -122,7 +122,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Takes the head of a value: all of it for a scalar, what tells the size for the others.
+    /// Consumes the beginning of a value: the whole value if it is a scalar, and its kind and size otherwise.
     #[inline(always)] // it is most of the decoder's loop, and its result best stays in registers
     #[allow(clippy::cast_possible_wrap, clippy::inline_always)] // two's complement, as specified
     pub(super) fn head(&mut self) -> Result<Head, Error> {
@@ -133,7 +133,7 @@ impl<'m> Reader<'m> {
             byte @ 0x80..=0x8f => Head::Map(u32::from(byte & 0xf)),
             byte @ 0x90..=0x9f => Head::Array(u32::from(byte & 0xf)),
             0xc0 => Head::Null,
-            0xc1 => return Err(start.error("0xc1 is no MessagePack format")),
+            0xc1 => return Err(start.error("invalid MessagePack format 0xc1")),
             0xc2 => Head::Bool(false),
             0xc3 => Head::Bool(true),
             0xc4 => Head::Binary(self.u8()?.into()),
@@ -174,8 +174,9 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// Whether a text of at most 32 bytes is ASCII; `haystack` starts with it. Most text is, and a
-/// call of the general check costs more than this. No means nothing.
+/// Returns `true` if a text of at most 32 bytes is certainly ASCII. If it returns `false`, the text may be ASCII or
+/// not. `haystack` starts with the text. Most text is short ASCII, and calling the general check costs more than this
+/// check.
 #[inline]
 fn is_short_ascii(haystack: &[u8], text: &[u8]) -> bool {
     const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);

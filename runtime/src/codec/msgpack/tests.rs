@@ -10,12 +10,12 @@ fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<Value<'static>,
     let mut nodes = Nodes::from_slice(&[Node::null()]);
     let span = Span { start: 6, len: u32::try_from(message.len()).expect("a short message") };
     let decoded = Decoder::new(options).decode(&mut bytes, span, &mut nodes);
-    assert_eq!(&bytes[6..6 + message.len()], message, "the message stays as it is");
+    assert_eq!(&bytes[6..6 + message.len()], message, "the message is unchanged");
     match decoded {
         Ok(root) => {
             assert_eq!(validate(&bytes, &nodes, root), Ok(()));
             let value = Document::new(&bytes, &nodes).root(root);
-            // What a document becomes and what a tree becomes is the same.
+            // The document and the tree must be encoded to the same bytes.
             let (mut flat, mut tree) = (Bytes::new(), Bytes::new());
             Encoder.document(&bytes, &nodes, root, &mut flat)?;
             Encoder.value(value, &mut tree)?;
@@ -26,7 +26,7 @@ fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<Value<'static>,
             assert_eq!(
                 (nodes.len(), bytes.len()),
                 (1, 6 + message.len()),
-                "an error leaves nothing"
+                "an error leaves the buffers unchanged"
             );
             Err(error)
         }
@@ -43,7 +43,7 @@ fn encode(value: &Value<'_>) -> Vec<u8> {
     out.into()
 }
 
-/// A message with `len` bytes of text or data after its head.
+/// Returns a message with `len` copies of `byte` after its head.
 fn long(head: &[u8], byte: u8, len: usize) -> Vec<u8> {
     [head, &vec![byte; len]].concat()
 }
@@ -68,7 +68,7 @@ fn timestamp(seconds: i64, nanoseconds: u64) -> Value<'static> {
     literal!({ "$timestamp": { "seconds": seconds, "nanoseconds": nanoseconds } })
 }
 
-/// A map of so many pairs, and its pairs in MessagePack.
+/// Returns a map of `len` pairs, and its pairs in MessagePack.
 fn map(len: u16) -> (Value<'static>, Vec<u8>) {
     let keys = || (0..len).map(|key| format!("{key:05}"));
     let pairs = keys().flat_map(|key| [&[0xa5], key.as_bytes(), &[0xc0]].concat()).collect();
@@ -76,7 +76,7 @@ fn map(len: u16) -> (Value<'static>, Vec<u8>) {
 }
 
 #[test]
-fn number_that_is_text_becomes_the_nearest_float_or_text() {
+fn text_number_becomes_nearest_float_or_text() {
     let number = |text| Value::Number(Number::new(text).expect("a JSON number"));
     let value = Value::from(Array::from(vec![number("-0.50"), number("1e400")]));
     let expected = b"\x92\xcb\xbf\xe0\0\0\0\0\0\0\xa51e400";
@@ -90,9 +90,9 @@ fn number_that_is_text_becomes_the_nearest_float_or_text() {
     assert_eq!(out.as_slice(), expected);
 }
 
-/// Each format code with its limits: what it is read as, and that it is written so.
+/// Decodes and encodes values at the limits of each format code.
 #[test]
-fn every_format_both_ways() {
+fn every_format_is_decoded_and_encoded_at_its_limits() {
     let (fixmap, fixmap_pairs) = map(15);
     let (map16, map16_pairs) = map(16);
     for (value, message) in [
@@ -166,9 +166,9 @@ fn every_format_both_ways() {
     }
 }
 
-/// Forms that a decoder must read and an encoder has no reason to write.
+/// Tests forms that an encoder never writes and a decoder must read.
 #[test]
-fn wide_forms_of_small_values() {
+fn wide_forms_of_small_values_are_decoded() {
     for (message, value) in [
         (&[0xcc, 1][..], Value::I64(1)),
         (&[0xcd, 0, 1], Value::I64(1)),
@@ -197,7 +197,7 @@ fn wide_forms_of_small_values() {
 }
 
 #[test]
-fn what_is_no_timestamp_stays_an_extension() {
+fn invalid_timestamp_stays_an_extension() {
     for message in [
         vec![0xd4, 0xff, 7],
         long(&[0xd7, 0xff], 0xff, 8),
@@ -211,7 +211,7 @@ fn what_is_no_timestamp_stays_an_extension() {
 }
 
 #[test]
-fn what_only_looks_like_an_extension_is_a_map() {
+fn object_similar_to_an_extension_is_a_map() {
     for value in [
         literal!({ "$ext": 1 }),
         literal!({ "$ext": { "type": 200, "data": data(1) } }),
@@ -229,7 +229,7 @@ fn what_only_looks_like_an_extension_is_a_map() {
 }
 
 #[test]
-fn extensions_nest_in_whatever_is_around_them() {
+fn extensions_nest_in_arrays_and_maps() {
     let value = literal!([
         { "at": timestamp(5, 6), "raw": [extension(3, 1), extension(4, 9)] },
         timestamp(-1, 1),
@@ -239,7 +239,7 @@ fn extensions_nest_in_whatever_is_around_them() {
 }
 
 #[test]
-fn a_message_that_is_cut_short_anywhere_is_an_error() {
+fn message_truncated_anywhere_is_an_error() {
     let value = literal!({
         "text": text(300), "data": data(40), "list": [1, 1000, 100_000, -1, -1000, 1.5, null, true],
         "ext": [extension(1, 1), extension(1, 20), timestamp(1, 1)],
@@ -255,17 +255,17 @@ fn a_message_that_is_cut_short_anywhere_is_an_error() {
 #[test]
 fn forged_messages_are_errors() {
     for (message, expected) in [
-        (&[0xc1][..], "0xc1 is no MessagePack format at byte 0"),
-        (&[0x91, 0xc1], "0xc1 is no MessagePack format at byte 1"),
+        (&[0xc1][..], "invalid MessagePack format 0xc1 at byte 0"),
+        (&[0x91, 0xc1], "invalid MessagePack format 0xc1 at byte 1"),
         (&[0xc0, 0xc0], "expected the end after the value at byte 1"),
         (&[0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0], "the message ends within a value at byte 6"),
         (&[0xdf, 0xff, 0xff, 0xff, 0xff, 0xa0], "the message ends within a value at byte 6"),
         (&[0xdb, 0xff, 0xff, 0xff, 0xff, b'x'], "the message ends within a value at byte 6"),
         (&[0xc6, 0xff, 0xff, 0xff, 0xff, 7], "the message ends within a value at byte 6"),
         (&[0xc9, 0xff, 0xff, 0xff, 0xff, 1, 7], "the message ends within a value at byte 7"),
-        (&[0x81, 0x01, 0x02], "a key that is not a string at byte 1"),
-        (&[0x82, 0xa1, b'a', 1, 0xc0, 1], "a key that is not a string at byte 4"),
-        (&[0x81, 0xc4, 1, b'a', 1], "a key that is not a string at byte 1"),
+        (&[0x81, 0x01, 0x02], "expected a string as key at byte 1"),
+        (&[0x82, 0xa1, b'a', 1, 0xc0, 1], "expected a string as key at byte 4"),
+        (&[0x81, 0xc4, 1, b'a', 1], "expected a string as key at byte 1"),
         (&[0xa2, b'a', 0xff], "invalid UTF-8 at byte 2"),
         (&[0x81, 0xa1, 0xff, 1], "invalid UTF-8 at byte 2"),
     ] {
@@ -274,7 +274,7 @@ fn forged_messages_are_errors() {
 }
 
 #[test]
-fn utf8_is_checked_at_every_length_and_place() {
+fn utf8_is_checked_at_every_length_and_position() {
     for len in 0..70 {
         assert_eq!(decode(&encode(&text(len))), Ok(text(len)));
         for bad in 0..len {
@@ -290,7 +290,7 @@ fn utf8_is_checked_at_every_length_and_place() {
 }
 
 #[test]
-fn nesting_has_a_limit_and_no_stack() {
+fn nesting_is_limited_without_recursion() {
     let nested = |depth| [vec![0x91; depth], vec![0xc0]].concat();
     assert!(decode(&nested(MAX_DEPTH)).is_ok());
     let error = "nested deeper than 512 levels at byte 512".to_owned();
@@ -304,7 +304,7 @@ fn nesting_has_a_limit_and_no_stack() {
 }
 
 #[test]
-fn of_duplicate_keys_the_last_value_stays_in_the_place_of_the_first() {
+fn last_value_of_duplicate_keys_replaces_the_first() {
     let message = [0x83, 0xa1, b'a', 1, 0xa1, b'b', 2, 0xa1, b'a', 0x91, 3];
     assert_eq!(encode(&decode(&message).expect("a map")), encode(&literal!({ "a": [3], "b": 2 })));
     let (value, mut pairs) = map(40);
@@ -314,7 +314,7 @@ fn of_duplicate_keys_the_last_value_stays_in_the_place_of_the_first() {
 }
 
 #[test]
-fn an_extension_decoded_after_a_failed_message_has_its_keys() {
+fn extension_after_a_failed_message_has_its_keys() {
     let mut bytes = Bytes::from_slice(&[0x92, 0xd4, 5, 7, 0xd4, 5, 7]);
     let mut nodes = Nodes::new();
     let mut decoder = Decoder::new(DecodeOptions::default());
@@ -327,7 +327,7 @@ fn an_extension_decoded_after_a_failed_message_has_its_keys() {
 }
 
 #[test]
-fn a_document_whose_nodes_lie_is_an_error_and_nothing_else() {
+fn forged_document_is_an_error_and_writes_nothing() {
     for nodes in [
         &[][..],
         &[Node::string(0, 9)],

@@ -1,18 +1,18 @@
-//! The pieces of MessagePack.
+//! Writes the tokens of MessagePack.
 
 use super::extension::Extension;
 use crate::codec::output::Output;
 
 impl Output<'_> {
-    /// Appends a format byte and a number of fixed width after it.
+    /// Appends a format byte, followed by a number of fixed width.
     #[inline]
     fn tagged<const N: usize>(&mut self, tag: u8, number: [u8; N]) {
         self.word([tag]);
         self.word(number);
     }
 
-    /// Appends a length or count: `fix` with the length in it up to `limit`, else the byte `tag`
-    /// for 8 bits, the next one for 16, and the one after it for 32.
+    /// Appends a length or count. A value up to `limit` is a part of the format byte `fix`. A greater value follows the
+    /// byte `tag8` with 8 bits, the byte `tag16` with 16 bits, or the byte `tag16 + 1` with 32 bits.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // each is checked before
     fn head(&mut self, fix: u8, limit: u32, tag8: Option<u8>, tag16: u8, len: u32) {
@@ -32,7 +32,7 @@ impl Output<'_> {
         }
     }
 
-    /// Appends the first `len` bytes of `haystack` as a string; false if the haystack is shorter.
+    /// Appends the first `len` bytes of `haystack` as a string. Returns `false` if `haystack` is shorter.
     #[inline]
     pub(super) fn text_value(&mut self, haystack: &[u8], len: u32) -> bool {
         self.head(0xa0, 31, Some(0xd9), 0xda, len);
@@ -54,7 +54,7 @@ impl Output<'_> {
         self.head(0x80, 15, None, 0xde, len);
     }
 
-    /// Appends an integer in its smallest form.
+    /// Appends an integer in its shortest form.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // each is checked before
     pub(super) fn unsigned_integer(&mut self, value: u64) {
@@ -67,7 +67,7 @@ impl Output<'_> {
         }
     }
 
-    /// Appends an integer in its smallest form, an unsigned one if it is not negative.
+    /// Appends an integer in its shortest form. An integer that is not negative is written as unsigned.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // each is checked before
     pub(super) fn signed_integer(&mut self, value: i64) {
@@ -81,13 +81,13 @@ impl Output<'_> {
         }
     }
 
-    /// Appends a float; it is not narrowed.
+    /// Appends a float with 64 bits.
     #[inline]
     pub(super) fn double(&mut self, value: f64) {
         self.tagged(0xcb, value.to_be_bytes());
     }
 
-    /// Appends an extension in its smallest form.
+    /// Appends an extension in its shortest form.
     #[cold]
     #[allow(clippy::cast_possible_truncation)] // documents have no more than 4 GiB in one value
     pub(super) fn extension(&mut self, extension: Extension<'_>) {

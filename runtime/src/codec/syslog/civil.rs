@@ -7,20 +7,21 @@ const DAY: i64 = 86_400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) year: i64,
-    /// From 1.
+    /// Month from 1.
     pub(super) month: i64,
-    /// From 1.
+    /// Day of the month from 1.
     pub(super) day: i64,
-    /// Within the day.
+    /// Seconds since the start of the day.
     pub(super) seconds: i64,
-    /// Within the second.
+    /// Nanoseconds since the start of the second.
     pub(super) nanoseconds: i64,
 }
 
 impl Civil {
-    /// ns since the Unix epoch; none where there is no such day or 64 bits do not hold it.
+    /// Returns the time in ns since the Unix epoch, or `None` if the day does not exist or the time does not fit 64
+    /// bits.
     ///
-    /// The days are counted as in <https://howardhinnant.github.io/date_algorithms.html>.
+    /// The number of days is computed as in <https://howardhinnant.github.io/date_algorithms.html>.
     pub(super) fn timestamp(self) -> Option<i64> {
         let Self { year, month, day, seconds, nanoseconds } = self;
         let lengths = [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -36,7 +37,7 @@ impl Civil {
         (days * DAY + seconds).checked_mul(NS)?.checked_add(nanoseconds)
     }
 
-    /// The date and time of a timestamp in ns since the Unix epoch.
+    /// Returns the date and time of a timestamp in ns since the Unix epoch.
     pub(super) fn of(timestamp: i64) -> Self {
         let seconds = timestamp.div_euclid(NS);
         let days = seconds.div_euclid(DAY) + 719_468;
@@ -58,11 +59,35 @@ impl Civil {
     }
 }
 
+/// Appends a time in ns since the Unix epoch in the form of RFC 3339, in UTC and with nine digits after the point.
+pub(crate) fn append_rfc3339(timestamp: u64, out: &mut String) {
+    let civil = Civil::of(i64::try_from(timestamp).unwrap_or(i64::MAX));
+    let Civil { year, month, day, seconds, nanoseconds } = civil;
+    for (number, digits, end) in [
+        (year, 4, '-'),
+        (month, 2, '-'),
+        (day, 2, 'T'),
+        (seconds / 3_600, 2, ':'),
+        (seconds / 60 % 60, 2, ':'),
+        (seconds % 60, 2, '.'),
+        (nanoseconds, 9, 'Z'),
+    ] {
+        let mut text = [b'0'; 9];
+        let mut left = number;
+        for digit in text[..digits].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
+            left /= 10;
+        }
+        out.extend(text[..digits].iter().map(|digit| char::from(*digit)));
+        out.push(end);
+    }
+}
+
 fn is_leap(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
-/// Reads `hh:mm:ss` as seconds of a day, and gives what is after it.
+/// Parses `hh:mm:ss`. Returns the seconds since the start of the day, and the remaining text.
 pub(super) fn time_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
     let (hours, text) = number(text, 2)?;
     let (minutes, text) = number(text.strip_prefix(b":")?, 2)?;
@@ -71,7 +96,7 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
         .then_some((hours * 3_600 + minutes * 60 + seconds, text))
 }
 
-/// Reads so many digits, and gives what is after them.
+/// Parses `digits` digits. Returns the number, and the remaining text.
 pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     let (number, rest) = text.split_at_checked(digits)?;
     let mut sum = 0;
@@ -81,7 +106,7 @@ pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     Some((sum, rest))
 }
 
-/// Reads a point and up to nine digits as ns, and gives what is after them.
+/// Parses a point and up to nine digits. Returns the fraction in ns, and the remaining text.
 pub(super) fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let text = text.strip_prefix(b".")?;
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -92,7 +117,7 @@ pub(super) fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((number * 10_i64.pow(9 - u32::try_from(digits).ok()?), rest))
 }
 
-/// Reads a time of RFC 3339 as RFC 5424 has it, with up to nine digits after the point.
+/// Parses a time of RFC 3339 in the form that RFC 5424 allows, with up to nine digits after the point.
 pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
     let (year, text) = number(text, 4)?;
     let (month, text) = number(text.strip_prefix(b"-")?, 2)?;
@@ -122,10 +147,10 @@ pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Civil, rfc3339};
+    use super::{Civil, append_rfc3339, rfc3339};
 
     #[test]
-    fn times_are_read_with_their_offsets_and_refused_where_there_are_none() {
+    fn times_are_read_only_with_an_offset() {
         for (text, expected) in [
             ("1970-01-01T00:00:00Z", Some(0)),
             ("1985-04-12T23:20:50.52Z", Some(482_196_050_520_000_000)),
@@ -150,7 +175,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_is_the_date_of_itself(timestamp in any::<i64>()) {
+        fn written_time_is_read_unchanged(timestamp in 0..=i64::MAX) {
+            let mut text = String::new();
+            append_rfc3339(timestamp.cast_unsigned(), &mut text);
+            prop_assert_eq!(rfc3339(text.as_bytes()), Some(timestamp), "{}", text);
+        }
+
+        #[test]
+        fn date_of_a_timestamp_has_the_same_timestamp(timestamp in any::<i64>()) {
             prop_assert_eq!(Civil::of(timestamp).timestamp(), Some(timestamp));
         }
     }

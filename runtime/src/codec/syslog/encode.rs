@@ -1,4 +1,4 @@
-//! A value to a message.
+//! Encoding of syslog messages.
 
 use std::io::Write;
 
@@ -7,11 +7,11 @@ use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 use super::{RFC3164, RFC5424, civil::Civil, is_name, names, rfc3164, rfc5424::is_id};
 use crate::codec::{Error, buffer::Bytes, raw};
 
-/// The keys that are words, and how long those may be.
+/// Keys that are single words, with their maximum lengths in bytes.
 const WORDS: [(&str, usize); 4] =
     [("hostname", 255), ("appname", 48), ("procid", 128), ("msgid", 32)];
 
-/// The parts of a value.
+/// The top-level parts of a value.
 #[derive(Default)]
 struct Parts<'v> {
     is_3164: bool,
@@ -23,7 +23,7 @@ struct Parts<'v> {
     msg: &'v [u8],
 }
 
-/// Text, or an integer as text.
+/// Text, or an integer that is written as text.
 enum Word<'v> {
     Text(&'v str),
     Number(itoa::Buffer, i64),
@@ -38,10 +38,10 @@ impl Word<'_> {
     }
 }
 
-/// Appends the message of a value; where that fails, what was appended means nothing.
+/// Appends the message of a value. After an error, the caller has to discard the appended bytes.
 pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     let mut parts = Parts::of(value)?;
-    // `user` and `notice`, as RFC 3164 has it for messages that do not say.
+    // The defaults are `user` and `notice`, as RFC 3164 specifies for messages without a priority.
     let priority = parts.facility.unwrap_or(1) * 8 + parts.severity.unwrap_or(5);
     print(out, format_args!("<{priority}>"));
     if parts.is_3164 { parts.rfc3164(out) } else { parts.rfc5424(out) }
@@ -107,8 +107,8 @@ impl<'v> Parts<'v> {
             ("msg", _) => return wrong("text or binary data"),
             _ => {
                 return Err(Error::bad_data(format!(
-                    "unknown key `{key}`: there are protocol, facility, severity, timestamp, \
-                     hostname, appname, procid, msgid, structured_data, msg"
+                    "unknown key `{key}`: expected protocol, facility, severity, timestamp, \
+                     hostname, appname, procid, msgid, structured_data or msg"
                 )));
             }
         }
@@ -130,8 +130,8 @@ impl<'v> Parts<'v> {
             let text = word.as_str();
             if !is_name(text, longest) || text == "-" {
                 return Err(Error::bad_data(format!(
-                    "`{key}` is {text:?}: it must have 1 to {longest} printable ASCII characters, \
-                     and not be `-`"
+                    "`{key}` is {text:?}: expected 1 to {longest} printable ASCII characters \
+                     other than `-`"
                 )));
             }
             append(out, text);
@@ -204,7 +204,7 @@ impl<'v> Parts<'v> {
     }
 }
 
-/// The number of a facility or a severity, which is given by name or as it is.
+/// Returns the number of a facility or a severity. The value may be the name or the number.
 fn number(key: &str, value: ValueRef<'_>, names: &[&str]) -> Result<u8, Error> {
     let number = match value.shape() {
         Shape::String(text) => names.iter().position(|name| *name == text),
@@ -239,7 +239,7 @@ fn structured_data(data: ObjectRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     let id = |text: &str, out: &mut Bytes| {
         if !is_id(text) {
             return Err(Error::bad_data(format!(
-                "{text:?} names no structured data: that takes 1 to 32 printable ASCII characters \
+                "{text:?} cannot name structured data: expected 1 to 32 printable ASCII characters \
                  without `=`, `]` and `\"`"
             )));
         }

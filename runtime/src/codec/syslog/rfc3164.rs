@@ -1,4 +1,4 @@
-//! Behind the priority, as RFC 3164 has it, and as it is found.
+//! Decodes the part of a message after the priority, according to RFC 3164 and to formats that were observed.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,12 @@ use super::{
     optional,
 };
 
-/// How far a time may be ahead of the clock before it is one of last year. ns.
+/// Maximum time in ns by which a time without a year may be ahead of the clock. If it is ahead by more, it belongs to
+/// an earlier year.
 const AHEAD: i64 = 86_400 * 1_000_000_000;
 
-/// Writes the parts that are there. Everything after them is the text, so that no message is wrong (RFC 3164, 4.3).
+/// Writes the parts that the message contains. The remaining text becomes `msg`, so that every message is valid (RFC
+/// 3164, section 4.3).
 pub(super) fn decode(mut reader: Reader<'_>, now: u64, writer: &mut Writer<'_>) {
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     let Some(timestamp) = timestamp(&mut reader, now) else {
@@ -23,7 +25,7 @@ pub(super) fn decode(mut reader: Reader<'_>, now: u64, writer: &mut Writer<'_>) 
     };
     writer.key("timestamp");
     writer.i64(timestamp);
-    // Cisco's devices put a colon there, and no host after it.
+    // Cisco devices write a colon after the time, and no host.
     let has_host = !reader.take(b':');
     reader.take(b' ');
     let mut ahead = reader;
@@ -32,7 +34,7 @@ pub(super) fn decode(mut reader: Reader<'_>, now: u64, writer: &mut Writer<'_>) 
     } else if let Some(host) = host(ahead.word()).filter(|_| has_host) {
         optional("hostname", Some(host).filter(|host| *host != "-"), writer);
         reader = ahead;
-        // Cisco's devices separate the host from the text by ` : `.
+        // Cisco devices separate the host from the text with ` : `.
         let colon = if reader.rest().starts_with(b" : ") { 2 } else { 0 };
         reader.at += colon;
         reader.take(b' ');
@@ -46,25 +48,26 @@ pub(super) fn decode(mut reader: Reader<'_>, now: u64, writer: &mut Writer<'_>) 
     msg(reader.rest(), writer);
 }
 
-/// Returns the host that a word after the time names. It is none if the word is the program.
+/// Returns the host if `word`, the word after the time, is a host. Returns `None` if the word is the program.
 pub(super) fn host(word: &[u8]) -> Option<&str> {
     let word = std::str::from_utf8(word).ok().filter(|word| !word.is_empty())?;
     let is_program = word.ends_with(':') || word.contains('[');
     if is_program { address(word) } else { Some(word) }
 }
 
-/// Returns the IP address that a word consists of. It may have brackets around it and a colon after it.
+/// Returns the IP address if a word consists of one. The word may have brackets around the address and a colon at the
+/// end.
 fn address(word: &str) -> Option<&str> {
     fn bare(word: &str) -> Option<&str> {
         let inner = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).unwrap_or(word);
-        // An address of IPv6 may name an interface: `fe80::1%eth0`.
+        // An IPv6 address may have a zone: `fe80::1%eth0`.
         let (number, zone) = inner.split_once('%').unwrap_or((inner, ""));
         (number.parse::<IpAddr>().is_ok() && !zone.contains(':')).then_some(inner)
     }
     bare(word).or_else(|| bare(word.strip_suffix(':')?))
 }
 
-/// Reads a time, if there is one. A space, a colon or nothing comes after it.
+/// Parses a time, if there is one. The time must be followed by a space, a colon or the end.
 fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
     let mut ahead = *reader;
     let word = ahead.word();
@@ -73,7 +76,7 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
         reader.at += word.len();
         return Some(timestamp);
     }
-    // Cisco's devices mark a clock that is not synchronised.
+    // Cisco devices put a mark before the time if their clock is not synchronised.
     let rest = reader.rest();
     let rest = rest.strip_prefix(b"*").or_else(|| rest.strip_prefix(b".")).unwrap_or(rest);
     let name = std::str::from_utf8(rest.get(..3)?).ok()?;
@@ -91,7 +94,7 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
         None => (None, civil::time_of_day(rest)?),
     };
     let (nanoseconds, rest) = civil::fraction(rest).unwrap_or((0, rest));
-    // Anything else at its end means something that is not known here, and may make it another time.
+    // Any other text directly after the time may change the meaning of the time.
     if !matches!(rest, [] | [b' ', ..] | [b':'] | [b':', b' ', ..]) {
         return None;
     }
@@ -100,7 +103,7 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
     let at = |year| Civil { year, month, day, seconds, nanoseconds }.timestamp();
     let timestamp = match year {
         Some(year) => at(year)?,
-        // The 29th of February is there every fourth year, or after eight where a century is none.
+        // The 29th of February exists every fourth year, and after eight years around most turns of a century.
         None => (this_year - 8..=this_year + 1)
             .rev()
             .filter_map(at)
@@ -110,7 +113,7 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
     Some(timestamp)
 }
 
-/// A program, its process and how many bytes they take: `name:` or `name[process]:`.
+/// Parses `name:` or `name[process]:`. Returns the program, its process, and the number of bytes read.
 fn program(rest: &[u8]) -> Option<(&str, Option<&str>, usize)> {
     let length = rest.iter().position(|byte| b" :[".contains(byte))?;
     let name = std::str::from_utf8(&rest[..length]).ok().filter(|name| !name.is_empty())?;

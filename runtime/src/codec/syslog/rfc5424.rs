@@ -1,4 +1,4 @@
-//! Behind the priority, as RFC 5424 has it.
+//! Decodes the part of a message after the priority, according to RFC 5424.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use tremor_abi::document::Writer;
 use super::{Reader, civil, is_name, msg, optional};
 use crate::codec::{Error, ErrorKind, copied::without_signature, limit};
 
-/// Elements of a message, and parameters of one element, that are taken at most.
+/// Maximum number of elements of a message, and also of parameters of an element.
 const MOST: usize = 1_024;
 
-/// A parameter of an element, its value with the escapes.
+/// A parameter of an element. Escapes in the value are not replaced.
 struct Parameter<'m> {
     name: &'m str,
     value: &'m str,
-    /// Its position among the others.
+    /// Position of the parameter in the element.
     at: usize,
 }
 
@@ -28,9 +28,9 @@ pub(super) fn decode(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<
 /// Writes the parts before the text, up to [`Reader::end`].
 ///
 /// # Errors
-/// At the beginning of the part that is wrong.
+/// Returns an error at the start of the first invalid part.
 fn header(reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error> {
-    // The version, which the caller has seen.
+    // Skips the version, which the caller has checked.
     reader.at += 1;
     space(reader)?;
     let start = *reader;
@@ -69,7 +69,7 @@ fn header(reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error>
     })
 }
 
-/// Takes the space before the next part. Returns `false` where the text begins instead.
+/// Consumes the space before the next part. Returns `false` if the text begins here, so that there is no further part.
 fn next(reader: &mut Reader<'_>) -> Result<bool, Error> {
     if reader.at >= reader.end {
         return Ok(false);
@@ -101,7 +101,7 @@ fn structured_data<'m>(reader: &mut Reader<'m>, writer: &mut Writer<'_>) -> Resu
             return Err(start.error(format!("more than {MOST} elements")));
         }
         if !elements.insert(element) {
-            return Err(start.error(format!("the element `{element}` is there twice")));
+            return Err(start.error(format!("the element `{element}` occurs twice")));
         }
         parameters.clear();
         while reader.take(b' ') {
@@ -122,7 +122,7 @@ fn structured_data<'m>(reader: &mut Reader<'m>, writer: &mut Writer<'_>) -> Resu
     Ok(())
 }
 
-/// What comes before one of these bytes, if it is a name.
+/// Consumes the bytes before the first byte of `ends`. They must be a valid name.
 fn name<'m>(reader: &mut Reader<'m>, ends: &[u8], what: &str) -> Result<&'m str, Error> {
     let rest = reader.rest();
     let length = rest.iter().position(|byte| ends.contains(byte)).unwrap_or(rest.len());
@@ -138,12 +138,12 @@ fn name<'m>(reader: &mut Reader<'m>, ends: &[u8], what: &str) -> Result<&'m str,
     }
 }
 
-/// Whether text can stand for an element or a parameter.
+/// Returns whether `text` is a valid name of an element or a parameter.
 pub(super) fn is_id(text: &str) -> bool {
     is_name(text, 32) && !text.contains(['=', ']', '"'])
 }
 
-/// A parameter: its name, and its value with the escapes.
+/// Consumes a parameter. Returns its name and its value, in which escapes are not replaced.
 fn parameter<'m>(reader: &mut Reader<'m>) -> Result<(&'m str, &'m str), Error> {
     let name = name(reader, b"=", "the name of a parameter")?;
     if !reader.take(b'=') || !reader.take(b'"') {
@@ -162,7 +162,7 @@ fn parameter<'m>(reader: &mut Reader<'m>) -> Result<(&'m str, &'m str), Error> {
                 return Err(reader.error("expected a backslash before `]` within a value"));
             }
             Some(_) => length += 1,
-            None => return Err(start.error("the value that begins here does not end")),
+            None => return Err(start.error("unterminated value")),
         }
     }
     let value = std::str::from_utf8(&rest[..length])
@@ -171,8 +171,8 @@ fn parameter<'m>(reader: &mut Reader<'m>) -> Result<(&'m str, &'m str), Error> {
     Ok((name, value))
 }
 
-/// Writes the parameters of an element in the order of their names' first: those of one name, where
-/// there are several, as an array.
+/// Writes the parameters of an element, in the order in which their names first occur. If several parameters have the
+/// same name, their values become an array.
 fn write(parameters: &mut [Parameter<'_>], unescaped: &mut String, writer: &mut Writer<'_>) {
     parameters.sort_by_key(|parameter| parameter.name);
     let mut names: Vec<&[Parameter<'_>]> =

@@ -5,7 +5,7 @@ use tremor_abi::document::Document;
 use super::decode_at;
 use crate::codec::{Bytes, Nodes, Span, copied::Copied, tests::encode_json};
 
-/// 2024-03-01T12:00:00Z, in ns.
+/// The time 2024-03-01T12:00:00Z, in ns since the Unix epoch.
 const NOW: u64 = 1_709_294_400_000_000_000;
 const DAY: u64 = 86_400_000_000_000;
 
@@ -23,7 +23,7 @@ fn decoded(message: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn rfc_5424_is_read_and_written() {
+fn rfc_5424_messages_are_read_and_written() {
     for (message, expected) in [
         (
             "<34>1 2003-10-11T22:14:15.003000Z mymachine.example.com su - ID47 - 'su root' failed",
@@ -55,14 +55,14 @@ fn rfc_5424_is_read_and_written() {
         let mut expected = expected;
         expected["protocol"] = json!("RFC5424");
         assert_eq!(decoded(message), Ok(expected.clone()));
-        // A backslash before what needs none is written as two.
+        // A backslash that does not escape anything is written as an escaped backslash.
         let written = message.replace(r"\é", r"\\é");
         assert_eq!(encode_json("syslog", &expected), Ok(written));
     }
 }
 
 #[test]
-fn rfc_3164_is_read_and_written() {
+fn rfc_3164_messages_are_read_and_written() {
     for (message, expected) in [
         (
             "<34>Oct 11 22:14:15 mymachine su: 'su root' failed",
@@ -99,7 +99,7 @@ fn rfc_3164_is_read_and_written() {
 }
 
 #[test]
-fn what_is_found_in_use_is_read_as_well() {
+fn observed_deviations_from_rfc_3164_are_read() {
     for (message, key, expected) in [
         ("<13>Feb 05 17:32:18 host a: b", "timestamp", json!(1_707_154_338_000_000_000_i64)),
         (
@@ -177,7 +177,7 @@ fn ip_address_after_the_time_is_the_host() {
 }
 
 #[test]
-fn half_understood_header_keeps_the_message() {
+fn invalid_header_keeps_the_message() {
     for (message, expected) in [
         ("<1>1 now text", json!({ "protocol": "RFC3164", "msg": "1 now text" })),
         ("<1>1 -", json!({})),
@@ -212,7 +212,7 @@ fn half_understood_header_keeps_the_message() {
 }
 
 #[test]
-fn message_without_text_holds_no_event() {
+fn blank_message_contains_no_event() {
     for message in ["", "\n", "\r\n", "\0", " ", "\u{feff}\n"] {
         assert!(super::is_blank(message.as_bytes()), "{message:?}");
         assert!(decoded(message).is_err(), "{message:?}");
@@ -220,8 +220,10 @@ fn message_without_text_holds_no_event() {
     assert!(!super::is_blank(b"text"));
 }
 
+/// Timestamps of RFC 3164 have no year: the codec chooses the latest year with which the time is at most a day in the
+/// future.
 #[test]
-fn the_year_is_the_latest_that_is_no_more_than_a_day_ahead() {
+fn missing_year_is_latest_with_time_at_most_a_day_ahead() {
     let year = |message: &str, now| {
         let value = decoded_at(message.as_bytes(), now).unwrap();
         let timestamp = value["timestamp"].as_i64().unwrap();
@@ -240,16 +242,16 @@ fn the_year_is_the_latest_that_is_no_more_than_a_day_ahead() {
 }
 
 #[test]
-fn a_text_loses_its_mark_and_what_is_no_text_stays_as_it_is() {
+fn byte_order_mark_is_removed_and_binary_data_unchanged() {
     let value = decoded("<0>1 - - - - - - \u{feff}text").unwrap();
     assert_eq!(value["msg"], "text");
     let value = decoded_at(b"<0>1 - - - - - - \xff", NOW).unwrap();
-    assert_eq!(value["msg"], "/w==", "as JSON has binary data");
+    assert_eq!(value["msg"], "/w==", "binary data is base64 in JSON");
 }
 
 #[test]
-fn trailer_of_a_message_is_no_part_of_the_text() {
-    // rsyslog and syslog-ng leave a line feed there, in datagrams and in messages with their length before them.
+fn trailer_is_not_part_of_the_text() {
+    // rsyslog and syslog-ng leave a line feed at the end, in datagrams and in messages with a length prefix.
     for (message, expected) in [
         ("<13>1 - - - - - - text\n", json!("text")),
         ("<13>1 - - - - - - two\nlines\n", json!("two\nlines")),
@@ -269,7 +271,7 @@ fn trailer_of_a_message_is_no_part_of_the_text() {
 }
 
 #[test]
-fn what_is_no_message_is_an_error_that_says_where() {
+fn message_without_priority_is_an_error() {
     for (message, expected) in [
         ("", "expected a priority from `<0>` to `<191>` at byte 0"),
         ("text", "expected a priority from `<0>` to `<191>` at byte 0"),
@@ -282,7 +284,7 @@ fn what_is_no_message_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_syslog_cannot_write_is_an_error() {
+fn unrepresentable_value_is_an_error() {
     for (value, expected) in [
         (json!("text"), "expected an object, found text"),
         (json!({ "protocol": "RFC1" }), "expected `RFC5424` or `RFC3164` as `protocol`"),
@@ -294,7 +296,7 @@ fn what_syslog_cannot_write_is_an_error() {
         (json!({ "procid": 1.5 }), "expected text or an integer as `procid`, found a number"),
         (json!({ "timestamp": "now" }), "expected ns since the Unix epoch as `timestamp`"),
         (json!({ "structured_data": { "a": 1 } }), "expected an object as the structured data"),
-        (json!({ "structured_data": { "a=": {} } }), "\"a=\" names no structured data"),
+        (json!({ "structured_data": { "a=": {} } }), "\"a=\" cannot name structured data"),
         (json!({ "structured_data": { "a": { "b": {} } } }), "expected text as the parameter `b`"),
         (json!({ "msg": 1 }), "expected text or binary data as `msg`"),
         (json!({ "message": "m" }), "unknown key `message`"),
@@ -315,7 +317,7 @@ fn what_syslog_cannot_write_is_an_error() {
 }
 
 #[test]
-fn what_is_left_out_has_a_meaning() {
+fn omitted_keys_have_defaults() {
     let encode = |value| encode_json("syslog", &value).unwrap();
     assert_eq!(encode(json!({})), "<13>1 - - - - - -");
     assert_eq!(encode(json!({ "severity": 0, "facility": 3, "procid": 7 })), "<24>1 - - - 7 - -");
@@ -323,7 +325,7 @@ fn what_is_left_out_has_a_meaning() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_value_is_read_unchanged(
         severity in 0..8_usize,
         facility in 0..24_usize,
         // Whole µs, in years of four digits.
@@ -352,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn no_message_makes_it_panic(
+    fn no_message_panics(
         message in "<[0-9]{1,3}>(1 - - - - - )?[a\\-\\[\\]\"=\\\\ 1:é]{0,30}",
     ) {
         let _ = decoded(&message);

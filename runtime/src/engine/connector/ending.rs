@@ -1,4 +1,4 @@
-//! Until when a connector is needed, whatever it is waiting for.
+//! The end of a connector whose source and sink do not run, for example while it connects.
 
 use std::{
     future::poll_fn,
@@ -13,20 +13,20 @@ use crate::engine::{
 };
 use crate::{executor, log};
 
-/// What decides it, while neither side of the connector runs.
+/// The conditions under which the flow no longer needs a connector whose source and sink do not run.
 pub(crate) struct Ending<'t> {
     pub(crate) control: &'t Arc<Control>,
     pub(crate) stopped: Reached<'t>,
     pub(crate) drains: Reached<'t>,
     pub(crate) source: &'t mut Option<SourceSide>,
     pub(crate) sink: &'t mut Option<SinkSide>,
-    /// The end of a source that is not to run any more.
-    pub(crate) retires: &'t mut Option<executor::Task<()>>,
+    /// The task that ends the source, if the flow drains while the source does not run.
+    pub(crate) retiring: &'t mut Option<executor::Task<()>>,
 }
 
 impl Ending<'_> {
-    /// Ready once the flow needs the connector no more: it has stopped; it drains, and the
-    /// connector is a source; or nothing can come for its sink any more, and nothing has.
+    /// Completes once the flow no longer needs the connector: if the flow was stopped; if the flow drains and the
+    /// connector has no sink; or if the queue of the sink has ended and the sink has no events.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.stopped.poll(context).is_ready() {
             return Poll::Ready(());
@@ -36,13 +36,14 @@ impl Ending<'_> {
         if drains.is_ready()
             && let Some(source) = self.source.take()
         {
-            // Others wait for the end of what it feeds, and its own sink may be one of them.
-            *self.retires = Some(log::spawn(retire(source, self.control.clone())));
+            // The queues that the source feeds end only with the source, and their receivers wait for that. One of
+            // these may be the sink of this connector, for which this function waits, so another task ends the source.
+            *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
         }
         sink.poll_done(context)
     }
 
-    /// The result of a call of the connector; none where it is not needed any more before that.
+    /// Returns the result of `call`, or `None` if the flow no longer needs the connector before `call` has completed.
     pub(crate) async fn or<T>(mut self, call: impl Future<Output = T>) -> Option<T> {
         let mut call = std::pin::pin!(call);
         poll_fn(|context| match call.as_mut().poll(context) {
@@ -53,11 +54,11 @@ impl Ending<'_> {
     }
 }
 
-/// Ends a source that is not connected: its operators emit what they hold back, and the queues
-/// without another sender end.
+/// Ends a source that is not connected: its operators emit the events that they buffer, and queues end that no other
+/// task feeds. Does nothing if the flow was stopped.
 pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
-    // Once it has begun it is not cut short: what it has in hand would be lost. Where the flow is
-    // stopped, no task takes anything, and so it does not wait.
+    // Once begun, the close is not interrupted, because events that operators emit would be lost. If the flow is
+    // stopped meanwhile, the close does not block, because the queues of tasks that have ended refuse events.
     if !control.has_reached(Phase::Stopped) {
         source.worker.router.close().await;
     }

@@ -1,17 +1,17 @@
-//! What ends an instance of a connector, and what may mend that.
+//! Reasons for the end of a connector's instance, and whether a retry may help.
 
 use tremor_pdk::{Error, ErrorPolicy};
 
 use crate::engine::handle::connection::Replaced;
 
-/// What ended an instance of the connector.
+/// The reason for the end of an instance.
 pub(crate) enum Fault {
-    /// An error that another instance does not mend.
+    /// An error that a new instance would return too.
     Final(Error),
-    /// One that another instance may mend.
+    /// An error that a new instance may not have.
     Restart(Error),
-    /// None: somebody has asked for another instance.
-    Asked,
+    /// A restart that a user requested. The instance has not failed.
+    Requested,
 }
 
 impl From<Error> for Fault {
@@ -21,15 +21,15 @@ impl From<Error> for Fault {
 }
 
 impl From<Replaced> for Fault {
-    fn from(why: Replaced) -> Self {
-        match why {
-            Replaced::Asked => Self::Asked,
+    fn from(reason: Replaced) -> Self {
+        match reason {
+            Replaced::Requested => Self::Requested,
             Replaced::Because(error) => error.into(),
         }
     }
 }
 
-/// Whether an attempt to connect may follow one that has failed so.
+/// Returns whether the same instance may try to connect again after `error`.
 pub(crate) fn may_connect_later(error: &Error) -> bool {
     matches!(error.policy(), ErrorPolicy::RETRY | ErrorPolicy::RECONNECT)
 }

@@ -1,4 +1,4 @@
-//! One connector: made, connected, run, reconnected, restarted, stopped.
+//! The task of one connector, which creates, connects, runs, reconnects, restarts and stops it.
 
 pub(crate) mod ending;
 pub(crate) mod fault;
@@ -35,70 +35,72 @@ use crate::{
     executor,
 };
 
-/// The longest wait before another attempt to connect, unless the flow says otherwise.
+/// Longest wait between two attempts to connect, if the flow file sets none.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// A connector of a running flow.
+/// The task of a connector. It owns the source and the sink while these do not run.
 pub(crate) struct ConnectorTask {
     pub(crate) name: Arc<str>,
     pub(crate) make: MakeConnector,
     pub(crate) source: Option<SourceSide>,
     pub(crate) sink: Option<SinkSide>,
-    /// Attempts to connect that have failed, lost connections that were of no use among them.
+    /// Consecutive attempts to connect that have failed. A connection that was lost soon, before any event passed,
+    /// counts as a failed attempt too.
     pub(crate) reconnect: Attempts,
     pub(crate) restarts: Restarts,
-    /// How long a call may hold its thread.
+    /// Longest time for which a call may block its thread before the instance is replaced.
     pub(crate) call_limit: Duration,
     pub(crate) control: Arc<Control>,
     pub(crate) notices: Arc<Notices>,
     pub(crate) handle: Arc<ConnectorHandle>,
-    /// Of its sink; of no account where it has none.
+    /// State that tells the sources before the sink whether the sink is down. Unused if the connector has no sink.
     pub(crate) outage: Arc<Outage>,
     pub(crate) life: Life,
 }
 
-/// How far a connector has come.
+/// State of a connector that is kept across its instances and connections.
 #[derive(Default)]
 pub(crate) struct Life {
-    /// Whether an instance was made once.
+    /// `true` once an instance was created.
     is_made: bool,
-    /// Whether its sink has been connected once.
+    /// `true` once the sink was connected for the first time.
     sink_seen: bool,
-    /// Whether the log says that it is not connected.
+    /// `true` after a connection was lost, an attempt to connect failed or an instance ended, until the next
+    /// connection.
     is_down: bool,
-    /// Its source, once that brings nothing more, for as long as it has acknowledgements to hear.
-    settling: Option<executor::Task<Result<(), Error>>>,
-    /// The end of its source, where that could not end by itself.
-    retires: Option<executor::Task<()>>,
+    /// The task of a source that reads nothing more and still waits for acknowledgements.
+    acknowledging: Option<executor::Task<Result<(), Error>>>,
+    /// The task that ends a source that was not connected when the flow began to drain.
+    retiring: Option<executor::Task<()>>,
 }
 
-/// What an instance has been told.
+/// The hooks of an instance that were called.
 #[derive(Debug, Default)]
-struct Told {
-    /// `on_start`.
+struct Hooks {
+    /// `true` once `on_start` was called.
     started: bool,
-    /// `on_pause`, and no `on_resume` after it.
+    /// `true` after `on_pause`, until `on_resume`.
     paused: bool,
 }
 
 impl ConnectorTask {
-    /// Runs the connector to its end. What it fails with fails the flow.
+    /// Runs the connector until it has ended. An error of the connector fails the flow.
     pub(crate) async fn run(mut self) {
         let notices = self.notices.clone();
         if let Err(error) = notices.during(self.supervise()).await {
             self.fail(error);
         }
-        self.leave().await;
-        // What the sink had fails back to its sources: this one's may be among them.
-        if let Err(error) = self.settled().await {
+        self.end_sides().await;
+        // The sink has failed its events by now. The source of this connector may have waited for their
+        // acknowledgements.
+        if let Err(error) = self.until_acknowledged().await {
             self.fail(error);
         }
         self.enter(State::Stopped);
     }
 
-    /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
-    /// delivered fails.
-    async fn leave(&mut self) {
+    /// Ends the source and the sink. Operators emit what they buffer, and events that the sink has not delivered fail.
+    async fn end_sides(&mut self) {
         self.outage.end();
         if let Some(mut sink) = self.sink.take() {
             if !self.control.has_reached(Phase::Stopped) {
@@ -109,20 +111,20 @@ impl ConnectorTask {
         if let Some(source) = self.source.take() {
             retire(source, self.control.clone()).await;
         }
-        if let Some(task) = self.life.retires.take() {
+        if let Some(task) = self.life.retiring.take() {
             task.await;
         }
     }
 
-    /// Waits until the source knows what became of everything it brought, if it has ended.
-    async fn settled(&mut self) -> Result<(), Error> {
-        match self.life.settling.take() {
-            Some(settling) => settling.await,
+    /// Waits until a source that has ended has received all acknowledgements.
+    async fn until_acknowledged(&mut self) -> Result<(), Error> {
+        match self.life.acknowledging.take() {
+            Some(acknowledging) => acknowledging.await,
             None => Ok(()),
         }
     }
 
-    /// Until when the connector is needed.
+    /// Returns the conditions under which the flow no longer needs the connector.
     fn ending(&mut self) -> Ending<'_> {
         Ending {
             control: &self.control,
@@ -130,29 +132,38 @@ impl ConnectorTask {
             drains: self.control.reached(Phase::Draining),
             source: &mut self.source,
             sink: &mut self.sink,
-            retires: &mut self.life.retires,
+            retiring: &mut self.life.retiring,
         }
     }
 
     fn fail(&self, error: Error) {
         if self.notices.admits_last() {
-            tracing::error!(component = %self.name, state = "failed", %error, "connector");
+            tracing::error!(
+                component = %self.name,
+                state = "failed",
+                %error,
+                "the connector has failed"
+            );
         }
         self.handle.fail(&error);
         self.control.fail(&self.name, error);
     }
 
-    /// It is in this state from now on, or in what that comes to for it.
+    /// Enters `state`: see [`ConnectorHandle::enter`].
     fn enter(&self, state: State) {
         let state = self.handle.enter(state);
-        tracing::debug!(component = %self.name, %state, "connector");
+        tracing::debug!(component = %self.name, %state, "state of the connector");
     }
 
-    /// Makes instances, one after the other, as long as that may help.
+    /// Creates and runs instances, one after the other, until the flow no longer needs the connector.
+    ///
+    /// # Errors
+    /// Returns the error of an instance if a restart would not help, if no restart is left, or if the flow was
+    /// stopped before the restart.
     async fn supervise(&mut self) -> Result<(), Error> {
         let mut connection = self.handle.next_instance();
         loop {
-            let fault = match self.live(&connection).await {
+            let fault = match self.run_instance(&connection).await {
                 Ok(()) => return Ok(()),
                 Err(fault) => fault,
             };
@@ -160,14 +171,15 @@ impl ConnectorTask {
             let (error, wait) = match fault {
                 Fault::Final(error) => return Err(error),
                 Fault::Restart(error) => {
-                    let wait = self.fails(&error)?;
+                    let wait = self.restart_after(&error)?;
                     (Some(error), wait)
                 }
-                Fault::Asked => (None, Duration::ZERO),
+                Fault::Requested => (None, Duration::ZERO),
             };
             let waited = async {
-                let asked = async { _ = connection.until_replaced().await };
-                executor::first(executor::sleep(wait), asked).await;
+                // A requested restart ends the wait.
+                let requested = async { _ = connection.until_replaced().await };
+                executor::first(executor::sleep(wait), requested).await;
             };
             if self.ending().or(waited).await.is_none() {
                 let error = error.filter(|_| self.control.has_reached(Phase::Stopped));
@@ -179,80 +191,88 @@ impl ConnectorTask {
         }
     }
 
-    /// The life of one instance.
-    async fn live(&mut self, connection: &Arc<Connection>) -> Result<(), Fault> {
+    /// Creates an instance and runs it until the flow no longer needs the connector.
+    ///
+    /// # Errors
+    /// Returns the reason why the instance ended before that.
+    async fn run_instance(&mut self, connection: &Arc<Connection>) -> Result<(), Fault> {
         let limit = overrun::replace_slow(connection, self.call_limit);
         let mut connector = match (self.make)(connection, limit) {
             Ok(connector) => connector,
-            // It has never been of use: that will not go away by itself.
+            // If the first instance cannot be created, the cause is taken to be permanent, unless the system lacks
+            // resources.
             Err(error) if !self.life.is_made && !error.kind().is_shortage() => {
                 return Err(Fault::Final(error));
             }
             Err(error) => return Err(error.into()),
         };
         self.life.is_made = true;
-        match self.connections(&mut *connector, connection).await {
+        match self.run_connections(&mut *connector, connection).await {
             Ok(()) => {
-                // Others do not wait for how it stops.
-                self.leave().await;
-                // A source that still waits does so in a flow that was stopped, and ends at once.
-                self.settled().await.map_err(Fault::Final)?;
+                // The sides end before the instance is closed, so that other tasks do not wait for the close.
+                self.end_sides().await;
+                // If the source still waits for acknowledgements now, the flow was stopped, so the wait ends at once.
+                self.until_acknowledged().await.map_err(Fault::Final)?;
                 let close = connector.hook(Hook::CLOSE);
                 in_time("close", close, &self.control, Phase::Halted).await.map_err(Fault::Final)
             }
-            Err(Fault::Asked) => Err(self.replaced(&mut *connector).await),
+            Err(Fault::Requested) => Err(self.close_replaced(&mut *connector).await),
             Err(fault) => Err(fault),
         }
     }
 
-    /// Another instance takes the place of one that nothing is wrong with.
-    async fn replaced(&mut self, connector: &mut dyn DynConnector) -> Fault {
+    /// Closes an instance that has not failed and is replaced because of a request.
+    async fn close_replaced(&mut self, connector: &mut dyn DynConnector) -> Fault {
         self.enter(State::Restarting);
-        if self.goes_down("restarts") {
-            tracing::info!(component = %self.name, "connector restarts, as somebody has asked");
+        if self.mark_down("restarts") {
+            tracing::info!(component = %self.name, "the connector restarts because of a request");
         }
-        // A source that still hears of acknowledgements is not gone.
-        if self.life.settling.is_none()
+        // While the source waits for acknowledgements, the instance is still in use and must not be closed.
+        if self.life.acknowledging.is_none()
             && let Err(error) =
                 in_time("close", connector.hook(Hook::CLOSE), &self.control, Phase::Stopped).await
         {
-            tracing::warn!(component = %self.name, %error, "the last instance did not stop in order");
+            tracing::warn!(component = %self.name, %error, "cannot close the previous instance");
         }
-        Fault::Asked
+        Fault::Requested
     }
 
-    /// Connects an instance, again and again, until it is needed no more.
-    async fn connections(
+    /// Connects an instance, and connects it again after a connection was lost, until the flow no longer needs the
+    /// connector.
+    ///
+    /// # Errors
+    /// Returns the reason why the instance ended before that.
+    async fn run_connections(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
     ) -> Result<(), Fault> {
-        let mut told = Told::default();
+        let mut hooks = Hooks::default();
         loop {
             self.enter(State::Connecting);
             connection.restore();
             let halves = self.connect(connector, connection).await?;
             let Some(halves) = halves else { return Ok(()) };
             let since = Instant::now();
-            let outcome = self.connected(connector, connection, halves, &mut told).await?;
-            if let (Outcome::Lost(_), Some(why)) = (&outcome, connection.replaced()) {
-                return Err(why.into());
+            let outcome = self.run_connection(connector, connection, halves, &mut hooks).await?;
+            if let (Outcome::Lost(_), Some(reason)) = (&outcome, connection.replaced()) {
+                return Err(reason.into());
             }
             let has_lasted = since.elapsed() > self.reconnect.policy().max;
-            let was_good = has_lasted || connection.has_passed_events();
-            let Some(wait) = self.goes_on(outcome, was_good)? else { return Ok(()) };
-            if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
+            let was_useful = has_lasted || connection.has_passed_events();
+            let Some(wait) = self.reconnect_after(outcome, was_useful)? else { return Ok(()) };
+            if self.while_needed(connection, executor::sleep(wait)).await?.is_none() {
                 return Ok(());
             }
         }
     }
 
-    /// The result of a call, or of a wait, while neither side of the connector runs; none where the
-    /// connector is not needed any more before that.
+    /// Returns the result of `call`, which is a call of the connector or a wait while neither source nor sink runs.
+    /// Returns `None` if the flow no longer needs the connector before `call` has completed.
     ///
     /// # Errors
-    /// The instance is replaced before that.
-    async fn wanted<T>(
+    /// Returns a fault if the instance is to be replaced before `call` has completed.
+    async fn while_needed<T>(
         &mut self,
         connection: &Connection,
         call: impl Future<Output = T>,
@@ -262,58 +282,69 @@ impl ConnectorTask {
         self.ending().or(executor::first(call, replaced)).await.transpose()
     }
 
-    /// How long to wait before the next connection of the same instance; `None` where there is to be
-    /// none.
+    /// Returns the wait before the same instance connects again, or `None` if the flow no longer needs the connector.
+    /// `was_useful` is `true` if an event was read or delivered through the last connection, or if that connection
+    /// lasted for long.
     ///
     /// # Errors
-    /// There may be none.
-    fn goes_on(&mut self, outcome: Outcome, was_good: bool) -> Result<Option<Duration>, Fault> {
-        if was_good {
+    /// Returns a fault if the instance cannot connect again.
+    fn reconnect_after(
+        &mut self,
+        outcome: Outcome,
+        was_useful: bool,
+    ) -> Result<Option<Duration>, Fault> {
+        if was_useful {
             self.reconnect.restart();
         }
         let error = match outcome {
             Outcome::Over => return Ok(None),
             Outcome::Lost(error) => error,
-            // There is nothing left to connect for.
+            // Source and sink have ended, so there is nothing to connect for.
             Outcome::Failed(error) if self.source.is_none() && self.sink.is_none() => {
                 return Err(Fault::Final(error));
             }
-            // What has panicked is gone; what has failed in order may keep its state.
+            // An instance that has panicked cannot be used any more. An instance that returned an error may connect
+            // again.
             Outcome::Failed(error) if error.is_final() || error.kind() == ErrorKind::PANICKED => {
                 return Err(error.into());
             }
             Outcome::Failed(error) => {
-                return self.fails(&error).map(Some).map_err(Fault::Final);
+                return self.restart_after(&error).map(Some).map_err(Fault::Final);
             }
         };
-        // Where no other attempt is wanted, it does not matter how many there may be.
-        if !was_good && !self.control.has_reached(self.ends_with()) {
+        // An attempt that the flow does not need must not fail the connector, so it is not counted.
+        if !was_useful && !self.control.has_reached(self.ends_with()) {
             self.attempt_failed(&error)?;
         }
         let wait = self.reconnect.wait_after(&error);
         self.handle.retry(Retried::Connect, &error, wait);
         self.enter(State::Connecting);
-        if self.goes_down("lost") {
+        if self.mark_down("lost") {
             tracing::warn!(component = %self.name, %error, ?wait, "connection lost");
         }
         Ok(Some(wait))
     }
 
-    /// The connector has failed, and is restarted: how long to wait before that.
+    /// Uses up one restart after `error`, and returns the wait before the restart.
     ///
     /// # Errors
-    /// It was restarted often enough.
-    fn fails(&mut self, error: &Error) -> Result<Duration, Error> {
+    /// Returns the error if no restart is left.
+    fn restart_after(&mut self, error: &Error) -> Result<Duration, Error> {
         let wait = self.restarts.after(error)?;
         self.handle.note(error);
         self.enter(State::Restarting);
-        if self.goes_down("restarts") {
+        if self.mark_down("restarts") {
             tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
         }
         Ok(wait)
     }
 
-    /// Connects, with backoff. Returns `None` if the flow ends before that.
+    /// Connects the instance, and retries this with backoff. Returns `None` if the flow no longer needs the connector
+    /// before the instance is connected.
+    ///
+    /// # Errors
+    /// Returns a fault if the error does not permit a retry, if no attempt is left, or if the instance is to be
+    /// replaced.
     async fn connect(
         &mut self,
         connector: &mut dyn DynConnector,
@@ -322,7 +353,7 @@ impl ConnectorTask {
         let mut attempt = 1;
         let halves = loop {
             let wanted = Sides::new(self.source.is_some(), self.sink.is_some());
-            let error = match self.wanted(connection, connector.connect(wanted)).await? {
+            let error = match self.while_needed(connection, connector.connect(wanted)).await? {
                 None => return Ok(None),
                 Some(Ok(halves)) => break complete(halves, wanted).map_err(Fault::Final)?,
                 Some(Err(error)) if !may_connect_later(&error) => return Err(error.into()),
@@ -331,12 +362,12 @@ impl ConnectorTask {
             self.attempt_failed(&error)?;
             let wait = self.reconnect.wait_after(&error);
             self.handle.retry(Retried::Connect, &error, wait);
-            if !self.life.is_down && self.goes_down("not connected") {
+            if !self.life.is_down && self.mark_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
             } else {
                 tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
             }
-            if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
+            if self.while_needed(connection, executor::sleep(wait)).await?.is_none() {
                 return Ok(None);
             }
             attempt += 1;
@@ -347,10 +378,10 @@ impl ConnectorTask {
         Ok(Some(halves))
     }
 
-    /// Counts an attempt that has failed.
+    /// Counts an attempt to connect that failed with `error`.
     ///
     /// # Errors
-    /// It was the last that there may be.
+    /// Returns a fault if no attempt is left.
     fn attempt_failed(&mut self, error: &Error) -> Result<(), Fault> {
         if self.reconnect.fail_with(error) {
             return Ok(());
@@ -359,8 +390,9 @@ impl ConnectorTask {
         Err(Fault::Final(error.clone().context(made)))
     }
 
-    /// The connector is without a connection from here on. Whether there may be a line about that.
-    fn goes_down(&mut self, state: &'static str) -> bool {
+    /// Records that the connector has no connection, which begins an outage of its sink. Returns whether a log line
+    /// about `state` is permitted.
+    fn mark_down(&mut self, state: &'static str) -> bool {
         self.life.is_down = true;
         if self.sink.is_some() {
             self.outage.begin();
@@ -368,16 +400,17 @@ impl ConnectorTask {
         self.notices.admits(state)
     }
 
-    /// A connector with a sink goes on while the flow drains: something may still arrive.
+    /// Returns the phase from which on the connector does not connect again. While the flow drains, a connector with a
+    /// sink is still needed, because events for it may arrive.
     fn ends_with(&self) -> Phase {
         if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
     }
 }
 
-/// Returns the halves of a connection if they are those that the flow uses.
+/// Returns `halves` if they include all halves that are `wanted`.
 ///
 /// # Errors
-/// A half that is `wanted` is missing.
+/// Returns an error that names the missing half.
 fn complete(halves: DynHalves, wanted: Sides) -> Result<DynHalves, Error> {
     let missing = match (&halves.source, &halves.sink) {
         (None, _) if wanted.has_source() => "source",

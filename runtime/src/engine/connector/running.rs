@@ -1,4 +1,4 @@
-//! One connection of a connector, from the moment that it is made: source and sink run until it ends.
+//! Runs the source and the sink of a connector during one connection.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use tremor_abi::connector::Hook;
 use tremor_pdk::{Error, Halves};
 
 use super::{
-    ConnectorTask, Told,
+    ConnectorTask, Hooks,
     fault::{Fault, may_connect_later},
-    sides::{Pauses, Running, Step},
+    sides::{Running, Step, Steps},
 };
 use crate::{
     dynamic::{DynConnector, DynHalves, DynSink, DynSource},
@@ -21,52 +21,54 @@ use crate::{
         },
         queue::mailbox::Host,
         sink::SinkSide,
-        source::{SourceSide, settling::Settling},
+        source::{SourceSide, outstanding::OutstandingAcks},
     },
     executor, log,
 };
 
-/// How one connection ended.
+/// The end of one connection.
 pub(super) enum Outcome {
-    /// Everything is done, or the flow does not want it any more.
+    /// The source and the sink have finished, or the flow no longer needs them.
     Over,
-    /// The connection is gone.
+    /// The connection was lost.
     Lost(Error),
-    /// Source or sink failed; another connection may go better.
+    /// The source or the sink failed, but may work with another connection.
     Failed(Error),
 }
 
 impl ConnectorTask {
-    /// What becomes of a connection from the moment that it is made.
-    pub(super) async fn connected(
+    /// Runs source and sink until the connection ends. `hooks` are those of the instance.
+    ///
+    /// # Errors
+    /// Returns the reason why the instance ends.
+    pub(super) async fn run_connection(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
         halves: DynHalves,
-        told: &mut Told,
+        hooks: &mut Hooks,
     ) -> Result<Outcome, Fault> {
-        match self.run_connection(connector, connection, halves, told).await {
-            // Lost before an event could come or go, and lost all the same.
+        match self.run_sides(connector, connection, halves, hooks).await {
+            // An error of `on_start` after which the same instance may connect again counts as a lost connection.
             Err(Fault::Restart(error)) if may_connect_later(&error) => Ok(Outcome::Lost(error)),
             result => result,
         }
     }
 
-    /// Runs source and sink as long as the connection lasts.
-    async fn run_connection(
+    async fn run_sides(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
         Halves { source, sink }: DynHalves,
-        told: &mut Told,
+        hooks: &mut Hooks,
     ) -> Result<Outcome, Fault> {
-        if !told.started {
-            let started = self.wanted(connection, connector.hook(Hook::START)).await?;
+        if !hooks.started {
+            let started = self.while_needed(connection, connector.hook(Hook::START)).await?;
             let Some(started) = started else { return Ok(Outcome::Over) };
             started?;
-            told.started = true;
+            hooks.started = true;
         }
-        self.enter(if told.paused { State::Paused } else { State::Running });
+        self.enter(if hooks.paused { State::Paused } else { State::Running });
         if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
             self.control.sink_ready(&self.name);
         }
@@ -74,36 +76,36 @@ impl ConnectorTask {
             source: self.start_source(source, connection),
             sink: self.start_sink(sink, connection),
         };
-        let ends = self.sides_end(connector, connection, &mut running, told).await?;
+        let ends = self.until_ended(connector, connection, &mut running, hooks).await?;
         Ok(self.outcome(ends))
     }
 
-    /// Waits until the source brings nothing more and knows what became of what it brought, and the sink
-    /// has ended. A sink that is to be connected again waits for no acknowledgement: what that waits for
-    /// may be on its way to this sink.
-    async fn sides_end(
+    /// Waits until the source and the sink have ended. Meanwhile calls the hooks of the connector for pauses. Also
+    /// waits for the acknowledgements of a source that has ended, unless the sink has to connect again: events that are
+    /// not acknowledged may be in the queue of this sink.
+    async fn until_ended(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Connection,
         running: &mut Running,
-        told: &mut Told,
+        hooks: &mut Hooks,
     ) -> Result<Vec<End>, Fault> {
         let (mut ends, mut fault) = (Vec::with_capacity(2), None);
         let (control, handle) = (self.control.clone(), self.handle.clone());
-        let mut pauses = Pauses::new(&control, &handle.gate);
-        while let Some(step) = pauses.next_step(running, &mut self.life.settling, told.paused).await
+        let mut steps = Steps::new(&control, &handle.gate);
+        while let Some(step) = steps.next(running, &mut self.life.acknowledging, hooks.paused).await
         {
             match step {
-                Step::SourceEnded(_, Ok(settling)) => {
+                Step::SourceEnded(_, Ok(outstanding)) => {
                     self.handle.drains();
-                    self.life.settling = Some(log::spawn(settling.run()));
+                    self.life.acknowledging = Some(log::spawn(outstanding.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {
                     self.source = Some(*side);
                     ends.push(end);
                 }
-                Step::Settled(Ok(())) | Step::SinkEnded(_, End::Finished) => {}
-                Step::Settled(Err(error)) => {
+                Step::Acknowledged(Ok(())) | Step::SinkEnded(_, End::Finished) => {}
+                Step::Acknowledged(Err(error)) => {
                     connection.break_off();
                     fault = Some(Fault::Final(error));
                 }
@@ -112,13 +114,13 @@ impl ConnectorTask {
                     ends.push(end);
                 }
                 Step::Paused => {
-                    told.paused = true;
+                    hooks.paused = true;
                     self.enter(State::Paused);
-                    ends.extend(answered(Hook::PAUSE, connector, connection, &control).await);
+                    ends.extend(call_hook(Hook::PAUSE, connector, connection, &control).await);
                 }
                 Step::Resumed => {
-                    told.paused = false;
-                    ends.extend(answered(Hook::RESUME, connector, connection, &control).await);
+                    hooks.paused = false;
+                    ends.extend(call_hook(Hook::RESUME, connector, connection, &control).await);
                     self.enter(State::Running);
                     handle.gate.open();
                 }
@@ -134,23 +136,24 @@ impl ConnectorTask {
         &mut self,
         source: Option<Box<dyn DynSource>>,
         connection: &Arc<Connection>,
-    ) -> Option<executor::Task<(SourceSide, Result<Settling, End>)>> {
+    ) -> Option<executor::Task<(SourceSide, Result<OutstandingAcks, End>)>> {
         let (mut side, source) = (self.source.take()?, source?);
         let (connection, control) = (connection.clone(), self.control.clone());
         let name = self.name.clone();
-        // It is not called before its time has come.
-        self.handle.gate.set_rests(Side::Source, true);
+        // The source is idle until its task begins to pull.
+        self.handle.gate.set_idle(Side::Source, true);
         let turns = self.control.calls().watch(&self.name, Some("source"));
         Some(log::spawn(turns.turns(async move {
-            // Whatever the source would wait for, it hears first of what ends it.
+            // Waits for the first connection of the sinks and for capacity in the queues, unless the flow drains or the
+            // connection breaks first.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
                 control.sinks_ready(&name).await;
-                side.worker.router.room().await;
+                side.worker.router.wait_for_capacity().await;
             });
-            // If it does not come to that, the source hears why.
+            // If the wait was interrupted, the next call ends the source for the same reason.
             _ = ready.await;
-            let end = side.bring(source, &connection).await;
+            let end = side.pull_until_end(source, &connection).await;
             if end.is_err() {
                 connection.break_off();
             }
@@ -177,7 +180,8 @@ impl ConnectorTask {
         Some(log::spawn(Host::new(mailbox, turns.turns(running))))
     }
 
-    /// What the ends of both sides mean for the connector: the worst counts.
+    /// Returns the outcome of a connection. A failure of one side takes precedence over a loss, and a loss over a
+    /// normal end.
     fn outcome(&self, ends: Vec<End>) -> Outcome {
         let mut outcome = Outcome::Over;
         for end in ends {
@@ -196,9 +200,9 @@ impl ConnectorTask {
     }
 }
 
-/// Waits for the answer to a call of the connector while its sides run. What it fails with ends the
-/// connection.
-async fn answered(
+/// Calls a hook of the connector while its source or sink runs. If the hook fails, breaks the connection and returns
+/// how the connection ended.
+async fn call_hook(
     hook: Hook,
     connector: &mut dyn DynConnector,
     connection: &Connection,

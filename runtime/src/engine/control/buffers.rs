@@ -1,8 +1,8 @@
-//! Pipelines of a flow, whose operators may buffer events.
+//! A list of the pipelines of a flow, to find pipelines whose operators buffer events.
 
 use std::fmt::{self, Debug, Formatter};
 
-/// Returns the number of events that a pipeline has.
+/// Returns the number of events that a pipeline has taken and not passed on.
 type Events = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// The pipelines of a flow.
@@ -17,8 +17,8 @@ struct Buffer {
 }
 
 impl Buffers {
-    /// Adds a pipeline, which events of the connectors `sources` may reach. A pipeline that was added before, because
-    /// several tasks run it, is not added again.
+    /// Adds a pipeline that events of the connectors `sources` may reach. Several tasks may run a pipeline, so only the
+    /// first call for it has an effect.
     pub(crate) fn add(&mut self, pipeline: &str, sources: Vec<String>, events: Events) {
         if self.0.iter().any(|it| it.pipeline == pipeline) {
             return;
@@ -26,7 +26,7 @@ impl Buffers {
         self.0.push(Buffer { pipeline: pipeline.to_owned(), sources, events });
     }
 
-    /// Returns the names of the pipelines that have events, which may be of the connector `source`.
+    /// Returns the names of the pipelines that have events and that may have received them from the connector `source`.
     pub(crate) fn filled_by(&self, source: &str) -> impl Iterator<Item = &str> {
         let feeds = move |it: &&Buffer| it.sources.iter().any(|it| it == source);
         self.0.iter().filter(feeds).filter(|it| (it.events)() > 0).map(|it| it.pipeline.as_str())

@@ -1,4 +1,4 @@
-//! Interrupts of tasks: the end of the flow, and the loss of the connection.
+//! Interrupts of tasks by a phase of the flow or by the loss of a connection.
 
 use std::{
     future::poll_fn,
@@ -11,7 +11,7 @@ use crate::engine::{
     handle::connection::{Broken, Connection},
 };
 
-/// What ends the work of a task wherever it is.
+/// The conditions that interrupt the work of a task.
 pub(crate) struct Interrupt<'t> {
     control: &'t Control,
     phase: Phase,
@@ -19,17 +19,17 @@ pub(crate) struct Interrupt<'t> {
     connection: Option<(&'t Connection, Broken<'t>)>,
 }
 
-/// What has ended it.
+/// The condition that ended the work of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The flow is in the phase, or in a later one.
+    /// The flow has reached the phase.
     Phase,
     /// The connection is broken.
     Broken,
 }
 
 impl<'t> Interrupt<'t> {
-    /// Ends work when the flow is in `phase`, or when the connection breaks.
+    /// Creates an interrupt that occurs when the flow reaches `phase`, or when `connection` breaks.
     pub(crate) fn new(
         control: &'t Control,
         phase: Phase,
@@ -39,7 +39,7 @@ impl<'t> Interrupt<'t> {
         Self { control, phase, reached: control.reached(phase), connection }
     }
 
-    /// Whether work has to end now, without a wait for it.
+    /// Returns the cause if the interrupt has occurred. Does not wait.
     pub(crate) fn now(&self) -> Option<Cause> {
         if self.control.has_reached(self.phase) {
             return Some(Cause::Phase);
@@ -48,7 +48,7 @@ impl<'t> Interrupt<'t> {
         connection.is_broken().then_some(Cause::Broken)
     }
 
-    /// Ready once work has to end, however often it is asked.
+    /// Completes once the interrupt has occurred. May be polled again after that.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<Cause> {
         if self.reached.poll(context).is_ready() {
             return Poll::Ready(Cause::Phase);
@@ -59,10 +59,10 @@ impl<'t> Interrupt<'t> {
         }
     }
 
-    /// The result of `work`.
+    /// Runs `work` and returns its result.
     ///
     /// # Errors
-    /// Work had to end before that, for this reason.
+    /// Returns the cause if the interrupt occurs before `work` has completed.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Cause> {
         let mut work = pin!(work);
         poll_fn(|context| match work.as_mut().poll(context) {
@@ -87,7 +87,7 @@ mod tests {
     };
 
     #[test]
-    fn work_that_is_done_counts_even_where_it_had_to_end() {
+    fn completed_work_takes_precedence_over_an_interrupt() {
         let (control, connection) = (Control::new(), Connection::default());
         let mut interrupt = Interrupt::new(&control, Phase::Draining, Some(&connection));
         assert_eq!((interrupt.now(), block_on(interrupt.or(ready(1)))), (None, Ok(1)));

@@ -1,4 +1,4 @@
-//! Calls of a plugin that the end of a connection or a flow waits for, and for how long.
+//! Time limits for the calls of a plugin that end a connection or a flow.
 
 use std::time::Duration;
 
@@ -7,18 +7,19 @@ use tremor_pdk::Error;
 use super::{Control, Phase};
 use crate::{dynamic::BoxFuture, executor};
 
-/// How long a plugin may take for what the end of its flow waits for.
+/// Longest time for which the end of a connection or a flow is delayed by such a call.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
-/// Time that a source has to close after its flow was stopped. Less than the time that a stopped flow has to end.
-/// The next run does not read again what the source commits in this time.
+/// Longest time that the `close` of a source may take after the flow was stopped. Events that the source acknowledges
+/// to its peer within this time are not read again by the next run. The value is less than the time that a stopped flow
+/// has to end.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 
-/// Gives a source a bounded time to close, which is shorter once its flow was stopped. A flow that is halted waits no
-/// longer.
+/// Waits for `call`, which closes a source, until [`LAST_CALL`] is over or the flow was stopped [`LAST_COMMIT`] ago.
+/// Returns `Ok` at once when the flow is halted.
 ///
 /// # Errors
-/// Errors of the call, and a timeout.
+/// Returns the error of the call, or a timeout.
 pub(crate) async fn close_in_time(
     call: BoxFuture<'_, Result<(), Error>>,
     control: &Control,
@@ -26,13 +27,19 @@ pub(crate) async fn close_in_time(
     let stopped = async {
         control.reached(Phase::Stopped).await;
         executor::sleep(LAST_COMMIT).await;
-        Err(Error::timeout("`close` was not done one second after the flow was stopped"))
+        let seconds = LAST_COMMIT.as_secs();
+        Err(Error::timeout(format_args!(
+            "`close` did not finish within {seconds} s after the flow was stopped"
+        )))
     };
     executor::first(in_time("close", call, control, Phase::Halted), stopped).await
 }
 
-/// Gives a plugin a bounded time to do what the end of a flow waits for. A flow that is in
-/// `phase` waits for it no more.
+/// Waits for `call` for at most [`LAST_CALL`]. Returns `Ok` at once when the flow reaches `phase`. `what` is the name
+/// of the call.
+///
+/// # Errors
+/// Returns the error of the call, or a timeout.
 pub(crate) async fn in_time(
     what: &str,
     call: BoxFuture<'_, Result<(), Error>>,
@@ -42,7 +49,7 @@ pub(crate) async fn in_time(
     let limit = async {
         executor::sleep(LAST_CALL).await;
         let seconds = LAST_CALL.as_secs();
-        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
+        Err(Error::timeout(format_args!("`{what}` did not finish within {seconds} s")))
     };
     let over = async {
         control.reached(phase).await;

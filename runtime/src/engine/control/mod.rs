@@ -1,4 +1,5 @@
-//! What all tasks of a flow share: in which phase the flow is, and what failed it.
+//! State that all tasks of a flow share: the phase and the failure of the flow, its connectors, and the reasons why
+//! sources wait.
 
 pub(crate) mod buffers;
 pub(crate) mod interrupt;
@@ -26,7 +27,7 @@ use crate::engine::{
     },
     handle::{
         ConnectorHandle,
-        status::{Awaited, HeldUp, Status},
+        status::{Awaited, Status, Unfinished},
     },
     logging::losses::Losses,
     processors::Processors,
@@ -35,17 +36,17 @@ use crate::engine::{
 };
 use crate::{memory::FlowMemory, watchdog::Calls};
 
-/// The life of a flow. It only ever goes forward.
+/// The phase of a flow. A flow never returns to an earlier phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Events flow.
     #[default]
     Running,
-    /// Sources bring nothing more; what is under way still arrives.
+    /// Sources read nothing more. Events in flight are still delivered.
     Draining,
-    /// Everything ends where it is.
+    /// Tasks end without waiting for events in flight.
     Stopped,
-    /// What does not end is not waited for.
+    /// Tasks that have not ended are abandoned.
     Halted,
 }
 
@@ -57,18 +58,18 @@ struct State {
     buffers: Buffers,
     queues: Queues,
     failure: Option<Failure>,
-    /// How long it has to drain, where somebody has said that.
+    /// Time limit of the drain, if a request has set one.
     deadline: Option<Duration>,
-    /// Whether a connector has failed with which the run ends.
+    /// `true` once a connector has failed whose failure ends the whole run.
     ends_run: bool,
     connectors: Vec<Arc<ConnectorHandle>>,
-    held_up: Vec<HeldUp>,
-    /// `true` if a sink ended that still buffers events which it has acknowledged.
+    unfinished: Vec<Unfinished>,
+    /// `true` if a sink ended while it buffered events that it had acknowledged.
     is_undrained: bool,
 }
 
 impl State {
-    /// Returns the sinks that sources wait for, by the name of the source's connector.
+    /// Returns the components that sources wait for, by the name of the source's connector.
     fn waits(&self) -> BTreeMap<&str, Vec<Awaited>> {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         if self.phase > Phase::Running {
@@ -92,7 +93,7 @@ impl State {
             let sinks = self.sinks.iter().filter(|it| it.feeds(source) && it.has_events());
             let sinks = sinks.map(|it| it.connector.name());
             let mut names = self.buffers.filled_by(source).chain(sinks).peekable();
-            // Events that no pipeline and no sink has are with the source's own tasks.
+            // If no pipeline and no sink has the events, the tasks of the source have them.
             let own = names.peek().is_none().then_some(source);
             let awaited = |name: &str| Awaited::at_pull_limit(name, bound);
             found.insert(source, names.chain(own).map(awaited).collect());
@@ -106,14 +107,14 @@ impl State {
     }
 }
 
-/// A sink, as the sources that feed it see it.
+/// The part of a sink's state on which the sources that feed it depend.
 #[derive(Debug)]
 struct Sink {
     node: u32,
     connector: Arc<ConnectorHandle>,
-    /// The sources whose events may reach the sink: node, and name of the connector.
+    /// The sources whose events may reach the sink. Each has its node and the name of its connector.
     sources: Vec<(u32, String)>,
-    /// `true` once the sink was connected for the first time. Sources do not begin before that.
+    /// `true` once the sink was connected for the first time. The sources before the sink do not begin earlier.
     is_ready: bool,
     outage: Weak<Outage>,
 }
@@ -122,7 +123,7 @@ impl Sink {
     /// Returns whether the source of the connector `source` is not pulled because of this sink.
     fn holds_up(&self, source: &str) -> bool {
         let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
-        // A breaker never stops the source of the sink's own connector.
+        // If a connector has a source and a sink, an outage of the sink never stops the source.
         self.awaited_by(source)
             || (self.feeds(source) && self.connector.name() != source && is_down())
     }
@@ -140,7 +141,7 @@ impl Sink {
         self.connector.in_flight() + self.connector.queued() > 0
     }
 
-    /// Returns the reason why the source `node` of the connector `source` is not pulled, if it is this sink.
+    /// Returns the reason if the source `node` of the connector `source` is not pulled because of this sink.
     fn awaited(&self, node: u32, source: &str, waits: &Waits) -> Option<Awaited> {
         if self.holds_up(source) {
             return Some(self.connector.awaited(None));
@@ -150,26 +151,26 @@ impl Sink {
     }
 }
 
-/// Why a flow failed.
+/// The failure of a flow.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The component that failed.
+    /// Name of the component that failed.
     pub component: String,
-    /// What it failed with.
+    /// Error of the component.
     pub error: Error,
 }
 
-/// The control of one flow.
+/// The object through which the tasks of a flow share its state.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// A copy of the state's phase, to look at without a lock once a batch.
+    /// A copy of [`State::phase`], which is read once a batch without a lock.
     phase: AtomicU8,
     state: Watch<State>,
-    /// Of its components.
+    /// Failed events that are not logged yet.
     losses: Losses,
-    /// The calls to its plugins.
+    /// Records of the calls to the flow's plugins.
     calls: Arc<Calls>,
-    /// Those of the run that the flow belongs to.
+    /// Processors of the run that the flow belongs to.
     processors: Processors,
     memory: FlowMemory,
 }
@@ -183,15 +184,15 @@ impl Control {
         Self { phase, state: Watch::new(state), losses, calls, processors, memory }
     }
 
-    /// The same of a flow whose calls to plugins are recorded in `calls`, and that shares
-    /// `processors` with the other flows of its run.
-    pub(crate) fn of_run(self, calls: Arc<Calls>, processors: Processors) -> Self {
-        Self { calls, processors, ..self }
-    }
-
-    /// The same control, of a flow that takes its memory from `memory`.
-    pub(crate) fn with_memory(self, memory: FlowMemory) -> Self {
-        Self { memory, ..self }
+    /// Sets the records of the flow's calls to plugins, the processors that the flow shares with the other flows of
+    /// its run, and the memory of the flow.
+    pub(crate) fn of_run(
+        self,
+        calls: Arc<Calls>,
+        processors: Processors,
+        memory: FlowMemory,
+    ) -> Self {
+        Self { calls, processors, memory, ..self }
     }
 
     /// Returns the memory of the flow.
@@ -199,32 +200,32 @@ impl Control {
         &self.memory
     }
 
-    /// Events that fail without a way out.
+    /// Returns the log of events that fail without a linked `err` port.
     pub(crate) fn losses(&self) -> &Losses {
         &self.losses
     }
 
-    /// The calls to its plugins.
+    /// Returns the records of the calls to the flow's plugins.
     pub(crate) fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
 
-    /// The processors that the tasks of the flow run on.
+    /// Returns the processors that the tasks of the flow run on.
     pub(crate) fn processors(&self) -> &Processors {
         &self.processors
     }
 
-    /// Another connector of the flow.
+    /// Adds a connector of the flow.
     pub(crate) fn add(&self, connector: Arc<ConnectorHandle>) {
         self.state.update(|state| state.connectors.push(connector));
     }
 
-    /// A connector of the flow, by its name.
+    /// Returns the handle of the connector called `name`, if there is one.
     pub(crate) fn connector(&self, name: &str) -> Option<Arc<ConnectorHandle>> {
         self.state.read(|state| state.connectors.iter().find(|it| it.name() == name).cloned())
     }
 
-    /// Returns the status of all connectors, with the sinks that their sources wait for.
+    /// Returns the status of all connectors, including the components that their sources wait for.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.state.read(|state| {
             let mut waits = state.waits();
@@ -236,7 +237,7 @@ impl Control {
         })
     }
 
-    /// Returns the sinks that sources wait for, each with the name of the source's connector.
+    /// Returns the components that sources wait for, each after the name of the source's connector.
     pub(crate) fn waits(&self) -> Vec<(String, Awaited)> {
         self.state.read(|state| {
             let waits = state.waits().into_iter();
@@ -256,8 +257,7 @@ impl Control {
         self.state.update(|state| state.buffers.add(name, sources, events));
     }
 
-    /// Returns the sinks that have not answered their deliveries while the flow drains, each with the number of
-    /// events.
+    /// Returns the sinks whose deliveries are unanswered, each with the number of events, if the flow drains.
     pub(crate) fn undelivered_in_drain(&self) -> Vec<(String, usize)> {
         self.state.read(|state| {
             let drains = state.phase == Phase::Draining;
@@ -267,7 +267,7 @@ impl Control {
         })
     }
 
-    /// Adds the queue of `node`; `senders` lists the nodes that wait for its capacity.
+    /// Adds the queue of `node`. `senders` returns the nodes that wait for capacity of the queue.
     pub(crate) fn add_queue(
         &self,
         node: u32,
@@ -276,8 +276,8 @@ impl Control {
         self.state.update(|state| state.queues.add(node, senders));
     }
 
-    /// Adds the sink `node` of `connector`, which events of `sources` (node, and name of the connector) may
-    /// reach.
+    /// Adds the sink `node` of `connector`. `sources` lists the sources whose events may reach the sink, each with its
+    /// node and the name of its connector.
     pub(crate) fn add_sink(
         &self,
         node: u32,
@@ -289,12 +289,12 @@ impl Control {
         self.state.update(|state| state.sinks.push(sink));
     }
 
-    /// Whether the flow is in `phase` or a later one.
+    /// Returns whether the flow is in `phase` or a later one.
     pub(crate) fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Relaxed) >= phase as u8
     }
 
-    /// Goes forward to `phase`, if it is not there yet.
+    /// Enters `phase`, unless the flow is in it or in a later one.
     pub(crate) fn advance(&self, phase: Phase) {
         self.state.update(|state| {
             state.phase = state.phase.max(phase);
@@ -305,60 +305,61 @@ impl Control {
         });
     }
 
-    /// The flow drains within this time, unless it drains already.
+    /// Drains the flow within `deadline`. The deadline has no effect on a flow that already drains.
     pub(crate) fn drain_within(&self, deadline: Duration) {
         self.state.update(|state| _ = state.deadline.get_or_insert(deadline));
         self.advance(Phase::Draining);
     }
 
-    /// How long the flow has to drain, where somebody has said that.
+    /// Returns the time limit of the drain, if a request has set one.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.state.read(|state| state.deadline)
     }
 
-    /// Goes forward to a phase in which nothing is waited for, and keeps what held up a flow that was
-    /// draining.
+    /// Enters `phase`, in which tasks do not wait for events in flight. If the flow is draining, first records the
+    /// components that delay its end.
     pub(crate) fn cut_off(&self, phase: Phase) {
         if self.state.read(|state| state.phase == Phase::Draining) {
-            let held_up = self.find_held_up();
-            self.state.update(|state| state.held_up = held_up);
+            let unfinished = self.find_unfinished();
+            self.state.update(|state| state.unfinished = unfinished);
         }
         self.advance(phase);
     }
 
-    /// The components that held up the flow when it was cut off.
-    pub(crate) fn held_up(&self) -> Vec<HeldUp> {
-        self.state.read(|state| state.held_up.clone())
+    /// Returns the components that delayed the end of the flow when it was cut off.
+    pub(crate) fn unfinished(&self) -> Vec<Unfinished> {
+        self.state.read(|state| state.unfinished.clone())
     }
 
-    /// Notes that a sink ended that still buffers events which it has acknowledged.
+    /// Records that a sink ended while it buffered events that it had acknowledged.
     pub(crate) fn leave_undrained(&self) {
         self.state.update(|state| state.is_undrained = true);
     }
 
-    /// Returns whether a sink ended that still buffers events which it has acknowledged.
+    /// Returns whether a sink ended while it buffered events that it had acknowledged.
     pub(crate) fn is_undrained(&self) -> bool {
         self.state.read(|state| state.is_undrained)
     }
 
-    fn find_held_up(&self) -> Vec<HeldUp> {
+    fn find_unfinished(&self) -> Vec<Unfinished> {
         let connectors = self.state.read(|state| state.connectors.clone());
-        // A call says more than the state of the connector that makes it.
+        // An unanswered call says more than the state of its connector, so it takes precedence.
         let calls = self.calls.unanswered().into_iter();
-        let calls = calls.map(|(component, doing)| HeldUp { component: component.into(), doing });
-        let mut found: Vec<HeldUp> = calls.collect();
-        for connector in connectors.iter().filter_map(|it| it.held_up(false)) {
+        let calls =
+            calls.map(|(component, doing)| Unfinished { component: component.into(), doing });
+        let mut found: Vec<Unfinished> = calls.collect();
+        for connector in connectors.iter().filter_map(|it| it.unfinished(false)) {
             if found.iter().all(|known| known.component != connector.component) {
                 found.push(connector);
             }
         }
         if found.is_empty() {
-            found.extend(connectors.iter().filter_map(|it| it.held_up(true)));
+            found.extend(connectors.iter().filter_map(|it| it.unfinished(true)));
         }
         found
     }
 
-    /// A component has failed for good: the flow drains what it can. The first failure is kept.
+    /// Records that a component has failed permanently, and drains the flow. Only the first failure is kept.
     pub(crate) fn fail(&self, component: &str, error: Error) {
         self.state.update(|state| {
             let mut connectors = state.connectors.iter();
@@ -373,12 +374,12 @@ impl Control {
         self.state.read(|state| state.failure.clone())
     }
 
-    /// Whether a connector has failed with which the run ends.
+    /// Returns whether a connector has failed whose failure ends the whole run.
     pub(crate) fn ends_run(&self) -> bool {
         self.state.read(|state| state.ends_run)
     }
 
-    /// Waits until that is so.
+    /// Waits until a connector has failed whose failure ends the whole run.
     pub(crate) async fn until_run_ends(&self) {
         self.state.wait(|state| state.ends_run.then_some(())).await;
     }
@@ -391,8 +392,8 @@ impl Control {
         });
     }
 
-    /// Waits until all sinks that the source of the connector `source` feeds are connected, or the flow ends
-    /// before that.
+    /// Waits until all sinks that the source of the connector `source` feeds were connected once, or until the flow
+    /// drains.
     pub(crate) async fn sinks_ready(&self, source: &str) {
         let ready = |state: &State| {
             state.phase > Phase::Running || !state.sinks.iter().any(|it| it.awaited_by(source))
@@ -400,19 +401,19 @@ impl Control {
         self.state.wait(|state| ready(state).then_some(())).await;
     }
 
-    /// Waits until the flow is in `phase` or a later one.
+    /// Returns a future that waits until the flow is in `phase` or a later one.
     pub(crate) fn reached(&self, phase: Phase) -> Reached<'_> {
         Reached { phase, waiter: self.state.waiter() }
     }
 
-    /// How many tasks wait for a change.
+    /// Returns the number of tasks that wait for a change.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state.waiting()
     }
 }
 
-/// One task's wait for a phase of its flow.
+/// A task's wait for a phase of its flow.
 #[derive(Debug)]
 pub(crate) struct Reached<'c> {
     phase: Phase,
@@ -420,7 +421,7 @@ pub(crate) struct Reached<'c> {
 }
 
 impl Reached<'_> {
-    /// Ready once the flow is in the phase or a later one, however often it is asked.
+    /// Completes once the flow is in the phase or a later one. May be polled again after that.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let phase = self.phase;
         self.waiter.poll(context, |state| (state.phase >= phase).then_some(()))

@@ -1,4 +1,4 @@
-//! Queues of a flow that are full, and the sources that wait for them.
+//! The full queues of a flow, and the tasks that wait for them.
 
 use std::{
     collections::BTreeMap,
@@ -6,15 +6,15 @@ use std::{
     time::Instant,
 };
 
-/// Returns the senders that wait for capacity of a queue, each with the start of the wait.
+/// Returns the nodes whose tasks wait for capacity of a queue, each with the start of the wait.
 type Senders = Box<dyn Fn() -> Vec<(u32, Instant)> + Send + Sync>;
 
-/// The queues of a flow. A queue is named by the node that it belongs to, and a sender by the node whose task
-/// sends.
+/// The queues of a flow. The number of the node before which a queue is identifies the queue, and the number of the
+/// node whose task sends identifies a sender.
 #[derive(Default)]
 pub(crate) struct Queues(Vec<(u32, Senders)>);
 
-/// Waits for capacity of queues at one moment.
+/// The waits for capacity of a flow's queues at one moment.
 pub(crate) struct Waits(Vec<Wait>);
 
 struct Wait {
@@ -29,7 +29,7 @@ impl Queues {
         self.0.push((queue, senders));
     }
 
-    /// Returns which senders wait now. This takes the lock of each queue.
+    /// Returns the current waits. Takes the lock of each queue for a short time.
     pub(crate) fn waits(&self) -> Waits {
         let waits = self.0.iter().flat_map(|(queue, senders)| {
             senders().into_iter().map(|(sender, since)| Wait { queue: *queue, sender, since })
@@ -39,8 +39,8 @@ impl Queues {
 }
 
 impl Waits {
-    /// Returns the nodes whose full queues stop the task of `source`, each with the start of the wait of that
-    /// task. A full queue of a node that itself waits counts with the queues that this node waits for.
+    /// Returns the nodes whose full queues stop the task of `source`, each with the start of the wait. If such a node
+    /// waits for other queues itself, the nodes of those queues are included.
     pub(crate) fn of(&self, source: u32) -> BTreeMap<u32, Instant> {
         let own = self.0.iter().filter(|wait| wait.sender == source);
         let mut open: Vec<_> = own.map(|wait| (wait.queue, wait.since)).collect();

@@ -1,4 +1,4 @@
-//! What the two sides of a connector share as long as one connection lasts.
+//! The connection that the source and the sink of a connector share.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,18 +9,19 @@ use tremor_pdk::{Error, ErrorPolicy};
 
 use crate::engine::sync::watch::{Waiter, Watch};
 
-/// The connection of one instance of a connector: whole or broken.
+/// The connection of one instance of a connector, intact or broken. If an instance connects again, it uses the same
+/// object.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     state: Watch<State>,
-    /// Whether an event came or went through it.
+    /// `true` if an event was read or delivered since the connection was made.
     has_passed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     is_broken: bool,
-    /// Why the instance is to be replaced, if it is: none of its connections is whole from then on.
+    /// Reason why the instance is to be replaced, if it is. Its connection counts as broken from then on.
     replaced: Option<Replaced>,
 }
 
@@ -30,23 +31,24 @@ impl State {
     }
 }
 
-/// Why an instance is replaced that goes on by itself.
+/// The reason why an instance that did not fail by itself is replaced.
 #[derive(Clone, Debug)]
 pub(crate) enum Replaced {
-    /// Somebody has asked for that.
-    Asked,
-    /// It has not done as it should.
+    /// A restart was requested.
+    Requested,
+    /// The instance misbehaved: one of its calls blocked a thread for too long.
     Because(Error),
 }
 
 impl Connection {
-    /// A new connection is made: whatever broke the last one does not concern it.
+    /// Marks the connection as intact. Call this before the instance connects again.
     pub(crate) fn restore(&self) {
         self.has_passed.store(false, Ordering::Relaxed);
         self.state.update(|state| state.is_broken = false);
     }
 
-    /// The connection is gone: both sides end with [`End::Interrupted`].
+    /// Marks the connection as broken, so that the source and the sink end. They end with [`End::Interrupted`], unless
+    /// they have noticed the loss themselves.
     pub(crate) fn break_off(&self) {
         self.state.update(|state| state.is_broken = true);
     }
@@ -55,66 +57,67 @@ impl Connection {
         self.state.read(State::is_broken)
     }
 
-    /// Waits until the connection is broken.
+    /// Returns a task's wait for the end of the connection.
     pub(crate) fn broken(&self) -> Broken<'_> {
         Broken(self.state.waiter())
     }
 
-    /// The instance is to be replaced: the first reason counts.
-    pub(crate) fn replace(&self, why: Replaced) {
-        self.state.update(|state| _ = state.replaced.get_or_insert(why));
+    /// Requests that the instance is replaced. If this is called several times, the first reason is kept.
+    pub(crate) fn replace(&self, reason: Replaced) {
+        self.state.update(|state| _ = state.replaced.get_or_insert(reason));
     }
 
-    /// Why the instance is to be replaced, if it is.
+    /// Returns the reason why the instance is to be replaced, if it is.
     pub(crate) fn replaced(&self) -> Option<Replaced> {
         self.state.read(|state| state.replaced.clone())
     }
 
-    /// Waits until it is to be replaced.
+    /// Waits until the instance is to be replaced, and returns the reason.
     pub(crate) async fn until_replaced(&self) -> Replaced {
         self.state.wait(|state| state.replaced.clone()).await
     }
 
-    /// The source has brought an event, or the sink delivered one.
+    /// Records that the source read an event, or the sink delivered one.
     pub(crate) fn event_passed(&self) {
-        // Once a batch: written once, so that its cache line stays with all that read it.
+        // This is called once a batch. The flag is written only once, so that its cache line stays shared between
+        // cores.
         if !self.has_passed.load(Ordering::Relaxed) {
             self.has_passed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether an event came or went through the connection since it was made.
+    /// Returns whether an event was read or delivered since the connection was made.
     pub(crate) fn has_passed_events(&self) -> bool {
         self.has_passed.load(Ordering::Relaxed)
     }
 }
 
-/// One task's wait for the end of a connection.
+/// A task's wait for the end of a connection.
 #[derive(Debug)]
 pub(crate) struct Broken<'c>(Waiter<'c, State>);
 
 impl Broken<'_> {
-    /// Ready once the connection is broken, however often it is asked.
+    /// Completes once the connection is broken. May be polled again after that.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         self.0.poll(context, |state| state.is_broken().then_some(()))
     }
 }
 
-/// How one side of a connector came to its end, for this connection.
+/// The end of a source or sink within one connection.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// There is nothing more to do, ever.
+    /// The source or sink has nothing more to do, also in later connections.
     Finished,
-    /// The connection broke, as another part has noticed.
+    /// The connection broke, and another part of the connector noticed it first.
     Interrupted,
-    /// The connection broke, as this side has noticed.
+    /// The connection broke, and the source or sink itself noticed it.
     Lost(Error),
-    /// This side cannot go on with this instance of the connector.
+    /// The source or sink failed.
     Failed(Error),
 }
 
 impl End {
-    /// The end that an error means for the side that met it.
+    /// Returns the end of a source or sink that failed with `error`.
     pub(crate) fn of(error: Error) -> Self {
         match error.policy() {
             ErrorPolicy::RECONNECT => Self::Lost(error),

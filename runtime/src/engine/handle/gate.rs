@@ -1,4 +1,7 @@
-//! Pausing a connector: no event flows through it until it is resumed.
+//! The gate of a connector, through which no event flows while the connector is paused.
+//!
+//! A pause closes the gate at once. The connector is notified of the pause when the source and the sink have no call in
+//! flight. At the end of a pause, the connector is notified first, and then the gate opens.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,31 +10,29 @@ use std::{
 
 use crate::engine::sync::watch::{Waiter, Watch};
 
-/// The gate of a connector, which its sides pass before each pull and each delivery.
+/// The gate of a connector. The source checks it before each pull, and the sink before each delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// A copy of the state's, read once a batch.
+    /// A copy of [`State::is_closed`], which is read once a batch without a lock.
     is_closed: AtomicBool,
     state: Watch<State>,
 }
 
-/// One side of a connector.
+/// A side of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Its source.
     Source,
-    /// Its sink.
     Sink,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the connector is to be paused.
-    is_wanted: bool,
-    /// Whether its sides are held: from then on until the connector knows that it is resumed.
+    /// `true` if a pause is requested.
+    is_pause_requested: bool,
+    /// `true` from the request of a pause until the connector was notified of the end of the pause.
     is_closed: bool,
-    /// Whether the source and the sink rest: no call to them is under way.
-    rests: [bool; 2],
+    /// `true` for each [`Side`] that is paused and has no call in flight.
+    idle: [bool; 2],
 }
 
 /// A task's wait for the gate.
@@ -39,31 +40,33 @@ struct State {
 pub(crate) struct Changes<'g>(&'g Gate, Waiter<'g, State>);
 
 impl Gate {
-    /// The connector is to be paused.
+    /// Requests a pause and closes the gate.
     pub(crate) fn pause(&self) {
-        self.update(|state| (state.is_wanted, state.is_closed) = (true, true));
+        self.update(|state| (state.is_pause_requested, state.is_closed) = (true, true));
     }
 
-    /// The connector is to be resumed: it opens the gate when it has been told so.
+    /// Requests the end of a pause. The gate stays closed until [`Gate::open`] is called.
     pub(crate) fn resume(&self) {
-        self.update(|state| state.is_wanted = false);
+        self.update(|state| state.is_pause_requested = false);
     }
 
-    /// The connector knows that it is resumed, or never knew that it was paused.
+    /// Opens the gate, unless another pause was requested. Call this after the connector was notified of the end of the
+    /// pause, or if it was never notified of the pause.
     pub(crate) fn open(&self) {
-        self.update(|state| state.is_closed = state.is_wanted);
+        self.update(|state| state.is_closed = state.is_pause_requested);
     }
 
-    /// Whether a side is held.
+    /// Returns whether the source and the sink have to wait.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// A side is held and has ended its calls, or goes on.
-    pub(crate) fn set_rests(&self, side: Side, rests: bool) {
-        self.update(|state| state.rests[side as usize] = rests);
+    /// Records whether a source or sink is paused and has no call in flight.
+    pub(crate) fn set_idle(&self, side: Side, idle: bool) {
+        self.update(|state| state.idle[side as usize] = idle);
     }
 
+    /// Returns a task's wait for changes of the gate.
     pub(crate) fn changes(&self) -> Changes<'_> {
         Changes(self, self.state.waiter())
     }
@@ -77,32 +80,33 @@ impl Gate {
 }
 
 impl Changes<'_> {
-    /// For a side: ready when the gate is not as it is said to be.
+    /// Completes when the gate's state differs from `is_closed`. The source and the sink call this.
     pub(crate) fn poll(&mut self, context: &Context<'_>, is_closed: bool) -> Poll<()> {
         self.1.poll(context, |state| (state.is_closed != is_closed).then_some(()))
     }
 
-    /// For the connector, which has these sides and was told last that it `is_paused`: ready when it is to
-    /// be told that it is paused, or that it is resumed.
-    pub(crate) fn poll_told(
+    /// Completes when the connector has to be notified of a pause (`true`) or of the end of a pause (`false`). `sides`
+    /// are the sides that run: the connector is notified of a pause once none of them has a call in flight. `is_paused`
+    /// is `true` if the last notification was a pause.
+    pub(crate) fn poll_notification(
         &mut self,
         context: &Context<'_>,
         sides: &[Side],
         is_paused: bool,
     ) -> Poll<bool> {
         let Self(gate, waiter) = self;
-        let told = waiter.poll(context, |state| {
-            let rest = sides.iter().all(|side| state.rests[*side as usize]);
-            match (state.is_wanted, is_paused) {
-                (true, false) if rest => Some(Some(true)),
+        let notification = waiter.poll(context, |state| {
+            let are_idle = sides.iter().all(|side| state.idle[*side as usize]);
+            match (state.is_pause_requested, is_paused) {
+                (true, false) if are_idle => Some(Some(true)),
                 (false, true) => Some(Some(false)),
                 (false, false) if state.is_closed => Some(None),
                 _ => None,
             }
         });
-        match told {
+        match notification {
             Poll::Ready(Some(is_paused)) => Poll::Ready(is_paused),
-            // It was resumed before it was paused.
+            // The pause was ended before the connector was notified of it.
             Poll::Ready(None) => {
                 gate.open();
                 waiter.poll(context, |_| None)

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Error, InFlight};
+use tremor_pdk::{Error, InFlight, lock};
 
 use crate::{
     engine::{
@@ -25,70 +25,72 @@ use crate::{
             connection::{Connection, Replaced},
             gate::Gate,
             series::{Retried, Series},
-            status::{Awaited, HeldUp, State, Status},
+            status::{Awaited, State, Status, Unfinished},
         },
         sync::gauge::Gauge,
     },
     flow::OnFailure,
-    lock::lock,
     memory::{Account, Charge},
 };
 
-/// Duration of an attempt to connect after which nobody waits for its result at the start of a run.
+/// If an attempt to connect takes this long, the connector counts as tried, so that the start of a run does not wait
+/// for the attempt.
 const LONG_CONNECT: Duration = Duration::from_secs(10);
 
-/// Controls a connector: its pauses, its replacement, and what is reported of it.
+/// The object through which a connector is paused, restarted and observed.
 #[derive(Debug)]
 pub(crate) struct ConnectorHandle {
     name: Arc<str>,
     now: Mutex<Now>,
-    /// What waits for its sink.
+    /// Fill level of the sink's queue. `None` if the connector has no sink.
     queue: Option<Gauge>,
-    /// Events that its sink has taken out of the queue, and that are not delivered.
+    /// Number of events that the sink has taken out of its queue and not delivered.
     in_flight: AtomicUsize,
-    /// Memory of what its sink has taken out of the queue.
+    /// Memory of the events that `in_flight` counts.
     charge: Option<Charge>,
-    /// What pauses it.
+    /// The gate that pauses the connector.
     pub(crate) gate: Gate,
-    /// What becomes of the run when it fails.
+    /// Whether a failure of the connector ends the run.
     on_failure: OnFailure,
-    /// Of the instance at hand, or of the next one.
+    /// Connection of the current instance. While there is no instance, the connection of the next one.
     instance: Mutex<Arc<Connection>>,
 }
 
+/// The part of a connector's status that changes under a lock.
 #[derive(Debug)]
 struct Now {
     state: State,
     since: Instant,
-    /// Whether its source brings nothing more, now and later.
+    /// `true` once the flow drains, or the source of the connector has permanently stopped reading.
     drains: bool,
-    trouble: Option<Trouble>,
+    last_error: Option<LastError>,
     series: Series,
-    /// Start of the time in which the source is not pulled because of the limits of what it has in flight, and these
-    /// limits.
+    /// Limits that the source has reached, so that it is not pulled, and the time since which it has. `None` if the
+    /// source has not reached a limit.
     bound: Option<(Instant, InFlight)>,
-    /// Whether an attempt to connect has succeeded or failed.
+    /// `true` once an attempt to connect has succeeded, failed, or taken [`LONG_CONNECT`].
     is_tried: bool,
     restarts: u64,
-    /// How many of each kind.
+    /// Number of errors by kind.
     errors: BTreeMap<&'static str, u64>,
 }
 
-/// What went wrong last.
+/// The last error of a connector.
 #[derive(Debug)]
-struct Trouble {
+struct LastError {
     error: String,
-    is_over: bool,
+    /// `true` once the operation has succeeded or is no longer retried.
+    is_resolved: bool,
 }
 
 impl ConnectorHandle {
-    /// A connector that is yet to be made, with the queue of its sink.
+    /// Creates the handle of a connector that has no instance yet. `queue` is the queue of its sink, if it has one.
     pub(crate) fn new(name: Arc<str>, queue: Option<Gauge>) -> Self {
         let now = Now {
             state: State::Connecting,
             since: Instant::now(),
             drains: false,
-            trouble: None,
+            last_error: None,
             series: Series::default(),
             bound: None,
             is_tried: false,
@@ -107,27 +109,27 @@ impl ConnectorHandle {
         }
     }
 
-    /// One with which the run fails, or does not.
+    /// Sets whether a failure of the connector ends the run.
     pub(crate) fn on_failure(self, on_failure: OnFailure) -> Self {
         Self { on_failure, ..self }
     }
 
-    /// Counts the deliveries of its sink in the memory of `component`.
+    /// Counts the memory of events in the sink, which were taken and not delivered, for `component`.
     pub(crate) fn counted_in(self, component: Arc<Account>) -> Self {
         Self { charge: Some(Charge::new(component)), ..self }
     }
 
-    /// Whether the run ends when it fails.
+    /// Returns whether a failure of the connector ends the run.
     pub(crate) fn ends_run(&self) -> bool {
         self.on_failure == OnFailure::Exit
     }
 
-    /// Its name in the flow.
+    /// Returns the name of the connector in the flow.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How things stand now.
+    /// Returns the current status, without the components that the source waits for.
     pub(crate) fn status(&self) -> Status {
         let now = lock(&self.now);
         let (state, since) = now.shown();
@@ -136,7 +138,7 @@ impl ConnectorHandle {
             connector: self.name.to_string(),
             state,
             since,
-            error: now.trouble.as_ref().map(|trouble| trouble.error.clone()),
+            error: now.last_error.as_ref().map(|last| last.error.clone()),
             restarts: now.restarts,
             errors: now.errors.clone(),
             retries: now.series.counts.clone(),
@@ -147,11 +149,11 @@ impl ConnectorHandle {
         }
     }
 
-    /// Returns the reason why a source waits for the connector's sink. `full_since` is the start of the wait if
-    /// the source waits for capacity of the sink's queue.
+    /// Returns the reason why a source waits for the connector's sink. `full_since` is the start of the wait if the
+    /// source waits because the sink's queue is full.
     pub(crate) fn awaited(&self, full_since: Option<Instant>) -> Awaited {
         let now = lock(&self.now);
-        let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
+        let last_error = now.last_error.as_ref().filter(|last| !last.is_resolved);
         let (reason, since) = match (now.state, now.series.deliveries()) {
             (State::Running | State::Draining, Some(since)) => (State::Retrying.as_str(), since),
             (State::Running | State::Draining, None) if full_since.is_some() => {
@@ -160,19 +162,20 @@ impl ConnectorHandle {
             (state, _) => (state.as_str(), now.since),
         };
         let since = full_since.unwrap_or(since);
-        let error = trouble.map(|it| it.error.clone());
+        let error = last_error.map(|it| it.error.clone());
         Awaited { sink: self.name.to_string(), reason, since, error, limit: None }
     }
 
-    /// It is in another state: draining, where it runs or is paused and its source brings nothing more;
-    /// failed, if it has failed. Gives the state that it is in.
+    /// Enters `state`, and returns the resulting state. If the flow drains, or the source of the connector has
+    /// permanently stopped reading, the result is `Draining` instead of `Running` or `Paused`. A failed connector stays
+    /// `Failed`.
     pub(crate) fn enter(&self, state: State) -> State {
         let mut now = lock(&self.now);
         match state {
             State::Running => {
                 now.series.end(Retried::Pull);
                 now.series.end(Retried::Deliver);
-                now.mend();
+                now.resolve_error();
             }
             State::Restarting => now.restarts += 1,
             _ => {}
@@ -182,7 +185,7 @@ impl ConnectorHandle {
         now.state
     }
 
-    /// Its source brings nothing more, now and later.
+    /// Records that the flow drains, or that the source of the connector has permanently stopped reading.
     pub(crate) fn drains(&self) {
         let mut now = lock(&self.now);
         now.drains = true;
@@ -190,12 +193,14 @@ impl ConnectorHandle {
         now.enter(state);
     }
 
-    /// Notes the limits of what the source has in flight if it is not pulled because of them.
+    /// Records that the source has reached its `limit` of events or bytes in flight, so that it is not pulled. `None`
+    /// means that it has not.
     pub(crate) fn set_bound(&self, limit: Option<InFlight>) {
         lock(&self.now).bound = limit.map(|limit| (Instant::now(), limit));
     }
 
-    /// Returns the start of the time in which the source is not pulled for that reason, and the limits.
+    /// Returns the limits that the source has reached, so that it is not pulled, with the time since which it has.
+    /// Returns `None` if the source has not reached a limit.
     pub(crate) fn bound(&self) -> Option<(Instant, InFlight)> {
         lock(&self.now).bound
     }
@@ -205,71 +210,72 @@ impl ConnectorHandle {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Notes that something has failed.
+    /// Records an error of the connector.
     pub(crate) fn note(&self, error: &Error) {
         lock(&self.now).note(error);
     }
 
-    /// Notes that an operation has failed and is retried after `wait`.
+    /// Records that an operation has failed with `error` and is retried after `wait`.
     pub(crate) fn retry(&self, what: Retried, error: &Error, wait: Duration) {
         let mut now = lock(&self.now);
         now.note(error);
         now.series.retry(what, error, wait);
     }
 
-    /// Notes that the source is idle: see [`Series::idle`].
+    /// Records that the source is idle: see [`Series::idle`].
     pub(crate) fn idle(&self, wait: Duration) -> bool {
         lock(&self.now).series.idle(Instant::now(), wait)
     }
 
-    /// Notes that an operation no longer fails, or is no longer retried.
+    /// Records that an operation no longer fails, or is no longer retried.
     pub(crate) fn recover(&self, what: Retried) {
         let mut now = lock(&self.now);
         now.series.end(what);
         if now.series.earliest(Instant::now()).is_none() {
-            now.mend();
+            now.resolve_error();
         }
     }
 
-    /// It has failed for good, whatever it does from now on.
+    /// Records that the connector has failed permanently. Later states have no effect.
     pub(crate) fn fail(&self, error: &Error) {
         self.note(error);
         self.enter(State::Failed);
     }
 
-    /// The connections of another instance.
+    /// Creates and returns the connection of the next instance.
     pub(crate) fn next_instance(&self) -> Arc<Connection> {
         let next = Arc::<Connection>::default();
         *lock(&self.instance) = next.clone();
         next
     }
 
-    /// Has the instance at hand replaced by another.
+    /// Requests that the current instance is replaced by a new one.
     pub(crate) fn restart(&self) {
         let instance = lock(&self.instance).clone();
-        instance.replace(Replaced::Asked);
+        instance.replace(Replaced::Requested);
     }
 
-    /// Its sink has so many events that are not delivered.
+    /// Sets the number of events that the sink has taken and not delivered.
     pub(crate) fn set_in_flight(&self, events: usize) {
         self.in_flight.store(events, Ordering::Relaxed);
     }
 
-    /// Sets the memory of the events that its sink has taken, in bytes.
+    /// Sets the memory of the events that the sink has taken and not delivered, in bytes.
     pub(crate) fn set_in_flight_bytes(&self, bytes: usize) {
         if let Some(charge) = &self.charge {
             charge.set(bytes);
         }
     }
 
-    /// What it is about, unless it has ended: where it has events that are not delivered, or `always`.
-    pub(crate) fn held_up(&self, always: bool) -> Option<HeldUp> {
+    /// Describes the current activity of the connector. Returns `None` if the connector has ended. If `always` is
+    /// `false`, also returns `None` if all events for the connector are delivered.
+    pub(crate) fn unfinished(&self, always: bool) -> Option<Unfinished> {
         let events = self.in_flight.load(Ordering::Relaxed) + self.queued();
         let now = lock(&self.now);
         if now.state.is_over() || (events == 0 && !always) {
             return None;
         }
-        let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
+        let last_error = now.last_error.as_ref().filter(|last| !last.is_resolved);
         let (doing, since) = match (now.state, now.series.deliveries()) {
             (State::Running | State::Draining, Some(since)) => ("waiting to deliver", since),
             (state, _) => (state.as_str(), now.since),
@@ -279,10 +285,10 @@ impl ConnectorHandle {
         if events > 0 {
             _ = write!(doing, ", {events} events are not delivered");
         }
-        if let Some(Trouble { error, .. }) = trouble {
+        if let Some(LastError { error, .. }) = last_error {
             _ = write!(doing, "; the last attempt failed: {error}");
         }
-        Some(HeldUp { component: self.name.to_string(), doing })
+        Some(Unfinished { component: self.name.to_string(), doing })
     }
 
     /// Returns the number of events that wait for the sink.
@@ -292,7 +298,7 @@ impl ConnectorHandle {
 }
 
 impl Now {
-    /// Returns the state for an operator, and its start.
+    /// Returns the state that is reported, and the time since which it applies.
     fn shown(&self) -> (State, Instant) {
         let series = self.series.earliest(Instant::now()).filter(|_| self.state == State::Running);
         series.map_or((self.state, self.since), |since| (State::Retrying, since))
@@ -301,7 +307,7 @@ impl Now {
     fn note(&mut self, error: &Error) {
         self.is_tried = true;
         *self.errors.entry(error.kind().as_str()).or_default() += 1;
-        self.trouble = Some(Trouble { error: error.to_string(), is_over: false });
+        self.last_error = Some(LastError { error: error.to_string(), is_resolved: false });
     }
 
     fn enter(&mut self, state: State) {
@@ -309,15 +315,15 @@ impl Now {
             State::Running | State::Paused if self.drains => State::Draining,
             state => state,
         };
-        // What has failed stays so, though it may still have something to do.
+        // A failed connector stays failed, although its task may still have work to do.
         if self.state != state && self.state != State::Failed {
             (self.state, self.since) = (state, Instant::now());
         }
     }
 
-    fn mend(&mut self) {
-        if let Some(trouble) = &mut self.trouble {
-            trouble.is_over = true;
+    fn resolve_error(&mut self) {
+        if let Some(last) = &mut self.last_error {
+            last.is_resolved = true;
         }
     }
 }

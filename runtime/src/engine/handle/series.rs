@@ -1,4 +1,4 @@
-//! Series of failed attempts of a connector: since when pulls or deliveries fail, and the number of retries.
+//! Series of failed pulls or deliveries of a connector, and the numbers of their retries.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +7,12 @@ use std::{
 
 use tremor_pdk::Error;
 
-/// Time that a retried pull may be pending before its series counts as ended. A pull that waits for events of
-/// a peer that is back has no other sign of success.
+/// Time for which a retried pull has to be pending before its series counts as ended. A pull that waits for new events
+/// gives no other sign that the peer is available again.
 const PENDING: Duration = Duration::from_mins(1);
 
-/// Longest wait that is counted, because a time that is too far away cannot be represented.
+/// Upper bound of a wait in the calculation of a series' end, because a time that is too far away cannot be
+/// represented.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// An operation of a connector that is retried after it has failed.
@@ -39,9 +40,9 @@ pub type RetryCounts = BTreeMap<(&'static str, &'static str), u64>;
 /// The running series of a connector, and its retries so far.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    /// Start of the series of failed pulls, and the time from which it counts as ended.
+    /// Start of the series of failed pulls, and the time at which the series ends unless another pull fails.
     pulls: Option<(Instant, Instant)>,
-    /// `true` if the source has been idle since the last failed pull.
+    /// `true` if the source was idle after the last failed pull.
     has_idled: bool,
     /// Start of the series of failed deliveries.
     deliveries: Option<Instant>,
@@ -49,8 +50,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Counts a retry that follows `error` after `wait`, and begins a series if none runs. Attempts to connect
-    /// have no series, because the state of the connector shows them.
+    /// Counts a retry that follows `error` after `wait`, and begins a series if there is none. Attempts to connect have
+    /// no series, because the state of the connector shows that it connects.
     pub(super) fn retry(&mut self, what: Retried, error: &Error, wait: Duration) {
         let now = Instant::now();
         *self.counts.entry((what.as_str(), error.kind().as_str())).or_default() += 1;
@@ -65,8 +66,8 @@ impl Series {
         }
     }
 
-    /// Notes at `now` that a source whose last pull failed reads nothing for `wait`. A source that polls is idle between
-    /// two polls that fail, so its series lasts until the next poll. Returns whether the series still runs.
+    /// Records at `now` that the source reads nothing for `wait` after a failed pull. A source that polls its peer is
+    /// idle between two failed polls, so the series lasts until the next poll. Returns whether the series still runs.
     pub(super) fn idle(&mut self, now: Instant, wait: Duration) -> bool {
         let Some(since) = self.pulls(now) else { return false };
         if !std::mem::replace(&mut self.has_idled, true) {
@@ -126,7 +127,7 @@ mod tests {
         let since = series.earliest(Instant::now()).unwrap();
         assert!(series.idle(since, interval));
         assert_eq!(series.earliest(since + interval), Some(since));
-        // A source that is idle again and again does not fail.
+        // If a source is idle several times in a row, its pulls do not fail.
         assert!(series.idle(since + interval, interval));
         assert!(!series.idle(since + interval + PENDING, interval));
         assert_eq!(series.earliest(since + interval + PENDING), None);

@@ -1,4 +1,4 @@
-//! Status of a connector, for an operator who asks.
+//! The status of a connector.
 
 use std::{collections::BTreeMap, fmt, time::Instant};
 
@@ -6,29 +6,30 @@ use tremor_pdk::InFlight;
 
 use crate::engine::handle::series::RetryCounts;
 
-/// State of a connector.
+/// The state of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The connector has no connection, and is to get one.
+    /// The connector is not connected and tries to connect.
     Connecting,
-    /// Events flow.
+    /// The connector is connected, and its pulls or deliveries do not fail.
     Running,
     /// The connector is connected, but its pulls or deliveries fail and are retried.
     Retrying,
-    /// No event flows until it is resumed.
+    /// The connector was paused: no event flows until it is resumed.
     Paused,
-    /// The source brings nothing more; events in flight still arrive.
+    /// The flow drains, or the source of the connector has permanently stopped reading. Events in flight are still
+    /// delivered.
     Draining,
-    /// Its instance is gone, and another is to be made.
+    /// The instance of the connector has ended, and a new one is going to be created.
     Restarting,
-    /// It has failed for good, and its flow with it.
+    /// The connector has failed permanently, so its flow fails.
     Failed,
-    /// It has ended as it should.
+    /// The connector has ended without a failure.
     Stopped,
 }
 
 impl State {
-    /// All of them.
+    /// Lists all states, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Connecting,
         Self::Running,
@@ -40,7 +41,7 @@ impl State {
         Self::Stopped,
     ];
 
-    /// Its name.
+    /// Returns the name of the state in the admin API, in metrics and in log lines.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
@@ -54,7 +55,7 @@ impl State {
         }
     }
 
-    /// Whether nothing is under way any more.
+    /// Returns whether a connector in this state has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Failed | Self::Stopped)
     }
@@ -66,66 +67,74 @@ impl fmt::Display for State {
     }
 }
 
-/// How things stand with a connector at one moment.
+/// The status of a connector at one moment.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Its name in the flow.
+    /// Name of the connector in the flow.
     pub connector: String,
-    /// What it is about,
+    /// State of the connector.
     pub state: State,
-    /// and since when.
+    /// Time at which the connector entered the state.
     pub since: Instant,
-    /// What went wrong last, whether or not it is mended. It may have values of references in it.
+    /// Last error of the connector, even if the connector has recovered. May contain secrets: values that replaced
+    /// references such as `${env:NAME}` in the flow file.
     pub error: Option<String>,
-    /// How often another instance was made of it.
+    /// Number of times that the instance of the connector was replaced.
     pub restarts: u64,
-    /// How often something went wrong with it, by the kind of error.
+    /// Number of errors so far, by kind.
     pub errors: BTreeMap<&'static str, u64>,
     /// Number of retries so far.
     pub retries: RetryCounts,
-    /// `true` once it was connected, or its first attempt has failed or lasts long.
+    /// `true` once the connector was connected, or once its first attempt to connect has failed or has taken 10 s.
     pub is_tried: bool,
-    /// Events that wait for its sink.
+    /// Events in the queue of the connector's sink.
     pub queued: usize,
-    /// Events that its sink has taken, and that are not delivered.
+    /// Events that the connector's sink has taken out of its queue and not delivered.
     pub in_flight: usize,
-    /// Sinks because of which the connector's source is not pulled. Empty if the source is pulled.
+    /// Reasons why the connector's source is not pulled. Empty if the source is pulled.
     pub waits_for: Vec<Awaited>,
 }
 
-/// A sink or pipeline that a source waits for, and the reason.
+/// A reason why a source is not pulled, with the component that has to deliver or release events first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Awaited {
-    /// Name of the sink's connector or of the pipeline in the flow.
+    /// Name of that component in the flow: the connector of the sink, or the pipeline. If the reason is `pull limit`,
+    /// and neither a pipeline nor a sink has events of the source, the source's own connector.
     pub sink: String,
-    /// `queue full` if the sink runs and its queue has no capacity, `retrying` if the connection exists and
-    /// deliveries fail, `pull limit` if the source has as much in flight as it may have and the sink or pipeline has
-    /// events of that, otherwise the state of the sink's connector.
+    /// Name of the reason:
+    /// - `retrying`: the sink is connected, but its deliveries fail.
+    /// - `queue full`: the queue of the sink is full, although the sink runs and its deliveries do not fail.
+    /// - `pull limit`: the source has reached its limit of events or bytes in flight. The component has some of these
+    ///   events.
+    /// - otherwise the state of the sink's connector, such as `connecting` or `paused`.
     pub reason: &'static str,
-    /// Start of the wait for capacity of the queue, of the failures or of the state.
+    /// Start of the wait for capacity if the source waits because the sink's queue is full. Otherwise the time since
+    /// which the reason applies.
     pub since: Instant,
-    /// Last error of the sink if it has not recovered. May contain values of references.
+    /// Last error of the sink, if the sink has not recovered. May contain secrets, as [`Status::error`] may.
     pub error: Option<String>,
-    /// Limits of what the source may have in flight, if these are the reason.
+    /// Limits that the source has reached, if the reason is `pull limit`.
     pub limit: Option<InFlight>,
 }
 
-/// Reason of a source that has as much in flight as it may have.
+/// Value of [`Awaited::reason`] for a source that has reached its limit of events or bytes in flight.
 pub(crate) const PULL_LIMIT: &str = "pull limit";
 
 impl Awaited {
-    /// Returns the wait of a source, which has as much in flight as `limit` allows, for what `name` has of that.
+    /// Returns the reason of a source that reached `limit` at `since`. `name` is the component that has events of the
+    /// source.
     pub(crate) fn at_pull_limit(name: &str, (since, limit): (Instant, InFlight)) -> Self {
         let sink = name.to_owned();
         Self { sink, reason: PULL_LIMIT, since, error: None, limit: Some(limit) }
     }
 }
 
-/// A component that kept a flow from ending in time.
+/// A component that delayed the end of a flow beyond its time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldUp {
-    /// Its name in the flow.
+pub struct Unfinished {
+    /// Name of the component in the flow.
     pub component: String,
-    /// What it was doing.
+    /// Description of what the component was doing when the flow was cut off, with the duration, and the last error if
+    /// there is one.
     pub doing: String,
 }

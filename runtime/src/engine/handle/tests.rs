@@ -1,4 +1,4 @@
-//! The status of a connector as operators see it.
+//! Tests of the status of a connector.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use tremor_pdk::Error;
 use super::{ConnectorHandle, Retried, State};
 
 fn doing(handle: &ConnectorHandle) -> Option<String> {
-    handle.held_up(false).map(|it| it.doing)
+    handle.unfinished(false).map(|it| it.doing)
 }
 
 #[test]
-fn unconnected_sink_holds_up_its_flow_while_events_wait() {
+fn unconnected_sink_is_unfinished_while_events_wait() {
     let handle = ConnectorHandle::new("output".into(), None);
     handle.enter(State::Connecting);
     handle.note(&Error::connection_refused("nobody there"));
-    assert_eq!(doing(&handle), None, "nothing waits for it");
+    assert_eq!(doing(&handle), None, "no event waits for the sink");
     handle.set_in_flight(3);
-    let told = doing(&handle).unwrap();
-    assert!(told.starts_with("connecting for "), "{told}");
-    assert!(told.contains("3 events are not delivered; the last attempt failed"), "{told}");
-    assert!(told.contains("nobody there"), "{told}");
+    let text = doing(&handle).unwrap();
+    assert!(text.starts_with("connecting for "), "{text}");
+    assert!(text.contains("3 events are not delivered; the last attempt failed"), "{text}");
+    assert!(text.contains("nobody there"), "{text}");
     handle.enter(State::Running);
-    let told = doing(&handle).unwrap();
-    assert!(!told.contains("nobody there"), "it has connected since: {told}");
+    let text = doing(&handle).unwrap();
+    assert!(!text.contains("nobody there"), "the connector has connected since: {text}");
     handle.enter(State::Failed);
-    assert_eq!(doing(&handle), None, "its events have failed");
+    assert_eq!(doing(&handle), None, "the events of the connector have failed");
 }
 
 #[test]
-fn connector_drains_once_its_source_brings_nothing_more() {
+fn connector_drains_once_its_source_reads_nothing_more() {
     let handle = ConnectorHandle::new("both".into(), None);
     let state = || handle.status().state;
     handle.drains();
-    assert_eq!(state(), State::Connecting, "nothing flows without a connection");
+    assert_eq!(state(), State::Connecting, "a connector that is not connected stays in its state");
     handle.enter(State::Running);
     assert_eq!(state(), State::Draining);
     let since = handle.status().since;
@@ -44,13 +44,13 @@ fn connector_drains_once_its_source_brings_nothing_more() {
 }
 
 #[test]
-fn what_went_wrong_last_is_known_after_it_is_mended() {
+fn last_error_is_kept_after_recovery() {
     let handle = ConnectorHandle::new("output".into(), None);
     handle.set_in_flight(2);
     handle.enter(State::Running);
     handle.retry(Retried::Deliver, &Error::full("no room"), Duration::ZERO);
-    let told = doing(&handle).unwrap();
-    assert!(told.starts_with("waiting to deliver for "), "{told}");
+    let text = doing(&handle).unwrap();
+    assert!(text.starts_with("waiting to deliver for "), "{text}");
     assert_eq!(handle.status().state, State::Retrying);
     handle.recover(Retried::Deliver);
     assert_eq!(handle.status().state, State::Running);
@@ -59,7 +59,7 @@ fn what_went_wrong_last_is_known_after_it_is_mended() {
 }
 
 #[test]
-fn what_has_failed_for_good_stays_so_whatever_it_still_does() {
+fn failed_connector_stays_failed() {
     let handle = ConnectorHandle::new("output".into(), None);
     handle.enter(State::Running);
     handle.fail(&Error::internal("broken"));

@@ -1,7 +1,7 @@
-//! What the log says of events that fail and have no way out: a line a second for each component.
+//! Log lines about events that failed without a linked `err` port: at most one line a second for each component.
 //!
-//! A line has the first cause since the last one, and how many events have failed. What is left to be said
-//! is said when the second is over, and at the end of the flow.
+//! A line contains the number of events that failed since the last line, and the error of the first of these events.
+//! Failures that are not logged at once are logged when the second is over, or at the end of the flow.
 
 use std::time::{Duration, Instant};
 
@@ -9,40 +9,42 @@ use tremor_pdk::Error;
 
 use crate::{engine::sync::watch::Watch, executor};
 
-/// The time between two lines of a component, at least.
-const APART: Duration = Duration::from_secs(1);
+/// Shortest time between two lines of a component.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The events of a flow that have failed, and that the log has no line of yet.
+/// Events of a flow that failed and were not logged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(Watch<Vec<Loss>>);
 
-/// Those of one component.
+/// Failed events of one component.
 #[derive(Debug)]
 struct Loss {
     component: Box<str>,
-    /// When there was a line last.
-    told: Instant,
-    /// What there is to say since then.
-    left: Option<Line>,
+    /// Time of the last line.
+    logged_at: Instant,
+    /// Failures since the last line.
+    pending: Option<Line>,
 }
 
-/// What a line says.
+/// Content of a log line.
 #[derive(Clone, Debug)]
 struct Line {
+    /// Number of events that failed.
     events: usize,
+    /// Error of the first of these events.
     first: Error,
 }
 
 impl Losses {
-    /// So many events of a component have failed, the first for this reason, which is asked for where it is
-    /// to be told.
+    /// Adds `events` failed events of a component. Logs a line at once if the component's last line is at least
+    /// [`INTERVAL`] ago. `first` returns the error of the first event, and is called only if the error is needed.
     pub(crate) fn add(&self, component: &str, events: usize, first: impl FnOnce() -> Error) {
         if let Some(line) = self.add_at(component, events, first, Instant::now()) {
             line.log(component);
         }
     }
 
-    /// The same at this moment: the line that there is to be now.
+    /// Adds events that failed at `now`. Returns the line that is to be logged now, if any.
     fn add_at(
         &self,
         component: &str,
@@ -52,39 +54,39 @@ impl Losses {
     ) -> Option<Line> {
         self.0.update(|losses| {
             let Some(loss) = losses.iter_mut().find(|it| *it.component == *component) else {
-                losses.push(Loss { component: component.into(), told: now, left: None });
+                losses.push(Loss { component: component.into(), logged_at: now, pending: None });
                 return Some(Line { events, first: first() });
             };
-            match &mut loss.left {
+            match &mut loss.pending {
                 Some(line) => line.events += events,
-                left => *left = Some(Line { events, first: first() }),
+                pending => *pending = Some(Line { events, first: first() }),
             }
-            loss.take(now)
+            loss.take_line(now)
         })
     }
 
-    /// Does the work of the flow, and meanwhile says in time what there is to say. At the end it says the
-    /// rest.
+    /// Runs `work` and returns its result. Meanwhile logs pending lines when they are due. Logs the remaining lines at
+    /// the end.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        let telling = async {
+        let logging = async {
             loop {
                 let due = self.0.wait(|losses| losses.iter().filter_map(Loss::due).min()).await;
                 executor::sleep(due.saturating_duration_since(Instant::now())).await;
-                self.tell(Some(Instant::now()));
+                self.log_pending(Some(Instant::now()));
             }
         };
-        let result = executor::first(work, telling).await;
-        self.tell(None);
+        let result = executor::first(work, logging).await;
+        self.log_pending(None);
         result
     }
 
-    /// Says what it is time to say; all there is where no time is given.
-    fn tell(&self, now: Option<Instant>) {
+    /// Logs the pending lines that are due at `now`, or all of them if `now` is `None`.
+    fn log_pending(&self, now: Option<Instant>) {
         let lines: Vec<_> = self.0.update(|losses| {
             let line = |loss: &mut Loss| {
                 let line = match now {
-                    Some(now) => loss.take(now),
-                    None => loss.left.take(),
+                    Some(now) => loss.take_line(now),
+                    None => loss.pending.take(),
                 };
                 Some((loss.component.clone(), line?))
             };
@@ -96,21 +98,21 @@ impl Losses {
 
 impl Drop for Losses {
     fn drop(&mut self) {
-        self.tell(None);
+        self.log_pending(None);
     }
 }
 
 impl Loss {
-    /// When there is to be a line, if there is something to say.
+    /// Returns the time at which the pending line may be logged, if there is one.
     fn due(&self) -> Option<Instant> {
-        self.left.as_ref().map(|_| self.told + APART)
+        self.pending.as_ref().map(|_| self.logged_at + INTERVAL)
     }
 
-    /// What there is to say, if it is time to.
-    fn take(&mut self, now: Instant) -> Option<Line> {
+    /// Removes and returns the pending line if it is due at `now`.
+    fn take_line(&mut self, now: Instant) -> Option<Line> {
         self.due().filter(|due| *due <= now)?;
-        self.told = now;
-        self.left.take()
+        self.logged_at = now;
+        self.pending.take()
     }
 }
 
@@ -127,10 +129,10 @@ mod tests {
 
     use tremor_pdk::Error;
 
-    use super::{APART, Losses};
+    use super::{INTERVAL, Losses};
 
     #[test]
-    fn a_component_has_a_line_a_second_with_the_first_cause_and_the_number_since_the_last() {
+    fn losses_are_logged_once_a_second_with_first_cause() {
         let (losses, start) = (Losses::default(), Instant::now());
         let add = |component, events, cause, at| {
             let line = losses.add_at(component, events, || Error::bad_data(cause), at)?;
@@ -139,17 +141,17 @@ mod tests {
         assert_eq!(add("one", 3, "first", start), Some((3, "first".to_owned())));
         assert_eq!(add("other", 1, "its own", start), Some((1, "its own".to_owned())));
         assert_eq!(add("one", 2, "second", start), None);
-        assert_eq!(add("one", 2, "third", start + APART / 2), None);
-        let line = add("one", 1, "fourth", start + APART);
+        assert_eq!(add("one", 2, "third", start + INTERVAL / 2), None);
+        let line = add("one", 1, "fourth", start + INTERVAL);
         assert_eq!(line, Some((5, "second".to_owned())));
-        assert_eq!(add("one", 1, "fifth", start + APART), None, "the second begins again");
+        assert_eq!(add("one", 1, "fifth", start + INTERVAL), None, "the interval begins again");
     }
 
     #[test]
-    fn what_is_left_is_said_at_the_end() {
+    fn pending_lines_are_logged_at_the_end() {
         let losses = Losses::default();
         let add = || losses.add("one", 1, || Error::bad_data("no"));
         crate::executor::block_on(losses.during(async { (0..10).for_each(|_| add()) }));
-        losses.0.read(|losses| assert!(losses[0].left.is_none()));
+        losses.0.read(|losses| assert!(losses[0].pending.is_none()));
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines of a flow, which are bounded in number.
+//! Log lines of a flow whose number is limited.
 
 pub(crate) mod losses;
 pub(crate) mod notices;

@@ -1,8 +1,8 @@
-//! What the log says of connectors: a line for each change of state, as long as these are few.
+//! Limits for the number of log lines about changes of the state of connectors.
 //!
-//! A peer that comes and goes, or takes thousands of connectors with it, changes much and says
-//! little. So a connector writes at most [`OWN`] lines a minute, and all connectors of a flow
-//! together at most [`ALL`]; what was left out is counted, and the count is a line of its own.
+//! A peer that is lost again and again, or whose loss affects thousands of connectors, would fill the log with lines of
+//! the same content. A connector therefore logs at most [`OWN`] changes a minute, and all connectors of a flow together
+//! log at most [`ALL`]. Further changes are counted, and a separate line reports their number.
 
 use std::{
     future::poll_fn,
@@ -12,24 +12,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    engine::{retry::backoff::Budget, sync::alarm::Alarm},
-    lock::lock,
-};
+use tremor_pdk::lock;
 
-/// The time that lines are counted in.
+use crate::engine::{retry::backoff::Budget, sync::alarm::Alarm};
+
+/// Duration of the window to which the limits apply.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Lines of one connector within a minute, at most.
+/// Maximum number of lines of one connector within [`WINDOW`].
 const OWN: u64 = 10;
-/// Lines of all connectors of a flow within a minute, at most.
+/// Maximum number of lines of all connectors of a flow within [`WINDOW`].
 const ALL: u64 = 40;
 
-/// So many lines a minute, and a count of those beyond.
+/// A limit of `MOST` lines within [`WINDOW`], with the number of lines that were left out because of it.
 #[derive(Debug)]
 struct Lines<const MOST: u64> {
     budget: Budget,
+    /// Lines left out since the count was last reported.
     left_out: u64,
-    /// When to say how many.
+    /// Time at which the number is to be reported. `None` if no line was left out.
     due: Option<Instant>,
 }
 
@@ -44,7 +44,8 @@ impl<const MOST: u64> Lines<MOST> {
         self.admits_count_of(1, now)
     }
 
-    /// Whether there may be a line that stands for so many.
+    /// Returns whether a line may be logged which reports that another limit has left out `lines` lines. If not, adds
+    /// `lines` to the number of lines that this limit has left out.
     fn admits_count_of(&mut self, lines: u64, now: Instant) -> bool {
         let admits = self.budget.take(now);
         if !admits {
@@ -54,18 +55,19 @@ impl<const MOST: u64> Lines<MOST> {
         admits
     }
 
-    /// How many lines were left out, where it is time to say so. `None`: it is, in any case.
+    /// Resets and returns the number of lines that were left out, if it is not zero and the report is due at `now`. If
+    /// `now` is `None`, the report is due in any case.
     fn take_left_out(&mut self, now: Option<Instant>) -> Option<u64> {
         self.due.take_if(|due| now.is_none_or(|now| now >= *due))?;
         Some(std::mem::take(&mut self.left_out))
     }
 }
 
-/// What all connectors of a flow may write.
+/// The limit that all connectors of a flow share.
 #[derive(Debug, Default)]
 pub(crate) struct FlowNotices(Mutex<Lines<ALL>>);
 
-/// What one connector may write.
+/// The limits for the lines of one connector.
 #[derive(Debug)]
 pub(crate) struct Notices {
     component: Arc<str>,
@@ -76,10 +78,10 @@ pub(crate) struct Notices {
 #[derive(Debug, Default)]
 struct Own {
     lines: Lines<OWN>,
-    /// What the last line that was left out would have said.
+    /// State in the last line that was left out because of [`OWN`].
     last: &'static str,
-    /// The task that says how many were left out.
-    teller: Option<Waker>,
+    /// Waker of the task that reports the lines that were left out.
+    reporter: Option<Waker>,
 }
 
 impl Notices {
@@ -87,13 +89,13 @@ impl Notices {
         Self { component, own: Mutex::default(), all }
     }
 
-    /// The connector's name.
+    /// Returns the name of the connector.
     pub(crate) fn component(&self) -> &str {
         &self.component
     }
 
-    /// Whether there may be a line now about the connector being in this state. Counts it where
-    /// there may not.
+    /// Returns whether a line about `state`, which is a state or an activity of the connector, may be logged now. If
+    /// not, counts the line as left out.
     pub(crate) fn admits(&self, state: &'static str) -> bool {
         self.admits_at(state, Instant::now())
     }
@@ -105,18 +107,19 @@ impl Notices {
         } else if lock(&self.all.0).admits(now) {
             return true;
         }
-        let teller = own.teller.take();
+        let reporter = own.reporter.take();
         drop(own);
-        teller.into_iter().for_each(Waker::wake);
+        reporter.into_iter().for_each(Waker::wake);
         false
     }
 
-    /// Whether there may be a line about the end of the connector, which is its last.
+    /// Returns whether the permanent failure of the connector may be logged. Only the limit of the flow applies,
+    /// because this is the last line of the connector.
     pub(crate) fn admits_last(&self) -> bool {
         lock(&self.all.0).admits(Instant::now())
     }
 
-    /// Does the connector's work, and meanwhile says now and then how much was left out.
+    /// Runs the `work` of the connector and returns its result. Meanwhile reports lines that were left out.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut alarm = Alarm::default();
@@ -126,26 +129,26 @@ impl Notices {
             }
             while alarm.poll(context, [(self.due(context), ())]).is_ready() {
                 let now = Some(Instant::now());
-                self.tell(now);
-                self.all.tell(now);
+                self.report(now);
+                self.all.report(now);
             }
             Poll::Pending
         });
         let result = result.await;
-        self.tell(None);
+        self.report(None);
         result
     }
 
-    /// When there is something to tell. The task that asks is woken when there is.
+    /// Returns the time of the next report, if one is pending. The calling task is woken when another line is left out.
     fn due(&self, context: &Context<'_>) -> Option<Instant> {
         let mut own = lock(&self.own);
-        own.teller = Some(context.waker().clone());
+        own.reporter = Some(context.waker().clone());
         let all = lock(&self.all.0).due;
         own.lines.due.into_iter().chain(all).min()
     }
 
-    /// Says how many lines of this connector were left out, if it is time to.
-    fn tell(&self, now: Option<Instant>) {
+    /// Logs the number of this connector's lines that were left out: see [`Lines::take_left_out`].
+    fn report(&self, now: Option<Instant>) {
         let (left_out, last) = {
             let mut own = lock(&self.own);
             (own.lines.take_left_out(now), own.last)
@@ -156,20 +159,21 @@ impl Notices {
                 component = %self.component,
                 left_out,
                 last,
-                "more than {OWN} changes within {} s", WINDOW.as_secs()
+                "more than {OWN} changes of the connector within {} s; further lines were left out",
+                WINDOW.as_secs()
             );
         }
     }
 }
 
 impl FlowNotices {
-    /// Says how many lines of all connectors were left out, if it is time to.
-    fn tell(&self, now: Option<Instant>) {
+    /// Logs the number of lines of all connectors that were left out: see [`Lines::take_left_out`].
+    fn report(&self, now: Option<Instant>) {
         let left_out = lock(&self.0).take_left_out(now);
         if let Some(left_out) = left_out {
             tracing::warn!(
                 left_out,
-                "more than {ALL} changes of the flow's connectors within {} s",
+                "more than {ALL} changes of the flow's connectors within {} s; further lines were left out",
                 WINDOW.as_secs()
             );
         }
@@ -178,7 +182,7 @@ impl FlowNotices {
 
 impl Drop for FlowNotices {
     fn drop(&mut self) {
-        self.tell(None);
+        self.report(None);
     }
 }
 
@@ -189,20 +193,20 @@ mod tests {
     use super::{ALL, FlowNotices, Notices, OWN, WINDOW, lock};
 
     #[test]
-    fn a_connector_has_so_many_lines_a_minute_and_the_others_are_counted() {
+    fn lines_of_a_connector_are_limited_and_left_out_ones_counted() {
         let notices = Notices::new("input".into(), Arc::default());
         let start = Instant::now();
         let lines = (0..10_000).filter(|_| notices.admits_at("lost", start)).count();
         assert_eq!(lines as u64, OWN);
         let left_out = |now| lock(&notices.own).lines.take_left_out(Some(now));
-        assert_eq!(left_out(start), None, "not before the minute is over");
+        assert_eq!(left_out(start), None, "the window is not over");
         assert_eq!(left_out(start + WINDOW), Some(10_000 - OWN));
-        assert_eq!(left_out(start + WINDOW), None, "once");
+        assert_eq!(left_out(start + WINDOW), None, "the count was reported");
         assert!(notices.admits_at("lost", start + 2 * WINDOW));
     }
 
     #[test]
-    fn all_connectors_of_a_flow_have_so_many_lines_together() {
+    fn lines_of_all_connectors_of_a_flow_are_limited_together() {
         let all = Arc::<FlowNotices>::default();
         let start = Instant::now();
         let each = |_| Notices::new("input".into(), all.clone());
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_is_due_is_told_though_lines_go_on() {
+    fn due_count_is_reported_while_lines_continue() {
         let notices = Notices::new("input".into(), Arc::default());
         let start = Instant::now();
         (0..100).for_each(|_| _ = notices.admits_at("lost", start));

@@ -1,4 +1,4 @@
-//! What components consist of.
+//! Parts of components: codecs, processors, operators and settings.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::{
         parts::Parts,
         route::pipeline::Step,
         sink::{postprocessors::Postprocessors, terms::Terms},
-        source::{pace::Pace, preprocessors::Preprocessors},
+        source::{batch_sizer::BatchSizer, preprocessors::Preprocessors},
         target::Target,
     },
     flow::{self, Flow, Node, NodeId, Role},
     processor::Join,
 };
 
-/// The codec of a source or sink; none for structured connectors.
+/// Returns the codec of a source or sink, or `None` for connectors of values.
 pub(super) fn codec(
     flow: &Flow,
     parts: &dyn Parts,
@@ -26,13 +26,13 @@ pub(super) fn codec(
     parts.codec(&flow.spec.connectors[node.index])
 }
 
-/// Returns the keys of the flow about the deliveries of a sink.
+/// Returns the settings of the flow file for the deliveries of a sink.
 pub(super) fn terms(spec: &flow::Connector) -> Terms {
     let in_flight = spec.in_flight.map(|set| set.get().try_into().unwrap_or(usize::MAX));
     Terms { in_flight, ordered: spec.ordered, batch: spec.batch }
 }
 
-/// The postprocessors of each sink.
+/// Creates the postprocessors of all sinks.
 pub(super) fn all_postprocessors(
     flow: &Flow,
     parts: &dyn Parts,
@@ -45,7 +45,7 @@ pub(super) fn all_postprocessors(
     sinks.map(of_sink).collect()
 }
 
-/// The operators of a pipeline; `port` says where a port leads.
+/// Creates the operators of a pipeline. `port` returns the targets of a port of the pipeline.
 pub(crate) fn steps(
     flow: &Flow,
     parts: &dyn Parts,
@@ -65,6 +65,8 @@ pub(crate) fn steps(
     (1..).zip(&flow.spec.pipelines[node.index].operators).map(make).collect()
 }
 
+/// Creates the preprocessors of a source. If `is_raw` is set, the source reads bytes and gets a further preprocessor
+/// at the end, [`Join`].
 pub(crate) fn preprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,
@@ -77,6 +79,7 @@ pub(crate) fn preprocessors(
     Ok(Preprocessors::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
 }
 
+/// Creates the postprocessors of a sink. There are none unless `is_raw` is set, because only bytes can be processed.
 pub(crate) fn postprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,
@@ -89,7 +92,9 @@ pub(crate) fn postprocessors(
     Ok(all)
 }
 
-pub(super) fn pace(spec: &flow::Connector) -> Pace {
+pub(super) fn batch_sizer(spec: &flow::Connector) -> BatchSizer {
     let set = spec.pull.max_events;
-    set.map_or_else(Pace::default, |set| Pace::fixed(u32::try_from(set.get()).unwrap_or(u32::MAX)))
+    set.map_or_else(BatchSizer::default, |set| {
+        BatchSizer::fixed(u32::try_from(set.get()).unwrap_or(u32::MAX))
+    })
 }

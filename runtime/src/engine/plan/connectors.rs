@@ -1,4 +1,4 @@
-//! Tasks of connectors, each with its source and its sink.
+//! The tasks of connectors, each with its source and its sink.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use tremor_pdk::Error;
 
 use super::{
     Helpers, Routers,
-    assembly::{pace, preprocessors, terms},
+    assembly::{batch_sizer, preprocessors, terms},
     wiring::Queues,
 };
 use crate::engine::{
@@ -30,7 +30,7 @@ use crate::engine::{
         postprocessors::Postprocessors,
         retry::{self, Retries},
     },
-    source::{SourceSide, intake::Inlet, worker::Worker},
+    source::{SourceSide, intake::IntakeState, worker::Worker},
     sync::gauge::Gauge,
 };
 use crate::{
@@ -38,10 +38,10 @@ use crate::{
     flow::{self, Flow, Node, NodeId, Role},
 };
 
-/// The breakers of sources.
+/// Circuit breakers by the node of the source.
 type Breakers = HashMap<NodeId, Arc<Breaker>>;
 
-/// Parts of connectors, which leave with their tasks.
+/// Parts of connectors, from which [`Connectors::task`] takes those of one task.
 pub(super) struct Connectors<'p> {
     pub(super) flow: &'p Flow,
     pub(super) parts: &'p dyn Parts,
@@ -54,16 +54,8 @@ pub(super) struct Connectors<'p> {
     pub(super) notices: Arc<FlowNotices>,
 }
 
-/// Parts that the sides of a connector have in common.
-struct Common<'p> {
-    spec: &'p flow::Connector,
-    codec: Option<Box<dyn MakeCodec>>,
-    notices: Arc<Notices>,
-    handle: Arc<ConnectorHandle>,
-}
-
-impl<'p> Connectors<'p> {
-    /// Makes the task of a connector, or returns `None` if the flow has no use for it.
+impl Connectors<'_> {
+    /// Creates the task of the connector at `index`, or returns `None` if no link of the flow uses the connector.
     pub(super) fn task(&mut self, index: usize) -> Result<Option<ConnectorTask>, flow::Diagnostic> {
         let (flow, control) = (self.flow, self.control);
         let spec = &flow.spec.connectors[index];
@@ -80,78 +72,77 @@ impl<'p> Connectors<'p> {
         let name: Arc<str> = spec.name.value.as_str().into();
         let sink_id = sink.as_ref().map(|(id, _)| *id);
         let queue = sink_id.map(|id| self.queues.receiver(id));
-        let common = Common {
-            spec,
-            codec,
+        let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
+        let mut task = ConnectorTask {
             notices: Arc::new(Notices::new(name.clone(), self.notices.clone())),
             handle: handle(spec, &name, queue.as_ref().map(Receiver::gauge), control),
-        };
-        let source = source.map(|(id, router)| self.source(&common, id, router)).transpose()?;
-        let outage = Arc::new(self.outage(sink_id));
-        let sink = match sink.zip(queue) {
-            Some(((id, router), queue)) => {
-                Some(self.sink(&common, id, (queue, router), outage.clone())?)
-            }
-            None => None,
-        };
-        let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
-        Ok(Some(ConnectorTask {
             name,
             make,
-            source,
-            sink,
+            source: None,
+            sink: None,
             reconnect: Attempts::new(reconnect),
             restarts: Restarts::of(spec.restart, reconnect),
             call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
             control: control.clone(),
-            notices: common.notices,
-            handle: common.handle,
-            outage,
+            outage: Arc::new(self.outage(sink_id)),
             life: Life::default(),
-        }))
+        };
+        let codec = codec.as_deref();
+        if let Some((id, router)) = source {
+            task.source = Some(self.source(&task, spec, codec, (id, router))?);
+        }
+        if let Some((sink, queue)) = sink.zip(queue) {
+            task.sink = Some(self.sink(&task, spec, codec, (sink, queue))?);
+        }
+        Ok(Some(task))
     }
 
     fn source(
         &mut self,
-        common: &Common<'p>,
-        id: NodeId,
-        router: Router,
+        task: &ConnectorTask,
+        spec: &flow::Connector,
+        codec: Option<&dyn MakeCodec>,
+        (id, router): (NodeId, Router),
     ) -> Result<SourceSide, flow::Diagnostic> {
-        let Common { spec, codec, notices, handle } = common;
-        let decoder = codec.as_deref().map(MakeCodec::decoder).transpose();
+        let decoder = codec.map(MakeCodec::decoder).transpose();
         Ok(SourceSide {
-            notices: notices.clone(),
+            notices: task.notices.clone(),
             breaker: self.breakers.entry(id).or_default().clone(),
-            handle: handle.clone(),
-            inlet: Inlet {
-                // Zero is for events without a source.
+            handle: task.handle.clone(),
+            intake: IntakeState {
+                // Events without a source have the number 0.
                 id: id.number() + 1,
                 preprocessors: preprocessors(self.parts, spec, codec.is_some())?,
             },
             worker: Worker {
                 router,
                 codec: decoder.map_err(|error| self.broken(spec, &error))?,
-                pace: pace(spec),
+                sizer: batch_sizer(spec),
             },
             helpers: self.helpers.remove(&id).unwrap_or_default(),
             control: self.control.clone(),
         })
     }
 
-    /// Makes the sink `id`, which the sources that feed it wait for at the start of the flow.
+    /// Creates the sink of a connector and adds it to the control, so that the sources before it wait for the first
+    /// connection of the sink.
     fn sink(
         &mut self,
-        common: &Common<'p>,
-        id: NodeId,
-        (queue, router): (Receiver, Router),
-        outage: Arc<Outage>,
+        task: &ConnectorTask,
+        spec: &flow::Connector,
+        codec: Option<&dyn MakeCodec>,
+        ((id, router), queue): ((NodeId, Router), Receiver),
     ) -> Result<SinkSide, flow::Diagnostic> {
-        let Common { spec, codec, notices, handle } = common;
         let graph = &self.flow.graph;
         let sources = graph.sources_of(id).into_iter();
         let sources = sources.map(|id| (id.number(), graph.node(id).name.clone())).collect();
-        self.control.add_sink(id.number(), handle.clone(), sources, Arc::downgrade(&outage));
-        let encoder = codec.as_deref().map(MakeCodec::encoder).transpose();
+        self.control.add_sink(
+            id.number(),
+            task.handle.clone(),
+            sources,
+            Arc::downgrade(&task.outage),
+        );
+        let encoder = codec.map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
             queue,
             router,
@@ -162,10 +153,10 @@ impl<'p> Connectors<'p> {
             terms: terms(spec),
             is_grant_logged: false,
             tick: TICK,
-            retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
+            retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), task.notices.clone()),
             undrained: false,
-            handle: handle.clone(),
-            outage,
+            handle: task.handle.clone(),
+            outage: task.outage.clone(),
         })
     }
 
@@ -173,18 +164,19 @@ impl<'p> Connectors<'p> {
         self.flow.error(spec.component.name.at, error.to_string())
     }
 
-    /// Makes the outage of a sink, which the sources that feed it know.
+    /// Creates the outage state of a sink, which opens the circuit breakers of the sources that feed the sink.
     fn outage(&mut self, sink: Option<NodeId>) -> Outage {
         let graph = &self.flow.graph;
         let feeding = sink.map(|id| graph.sources_of(id)).into_iter().flatten();
-        // A peer may wait to be read before it takes anything: the source of the same connector goes on.
+        // The source of the same connector has to continue, because the peer may accept no events before its own data
+        // was read.
         let own = sink.map(|id| graph.node(id).index);
         let feeding = feeding.filter(|id| Some(graph.node(*id).index) != own);
         Outage::new(feeding.map(|id| self.breakers.entry(id).or_default().clone()).collect())
     }
 }
 
-/// How things stand with a connector, as its flow knows it.
+/// Creates the handle of a connector and registers it with the control of the flow.
 fn handle(
     spec: &flow::Connector,
     name: &Arc<str>,

@@ -1,4 +1,4 @@
-//! From a checked flow to tasks: which task runs what, and what stands between them.
+//! The plan of a checked flow: its tasks, the pipelines that each task runs, and the queues between tasks.
 
 pub(crate) mod assembly;
 mod connectors;
@@ -10,13 +10,12 @@ use std::{collections::HashMap, sync::Arc};
 use tremor_abi::batch::Pool;
 
 use self::{
-    assembly::{all_postprocessors, codec, pace, steps},
+    assembly::{all_postprocessors, batch_sizer, codec, steps},
     connectors::Connectors,
     placement::{Runners, runners},
     wiring::{Queues, Targets},
 };
 use crate::engine::{
-    account::stats::Books,
     connector::ConnectorTask,
     control::{
         Control,
@@ -30,31 +29,32 @@ use crate::engine::{
         routes::Routes,
     },
     sink::postprocessors::Postprocessors,
-    source::{pace::Pace, worker::Worker},
+    source::{batch_sizer::BatchSizer, worker::Worker},
     target::{Ports, Target},
+    tracking::stats::FlowCounters,
     tuning::POOLED,
 };
 use crate::flow::{self, Flow, Node, NodeId, Role};
 
-/// Everything that runs a flow.
+/// The tasks of a flow.
 #[derive(Default)]
 pub(crate) struct Tasks {
     pub(crate) connectors: Vec<ConnectorTask>,
     pub(crate) pipelines: Vec<PipelineTask>,
 }
 
-/// Plans and makes the tasks of a flow.
+/// Plans the tasks of a flow and creates their components.
 ///
 /// # Errors
-/// What keeps a component from being made, at its place in the flow.
+/// Returns the reason why a component cannot be created, with its location in the flow file.
 pub(crate) fn tasks(
     flow: &Flow,
     parts: &dyn Parts,
     control: &Arc<Control>,
-    books: &mut Books,
+    counters: &mut FlowCounters,
 ) -> Result<Tasks, flow::Error> {
     let runners = runners(flow, parts);
-    let queues = Queues::new(flow, &runners, books, control);
+    let queues = Queues::new(flow, &runners, counters, control);
     let postprocessors = all_postprocessors(flow, parts)?;
     let plan = |owner| Plan {
         flow,
@@ -66,7 +66,7 @@ pub(crate) fn tasks(
         owner,
     };
     let owners = flow.graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
-    let (routers, helpers) = routers(owners.map(plan), books)?;
+    let (routers, helpers) = routers(owners.map(plan), counters)?;
     let mut connectors = Connectors {
         flow,
         parts,
@@ -90,21 +90,21 @@ pub(crate) fn tasks(
     Ok(tasks)
 }
 
-/// The routers of tasks, by the node that owns the task.
+/// Routers by the node that owns the task of the router.
 type Routers = HashMap<NodeId, Router>;
 
-/// The helpers of sources.
+/// Workers of the helper tasks, by the node of the source.
 type Helpers = HashMap<NodeId, Vec<Worker>>;
 
-/// Makes the router of each task, and the helpers of the sources that have some.
+/// Creates the router of each task, and the helpers of sources that feed a single sink.
 fn routers<'p>(
     plans: impl Iterator<Item = Plan<'p>>,
-    books: &mut Books,
+    counters: &mut FlowCounters,
 ) -> Result<(Routers, Helpers), flow::Diagnostic> {
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
     for plan in plans {
-        let Routed { router, sink } = plan.router(&pool, books)?;
+        let Routed { router, sink } = plan.router(&pool, counters)?;
         if let Some(sink) = sink {
             helpers.insert(plan.owner, plan.helpers(&router, sink)?);
         }
@@ -116,11 +116,12 @@ fn routers<'p>(
 /// The router of a task.
 struct Routed {
     router: Router,
-    /// The sink that it feeds, where it is a source's and feeds nothing else.
+    /// The only queue that the source's router feeds is that of this sink. `None` if it feeds other queues or is not
+    /// the router of a source.
     sink: Option<NodeId>,
 }
 
-/// What one task runs.
+/// The plan of one task.
 struct Plan<'p> {
     flow: &'p Flow,
     parts: &'p dyn Parts,
@@ -132,7 +133,7 @@ struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, books: &mut Books) -> Result<Routed, flow::Diagnostic> {
+    fn router(&self, pool: &Pool, counters: &mut FlowCounters) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
@@ -156,7 +157,7 @@ impl Plan<'_> {
             let mut port = |node: &Node, port: &str| targets.port(node, port);
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
-            let stats = books.of(&node.name, Role::Pipeline);
+            let stats = counters.of(&node.name, Role::Pipeline);
             let sources = graph.sources_of(*id).into_iter();
             let sources = sources.map(|id| graph.node(id).name.clone()).collect();
             let counted = stats.clone();
@@ -164,12 +165,12 @@ impl Plan<'_> {
             self.control.add_pipeline(&node.name, sources, events);
             fail_hanging(self.control, &node.name, HANG_LIMIT);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
-            books.has_ports(&node.name, Role::Pipeline, own);
+            counters.set_ports(&node.name, Role::Pipeline, own);
             pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
         }
         let outlet = |id: &NodeId| self.queues.outlet(*id, self.owner);
         let queues = targets.queued.iter().filter_map(outlet).collect();
-        // What comes to a pipeline with a task of its own has changed cores already.
+        // Only a source encodes for its sink: a batch that reaches the task of a pipeline has changed cores already.
         let sink = match targets.queued[..] {
             [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),
             _ => None,
@@ -178,11 +179,12 @@ impl Plan<'_> {
             Some(sink) => self.encoding(sink)?,
             None => None,
         };
-        // What one core decodes and encodes it keeps apart from what others do.
+        // A source that encodes has a pool of its own, which it does not share with the other tasks of the flow.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name = own.name.as_str().into();
-        let stats = books.of(&own.name, own.role);
-        // A pipeline counts what goes through its pipeline.
+        let stats = counters.of(&own.name, own.role);
+        // In the task of a pipeline, the pipeline inside the router counts the events. They must not be counted a
+        // second time.
         let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
         let routes =
             Routes::new(name, ports, pipelines, pool.clone(), routed, self.control.clone());
@@ -190,7 +192,7 @@ impl Plan<'_> {
         Ok(Routed { router, sink })
     }
 
-    /// What it takes to encode for a sink; none where that is left to the sink.
+    /// Creates the encoder that a source uses for its single sink. Returns `None` if the sink encodes itself.
     fn encoding(&self, sink: NodeId) -> Result<Option<Encoding>, flow::Diagnostic> {
         let node = self.flow.graph.node(sink);
         let codec = codec(self.flow, self.parts, node)?;
@@ -204,7 +206,9 @@ impl Plan<'_> {
         Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }
 
-    /// What other tasks need to take batches of a source to its one sink through.
+    /// Creates the workers of a source's helper tasks: one less than the number of processors. A source has no helpers
+    /// if the codec of the source or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the
+    /// flow sets the number of events of a pull.
     fn helpers(&self, router: &Router, sink: NodeId) -> Result<Vec<Worker>, flow::Diagnostic> {
         let node = self.flow.graph.node(self.owner);
         let spec = &self.flow.spec.connectors[node.index];
@@ -212,9 +216,9 @@ impl Plan<'_> {
         let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
             return Ok(Vec::new());
         };
-        // Where the flow says how much is pulled, every run is to be the same.
+        // A fixed pull size is meant for runs that repeat the same work. Helpers would make such runs differ.
         let others = self.control.processors().count().saturating_sub(1);
-        let count = if pace(spec).is_fixed() { 0 } else { others };
+        let count = if batch_sizer(spec).is_fixed() { 0 } else { others };
         let at = spec.component.name.at;
         let mut helpers = Vec::with_capacity(count);
         for _ in 0..count {
@@ -224,7 +228,7 @@ impl Plan<'_> {
             helpers.push(Worker {
                 router: router.another(encoding, Pool::new(POOLED)),
                 codec: Some(decoder),
-                pace: Pace::default(),
+                sizer: BatchSizer::default(),
             });
         }
         Ok(helpers)

@@ -1,4 +1,4 @@
-//! Which task runs what.
+//! Assignment of the nodes of a flow to tasks.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,18 @@ use crate::{
     flow::{Flow, NodeId, Role},
 };
 
-/// Which tasks run a node, each named by the source, sink or pipeline that it is.
+/// The tasks that run each node. A task is identified by the node that owns it.
 pub(super) struct Runners(HashMap<NodeId, Vec<NodeId>>);
 
-/// Sources and sinks run themselves. A pipeline is run by the one task that feeds it. Where there
-/// are several, each of them runs it, if its operators keep nothing between batches; otherwise it
-/// is a task of its own. A pipeline that nothing feeds is not run.
+/// Assigns each node to the tasks that run it.
+///
+/// Every source and every sink is a task. If one task feeds a pipeline, that task runs the pipeline. If several tasks
+/// feed a pipeline, each of them runs it if its operators keep no state between batches; otherwise the pipeline is a
+/// task. A pipeline without any input is not run.
 pub(super) fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
     let graph = &flow.graph;
     let mut runners = Runners(HashMap::new());
-    // In topological order, so that what feeds a node has its runners already.
+    // Nodes are in topological order, so the runners of all nodes before a node are known.
     for (id, node) in graph.nodes() {
         let feeding = node.inputs.iter().flat_map(|edge| runners.of(graph.edge(*edge).from));
         let mut feeding: Vec<NodeId> = feeding.copied().collect();

@@ -1,21 +1,21 @@
-//! What stands between tasks, and where ports lead.
+//! The queues between tasks, and the targets of ports.
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
 use super::placement::Runners;
 use crate::{
     engine::{
-        account::stats::{Books, Stats},
         control::Control,
         processors::Processors,
         queue::{self, Bounds, Receiver, Sender},
         route::router::Outlet,
         target::{Ports, Target},
+        tracking::stats::{FlowCounters, Stats},
     },
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
 };
 
-/// The queues of a flow: before each sink, and before each pipeline that is a task.
+/// The queues of a flow: one before each sink, and one before each pipeline that is a task.
 pub(super) struct Queues {
     senders: HashMap<NodeId, (Sender, Arc<Stats>)>,
     receivers: HashMap<NodeId, Receiver>,
@@ -25,7 +25,7 @@ impl Queues {
     pub(super) fn new(
         flow: &Flow,
         runners: &Runners,
-        books: &mut Books,
+        counters: &mut FlowCounters,
         control: &Control,
     ) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
@@ -38,20 +38,21 @@ impl Queues {
             let (sender, receiver) = queue::bounded(bounds, control.processors());
             receiver.gauge().count_in(control.memory().account(&node.name));
             control.add_queue(id.number(), receiver.senders());
-            books.has_queue(&node.name, node.role, receiver.gauge());
-            queues.senders.insert(id, (sender, books.of(&node.name, node.role)));
+            counters.set_queue(&node.name, node.role, receiver.gauge());
+            queues.senders.insert(id, (sender, counters.of(&node.name, node.role)));
             queues.receivers.insert(id, receiver);
         }
         queues
     }
 
-    /// Returns the end that events of the tasks of `sender` go into.
+    /// Returns an outlet into the queue of `id` for the tasks of `sender`, or `None` if `id` has no queue.
     pub(super) fn outlet(&self, id: NodeId, sender: NodeId) -> Option<Outlet> {
         let (queue, stats) = self.senders.get(&id)?;
         Some(Outlet { queue: queue.of(sender.number()), stats: stats.clone() })
     }
 
-    /// The queue's end; its own sender goes, so that it ends with the tasks that feed it.
+    /// Removes and returns the receiver of the queue of `id`. Call this only after all outlets of the queue were
+    /// created: it drops the original sender, so that the queue ends with the last outlet.
     pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
         let none = || queue::bounded(Bounds::default(), &Processors::default()).1;
@@ -59,10 +60,12 @@ impl Queues {
     }
 }
 
-/// Numbers the targets of one task's ports.
+/// Assigns positions to the targets of one task's ports.
 pub(super) struct Targets<'t> {
     pub(super) flow: &'t Flow,
+    /// Pipelines that the task runs. The index of a pipeline here is its position as a target.
     pub(super) staged: &'t [NodeId],
+    /// Nodes whose queues the task feeds, in the order in which they were first a target.
     pub(super) queued: Vec<NodeId>,
 }
 
@@ -91,7 +94,7 @@ impl Targets<'_> {
     }
 }
 
-/// Whether a component drops what it cannot handle, where its port `err` leads nowhere.
+/// Returns whether a component drops events that it cannot handle when its port `err` is not linked.
 fn discards_failed(flow: &Flow, node: &Node) -> bool {
     match node.role {
         Role::Pipeline => flow.spec.pipelines[node.index].err,
@@ -100,7 +103,8 @@ fn discards_failed(flow: &Flow, node: &Node) -> bool {
     .is_some_and(|err| err == flow::Unhandled::Discard)
 }
 
-/// Returns the maximum bytes of the original event in a dead letter of a component, if the flow sets it.
+/// Returns the maximum bytes of the original event in a dead letter of a component, or `None` if the flow does not set
+/// it.
 fn letter_bytes(flow: &Flow, node: &Node) -> Option<usize> {
     let set = match node.role {
         Role::Pipeline => flow.spec.pipelines[node.index].dead_letters,

@@ -1,29 +1,29 @@
-//! The queue between two tasks by itself, for benchmarks only.
+//! Access to the queue between two tasks without a flow. Only benchmarks use it.
 
 use std::future::poll_fn;
 
 use tremor_pdk::Batch;
 
 use crate::engine::{
-    account::token::{InFlight, Token},
     processors::Processors,
     queue::{self, Bounds},
+    tracking::token::{InFlight, Token},
 };
 
-/// The end that batches go into.
+/// The sending half of a queue.
 pub struct Sender(queue::Sender);
 
-/// The end that batches come out of.
+/// The receiving half of a queue.
 pub struct Receiver(queue::Receiver);
 
-/// A queue with the bounds of every queue of a flow.
+/// Creates a queue with the default limits of a flow's queues.
 pub fn queue() -> (Sender, Receiver) {
     let (sender, receiver) = queue::bounded(Bounds::default(), &Processors::default());
     (Sender(sender), Receiver(receiver))
 }
 
 impl Sender {
-    /// Waits for room and puts the batch in; `false` where there is no receiver any more.
+    /// Waits for capacity and sends `batch`. Returns `false` if the receiver was dropped.
     pub async fn send(&mut self, batch: Batch) -> bool {
         let item = InFlight::new(batch, Token::untracked());
         self.0.send(item.into(), None).await.is_none()
@@ -31,7 +31,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The next batch; `None` once the queue is closed and empty.
+    /// Receives the next batch. Returns `None` once the queue is empty and the sender was dropped.
     pub async fn receive(&mut self) -> Option<Batch> {
         poll_fn(|context| self.0.poll_receive(context)).await.map(|queued| queued.item.batch)
     }

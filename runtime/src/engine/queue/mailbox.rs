@@ -1,10 +1,9 @@
-//! The mailbox of a task: what is queued for it, and the task itself while it waits for that.
+//! The mailbox of a task: the queue of its items, and the task itself while it waits for an item.
 //!
-//! To wake a task costs the system a wake-up of a thread, often on a processor that sleeps, or on the
-//! one that is busy with the sender. A sender whose item leaves the task little to do therefore runs the
-//! task itself, on the spot, for a few items at most.
+//! To wake a task means to wake a thread, often on a processor that sleeps or on the processor that is busy with the
+//! sender. If the item gives the task little work, the sender therefore runs the task itself, for a few items at most.
 //!
-//! All of it is one state under one lock, which is not held while the task runs.
+//! The queue and the task are one state under one lock. The lock is released while the task runs.
 
 use std::{
     any::Any,
@@ -12,7 +11,6 @@ use std::{
     ops::{AddAssign, SubAssign},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -21,10 +19,11 @@ use crate::engine::{
     queue::Bounds,
     sync::{
         gauge::{Gauge, Queue},
-        wakers::{self, Place, Wakers},
+        wakers::{self, WakerSlot, Wakers},
     },
     tuning::BATCHES_FOR_ANOTHER,
 };
+use crate::sync::{Arc, Mutex, fault, lock};
 
 /// A bounded queue with the task that empties it.
 pub(crate) struct Mailbox<T> {
@@ -37,71 +36,74 @@ struct State<T> {
     items: VecDeque<(T, Load)>,
     load: Load,
     senders: usize,
-    /// Nothing is taken out any more.
+    /// `true` once the mailbox is closed: no more items are taken out.
     is_closed: bool,
     /// The waker of the task, while it waits for an item.
     parked: Option<Waker>,
     task: Task,
-    /// Senders that wait for room.
+    /// Senders that wait for capacity.
     waiting: Wakers,
-    /// Memory of the items that these senders wait with, in bytes.
+    /// Memory of the items of waiting senders, in bytes.
     waiting_bytes: usize,
     waits: Waits,
 }
 
-/// The nodes of the flow whose senders wait for capacity. Only a sender that begins to wait changes this.
+/// The nodes of the flow whose senders wait for capacity. Updated only when a sender begins to wait or is dropped.
 #[derive(Default)]
 struct Waits {
-    /// Round of [`Wakers`] that the waits belong to. In a later round they are over.
+    /// Round of [`Wakers`] in which the waits began. In a later round, these waits have ended.
     round: u64,
+    /// Nodes, each with the start of its wait.
     since: Vec<(u32, Instant)>,
 }
 
-/// What an item counts for.
+/// The part of a queue's limits that an item uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) events: usize,
     pub(crate) bytes: usize,
 }
 
-/// The task of a mailbox, and what runs it.
+/// The task of a mailbox, with the information which thread runs it.
 enum Task {
-    /// There is none that senders could run.
+    /// Senders cannot run a task, because the task has no [`Host`] or has ended.
     Absent,
-    /// Nothing does.
+    /// No thread runs the task.
     Idle(Run),
-    /// The executor.
+    /// The executor runs the task.
     Running,
-    /// A sender, for so many items more.
+    /// A sender runs the task.
     Lent {
+        /// Number of items that the task may still take during this loan.
         left: usize,
-        /// The executor is to go on with it.
+        /// `true` if the executor has to run the task after the loan.
         wanted: bool,
     },
 }
 
-/// A task, with its result left elsewhere.
+/// A task that stores its result in its [`Host`].
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What became of an item.
+/// Outcome of putting an item into a mailbox.
 pub(super) enum Put<'m, T> {
-    /// It is in the mailbox, and its task at work.
+    /// The item is in the mailbox. The task is running, or is going to run.
     Taken,
-    /// The task waits for it.
+    /// The item is in the mailbox, and the task was waiting for it.
     Awaited(Parked<'m, T>),
-    /// Nothing is taken out any more.
+    /// The mailbox is closed. Contains the item.
     Refused(T),
 }
 
-/// A task that waited for what was put in. It is to be woken, or run.
+/// A task that was waiting for an item that has arrived. The sender has to call [`Parked::run_or_wake`].
 pub(super) struct Parked<'m, T> {
     mailbox: &'m Mailbox<T>,
     waker: Waker,
+    /// The task, if it is lent to the sender.
     task: Option<Run>,
 }
 
 impl<T> Mailbox<T> {
-    /// An empty mailbox, with one sender.
+    /// Creates an empty mailbox with one sender.
     pub(super) fn new(bounds: Bounds) -> Self {
         let state = State {
             items: VecDeque::new(),
@@ -117,28 +119,28 @@ impl<T> Mailbox<T> {
         Self { bounds, state: Mutex::new(state), gauge: Gauge::default() }
     }
 
-    /// Puts an item in, once there is room for it, or at once where it is not to wait. Where the task
-    /// may be run by the sender, and waits, it is lent. While the sender waits, the memory of the item is counted.
+    /// Puts an item into the mailbox. If `waits` is set, this waits for capacity, and the item's memory is counted
+    /// meanwhile. If `may_run` is set and the task is waiting, the task is lent to the sender.
     pub(super) fn poll_put(
         &self,
         context: &Context<'_>,
-        place: &mut Place,
+        slot: &mut WakerSlot,
         item: &mut Option<(T, Load)>,
         waits: bool,
         may_run: bool,
     ) -> Poll<Put<'_, T>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
-        if waits && !state.has_room(self.bounds, load) {
-            state.wait(place, context.waker());
-            if place.bytes != load.bytes {
+        if waits && !state.has_capacity(self.bounds, load) {
+            state.wait(slot, context.waker());
+            if slot.bytes != load.bytes {
                 state.waiting_bytes += load.bytes;
-                state.waiting_bytes -= std::mem::replace(&mut place.bytes, load.bytes);
-                self.show(&state);
+                state.waiting_bytes -= std::mem::replace(&mut slot.bytes, load.bytes);
+                self.update_gauge(&state);
             }
             return Poll::Pending;
         }
-        state.waiting_bytes -= std::mem::take(&mut place.bytes);
+        state.waiting_bytes -= std::mem::take(&mut slot.bytes);
         let Some((item, load)) = item.take() else { return Poll::Ready(Put::Taken) };
         if state.is_closed {
             return Poll::Ready(Put::Refused(item));
@@ -147,7 +149,7 @@ impl<T> Mailbox<T> {
         state.load += load;
         let waker = state.parked.take();
         let task = if may_run && waker.is_some() { state.lend() } else { None };
-        self.show(&state);
+        self.update_gauge(&state);
         drop(state);
         Poll::Ready(match waker {
             Some(waker) => Put::Awaited(Parked { mailbox: self, waker, task }),
@@ -155,32 +157,32 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// Ready once an item may go in, or would be refused.
-    pub(super) fn poll_room(&self, context: &Context<'_>, place: &mut Place) -> Poll<()> {
-        let mut state = self.lock();
-        if state.has_room(self.bounds, Load::default()) {
+    /// Completes once the mailbox has capacity or is closed.
+    pub(super) fn poll_capacity(&self, context: &Context<'_>, slot: &mut WakerSlot) -> Poll<()> {
+        let mut state = lock(&self.state);
+        if state.has_capacity(self.bounds, Load::default()) {
             return Poll::Ready(());
         }
-        state.wait(place, context.waker());
+        state.wait(slot, context.waker());
         Poll::Pending
     }
 
-    /// Returns the nodes whose senders wait for capacity, each with the start of the wait. An item that is
-    /// taken out ends all waits: a sender for which there is still no capacity begins another.
+    /// Returns the nodes whose senders wait for capacity, each with the start of the wait. Taking out an item ends all
+    /// waits. A sender for which the capacity is still too small begins a new wait.
     pub(super) fn waiting(&self) -> Vec<(u32, Instant)> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let is_current = state.waits.round == state.waiting.round() && !state.is_closed;
         if is_current { state.waits.since.clone() } else { Vec::new() }
     }
 
-    /// Takes the next item out; none once nothing will come any more. Senders that are to be woken are
-    /// left in `woken`.
+    /// Takes the next item out. Completes with `None` once the mailbox is empty and has no sender. The wakers of
+    /// waiting senders are moved to `woken`, which must be empty; the caller wakes them.
     pub(super) fn poll_take(
         &self,
         context: &Context<'_>,
         woken: &mut Vec<Option<Waker>>,
     ) -> Poll<Option<T>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.items.is_empty() {
             if state.senders == 0 {
                 return Poll::Ready(None);
@@ -190,20 +192,22 @@ impl<T> Mailbox<T> {
         }
         if let Task::Lent { left, wanted } = &mut state.task {
             if *left == 0 {
-                *wanted = true;
+                *wanted |= !fault("mailbox_pauses_task_without_wake");
                 return Poll::Pending;
             }
             *left -= 1;
         }
         let item = state.pop();
-        state.waiting.take(woken);
-        self.show(&state);
+        if !fault("mailbox_frees_capacity_without_wake") {
+            state.waiting.take(woken);
+        }
+        self.update_gauge(&state);
         Poll::Ready(item)
     }
 
-    /// Ready once the mailbox is empty and nothing will come any more.
+    /// Completes once the mailbox is empty and has no sender.
     pub(super) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.senders == 0 && state.items.is_empty() {
             return Poll::Ready(());
         }
@@ -211,88 +215,85 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// Another sender.
-    pub(super) fn enter(&self) {
-        self.lock().senders += 1;
+    /// Counts another sender.
+    pub(super) fn add_sender(&self) {
+        lock(&self.state).senders += 1;
     }
 
-    /// A sender is gone.
-    pub(super) fn leave(&self, place: &mut Place) {
-        let mut state = self.lock();
-        state.waiting_bytes -= std::mem::take(&mut place.bytes);
-        if place.is_taken() {
-            state.waits.since.retain(|(node, _)| *node != place.node());
+    /// Removes a sender with its registration in `slot`. Wakes the task if this was the last sender.
+    pub(super) fn remove_sender(&self, slot: &mut WakerSlot) {
+        let mut state = lock(&self.state);
+        state.waiting_bytes -= std::mem::take(&mut slot.bytes);
+        if slot.may_wait() {
+            state.waits.since.retain(|(node, _)| *node != slot.node());
         }
-        state.waiting.leave(place);
+        state.waiting.leave(slot);
         state.senders -= 1;
-        self.show(&state);
+        self.update_gauge(&state);
         let waker = if state.senders == 0 { state.parked.take() } else { None };
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing is taken out any more, and nothing goes in. Says how many events are left in it.
+    /// Closes the mailbox: items are neither accepted nor taken out any more. Returns the number of remaining events.
     pub(super) fn close(&self) -> usize {
         let mut woken = Vec::new();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.is_closed = true;
         state.waiting.take(&mut woken);
-        self.show(&state);
+        self.update_gauge(&state);
         let events = state.load.events;
         drop(state);
         wakers::wake(&mut woken);
         events
     }
 
-    /// What is left in it, to be dropped.
+    /// Removes and returns the remaining items, so that they can be dropped without the lock.
     pub(super) fn clear(&self) -> VecDeque<(T, Load)> {
-        std::mem::take(&mut self.lock().items)
+        std::mem::take(&mut lock(&self.state).items)
     }
 
-    /// Whether there is no room.
+    /// Returns whether even an item without events and bytes would have to wait.
     pub(super) fn is_full(&self) -> bool {
-        !self.lock().has_room(self.bounds, Load::default())
+        !lock(&self.state).has_capacity(self.bounds, Load::default())
     }
 
-    /// Whether a sender runs the task.
+    /// Returns whether a sender runs the task.
     #[cfg(test)]
     pub(super) fn is_lent(&self) -> bool {
-        matches!(self.lock().task, Task::Lent { .. })
+        matches!(lock(&self.state).task, Task::Lent { .. })
     }
 
-    /// What is in it, told from anywhere.
+    /// Returns a gauge of the mailbox's size.
     pub(super) fn gauge(&self) -> Gauge {
         self.gauge.clone()
     }
 
-    fn show(&self, state: &State<T>) {
+    fn update_gauge(&self, state: &State<T>) {
         let Load { events, bytes } = state.load;
         self.gauge.set(Queue { events, bytes }, state.waiting_bytes);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> State<T> {
-    /// Whether an item need not wait. One that is too large by itself goes in alone.
-    fn has_room(&self, bounds: Bounds, item: Load) -> bool {
+    /// Returns whether `item` can be put in without waiting. An item that exceeds the limits by itself can be put
+    /// into an empty mailbox. A closed mailbox makes no sender wait.
+    fn has_capacity(&self, bounds: Bounds, item: Load) -> bool {
         let fits = self.items.is_empty() || self.load.bytes + item.bytes <= bounds.bytes;
         let is_full = self.load.events >= bounds.events || self.load.bytes >= bounds.bytes;
         self.is_closed || (fits && !is_full)
     }
 
-    /// Has a sender woken once there may be capacity.
-    fn wait(&mut self, place: &mut Place, waker: &Waker) {
-        self.waiting.wait(place, waker);
+    /// Registers a sender to be woken when an item is taken out, and records the start of its node's wait.
+    fn wait(&mut self, slot: &mut WakerSlot, waker: &Waker) {
+        self.waiting.wait(slot, waker);
         let Waits { round, since } = &mut self.waits;
         if *round != self.waiting.round() {
             *round = self.waiting.round();
             since.clear();
         }
-        if since.iter().all(|(node, _)| *node != place.node()) {
-            since.push((place.node(), Instant::now()));
+        if since.iter().all(|(node, _)| *node != slot.node()) {
+            since.push((slot.node(), Instant::now()));
         }
     }
 
@@ -302,7 +303,7 @@ impl<T> State<T> {
         Some(item)
     }
 
-    /// The task, if nothing runs it: a sender does from now on.
+    /// Lends the task to a sender, if no thread runs it.
     fn lend(&mut self) -> Option<Run> {
         let lent = Task::Lent { left: BATCHES_FOR_ANOTHER, wanted: false };
         match std::mem::replace(&mut self.task, lent) {
@@ -316,37 +317,43 @@ impl<T> State<T> {
 }
 
 impl<T> Parked<'_, T> {
-    /// Whether the sender may run the task.
+    /// Returns whether the task is lent to the sender, so that [`Parked::run_or_wake`] runs it.
     pub(super) fn is_lent(&self) -> bool {
         self.task.is_some()
     }
 
-    /// Runs the task as far as it gets, or wakes it where it was not lent.
-    pub(super) fn go_on(self) {
+    /// Polls the task once if it is lent to the sender, and otherwise wakes it.
+    pub(super) fn run_or_wake(self) {
         let Self { mailbox, waker, task } = self;
         let Some(mut run) = task else { return waker.wake() };
         let has_ended = run.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let mut state = mailbox.lock();
-        let Task::Lent { wanted, .. } = state.task else { return };
+        let mut state = lock(&mailbox.state);
+        let wanted = match state.task {
+            Task::Lent { wanted, .. } => wanted,
+            _ if fault("mailbox_keeps_dropped_task") => false,
+            _ => return,
+        };
         state.task = if has_ended { Task::Absent } else { Task::Idle(run) };
-        mailbox.show(&state);
+        mailbox.update_gauge(&state);
         drop(state);
-        if wanted || has_ended {
+        if wanted || (has_ended && !fault("mailbox_ends_task_without_wake")) {
             waker.wake();
         }
     }
 }
 
-/// The task of a mailbox, as the executor has it.
+/// The future with which the executor runs the task of a mailbox.
+///
+/// The task itself is stored in the mailbox, so that senders can run it too.
 pub(crate) struct Host<T, R> {
     mailbox: Arc<Mailbox<T>>,
-    /// Left by the task, whatever runs it.
+    /// Result of the task, which is stored here by the thread that ran the task to its end.
     result: Arc<Mutex<Option<std::thread::Result<R>>>>,
 }
 
 impl<T, R: Send + 'static> Host<T, R> {
-    /// Has the mailbox's task run on the executor, and by senders where that is better. A panic is the
-    /// task's own, whatever runs it.
+    /// Makes `future` the task of the mailbox. If the task panics, the panic is caught and resumed by this `Host`, even
+    /// if a sender was running the task.
     pub(crate) fn new(
         mailbox: Arc<Mailbox<T>>,
         future: impl Future<Output = R> + Send + 'static,
@@ -361,22 +368,25 @@ impl<T, R: Send + 'static> Host<T, R> {
                 Ok(Poll::Ready(result)) => Ok(result),
                 Err(panic) => Err(panic),
             };
-            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&left) = Some(result);
             Poll::Ready(())
         });
-        let mut state = mailbox.lock();
-        // It is run by senders once it has waited: the waker of a task before it is not its own.
-        state.parked = None;
+        let mut state = lock(&mailbox.state);
+        // Senders may run the task only after it has waited for the first time. Until then, the mailbox may contain the
+        // waker of an earlier task.
+        if !fault("mailbox_keeps_previous_waker") {
+            state.parked = None;
+        }
         state.task = Task::Idle(Box::pin(run));
         drop(state);
         Self { mailbox, result }
     }
 
     fn result(&self) -> R {
-        match self.result.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&self.result).take() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => resume_unwind(panic),
-            None => unreachable!("the task has left its result, and is polled no more"),
+            None => unreachable!("the task stored its result before it ended"),
         }
     }
 }
@@ -385,11 +395,11 @@ impl<T, R: Send + 'static> Future for Host<T, R> {
     type Output = R;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let mut state = self.mailbox.lock();
+        let mut state = lock(&self.mailbox.state);
         let mut run = match std::mem::replace(&mut state.task, Task::Running) {
             Task::Idle(run) => run,
             Task::Lent { left, .. } => {
-                state.task = Task::Lent { left, wanted: true };
+                state.task = Task::Lent { left, wanted: !fault("mailbox_forgets_executor") };
                 return Poll::Pending;
             }
             Task::Absent | Task::Running => {
@@ -400,18 +410,19 @@ impl<T, R: Send + 'static> Future for Host<T, R> {
         };
         drop(state);
         if run.as_mut().poll(context).is_pending() {
-            self.mailbox.lock().task = Task::Idle(run);
+            lock(&self.mailbox.state).task = Task::Idle(run);
             return Poll::Pending;
         }
-        self.mailbox.lock().task = Task::Absent;
+        lock(&self.mailbox.state).task = Task::Absent;
         Poll::Ready(self.result())
     }
 }
 
 impl<T, R> Drop for Host<T, R> {
-    /// The task has the other end of the mailbox: neither is to keep the other.
+    /// Drops the task. The task owns the receiving half of the mailbox, so otherwise the task and the mailbox would
+    /// keep each other alive.
     fn drop(&mut self) {
-        let task = std::mem::replace(&mut self.mailbox.lock().task, Task::Absent);
+        let task = std::mem::replace(&mut lock(&self.mailbox.state).task, Task::Absent);
         drop(task);
     }
 }

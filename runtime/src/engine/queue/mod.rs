@@ -1,8 +1,8 @@
-//! The bounded queue between two tasks: of batches, by events and by bytes.
+//! The bounded queue of batches between two tasks, limited in events and in bytes.
 //!
-//! A full queue makes its senders wait; that is the whole of backpressure. So does one that would
-//! exceed its bytes with the next batch; a batch that exceeds them by itself passes alone, so that
-//! no message is too large to pass at all.
+//! A sender waits if the queue is full, or if its batch would exceed the bytes of the queue. This is the only form of
+//! backpressure in the engine. A batch that is larger than the whole queue is accepted once the queue is empty, so that
+//! no message is too large to be sent.
 
 #[doc(hidden)]
 pub mod hand_over;
@@ -20,17 +20,18 @@ use tremor_pdk::Batch;
 use self::mailbox::{Load, Mailbox};
 pub(crate) use self::{receiver::Receiver, sender::Sender};
 use crate::engine::{
-    account::token::InFlight,
     processors::Processors,
+    tracking::token::InFlight,
     tuning::{QUEUE_BYTES, QUEUE_EVENTS},
 };
 
-/// How much a queue holds at most.
+/// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// In events.
+    /// Number of events at which the queue is full. The last batch that is accepted may exceed this number.
     pub events: usize,
-    /// In bytes of memory: payloads, documents, edited values, events, and the buffers and headers of batches.
+    /// Maximum memory in bytes. Payloads, documents, edited values, events, and the buffers and headers of batches
+    /// count.
     pub bytes: usize,
 }
 
@@ -40,29 +41,30 @@ impl Default for Bounds {
     }
 }
 
-/// What goes through a queue.
+/// A batch in a queue.
 pub(crate) struct Queued {
     pub(crate) item: InFlight,
     pub(crate) payload: Payload,
 }
 
-/// What has been done to a batch, and what remains for the task that takes it.
+/// The encoded form of a queued batch, if the sender has encoded it.
 pub(crate) enum Payload {
-    /// Its events are values.
+    /// The batch is not encoded.
     Values,
-    /// Its events are values, and encoded already.
+    /// The sender has encoded the batch for the sink.
     Encoded {
         encoded: Batch,
-        /// Those that could not be.
+        /// Events that could not be encoded.
         rejected: Vec<Rejected>,
     },
 }
 
-/// Numbers of events that were left in a queue or with a sink at the end of a flow.
+/// Numbers of events that were left in a queue or in a sink at the end of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
+    /// Number of events that were left.
     pub(crate) events: usize,
-    /// Events whose source is not told that they fail.
+    /// Number of these events whose source is not notified that they failed.
     pub(crate) lost: usize,
 }
 
@@ -73,7 +75,7 @@ impl From<InFlight> for Queued {
 }
 
 impl Queued {
-    /// How many events there are to account for.
+    /// Returns the number of events, including those that could not be encoded.
     pub(crate) fn events(&self) -> usize {
         self.item.batch.len() + self.rejected().len()
     }
@@ -99,7 +101,7 @@ impl Queued {
     }
 }
 
-/// A queue between tasks of one run.
+/// Creates a queue between tasks that share `processors`.
 pub(crate) fn bounded(bounds: Bounds, processors: &Processors) -> (Sender, Receiver) {
     let mailbox = Arc::new(Mailbox::new(bounds));
     let sender = Sender::new(mailbox.clone());

@@ -1,4 +1,4 @@
-//! The end of a queue that batches come out of.
+//! The receiving half of a queue.
 
 use std::{
     sync::Arc,
@@ -12,13 +12,14 @@ use crate::engine::{
     sync::{gauge::Gauge, wakers},
 };
 
-/// The end that batches come out of.
+/// The receiving half of a queue.
 pub(crate) struct Receiver {
     mailbox: Arc<Mailbox<Queued>>,
     processors: Processors,
-    /// Whether there is so much to do with a batch that it takes a processor.
+    /// Counts the receiving task as working. Set while the task receives batches that it has to encode itself, which
+    /// takes a processor.
     working: Option<Working>,
-    /// Senders that are to be woken. Empty between calls.
+    /// Wakers of senders. Empty between calls.
     woken: Vec<Option<Waker>>,
 }
 
@@ -27,7 +28,7 @@ impl Receiver {
         Self { mailbox, processors, working: None, woken: Vec::new() }
     }
 
-    /// The next batch; `None` once the queue is closed and empty.
+    /// Receives the next batch. Completes with `None` once the queue is empty and all senders were dropped.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let Self { mailbox, processors, working, woken } = self;
         let taken = mailbox.poll_take(context, woken);
@@ -40,17 +41,18 @@ impl Receiver {
         taken
     }
 
-    /// Ready once there is no sender, and nothing is in it.
+    /// Completes once the queue is empty and all senders were dropped.
     pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
         self.mailbox.poll_ended(context)
     }
 
-    /// Where batches come from, to [host](crate::engine::queue::mailbox::Host) the task that has this end.
+    /// Returns the mailbox of the queue, which [`Host`](crate::engine::queue::mailbox::Host) needs for the receiving
+    /// task.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox<Queued>> {
         self.mailbox.clone()
     }
 
-    /// Tells how much is in the queue, from anywhere.
+    /// Returns a gauge of the queue's size.
     pub(crate) fn gauge(&self) -> Gauge {
         self.mailbox.gauge()
     }
@@ -61,8 +63,8 @@ impl Receiver {
         Box::new(move || mailbox.upgrade().map_or_else(Vec::new, |it| it.waiting()))
     }
 
-    /// Nothing is taken out for now: no processor is needed for that.
-    pub(crate) fn rest(&mut self) {
+    /// Stops counting the receiving task as working, because it receives nothing for a while.
+    pub(crate) fn set_idle(&mut self) {
         self.working = None;
     }
 
@@ -71,7 +73,7 @@ impl Receiver {
         self.mailbox.is_full()
     }
 
-    /// Closes the queue, and drops the events that are left in it, which fails them. Returns their number.
+    /// Closes the queue and drops the remaining events, so that they fail. Returns the numbers of these events.
     pub(crate) fn close(self) -> Left {
         let mut left = Left { events: self.mailbox.close(), lost: 0 };
         for (queued, _) in self.mailbox.clear() {
@@ -84,7 +86,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.mailbox.close();
-        // What is left fails as it is dropped.
+        // Dropping the remaining batches fails their events.
         drop(self.mailbox.clear());
     }
 }

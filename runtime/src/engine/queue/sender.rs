@@ -1,4 +1,4 @@
-//! The end of a queue that batches go into.
+//! The sending half of a queue.
 
 use std::{
     future::poll_fn,
@@ -14,36 +14,32 @@ use crate::engine::{
     handle::connection::Connection,
     queue::{
         Queued,
-        mailbox::{Load, Mailbox, Parked, Put},
+        mailbox::{Load, Mailbox, Put},
     },
-    sync::wakers::Place,
-    tuning::{FEW_BYTES, FEW_EVENTS, LONG_RUN, LONG_RUNS, WOKEN_FOR},
+    sync::wakers::WakerSlot,
+    tuning::{FEW_BYTES, FEW_EVENTS},
 };
 
-/// The end that batches go into. The queue closes with its last sender.
+/// The sending half of a queue. The queue ends when its last sender is dropped.
 pub(crate) struct Sender {
     mailbox: Arc<Mailbox<Queued>>,
-    /// Among the senders that wait for room.
-    place: Place,
+    /// Registration of this sender while it waits for capacity.
+    slot: WakerSlot,
     spent: Spent,
-    /// Times in a row that the receiver took long when this end ran it.
-    long_runs: u32,
-    /// Until when it is woken for that.
-    woken_until: Option<Instant>,
 }
 
-/// What a sender spent its time on.
+/// Durations of the parts of sending, accumulated over several batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
-    /// Waiting for room.
+    /// Time spent on sending to full queues, which is mostly the wait for capacity.
     pub(crate) waiting: Duration,
-    /// Handing over, and waking the receiver.
+    /// Time spent on sending to other queues and waking their receivers.
     pub(crate) handing: Duration,
-    /// Running the receiver.
+    /// Time spent on running receivers' tasks in the sender's task.
     pub(crate) running: Duration,
-    /// Waiting for an in-order section that another task was in.
+    /// Time spent waiting for in-order sections that other tasks were in.
     pub(crate) in_order: Duration,
-    /// Whether a receiver was parked, and had to be woken.
+    /// `true` if a parked receiver was woken.
     pub(crate) woke: bool,
 }
 
@@ -59,26 +55,21 @@ impl AddAssign for Spent {
 
 impl Sender {
     pub(super) fn new(mailbox: Arc<Mailbox<Queued>>) -> Self {
-        Self {
-            mailbox,
-            place: Place::default(),
-            spent: Spent::default(),
-            long_runs: 0,
-            woken_until: None,
-        }
+        Self { mailbox, slot: WakerSlot::default(), spent: Spent::default() }
     }
 
     /// Returns a sender of the same queue for the tasks of `node`.
     pub(crate) fn of(&self, node: u32) -> Self {
         let mut sender = self.clone();
-        sender.place = Place::of(node);
+        sender.slot = WakerSlot::of(node);
         sender
     }
 
-    /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
-    /// Once the sender's own `connection` is broken, it does not wait: what makes room may be the other
-    /// side of the same connection, or be fed by that, and wait for this one. The next connection
-    /// begins when there is [room](Sender::room).
+    /// Waits for capacity and sends the batch. Returns the batch if the receiver was dropped.
+    ///
+    /// If `connection`, the sender's own connection, is broken, this no longer waits for capacity. The queue may be one
+    /// that only the other side of the same connection empties, and the next connection begins only after this side has
+    /// ended. The next connection begins to pull only [when there is capacity](Sender::wait_for_capacity).
     pub(crate) async fn send(
         &mut self,
         batch: Queued,
@@ -108,67 +99,61 @@ impl Sender {
         refused
     }
 
-    /// Waits until a batch may go in, or would be given back.
-    pub(crate) async fn room(&mut self) {
-        poll_fn(|context| self.mailbox.poll_room(context, &mut self.place)).await;
+    /// Waits until the queue has capacity or is closed.
+    pub(crate) async fn wait_for_capacity(&mut self) {
+        poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
     }
 
-    /// What this end has spent its time on since this was last asked.
+    /// Returns the durations since the last call, and resets them.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
     }
 
+    /// Sends the batch in `batch`, and runs or wakes the receiver. If `waits` is set, this waits for capacity.
+    /// Completes with the batch if the receiver was dropped.
     pub(super) fn poll_send(
         &mut self,
         context: &Context<'_>,
         batch: &mut Option<(Queued, Load)>,
         waits: bool,
     ) -> Poll<Option<Queued>> {
-        let Self { mailbox, place, spent, long_runs, woken_until, .. } = self;
-        // What is encoded, and what is little, leaves the receiver so little to do that this is the best place for it.
+        let Self { mailbox, slot, spent, .. } = self;
+        // An encoded or small batch leaves the receiver so little work that running the receiver here is cheaper than
+        // waking it.
         let is_light = |(queued, load): &(Queued, Load)| {
             queued.is_encoded()
                 || (load.events <= FEW_EVENTS && queued.item.batch.weight() <= FEW_BYTES)
         };
-        let may_run = batch.as_ref().is_some_and(is_light)
-            && woken_until.is_none_or(|until| until <= Instant::now());
-        match mailbox.poll_put(context, place, batch, waits, may_run) {
+        let may_run = batch.as_ref().is_some_and(is_light);
+        match mailbox.poll_put(context, slot, batch, waits, may_run) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Put::Refused(batch)) => return Poll::Ready(Some(batch)),
             Poll::Ready(Put::Taken) => {}
             Poll::Ready(Put::Awaited(receiver)) if receiver.is_lent() => {
-                let took = run(receiver);
-                *long_runs = if took > LONG_RUN { *long_runs + 1 } else { 0 };
-                *woken_until = (*long_runs >= LONG_RUNS).then(|| Instant::now() + WOKEN_FOR);
-                spent.running += took;
+                let start = Instant::now();
+                receiver.run_or_wake();
+                spent.running += start.elapsed();
             }
             Poll::Ready(Put::Awaited(receiver)) => {
                 spent.woke = true;
-                receiver.go_on();
+                receiver.run_or_wake();
             }
         }
         Poll::Ready(None)
     }
 }
 
-/// Runs the receiver. How long that took.
-fn run(receiver: Parked<'_, Queued>) -> Duration {
-    let start = Instant::now();
-    receiver.go_on();
-    start.elapsed()
-}
-
 impl Clone for Sender {
     fn clone(&self) -> Self {
-        self.mailbox.enter();
+        self.mailbox.add_sender();
         let mut sender = Self::new(self.mailbox.clone());
-        sender.place = Place::of(self.place.node());
+        sender.slot = WakerSlot::of(self.slot.node());
         sender
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.mailbox.leave(&mut self.place);
+        self.mailbox.remove_sender(&mut self.slot);
     }
 }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     engine::{
-        account::token::{InFlight, Token},
         processors::Processors,
+        tracking::token::{InFlight, Token},
         tuning::FEW_EVENTS,
     },
     memory::MemoryBudget,
@@ -40,15 +40,16 @@ fn encoded() -> Option<(Queued, Load)> {
     weighed(Queued { item, payload })
 }
 
-/// As `poll_send` takes it.
+/// Wraps a batch and its load as an argument of `poll_send`.
 #[allow(clippy::unnecessary_wraps)]
 fn weighed(queued: Queued) -> Option<(Queued, Load)> {
     let load = queued.load();
     Some((queued, load))
 }
 
+/// The receiver is woken for all other batches.
 #[test]
-fn who_sends_what_is_encoded_or_little_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
+fn encoded_or_small_batches_run_idle_receiver_inline() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
     let (mailbox, taken) = (receiver.mailbox(), Arc::new(AtomicUsize::new(0)));
@@ -72,7 +73,7 @@ fn who_sends_what_is_encoded_or_little_runs_a_receiver_that_waits_and_wakes_it_f
 }
 
 #[test]
-fn a_receiver_that_others_feed_as_well_does_not_keep_the_one_who_runs_it() {
+fn lent_receiver_that_sends_to_its_own_queue_returns() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
     let (mailbox, mut other) = (receiver.mailbox(), sender.clone());
@@ -82,17 +83,17 @@ fn a_receiver_that_others_feed_as_well_does_not_keep_the_one_who_runs_it() {
         }
     }));
     assert!(task.as_mut().poll(&mut context).is_pending());
-    assert!(sender.poll_send(&context, &mut encoded(), true).is_ready(), "it comes back");
+    assert!(sender.poll_send(&context, &mut encoded(), true).is_ready(), "the loan ends");
 }
 
 #[test]
-fn a_full_queue_takes_no_more_until_something_is_taken_out() {
+fn full_queue_accepts_a_batch_after_one_is_received() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
     assert!(sender.poll_send(&context, &mut batch(2), true).is_ready());
     assert!(
         sender.poll_send(&context, &mut batch(2), true).is_ready(),
-        "the bound may be overshot"
+        "the last batch may exceed the limit"
     );
     let mut third = batch(1);
     assert!(sender.poll_send(&context, &mut third, true).is_pending());
@@ -101,7 +102,7 @@ fn a_full_queue_takes_no_more_until_something_is_taken_out() {
 }
 
 #[test]
-fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
+fn empty_queue_ends_when_its_last_sender_is_dropped() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
     let other = sender.clone();
@@ -113,8 +114,9 @@ fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
     assert!(matches!(receiver.poll_receive(&context), Poll::Ready(None)));
 }
 
+/// A sender whose connection was lost sends without waiting, because the receiver may wait for the sender.
 #[test]
-fn who_has_lost_its_connection_does_not_wait_for_what_may_wait_for_it() {
+fn send_without_wait_overfills_a_full_queue() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, _receiver) = bounded(Bounds { events: 1, bytes: 1 });
     assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
@@ -124,7 +126,7 @@ fn who_has_lost_its_connection_does_not_wait_for_what_may_wait_for_it() {
 }
 
 #[test]
-fn sending_to_a_receiver_that_is_gone_does_not_wait() {
+fn send_to_a_dropped_receiver_does_not_wait() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
     assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
@@ -134,7 +136,7 @@ fn sending_to_a_receiver_that_is_gone_does_not_wait() {
     assert!(sender.poll_send(&context, &mut second, true).is_ready());
 }
 
-/// A batch of one event that was edited to this text.
+/// Returns a batch with one event that was edited to a text of `length` bytes.
 fn edited(length: usize) -> Option<(Queued, Load)> {
     let mut batch = Batch::new();
     batch.push("text").unwrap();
@@ -142,20 +144,27 @@ fn edited(length: usize) -> Option<(Queued, Load)> {
     weighed(InFlight::new(batch, Token::untracked()).into())
 }
 
+/// Edited values count as memory.
 #[test]
-fn a_queue_holds_no_more_bytes_than_its_bound_unless_one_batch_does_edited_values_counted() {
+fn queue_exceeds_its_bytes_only_for_a_single_larger_batch() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds { events: 100, bytes: 10_000 });
     assert!(sender.poll_send(&context, &mut edited(6_000), true).is_ready());
     let mut second = edited(6_000);
-    assert!(sender.poll_send(&context, &mut second, true).is_pending(), "both are too much");
-    assert!(sender.poll_send(&context, &mut edited(1_000), true).is_ready(), "this one fits");
+    assert!(
+        sender.poll_send(&context, &mut second, true).is_pending(),
+        "both batches together exceed the limit"
+    );
+    assert!(
+        sender.poll_send(&context, &mut edited(1_000), true).is_ready(),
+        "the small batch fits"
+    );
     assert!(
         receiver.poll_receive(&context).is_ready() && receiver.poll_receive(&context).is_ready()
     );
     assert!(sender.poll_send(&context, &mut second, true).is_ready());
     assert!(receiver.poll_receive(&context).is_ready());
-    assert!(sender.poll_send(&context, &mut edited(50_000), true).is_ready(), "alone it passes");
+    assert!(sender.poll_send(&context, &mut edited(50_000), true).is_ready(), "the queue is empty");
     assert!(sender.poll_send(&context, &mut edited(1), true).is_pending());
 }
 

@@ -1,4 +1,4 @@
-//! How long to wait before trying again, and how often.
+//! Limits and waits of retries.
 
 use std::{
     collections::VecDeque,
@@ -11,26 +11,27 @@ use tremor_pdk::{Error, ErrorKind};
 
 use crate::flow;
 
-/// When something that has failed is tried again.
+/// Rules for retrying an operation that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// Attempts that may follow one that has failed, in a row; `None`: any number.
+    /// Maximum number of consecutive retries. `None` stands for no limit.
     pub(crate) attempts: Option<u64>,
-    /// The bound of the first wait.
+    /// Upper bound of the first wait.
     pub(crate) first: Duration,
-    /// The bound of the longest.
+    /// Upper bound of all waits.
     pub(crate) max: Duration,
 }
 
 impl Policy {
-    /// What a flow says, and what holds where it says nothing.
+    /// Creates the policy from the keys of a flow. By default the number of attempts is not limited, the bound of the
+    /// first wait is 100 ms, and `max` is the bound of all waits.
     pub(crate) fn of(set: flow::Retry, max: Duration) -> Self {
         let first = set.backoff.unwrap_or(Duration::from_millis(100));
         Self { attempts: set.attempts, first, max: set.max_backoff.unwrap_or(max.max(first)) }
     }
 }
 
-/// Attempts that have failed in a row.
+/// A series of consecutive failed attempts.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempts {
     policy: Policy,
@@ -47,35 +48,35 @@ impl Attempts {
         &self.policy
     }
 
-    /// How many have failed in a row.
+    /// Returns the number of consecutive failed attempts.
     pub(crate) fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Returns whether an attempt has failed or was deferred since the counts began.
+    /// Returns whether a wait was determined in this series, after a failed or a deferred attempt.
     pub(crate) fn has_waited(&self) -> bool {
         !self.backoff.is_first()
     }
 
-    /// One has failed. Whether another may follow.
+    /// Counts a failed attempt. Returns whether another attempt may follow.
     pub(crate) fn fail(&mut self) -> bool {
         self.failed += 1;
         self.policy.attempts.is_none_or(|attempts| self.failed <= attempts)
     }
 
-    /// Counts an attempt that failed with `error`, unless the peer had no part in the failure: the system lacked
-    /// resources, or nothing was attempted. Returns whether another attempt may follow.
+    /// Counts an attempt that failed with `error`, unless the peer has not caused the failure: the system lacked
+    /// resources, or the attempt was deferred. Returns whether another attempt may follow.
     pub(crate) fn fail_with(&mut self, error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::SHORTAGE | ErrorKind::DEFERRED) || self.fail()
     }
 
-    /// The wait before the next one.
+    /// Returns the random wait before the next attempt.
     pub(crate) fn wait(&mut self) -> Duration {
         self.backoff.next()
     }
 
-    /// Returns the wait before the attempt that follows `error`. If nothing was attempted, the wait is the time that
-    /// the error names, so that deferred attempts do not lengthen the waits after failed ones.
+    /// Returns the wait before the attempt that follows `error`, at least the delay that the error contains. If the
+    /// attempt was deferred with a delay, the wait is this delay, and the bound of later waits does not double.
     pub(crate) fn wait_after(&mut self, error: &Error) -> Duration {
         if error.kind() == ErrorKind::DEFERRED && !error.delay().is_zero() {
             self.backoff.waits += 1;
@@ -84,7 +85,7 @@ impl Attempts {
         self.wait().max(error.delay())
     }
 
-    /// One has succeeded, or is as good as one that has: all counts begin again.
+    /// Ends the series, because an attempt has succeeded or counts as successful.
     pub(crate) fn restart(&mut self) {
         if self.failed > 0 || !self.backoff.is_first() {
             *self = Self::new(self.policy);
@@ -101,8 +102,10 @@ impl fmt::Display for Attempts {
     }
 }
 
-/// Exponential backoff with full jitter: the bound of each wait is twice the last, up to a maximum,
-/// and the wait is any time up to that, so that many connectors that lost the same peer do not return at once.
+/// Exponential backoff with full jitter.
+///
+/// The bound doubles with each wait up to a maximum. Each wait is a random duration up to the bound, so that connectors
+/// that lost the same peer at the same time do not all reconnect at the same time.
 #[derive(Clone, Debug)]
 struct Backoff {
     max: Duration,
@@ -131,7 +134,7 @@ impl Backoff {
     }
 }
 
-/// Allows something so many times within a window.
+/// Allows an action at most `most` times within a sliding window.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: u64,
@@ -144,7 +147,7 @@ impl Budget {
         Self { most, within, taken: VecDeque::new() }
     }
 
-    /// Takes one, if there is one left.
+    /// Uses the budget once at `now`. Returns `false` if the budget is exhausted.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let is_over = |first: &mut Instant| now.saturating_duration_since(*first) > self.within;
         while self.taken.pop_front_if(is_over).is_some() {}
@@ -155,13 +158,14 @@ impl Budget {
         allowed
     }
 
-    /// When there is one left again, where none was.
+    /// Returns the time at which the oldest use leaves the window, or `None` if there was no use. If the budget is
+    /// exhausted, it can be used again from that time on.
     pub(crate) fn renewed(&self) -> Option<Instant> {
         self.taken.front().map(|first| *first + self.within)
     }
 }
 
-/// When a connector that has failed is restarted.
+/// Rules for restarting a failed connector.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     budget: Budget,
@@ -170,24 +174,25 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// What a flow says, and what holds where it says nothing. Waits have the bounds of `policy`.
+    /// Creates the rules from the keys of a flow. The default is 5 restarts within one minute. `policy` contains the
+    /// bounds of the waits.
     pub(crate) fn of(set: flow::Restart, policy: Policy) -> Self {
         let within = set.within.unwrap_or(Duration::from_mins(1));
         let budget = Budget::new(set.attempts.unwrap_or(5), within);
         Self { budget, policy, backoff: Backoff::new(policy) }
     }
 
-    /// Takes a restart after this error: the wait before it. A shortage of the system's resources takes none, so that
-    /// restarts are left when it has passed.
+    /// Uses up a restart after `error`. Returns the wait before the restart. A shortage of the system's resources does
+    /// not use up a restart, so that restarts are left when the shortage has passed.
     ///
     /// # Errors
-    /// There is none left.
+    /// Returns `error`, with the number of restarts as context, if no restart is left.
     pub(crate) fn after(&mut self, error: &Error) -> Result<Duration, Error> {
         self.after_at(error, Instant::now())
     }
 
     fn after_at(&mut self, error: &Error, now: Instant) -> Result<Duration, Error> {
-        // Another instance of the component cannot end a shortage, and did not cause it.
+        // A shortage is not caused by the component, and a new instance cannot end it.
         if error.kind().is_shortage() {
             return Ok(self.backoff.next().max(error.delay()));
         }
@@ -222,9 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_anywhere_below_a_bound_that_doubles_up_to_the_maximum() {
+    fn waits_are_random_below_a_bound_that_doubles() {
         let mut below = [false; 4];
-        // That none of so many is in the lower half happens once in 2^100 times.
+        // The waits are random. The probability that none of a hundred waits is in the lower half of its bound is
+        // 2^-100.
         for _ in 0..100 {
             let mut attempts = attempts(None);
             for (bound, below) in [100, 200, 300, 300].into_iter().zip(&mut below) {
@@ -233,11 +239,11 @@ mod tests {
                 *below |= wait < bound * MS / 2;
             }
         }
-        assert_eq!(below, [true; 4], "full jitter goes down to nothing");
+        assert_eq!(below, [true; 4], "full jitter includes short waits");
     }
 
     #[test]
-    fn so_many_attempts_follow_one_that_has_failed_and_all_again_after_one_that_has_not() {
+    fn attempts_are_limited_and_reset_by_a_success() {
         assert!(!attempts(Some(0)).fail());
         let mut two = attempts(Some(2));
         for _ in 0..2 {
@@ -245,7 +251,7 @@ mod tests {
             assert_eq!(two.failed(), 3);
             (0..10).for_each(|_| _ = two.wait());
             two.restart();
-            assert!(two.wait() <= 100 * MS, "backoff begins again as well");
+            assert!(two.wait() <= 100 * MS, "the backoff is reset as well");
             two.restart();
         }
         let mut any = attempts(None);
@@ -271,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_counts_within_its_window_only() {
+    fn budget_counts_only_uses_within_its_window() {
         let window = Duration::from_mins(1);
         let (mut budget, start) = (Budget::new(3, window), Instant::now());
         assert!((0..3).all(|_| budget.take(start)));
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_restart_of_a_window_the_error_says_how_many_there_were() {
+    fn error_after_the_last_restart_names_number_of_restarts() {
         let (error, start) = (Error::internal("broken"), Instant::now());
         for (mut restarts, most, says) in [
             (restarts(None, None), 5, "failed again after 5 restarts within 60s: broken"),
@@ -310,8 +316,9 @@ mod tests {
         assert!(restarts.after_at(&error, start).is_err());
     }
 
+    /// A wait is at least as long as the delay that the error contains.
     #[test]
-    fn the_waits_before_restarts_grow_within_a_window_and_are_as_long_as_the_error_says() {
+    fn restart_waits_grow_within_a_window() {
         let (error, start) = (Error::internal("broken"), Instant::now());
         let mut restarts = restarts(None, None);
         for window in 0..100 {

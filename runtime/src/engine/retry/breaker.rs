@@ -10,15 +10,15 @@ use std::{
 
 use crate::engine::sync::watch::{Waiter, Watch};
 
-/// The breaker of one source: open while a sink that its events may come to is down.
+/// The breaker of one source. It is open while any sink that the source feeds is down.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// How many of them are. Read once a pull, without a lock.
+    /// Number of the sinks that the source feeds and that are down. Atomic, because the source reads it at every pull.
     down: AtomicUsize,
     changes: Watch<()>,
 }
 
-/// A source's wait for its breaker.
+/// The registration of a source that waits for its breaker to change.
 #[derive(Debug)]
 pub(crate) struct Changes<'b>(&'b Breaker, Waiter<'b, ()>);
 
@@ -37,15 +37,17 @@ impl Breaker {
 }
 
 impl Changes<'_> {
-    /// Ready when the breaker is not as it is said to be.
+    /// Completes when the breaker's state differs from `is_open`.
     pub(crate) fn poll(&mut self, context: &Context<'_>, is_open: bool) -> Poll<()> {
         let Self(breaker, waiter) = self;
         waiter.poll(context, |()| (breaker.is_open() != is_open).then_some(()))
     }
 }
 
-/// Whether a sink is down: not connected after a connection or an attempt has failed, or with a peer that
-/// takes nothing. It opens the breakers of the sources that feed it.
+/// The outage state of one sink. While the sink is down, the breakers of the sources that feed the sink are open.
+///
+/// A sink is down if its peer accepts no events. It is also down from the loss of its connection, or a failed attempt
+/// to connect, until it is connected.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     is_down: AtomicBool,
@@ -62,14 +64,14 @@ impl Outage {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// The sink is down.
+    /// Marks the sink as down.
     pub(crate) fn begin(&self) {
         self.set(true);
     }
 
-    /// The sink is back, or nothing shows that it is not.
+    /// Marks the sink as not down, because it works or because its state is not known.
     pub(crate) fn end(&self) {
-        // Asked for once a batch.
+        // Called for every batch, so the usual case does not write to the atomic.
         if self.is_down.load(Ordering::Relaxed) {
             self.set(false);
         }
@@ -104,7 +106,7 @@ mod tests {
     use super::{Breaker, Outage};
 
     #[test]
-    fn a_breaker_is_open_as_long_as_any_sink_is_down() {
+    fn breaker_is_open_while_any_sink_is_down() {
         let breaker = Arc::<Breaker>::default();
         let sink = || Outage::new(vec![breaker.clone()]);
         let (one, other) = (sink(), sink());
@@ -116,6 +118,6 @@ mod tests {
         one.end();
         assert!(breaker.is_open());
         drop(other);
-        assert!(!breaker.is_open(), "a sink that is gone is not waited for");
+        assert!(!breaker.is_open(), "a dropped sink does not keep the breaker open");
     }
 }

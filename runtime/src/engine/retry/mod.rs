@@ -1,4 +1,4 @@
-//! Retries: how long to wait and how often to try, and the circuit breakers of sources meanwhile.
+//! Retry policies with back-off, and the circuit breakers of sources.
 
 pub(crate) mod backoff;
 pub(crate) mod breaker;

@@ -1,77 +1,78 @@
-//! The events that an operator buffers, with the tokens that they are acknowledged by.
+//! Counts the events that an operator buffers, and keeps the tokens that acknowledge them.
 
 use std::collections::HashMap;
 
 use tremor_abi::batch::HostOutput;
 use tremor_pdk::Output;
 
-use crate::engine::account::token::Token;
+use crate::engine::tracking::token::Token;
 
-/// The batches of which an operator buffers events.
+/// The batches of which an operator still buffers events.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    /// The number of the last batch whose source wants acknowledgements. The first is 1.
+    /// Number that was assigned last to a batch whose source wants acknowledgements. Numbers begin at 1.
     last: u64,
-    /// The number of the batch of the current call; zero if its source wants no acknowledgements.
+    /// Number of the batch of the current call; 0 if the source of the batch wants no acknowledgements.
     current: u64,
     batches: HashMap<u64, Entry>,
-    /// Events of all batches.
+    /// Number of buffered events of all batches.
     events: u64,
-    /// Calls that were accounted for.
+    /// Number of calls of [`Buffers::account`].
     calls: u64,
 }
 
 struct Entry {
     token: Token,
-    /// Events of the batch that are buffered.
+    /// Number of buffered events of the batch.
     events: u64,
-    /// The last call that released events of the batch.
+    /// Number of the last call that released events of the batch.
     released_in: u64,
 }
 
-/// The outcome of a call.
+/// The effect of an operator call on buffered events.
 pub(crate) struct Outcome {
-    /// The token of all events that leave: it stands for the batch of the call, and for every batch of which
-    /// buffered events were released.
+    /// Token of all events that leave the operator in this call. It belongs to the batch of the call and to every batch
+    /// of which buffered events were released.
     pub(crate) token: Token,
-    /// Events of the batch that were absorbed.
+    /// Number of events that were buffered by this call.
     pub(crate) absorbed: usize,
-    /// Buffered events that were released.
+    /// Number of buffered events that were released.
     pub(crate) released: usize,
-    /// Events that were released, but had not been absorbed.
+    /// Number of events that the operator reported as released but had not absorbed.
     pub(crate) unknown: usize,
 }
 
 impl Buffers {
-    /// Returns the number of a batch that comes in; zero if its source wants no acknowledgements.
+    /// Assigns a number to the batch of the next call. Returns 0 if its source wants no acknowledgements.
     pub(crate) fn number(&mut self, token: &Token) -> u64 {
         self.last += u64::from(token.is_tracked());
         self.current = if token.is_tracked() { self.last } else { 0 };
         self.current
     }
 
-    /// Returns the number of events that are buffered.
+    /// Returns the number of buffered events.
     pub(crate) fn events(&self) -> usize {
         count(self.events)
     }
 
-    /// Returns whether an event is buffered whose source wants an acknowledgement.
+    /// Returns whether the source of any buffered event wants acknowledgements.
     pub(crate) fn is_tracked(&self) -> bool {
         self.batches.values().any(|batch| batch.token.is_tracked())
     }
 
-    /// Returns whether an event is buffered that its source redelivers if it fails.
-    pub(crate) fn comes_again(&self) -> bool {
-        self.batches.values().any(|batch| batch.token.comes_again())
+    /// Returns whether the source of any buffered event reads the event again if it fails.
+    pub(crate) fn is_replayable(&self) -> bool {
+        self.batches.values().any(|batch| batch.token.is_replayable())
     }
 
-    /// Accounts for a call with the batch of the last [`Buffers::number`], whose token is `came`.
-    pub(crate) fn account(&mut self, came: Token, output: &mut Output) -> Outcome {
+    /// Counts the buffered events after an operator call with the batch that was last [numbered](Buffers::number).
+    /// `input` is the token of that batch.
+    pub(crate) fn account(&mut self, input: Token, output: &mut Output) -> Outcome {
         self.calls += 1;
         let absorbed = output.take_absorbed();
         if absorbed > 0 {
             let batch = self.batches.entry(self.current).or_insert_with(|| {
-                let token = came.clone();
+                let token = input.clone();
                 Entry { token, events: 0, released_in: 0 }
             });
             batch.events = batch.events.saturating_add(absorbed);
@@ -85,10 +86,10 @@ impl Buffers {
                 continue;
             };
             batch.events -= share.events;
-            // A plugin may report more absorbed events than a number holds.
+            // The sum saturates if a plugin reports a very large number of absorbed events.
             self.events = self.events.saturating_sub(share.events);
             released += share.events;
-            // The token of the current batch goes with what leaves in any case.
+            // The token of the current batch is added to the outcome's token below.
             if batch.released_in != self.calls && share.batch != self.current {
                 batch.released_in = self.calls;
                 tokens.push(batch.token.clone());
@@ -100,22 +101,23 @@ impl Buffers {
             }
         }
         let token = if tokens.is_empty() {
-            came
+            input
         } else {
-            tokens.push(came);
+            tokens.push(input);
             Token::join(tokens)
         };
         let (absorbed, released, unknown) = (count(absorbed), count(released), count(unknown));
         Outcome { token, absorbed, released, unknown }
     }
 
-    /// Fails the batches of all events that are buffered. The operator may still have them.
+    /// Fails the batches of all buffered events. The events are still counted as buffered, because the operator may
+    /// still have them.
     pub(crate) fn fail(&mut self) {
         self.batches.values_mut().for_each(|batch| batch.token = Token::untracked());
     }
 
-    /// Fails the batches of all events that are buffered, because the operator is gone. Returns the number of
-    /// these events.
+    /// Fails the batches of all buffered events and removes these events, because the operator no longer has them.
+    /// Returns their number.
     pub(crate) fn clear(&mut self) -> usize {
         self.batches.clear();
         count(std::mem::take(&mut self.events))
@@ -134,9 +136,9 @@ mod tests {
     use tremor_pdk::{Batch, Buffered, Output};
 
     use super::{Buffers, Outcome};
-    use crate::engine::account::token::{Ended, Ledger, Token};
+    use crate::engine::tracking::token::{Ended, Ledger, Token};
 
-    /// Absorbs a batch of two events, and then discards `buffered` if `releases` is set.
+    /// Absorbs a batch of two events, and then discards the events `buffered` if `releases` is set.
     fn call(
         buffers: &mut Buffers,
         token: Token,
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn buffered_events_are_acknowledged_with_what_leaves() {
+    fn buffered_events_are_acknowledged_with_emitted_event() {
         let (mut buffers, mut buffered, ledger) = setup();
         let token = |pull| Token::of(pull, &ledger);
         let first = call(&mut buffers, token(1), &mut buffered, false);
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn buffered_events_fail_with_what_leaves() {
+    fn buffered_events_fail_with_emitted_event() {
         let (mut buffers, mut buffered, ledger) = setup();
         call(&mut buffers, Token::of(1, &ledger), &mut buffered, false).token.settle();
         drop(call(&mut buffers, Token::untracked(), &mut buffered, true));

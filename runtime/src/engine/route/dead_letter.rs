@@ -1,4 +1,4 @@
-//! Dead letters: what the `err` ports carry.
+//! Dead letters: the form in which components send events that they could not handle to their ports `err`.
 
 use std::fmt::{self, Write};
 
@@ -8,17 +8,17 @@ use tremor_pdk::{Batch, ValueRef};
 
 use crate::redact;
 
-/// How much of an error's message a letter has at most, in bytes.
+/// Maximum length of the error message in a dead letter, in bytes.
 const MESSAGE: usize = 1 << 10;
 
-/// The shape of a dead letter. Public in every flow that links an `err` port.
+/// The content of a dead letter. Flows that link an `err` port depend on its keys.
 #[derive(Serialize)]
 struct DeadLetter<'a> {
     /// The component that could not handle the event.
     component: &'a str,
     error: Reason<'a>,
     original: Original<'a>,
-    /// How long the original is, where it is more than is shown of it.
+    /// Full length of the original in bytes. `None` if the original is included completely.
     #[serde(skip_serializing_if = "Option::is_none")]
     original_bytes: Option<usize>,
 }
@@ -29,13 +29,15 @@ struct Reason<'a> {
     message: &'a str,
 }
 
-/// The event as it came: its bytes, as text where they are, or the value where it never was bytes.
-/// Of what is long, the beginning.
+/// The original event of a dead letter, or its beginning if it is long.
 enum Original<'a> {
+    /// Bytes that are valid UTF-8.
     Text(&'a str),
+    /// Bytes that are not valid UTF-8.
     Bytes(&'a [u8]),
+    /// The value of an event that never had bytes.
     Value(ValueRef<'a>),
-    /// The beginning of a value as JSON.
+    /// The beginning of the JSON text of a value that is too long.
     Json(String),
 }
 
@@ -51,13 +53,13 @@ impl Serialize for Original<'_> {
 }
 
 impl<'a> Original<'a> {
-    /// Returns at most `most` bytes of the original, and the length of all of it if that is more.
+    /// Returns at most `most` bytes of the original, and the full length of the original if it is longer.
     fn of(batch: &'a Batch, rejected: &Rejected, most: usize) -> (Self, Option<usize>) {
         let bytes = batch.original(&rejected.event);
         match batch.value(&rejected.event) {
             Some(value) if bytes.is_empty() && batch.size_of(&rejected.event) > most => {
                 let mut json = Beginning { most, ..Beginning::default() };
-                // It takes all there is.
+                // Writing to a `Beginning` never fails.
                 let _ = write!(json, "{value}");
                 (Self::Json(json.text), (json.length > most).then_some(json.length))
             }
@@ -73,7 +75,7 @@ impl<'a> Original<'a> {
         let shown = &bytes[..bytes.len().min(most)];
         match std::str::from_utf8(shown) {
             Ok(text) => Self::Text(text),
-            // The last character goes on in what is not shown.
+            // The last character is cut off in the middle.
             Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => {
                 Self::Text(std::str::from_utf8(&shown[..error.valid_up_to()]).unwrap_or_default())
             }
@@ -82,33 +84,35 @@ impl<'a> Original<'a> {
     }
 }
 
-/// The beginning of a text, and the length of all of it.
+/// A writer that keeps the beginning of a text and counts its full length.
 #[derive(Default)]
 struct Beginning {
     text: String,
     /// Maximum length of `text`, in bytes.
     most: usize,
+    /// Full length of the text, in bytes.
     length: usize,
 }
 
 impl Write for Beginning {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.text.len() == self.length {
-            let room = self.most - self.text.len();
-            self.text.push_str(&text[..boundary(text, room)]);
+            let remaining = self.most - self.text.len();
+            self.text.push_str(&text[..boundary(text, remaining)]);
         }
         self.length += text.len();
         Ok(())
     }
 }
 
-/// The last boundary of characters within the first `most` bytes.
+/// Returns the position of the last character boundary within the first `most` bytes of `text`.
 fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns the dead letters of what `component` rejected from `batch`, in batches that are not heavy. Each contains at
-/// most `most` bytes of its original.
+/// Creates the dead letters of the events that `component` rejected from `batch`. The dead letters are divided into
+/// batches that are not [heavy](HostBatch::is_heavy), apart from metadata. Each dead letter contains at most `most` bytes
+/// of its original event, and has the metadata and the origin of that event.
 pub(crate) fn letters(
     component: &str,
     batch: &Batch,
@@ -118,8 +122,11 @@ pub(crate) fn letters(
 ) -> Vec<Batch> {
     let mut done = Vec::new();
     let mut letters = Batch::from_pool(pool);
+    // The events of `letters`, in order.
+    let mut events = Vec::new();
     for rejected in rejected {
         if letters.is_heavy() {
+            letters.inherit(batch, &std::mem::take(&mut events));
             done.push(std::mem::replace(&mut letters, Batch::from_pool(pool)));
         }
         let mut message = redact::owned(rejected.error.to_string());
@@ -132,10 +139,10 @@ pub(crate) fn letters(
         let letter = DeadLetter { component, error, original, original_bytes };
         let event = rejected.event;
         if let Err(error) = letters.stream(event.stream).push(&letter) {
-            // Only a value nested too deep does not fit; its letter goes without it.
+            // The value of the original event is nested too deeply to be included.
             let original = Original::Text("");
             let letter = DeadLetter { original, ..letter };
-            tracing::warn!(component, %error, "a dead letter goes without its original");
+            tracing::warn!(component, %error, "a dead letter does not contain its original event");
             if letters.stream(event.stream).push(&letter).is_err() {
                 continue;
             }
@@ -143,10 +150,13 @@ pub(crate) fn letters(
         if let Some(letter) = letters.events_mut().last_mut() {
             (letter.source, letter.pull, letter.ingest_ns) =
                 (event.source, event.pull, event.ingest_ns);
-            // A letter that cannot be delivered is this event, and no other one, that has failed.
+            // If the dead letter cannot be delivered, the source is notified that exactly this event of the pull has
+            // failed.
             letter.set_position(event.position().unwrap_or(usize::MAX));
         }
+        events.push(event);
     }
+    letters.inherit(batch, &events);
     done.push(letters);
     done
 }
@@ -155,14 +165,14 @@ pub(crate) fn letters(
 mod tests {
     use serde_json::Value as Json;
     use tremor_abi::{
-        batch::{HostBatch, Pool, Rejected},
+        batch::{HostBatch, Origin, Pool, Rejected},
         literal,
     };
     use tremor_pdk::{Batch, Error};
 
     use super::{MESSAGE, letters};
 
-    /// The letters of all events of a batch.
+    /// Returns the dead letters of all events of a batch.
     fn letters_of(batch: &Batch, error: &Error) -> Vec<Json> {
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected: Vec<_> = batch.events().iter().copied().map(reject).collect();
@@ -175,7 +185,37 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_event_a_letter_has_the_first_4_kib_and_the_length() {
+    fn dead_letters_have_metadata_and_origin_of_their_events() {
+        let mut batch = Batch::new();
+        for number in 0..1_000 {
+            batch.push_message(b"x");
+            if number == 500 {
+                batch.set_metadata(500, literal!({ "n": 500 }));
+            }
+        }
+        let mut rest = batch.part(0..1_000);
+        rest.apply_origin(501, &Origin::new(&"y".repeat(5_000), |writer| writer.u64(7)));
+        let reject = |event| Rejected { event, error: Error::bad_data("no") };
+        let rejected: Vec<_> = rest.events().iter().copied().map(reject).collect();
+        let letters = letters("here", &rest, &rejected, &Pool::new(1), Rejected::SHOWN);
+        assert_eq!(letters.iter().map(Batch::len).sum::<usize>(), 1_000);
+        let events = letters.iter().flat_map(Batch::iter);
+        for (number, event) in events.enumerate() {
+            let metadata = event.metadata().map(|it| it.to_string());
+            let expected = match number {
+                0..500 => (None, None),
+                500 => (Some("{\"n\":500}"), None),
+                _ => (Some("7"), Some(5_000)),
+            };
+            assert_eq!((metadata.as_deref(), event.origin().map(str::len)), expected);
+        }
+        let bytes: usize = letters.iter().map(|batch| batch.bytes().len()).sum();
+        assert!(bytes < 300_000, "the origin was copied for each event: {bytes}");
+        letters.iter().for_each(|batch| batch.validate().unwrap());
+    }
+
+    #[test]
+    fn dead_letter_of_a_long_event_has_4_kib_and_the_length() {
         let mut batch = Batch::new();
         batch.push_message(&[b'x'; 4 << 10]);
         batch.push_message(&[b'x'; 5_000]);
@@ -197,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_has_the_place_of_its_event_in_the_pull() {
+    fn dead_letter_has_the_pull_and_position_of_its_event() {
         let mut batch = Batch::new();
         for position in [Some(0), Some(7), None, Some(u16::MAX.into())] {
             batch.push_message(b"");
@@ -209,12 +249,12 @@ mod tests {
         let reject = |event| Rejected { event, error: Error::bad_data("no") };
         let rejected: Vec<_> = batch.events()[1..].iter().copied().map(reject).collect();
         let letters = letters("here", &batch, &rejected, &Pool::new(1), Rejected::SHOWN);
-        let places = letters[0].events().iter().map(|event| (event.pull, event.position()));
-        assert_eq!(places.collect::<Vec<_>>(), [(3, Some(7)), (0, None), (3, None)]);
+        let positions = letters[0].events().iter().map(|event| (event.pull, event.position()));
+        assert_eq!(positions.collect::<Vec<_>>(), [(3, Some(7)), (0, None), (3, None)]);
     }
 
     #[test]
-    fn of_many_events_letters_come_in_light_batches_and_of_long_messages_they_have_the_beginning() {
+    fn dead_letters_have_the_beginning_of_long_messages() {
         let mut batch = Batch::new();
         (0..10_000).for_each(|_| batch.push_message(b""));
         let error = Error::bad_data("ä".repeat(MESSAGE));

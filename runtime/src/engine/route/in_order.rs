@@ -1,49 +1,46 @@
-//! In-order sections: what several tasks use one after the other, in an order that is known before. Each
-//! has a number, and enters after all lower ones have left.
+//! In-order sections: critical sections that tasks enter in a predetermined order. Each entry has a number. A task that
+//! enters waits until the tasks with all lower numbers have left the section or will not enter it.
 
 use std::{
     future::poll_fn,
     ops::{Deref, DerefMut},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Poll, Waker},
 };
 
 use crate::engine::{processors::Processors, spin};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fault, lock};
 
 /// A value that tasks use in the order of their numbers. The first number is 0.
 pub(crate) struct InOrder<T> {
     state: Mutex<State<T>>,
-    /// What the state says, for tasks that wait on the processor. Written under the lock.
+    /// Copy of `State::next` that waiting tasks read without the lock. Written while the state is locked.
     next: AtomicU64,
     processors: Processors,
 }
 
 struct State<T> {
-    /// None while a task has it.
+    /// `None` while a task is in the section.
     value: Option<Box<T>>,
-    /// The number that may enter.
+    /// The number that may enter now.
     next: u64,
-    /// Those that passed before they could enter.
+    /// Numbers above `next` that are not going to enter.
     passed: Vec<u64>,
     waiting: Vec<(u64, Waker)>,
 }
 
-/// The value, while a task uses it. The next one enters when this is dropped.
+/// Exclusive access to the value. Dropping the section lets the next number enter, unless `continues` is set.
 pub(crate) struct Section<'t, T> {
-    /// None within `drop` only.
+    /// `None` only while the section is dropped.
     value: Option<Box<T>>,
     of: &'t InOrder<T>,
-    /// Whether the same number enters again.
-    goes_on: bool,
+    /// `true` if the same number enters again before the next one.
+    continues: bool,
 }
 
 impl<T> Section<'_, T> {
-    /// Whether the same number enters again before the next one.
-    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
-        self.goes_on = goes_on;
+    /// Sets whether the same number enters again before the next one.
+    pub(crate) fn set_continues(&mut self, continues: bool) {
+        self.continues = continues;
     }
 }
 
@@ -54,40 +51,44 @@ impl<T> InOrder<T> {
         Self { state: Mutex::new(state), next: AtomicU64::new(0), processors }
     }
 
-    /// Enters with `number`: waits until that may, on the processor for a short while, then parked.
+    /// Waits until `number` may enter. Spins for a short time before it parks the task.
     pub(crate) async fn enter(&self, number: u64) -> Section<'_, T> {
         let is_next = || self.next.load(Ordering::Acquire) == number;
         if !is_next() {
-            // The task that has it is at work, and soon done.
+            // The task in the section is usually running, so it may leave soon.
             spin::briefly(&self.processors, is_next);
         }
         let value = poll_fn(|context| self.poll_take(number, context)).await;
-        Section { value: Some(value), of: self, goes_on: false }
+        Section { value: Some(value), of: self, continues: false }
     }
 
-    /// A number that does not enter, or not again.
+    /// Marks that `number` is not going to enter, or not again, so that later numbers do not wait for it.
     pub(crate) fn pass(&self, number: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.waiting.retain(|(waiting, _)| *waiting != number);
         if state.next == number {
             self.advance(state);
-        } else {
+        } else if !fault("section_forgets_passed_number") {
             state.passed.push(number);
         }
     }
 
     fn poll_take(&self, number: u64, context: &Context<'_>) -> Poll<Box<T>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mine = if state.next == number { state.value.take() } else { None };
         if let Some(value) = mine {
             return Poll::Ready(value);
+        }
+        if fault("section_checks_and_waits_apart") {
+            drop(state);
+            state = lock(&self.state);
         }
         state.waiting.retain(|(waiting, _)| *waiting != number);
         state.waiting.push((number, context.waker().clone()));
         Poll::Pending
     }
 
-    /// The next number may enter.
+    /// Ends the current number, and lets the next number that was not passed enter. Wakes the task of that number.
     fn advance(&self, mut state: MutexGuard<'_, State<T>>) {
         state.next += 1;
         while let Some(position) = state.passed.iter().position(|passed| *passed == state.next) {
@@ -98,13 +99,11 @@ impl<T> InOrder<T> {
         let next = state.waiting.iter().position(|(number, _)| *number == state.next);
         let waiting = next.map(|position| state.waiting.swap_remove(position));
         drop(state);
-        if let Some((_, waker)) = waiting {
+        if let Some((_, waker)) = waiting
+            && !fault("section_wakes_no_task")
+        {
             waker.wake();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,9 +129,9 @@ impl<T> DerefMut for Section<'_, T> {
 
 impl<T> Drop for Section<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.of.lock();
+        let mut state = lock(&self.of.state);
         state.value = self.value.take();
-        if !self.goes_on {
+        if !self.continues {
             self.of.advance(state);
         }
     }
@@ -147,7 +146,7 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use super::{InOrder, Processors};
+    use super::{InOrder, Processors, lock};
     use crate::executor::block_on;
 
     fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
@@ -155,19 +154,19 @@ mod tests {
     }
 
     #[test]
-    fn a_number_enters_when_all_lower_ones_have_left() {
+    fn number_enters_after_all_lower_numbers_have_left() {
         let section = InOrder::new(Vec::new(), Processors::default());
         let mut second = pin!(section.enter(1));
         assert!(poll(second.as_mut()).is_pending());
         block_on(section.enter(0)).push("first");
-        let Poll::Ready(mut entered) = poll(second) else { panic!("it may enter") };
+        let Poll::Ready(mut entered) = poll(second) else { panic!("number 1 may enter") };
         entered.push("second");
         assert_eq!(*entered, ["first", "second"]);
-        assert!(poll(pin!(section.enter(2))).is_pending(), "another one is still within");
+        assert!(poll(pin!(section.enter(2))).is_pending(), "number 1 is still in the section");
     }
 
     #[test]
-    fn a_number_may_pass_before_it_could_enter_and_when_it_could() {
+    fn passed_numbers_are_skipped_whether_or_not_they_are_next() {
         let section = InOrder::new((), Processors::default());
         section.pass(2);
         section.pass(1);
@@ -177,27 +176,27 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_waits_and_then_passes_leaves_no_waker() {
+    fn waiting_number_that_passes_leaves_no_waker() {
         let section = InOrder::new((), Processors::default());
         assert!(poll(pin!(section.enter(1))).is_pending());
         section.pass(1);
-        assert!(section.lock().waiting.is_empty());
+        assert!(lock(&section.state).waiting.is_empty());
     }
 
     #[test]
-    fn a_number_may_enter_again_until_it_passes() {
+    fn continued_number_enters_again_until_it_passes() {
         let section = InOrder::new(0, Processors::default());
-        block_on(section.enter(0)).set_goes_on(true);
+        block_on(section.enter(0)).set_continues(true);
         assert!(poll(pin!(section.enter(1))).is_pending());
         *block_on(section.enter(0)) += 1;
         assert!(poll(pin!(section.enter(1))).is_ready());
-        block_on(section.enter(2)).set_goes_on(true);
+        block_on(section.enter(2)).set_continues(true);
         section.pass(2);
         assert!(poll(pin!(section.enter(3))).is_ready());
     }
 
     #[test]
-    fn a_number_that_waits_is_woken() {
+    fn waiting_number_is_woken() {
         const NUMBERS: u64 = 1_000;
         let section = Arc::new(InOrder::new(Vec::new(), Processors::default()));
         let every_other = |first: u64| {

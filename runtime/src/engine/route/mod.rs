@@ -1,4 +1,4 @@
-//! From a component to the queues of others: ports, the pipelines that its task runs, and their order.
+//! Routing of a component's events through pipelines and into the queues of other tasks, in order.
 
 pub(crate) mod buffers;
 pub(crate) mod dead_letter;

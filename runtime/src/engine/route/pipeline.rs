@@ -1,4 +1,4 @@
-//! A pipeline as one task runs it: one operator after the other, a batch at a time.
+//! A pipeline within one task. Operators run one after the other, a batch at a time.
 
 use std::{
     sync::Arc,
@@ -9,11 +9,6 @@ use tremor_abi::batch::{Failed, HostBatch, HostOutput, Pool, Rejected};
 use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
 
 use crate::engine::{
-    account::{
-        stats::Stats,
-        tap::IN,
-        token::{InFlight, Token},
-    },
     control::Control,
     parts::MakeOperator,
     retry::backoff::Budget,
@@ -22,13 +17,18 @@ use crate::engine::{
         dead_letter,
     },
     target::{Ports, Target},
+    tracking::{
+        stats::Stats,
+        tap::IN,
+        token::{InFlight, Token},
+    },
 };
 use crate::flow::{ERR, OUT};
 
-/// How often an operator that panics is made again within a minute.
+/// Maximum number of restarts of an operator within one minute, after panics.
 const RESTARTS: u64 = 3;
 
-/// A pipeline.
+/// The operators of a pipeline, with its ports and metrics.
 pub(crate) struct Pipeline {
     pub(crate) name: Arc<str>,
     pub(crate) steps: Vec<Step>,
@@ -36,44 +36,49 @@ pub(crate) struct Pipeline {
     pub(crate) stats: Arc<Stats>,
 }
 
-/// An operator at its place in a pipeline.
+/// An operator of a pipeline, with its ports and buffered events.
 pub(crate) struct Step {
     /// Position and type of the operator, for messages.
     label: Box<str>,
     operator: Box<dyn Operator>,
-    /// Makes another operator, should this one panic, while there is budget for that.
+    /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
+    /// restarts is exhausted.
     make: Option<MakeOperator>,
+    /// Budget of restarts after panics.
     budget: Budget,
-    /// Its own ports, and where their events go.
+    /// Names of the operator's ports other than `in`, `out` and `err`, with the targets of their events.
     ports: Vec<(String, Vec<Target>)>,
-    /// The events that it buffers.
+    /// Events that the operator buffers.
     buffers: Buffers,
     output: Output,
 }
 
-/// The numbers of a call that have to agree.
+/// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
+/// `unknown` is 0.
 struct Balance {
-    /// Events that came in, were buffered until this call, or were created.
+    /// Events that the operator had: passed to the call, released from its buffer, lost from its buffer
+    /// in a panic, or created.
     had: usize,
-    /// Events that leave.
+    /// Events that left the operator, through any port.
     out: usize,
-    /// Events that do not: they were discarded, merged or absorbed.
+    /// Events that were discarded, merged or absorbed.
     kept: usize,
-    /// Events that were released and had not been absorbed.
+    /// Events that were reported as released but had not been absorbed.
     unknown: usize,
 }
 
-/// Why an operator is called other than for events.
+/// A call of an operator without a batch of events.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
-    /// It is so late, in ns since the Unix epoch.
+    /// The timer is due. The value is the current time of the flow, in ns since the Unix epoch.
     Time(u64),
-    /// Nothing follows.
+    /// No more events follow, so the operator has to emit the events that it buffers.
     Drain,
 }
 
-/// What is env a pipeline while it runs.
+/// Resources outside a pipeline that the pipeline uses while it runs.
 pub(crate) struct Env<'r> {
+    /// A stack of batches that still have to be routed, with their targets.
     pub(crate) work: &'r mut Vec<(Target, InFlight)>,
     pub(crate) pool: &'r Pool,
     pub(crate) control: &'r Control,
@@ -91,15 +96,15 @@ impl Step {
         Self { label, operator, make, budget, ports, buffers, output }
     }
 
-    /// Replaces an operator that has panicked, if the budget allows; otherwise all further events fail.
-    /// Returns the number of events that it had buffered, which fail with it.
+    /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
+    /// Returns the number of events that the operator had buffered. These events fail.
     fn restart(&mut self, name: &str, error: &Error) -> usize {
         let lost = self.buffers.clear();
-        // The operator loses the events that it absorbed and released in this call as well.
+        // The results of this call are lost together with the operator.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
         if !self.budget.take(Instant::now()) {
-            tracing::error!(component = name, %error, "operator has failed for good");
+            tracing::error!(component = name, %error, "operator has failed permanently");
             self.make = None;
             return lost;
         }
@@ -113,27 +118,28 @@ impl Step {
         lost
     }
 
-    /// The names of its own ports.
+    /// Returns the names of the operator's ports other than `in`, `out` and `err`.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &str> {
         self.ports.iter().map(|(name, _)| name.as_str())
     }
 
-    /// When the operator wants to be told the time.
+    /// Returns the time for which the operator's timer is set, in ns since the Unix epoch.
     pub(crate) fn due(&self) -> Option<u64> {
         self.operator.due()
     }
 
-    /// Returns whether a call with `came` events has left all of them in their batch, and done nothing else,
-    /// as most operators do.
-    fn has_passed(&self, came: usize, batch: &Batch) -> bool {
-        batch.len() == came && came > 0 && self.output.is_empty()
+    /// Returns whether a call with `input` events left all of them in `batch` and did nothing else, which is true for
+    /// most calls.
+    fn has_passed(&self, input: usize, batch: &Batch) -> bool {
+        batch.len() == input && input > 0 && self.output.is_empty()
     }
 
-    /// Returns the numbers of a call with `came` events, and counts them in the metrics. `lost` events were
-    /// buffered by an operator that has panicked.
+    /// Returns the numbers of events of a call, and counts these events in the metrics. `input` is the number of events
+    /// that were passed to the call, `lost` the number that an operator had buffered before it panicked, and `merged`
+    /// the number that were merged into other events.
     fn balance(
         &mut self,
-        (came, lost, merged): (usize, usize, usize),
+        (input, lost, merged): (usize, usize, usize),
         outcome: &Outcome,
         batch: &Batch,
         stats: &Stats,
@@ -146,11 +152,12 @@ impl Step {
         stats.discarded(discarded);
         let Outcome { absorbed, released, unknown, .. } = *outcome;
         let kept = discarded.saturating_add(merged).saturating_add(absorbed);
-        let had = came.saturating_add(released).saturating_add(lost).saturating_add(created);
+        let had = input.saturating_add(released).saturating_add(lost).saturating_add(created);
         Balance { had, out, kept, unknown }
     }
 
-    /// Returns what is wrong with a call that reported no error.
+    /// Returns an error if the operator broke its contract in a call: it lost or invented events, or sent them to ports
+    /// that it does not have.
     fn broken(&self, balance: &Balance) -> Option<Error> {
         let Balance { had, out, kept, unknown } = balance;
         let label = &self.label;
@@ -163,8 +170,8 @@ impl Step {
         let left = out.saturating_add(*kept);
         if *had != left {
             return Some(Error::internal(format_args!(
-                "{label} had {had} events and accounts for {left}: leave, send, reject, discard or absorb \
-                 every event that comes in, and emit others with `Buffered::emit`, \
+                "{label} received {had} events and accounts for {left}: leave every event in the batch, or \
+                 send, reject, discard or absorb it, and add events only with `Buffered::emit`, \
                  `Buffered::emit_events` or `Output::create`"
             )));
         }
@@ -185,8 +192,8 @@ impl Step {
         })
     }
 
-    /// Sends what the operator has put out of its own ports, and what it rejected. Returns what
-    /// goes out of `out` ahead of the batch in hand.
+    /// Routes the events that the operator sent to its other ports, and the events that it rejected. Returns the
+    /// batches that have to leave through `out` before the batch of the call.
     fn post(
         &mut self,
         name: &str,
@@ -209,13 +216,13 @@ impl Step {
         }
         let rejected = self.output.take_rejected();
         if !rejected.is_empty() {
-            let letters = Letters { batch: &item.batch, rejected, token: item.token.clone() };
+            let letters = DeadLetters { batch: &item.batch, rejected, token: item.token.clone() };
             letters.post(name, ports, stats, env);
         }
         for Failed { batch, error } in self.output.take_failed() {
             let reject = |event| Rejected { event, error: error.clone() };
             let rejected = batch.events().iter().copied().map(reject).collect();
-            let letters = Letters { batch: &batch, rejected, token: item.token.clone() };
+            let letters = DeadLetters { batch: &batch, rejected, token: item.token.clone() };
             letters.post(name, ports, stats, env);
         }
         ahead
@@ -223,7 +230,7 @@ impl Step {
 }
 
 impl Pipeline {
-    /// Takes a batch through the pipeline.
+    /// Processes a batch. Results are added to [`Env::work`].
     pub(crate) fn process(&mut self, item: InFlight, env: &mut Env<'_>) {
         self.stats.taken(item.batch.len());
         self.stats.tap.pass(IN, &item.batch);
@@ -239,8 +246,8 @@ impl Pipeline {
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }
-            let came = std::mem::replace(&mut item.token, Token::untracked());
-            let ahead = self.account(position, result, (came, count), &mut item, env);
+            let input = std::mem::replace(&mut item.token, Token::untracked());
+            let ahead = self.account(position, result, (input, count), &mut item, env);
             if !ahead.is_empty() {
                 return self.process_all(position + 1, ahead, item, env);
             }
@@ -251,13 +258,16 @@ impl Pipeline {
         fan_out((OUT, &self.ports.out), item, env.work, &self.stats);
     }
 
-    /// After a call: compares what came in with what became of it, and sends what does not go out of
-    /// `out`. Returns what goes out of that ahead of the batch in hand.
+    /// Counts the results of a call of the operator at `position`, compares them with the events that the operator had,
+    /// and routes the results that do not leave through `out`. Returns the batches that have to leave through `out`
+    /// before the batch of the call.
+    ///
+    /// `input` is the token of the events that were passed to the call, and `count` their number.
     fn account(
         &mut self,
         position: usize,
         result: Result<()>,
-        (came, count): (Token, usize),
+        (input, count): (Token, usize),
         item: &mut InFlight,
         env: &mut Env<'_>,
     ) -> Vec<Batch> {
@@ -265,35 +275,36 @@ impl Pipeline {
         let step = &mut steps[position];
         let error = result.err().inspect(|error| {
             if count > 0 && item.batch.is_empty() {
-                // No event is left that would take the error to `err`.
+                // No event is left that could be sent to `err` with the error, so the error is only logged.
                 tracing::error!(component = %name, %error, "{}", step.label);
             }
-            reject_rest(&mut item.batch, &mut step.output, error);
+            reject_remaining(&mut item.batch, &mut step.output, error);
         });
         let has_panicked = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::PANICKED);
-        let is_tracked = came.is_tracked() || step.buffers.is_tracked();
+        let is_tracked = input.is_tracked() || step.buffers.is_tracked();
         let mut buffered = 0;
         if let (true, Some(error)) = (has_panicked, &error) {
             buffered = step.restart(name, error);
         }
-        let comes_again = came.comes_again() || step.buffers.comes_again();
+        let is_replayable = input.is_replayable() || step.buffers.is_replayable();
         let merged = step.output.take_merged();
-        // Events that were absorbed have become part of others as well.
-        let came = if merged > 0 { came.merged() } else { came };
-        let outcome = step.buffers.account(came, &mut step.output);
+        // After a merge, an event may contain any other event of the batch, so the whole pull has to fail if one event
+        // fails.
+        let input = if merged > 0 { input.merged() } else { input };
+        let outcome = step.buffers.account(input, &mut step.output);
         let balance = step.balance((count, buffered, merged), &outcome, &item.batch, stats);
         item.token = if merged > 0 { outcome.token.merged() } else { outcome.token };
         let lost = balance.had.saturating_sub(balance.out.saturating_add(balance.kept));
         let failure = match error {
-            // Events that a failed call has left nowhere are lost with it.
+            // Events that a failed call has neither left in the batch nor sent to a port are lost.
             Some(error) if lost > 0 => {
                 stats.failed(lost);
                 stats.unrecoverable(if is_tracked { 0 } else { lost });
-                let says = format_args!("{lost} events are lost with a call that failed");
+                let says = format_args!("{lost} events were lost in a call that failed");
                 Some((lost, error.context(says)))
             }
             error => step.broken(&balance).map(|broken| {
-                // The numbers of the operator cannot be trusted, so no event leaves.
+                // The results of the operator are not reliable, so no event leaves.
                 let failed = balance.had.saturating_sub(balance.kept);
                 stats.failed(failed);
                 stats.unrecoverable(if is_tracked { 0 } else { failed });
@@ -303,25 +314,26 @@ impl Pipeline {
             }),
         };
         if let Some((failed, error)) = failure {
-            // The operator may have lost buffered events too.
+            // The operator may have lost events that it buffers, too, so the batches of these events fail.
             step.buffers.fail();
             drop(item.token.clone());
-            // A replaced operator gets these events again.
+            // While the operator can still be restarted, this is not recorded as a permanent failure: a source that
+            // reads failed events again sends them to the new instance.
             if !has_panicked || step.make.is_none() {
-                fail(name, failed, || error, comes_again, env.control);
+                fail(name, failed, || error, is_replayable, env.control);
             }
         }
         step.post(name, ports, item, stats, env)
     }
 
-    /// Takes several batches through the rest of the pipeline, in order, and `last` after them.
+    /// Processes several batches, and then `last`, from the step at `first` on. Their results are routed in this order.
     fn process_all(&mut self, first: usize, ahead: Vec<Batch>, last: InFlight, env: &mut Env<'_>) {
         let bottom = env.work.len();
         for batch in ahead {
             let top = env.work.len();
             let (token, is_letter) = (last.token.clone(), last.is_letter);
             self.process_from(first, InFlight { batch, token, is_letter }, env);
-            // The work list is a stack: what came first has to be on top.
+            // The work list is a stack, so the results of the first batch have to be at the top.
             let added = env.work.len() - top;
             env.work[bottom..].rotate_right(added);
         }
@@ -334,8 +346,7 @@ impl Pipeline {
         env.work[bottom..].rotate_right(added);
     }
 
-    /// Calls one operator for another reason than events, and takes what comes of it through the
-    /// rest of the pipeline.
+    /// Calls the operator at `position` without events, and processes its output in the later steps.
     pub(crate) fn call(&mut self, position: usize, call: Call, env: &mut Env<'_>) {
         let step = &mut self.steps[position];
         step.output.begin(step.buffers.number(&Token::untracked()));
@@ -351,8 +362,8 @@ impl Pipeline {
         self.process_all(position + 1, ahead, item, env);
     }
 
-    /// Reports the events that operators still buffer after they were drained. These fail when the pipeline is
-    /// dropped.
+    /// Reports operators that still buffer events after they were drained. The flow fails if a source would read these
+    /// events again; otherwise they are recorded as lost.
     pub(crate) fn report_buffered(&self, control: &Control) {
         for step in self.steps.iter().filter(|step| step.buffers.events() > 0) {
             let (label, events) = (&step.label, step.buffers.events());
@@ -362,7 +373,7 @@ impl Pipeline {
                      to emit, reject or discard them; a `Buffered` that was dropped keeps its events"
                 ))
             };
-            fail(&self.name, events, error, step.buffers.comes_again(), control);
+            fail(&self.name, events, error, step.buffers.is_replayable(), control);
         }
     }
 
@@ -374,22 +385,23 @@ impl Pipeline {
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        // Operators buffer events here only if the task was stopped, or they did not emit them when they
-        // were drained: these events fail with their tokens.
+        // Operators buffer events at this point only if the task was stopped, or if they did not emit these events when
+        // they were drained. Dropping their tokens fails the events.
         let is_tracked = self.steps.iter().any(|step| step.buffers.is_tracked());
         self.stats.failed(self.buffered());
         self.stats.undelivered(if is_tracked { 0 } else { self.buffered() });
     }
 }
 
-/// The operator failed as a whole: whatever it has left in the batch has failed with it.
-fn reject_rest(batch: &mut Batch, output: &mut Output, error: &Error) {
+/// Rejects the events that a failed call has left in the batch.
+fn reject_remaining(batch: &mut Batch, output: &mut Output, error: &Error) {
     let reject = |event| Rejected { event, error: error.clone() };
     output.reject_all(batch.events().iter().copied().map(reject));
     batch.retain(|_| false);
 }
 
-/// Hands a batch to every target of a port; the last gets it without a copy.
+/// Adds a batch to the work list for every target of a port, and counts it. The last target gets the batch itself; the
+/// other targets get clones.
 pub(crate) fn fan_out(
     (port, targets): (&str, &[Target]),
     item: InFlight,
@@ -409,8 +421,8 @@ pub(crate) fn fan_out(
 
 fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>) {
     let Some((last, others)) = targets.split_last() else { return };
-    // The work list is a stack: with the last target at the bottom, targets are served in the
-    // order of their links.
+    // The work list is a stack. The last target is put at the bottom, so that targets are served in the order of their
+    // links.
     let bottom = work.len();
     for target in others.iter().rev() {
         work.push((*target, item.clone()));
@@ -418,31 +430,32 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
     work.insert(bottom, (*last, item));
 }
 
-/// Says that so many events have failed for good. Where their source would bring them again and again, its
-/// flow has failed.
+/// Records that `events` events have failed permanently. If their source would redeliver them, the flow fails, because
+/// it would process the same events again and again.
 fn fail(
     name: &str,
     events: usize,
     error: impl FnOnce() -> Error,
-    comes_again: bool,
+    is_replayable: bool,
     control: &Control,
 ) {
-    if comes_again {
+    if is_replayable {
         control.fail(name, error());
     } else {
         control.losses().add(name, events, error);
     }
 }
 
-/// Events that a component could not handle.
-pub(crate) struct Letters<'b> {
+/// Events that a component could not handle, which are to be sent to its port `err`.
+pub(crate) struct DeadLetters<'b> {
     pub(crate) batch: &'b Batch,
     pub(crate) rejected: Vec<Rejected>,
     pub(crate) token: Token,
 }
 
-impl Letters<'_> {
-    /// Sends them to where the port `err` of the component leads.
+impl DeadLetters<'_> {
+    /// Sends dead letters of the events to the port `err` of the component. If the port is not linked, the events are
+    /// discarded or fail.
     pub(crate) fn post(self, name: &str, ports: &Ports, stats: &Stats, env: &mut Env<'_>) {
         let Some(first) = self.rejected.first() else { return self.token.settle() };
         let count = self.rejected.len();
@@ -459,7 +472,7 @@ impl Letters<'_> {
                     "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"
                 ))
             };
-            fail(name, count, error, self.token.comes_again(), env.control);
+            fail(name, count, error, self.token.is_replayable(), env.control);
             return self.token.fail(self.rejected.iter().map(|rejected| &rejected.event));
         }
         let copies = count * (ports.err.len() - 1);
@@ -469,7 +482,7 @@ impl Letters<'_> {
         tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
         let shown = ports.letter_bytes.unwrap_or(Rejected::SHOWN);
         let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool, shown);
-        // The work list is a stack: what comes first has to be on top.
+        // The work list is a stack, so the first batch has to be at the top.
         for batch in letters.into_iter().rev() {
             stats.tap.pass(ERR, &batch);
             let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token.clone()) };

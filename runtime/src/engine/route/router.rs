@@ -1,14 +1,14 @@
-//! The router of a component: its events go through pipelines and into the queues of other tasks.
+//! The router of a component, which sends its events through pipelines and into the queues of other tasks.
 //!
-//! A pipeline that one task feeds is run by that task, to completion, a batch at a time; only a
-//! pipeline that several tasks feed, and that keeps something between batches, has a task of its
-//! own. What such a pipeline consists of are the [`Routes`].
+//! If one task feeds a pipeline, that task runs the pipeline: each batch passes all operators before the next one. Only
+//! a pipeline that several tasks feed, and that keeps state between batches, has a task of its own. The pipelines that
+//! a task runs are part of its [`Routes`].
 //!
-//! A batch is best decoded, operated on and encoded by one core, for its values are larger than
-//! its bytes, and moving them to another core costs more than making them. So a task that feeds one sink and
-//! nothing else encodes for it ([`Encoding`]), and several tasks may take the batches of one source
-//! through ([`Router::another`]). Each batch has a [`Ticket`]: routes, and then queues, are used in
-//! the order of these, and so operators and sinks see batches in the order of pulls.
+//! A batch is best decoded, processed and encoded by one core. Its values are larger than its bytes, and moving them to
+//! another core costs more than creating them. A task that feeds exactly one sink therefore also encodes for that sink
+//! ([`Encoding`]). Several tasks may process the batches of one source ([`Router::another`]). Each batch has a
+//! [`Ticket`]. Tasks route batches, and then send them to queues, in the order of the tickets, so operators and sinks
+//! receive batches in the order of the pulls.
 
 use std::{
     collections::VecDeque,
@@ -25,10 +25,6 @@ use tremor_pdk::Batch;
 
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
-    account::{
-        stats::Stats,
-        token::{InFlight, Token},
-    },
     handle::connection::Connection,
     queue::{Payload, Queued, Sender, sender::Spent},
     route::{
@@ -36,60 +32,70 @@ use crate::engine::{
         routes::Routes,
     },
     sync::watch::Single,
+    tracking::{
+        stats::Stats,
+        token::{InFlight, Token},
+    },
 };
 
-/// One task's access to the egress of a component.
+/// Lets one task send events to the outputs of a component.
 pub(crate) struct Router {
-    /// The component whose events these are.
+    /// Name of the component.
     pub(crate) name: Arc<str>,
     pub(crate) pool: Pool,
     pub(crate) stats: Arc<Stats>,
     pub(crate) egress: Arc<Egress>,
-    /// Where there is one queue, and it is a sink's that takes encoded batches.
+    /// The encoder, if the only queue is that of a sink that accepts encoded batches.
     encoding: Option<Encoding>,
-    /// A source's, which ends with it.
+    /// Connection of the component if it is a source.
     pub(crate) connection: Option<Arc<Connection>>,
-    /// What goes into queues next, and then as it goes into them. Empty between calls.
+    /// Batches to send, with the index of their queue. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
+    /// Batches to send, encoded if `encoding` is set, with the index of their queue. Empty between calls.
     ready: VecDeque<(usize, Queued)>,
     spent: Spent,
 }
 
-/// Encodes for a sink.
+/// The encoder of the sink that a task feeds.
 pub(crate) struct Encoding {
     pub(crate) codec: Box<dyn BatchEncoder>,
-    /// What follows every message.
+    /// Bytes that are appended to every message.
     pub(crate) terminator: Terminator,
-    /// Where encoded batches come from: the others keep nodes.
+    /// Pool of the encoded batches. It is separate from the router's pool, whose batches keep memory for values.
     pub(crate) pool: Pool,
 }
 
-/// What the tasks of one component share: two in-order sections, in the order of tickets. In the first
-/// one batches are routed, in the second one they are put into queues.
+/// The outputs of a component, which its tasks share.
+///
+/// The egress has two in-order sections, which tasks enter in the order of their tickets. In the first section, tasks
+/// route batches through pipelines. In the second one, they send the batches to queues.
 pub(crate) struct Egress {
+    /// Number of the next ticket.
     tickets: AtomicU64,
     routes: InOrder<Routes>,
     queues: InOrder<Vec<Outlet>>,
-    /// When an operator wants to be told the time.
+    /// Time at which the next timer of an operator is due.
     due: Single<Option<Instant>>,
 }
 
-/// A queue that events go into.
+/// A queue to which a component sends events.
 pub(crate) struct Outlet {
     pub(crate) queue: Sender,
-    /// Of the component that takes them out of it.
+    /// Metrics of the receiving component.
     pub(crate) stats: Arc<Stats>,
 }
 
-/// The place of a batch in the order of a component's batches. When it is dropped, its number passes
-/// the sections that it has not entered.
+/// The position of a batch in the order of a component's batches.
+///
+/// Dropping the ticket releases its position in the sections that it has not entered, so that later tickets need not
+/// wait for it.
 pub(crate) struct Ticket {
     number: u64,
     egress: Arc<Egress>,
     was_routed: bool,
     was_queued: bool,
-    /// Whether there is another batch with this place.
-    goes_on: bool,
+    /// `true` if another part of the batch follows and uses the same ticket.
+    continues: bool,
 }
 
 impl Router {
@@ -111,7 +117,7 @@ impl Router {
         Self::over(egress, name, encoding, pool, stats)
     }
 
-    /// The access of another task to the same egress.
+    /// Creates the router of another task for the same outputs.
     pub(crate) fn another(&self, encoding: Encoding, pool: Pool) -> Self {
         let (egress, name) = (self.egress.clone(), self.name.clone());
         Self::over(egress, name, Some(encoding), pool, self.stats.clone())
@@ -128,43 +134,45 @@ impl Router {
         Self { name, pool, stats, egress, encoding, connection: None, outgoing, ready, spent }
     }
 
-    /// Routes a batch out of port `out`.
+    /// Routes a batch to port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
         self.route(&mut self.egress.ticket(), |routes| routes.take_in(item, Vec::new())).await;
     }
 
-    /// Routes events that the component could not handle: see [`Routes::reject`].
+    /// Routes events that the component could not handle to port `err`: see [`Routes::reject`].
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
         self.route(&mut self.egress.ticket(), |routes| routes.reject(batch, rejected, token)).await;
     }
 
-    /// Tells the time to the operators that wait for it, and routes what they emit.
-    pub(crate) async fn tell_time(&mut self) {
-        self.route(&mut self.egress.ticket(), Routes::tell_time).await;
+    /// Calls the operators whose timers are due, and routes the events that they emit.
+    pub(crate) async fn run_timers(&mut self) {
+        self.route(&mut self.egress.ticket(), Routes::run_timers).await;
     }
 
-    /// Waits until every queue takes a batch.
-    pub(crate) async fn room(&mut self) {
+    /// Waits until each queue in turn has capacity or is closed.
+    pub(crate) async fn wait_for_capacity(&mut self) {
         let mut ticket = self.egress.ticket();
         for outlet in ticket.queues().await.iter_mut() {
-            outlet.queue.room().await;
+            outlet.queue.wait_for_capacity().await;
         }
     }
 
-    /// The end: operators emit what they hold back, then queues without another sender end.
+    /// Drains the operators, routes the events that they emit, and drops the senders of all queues. Queues without
+    /// other senders end.
     pub(crate) async fn close(&mut self) {
         self.route(&mut self.egress.ticket(), Routes::drain).await;
         self.egress.ticket().queues().await.clear();
     }
 
-    /// What sending, and waiting for in-order sections, has taken since this was last asked.
+    /// Returns the time spent on sending and on waiting for in-order sections since the last call, and resets it.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
     }
 
-    /// Does the `work` of a ticket: routes batches in order, encodes what comes of it in parallel with
-    /// other tasks, and puts that into queues in order. A ticket that goes on keeps its place for the
-    /// next part of its batch.
+    /// Calls `work` with the routes, in the order of tickets. Then encodes the resulting batches in parallel with other
+    /// tasks, and sends them to queues in the order of tickets.
+    ///
+    /// A ticket that [continues](Ticket::set_continues) keeps its position for the next part of its batch.
     pub(crate) async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
         let start = Instant::now();
         let mut routes = ticket.routes().await;
@@ -188,7 +196,7 @@ impl Router {
         self.spent.in_order += start.elapsed();
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
-            // A task that has failed takes nothing more: the events fail with it.
+            // The queue returns the batch if the task of its receiver has ended. Dropping the batch fails its events.
             if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
                 let lost = !refused.item.token.is_tracked();
                 stats.lost(refused.events());
@@ -200,29 +208,29 @@ impl Router {
 }
 
 impl Egress {
-    /// The next place in the order of batches.
+    /// Returns the ticket of the next batch.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (was_routed, was_queued, goes_on) = (false, false, false);
-        Ticket { number, egress: self.clone(), was_routed, was_queued, goes_on }
+        let (was_routed, was_queued, continues) = (false, false, false);
+        Ticket { number, egress: self.clone(), was_routed, was_queued, continues }
     }
 
-    /// When an operator wants to be told the time.
+    /// Returns the time at which the next timer of an operator is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.read(|due| *due)
     }
 
-    /// Whether it is time to tell an operator so.
+    /// Returns whether the timer of an operator is due now.
     pub(crate) fn is_due(&self) -> bool {
         self.due().is_some_and(|due| due <= Instant::now())
     }
 
-    /// Ready when that is another time than `seen`. One task may wait for it.
+    /// Completes when [`Egress::due`] differs from `seen`. Only one task may wait for it.
     pub(crate) fn poll_due(&self, context: &Context<'_>, seen: Option<Instant>) -> Poll<()> {
         self.due.poll(context, |due| (*due != seen).then_some(()))
     }
 
-    /// Set by one task at a time: the one that has the routes.
+    /// Sets the time of the next timer. Only the task that is in the first section may call this.
     fn set_due(&self, at: Option<Instant>) {
         if self.due() != at {
             self.due.update(|due| *due = at);
@@ -231,22 +239,22 @@ impl Egress {
 }
 
 impl Ticket {
-    /// Whether what is routed next with this place is not the last.
-    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
-        self.goes_on = goes_on;
+    /// Sets whether the ticket is used again after the next call of [`Router::route`].
+    pub(crate) fn set_continues(&mut self, continues: bool) {
+        self.continues = continues;
     }
 
     async fn routes(&mut self) -> Section<'_, Routes> {
         let mut section = self.egress.routes.enter(self.number).await;
-        section.set_goes_on(self.goes_on);
-        self.was_routed = !self.goes_on;
+        section.set_continues(self.continues);
+        self.was_routed = !self.continues;
         section
     }
 
     async fn queues(&mut self) -> Section<'_, Vec<Outlet>> {
         let mut section = self.egress.queues.enter(self.number).await;
-        section.set_goes_on(self.goes_on);
-        self.was_queued = !self.goes_on;
+        section.set_continues(self.continues);
+        self.was_queued = !self.continues;
         section
     }
 }

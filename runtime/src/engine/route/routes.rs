@@ -1,6 +1,7 @@
-//! Where a component's events go: through the pipelines that are run with it, towards queues.
+//! The routes of a component's events: through the pipelines that its task runs, to queues.
 //!
-//! Nothing here waits. What is to go into queues is laid down in order, and the router puts it there ([`crate::engine::route::router`]).
+//! Functions of this module do not wait. They collect batches for queues in order, and the
+//! [router](crate::engine::route::router) sends these batches.
 
 use std::{
     collections::VecDeque,
@@ -12,44 +13,46 @@ use tremor_abi::batch::{HostBatch, Pool, Rejected};
 use tremor_pdk::Batch;
 
 use crate::engine::{
-    account::{
+    control::Control,
+    processors::Processors,
+    route::pipeline::{Call, DeadLetters, Env, Pipeline, Step, fan_out},
+    target::{Ports, Target},
+    tracking::{
         stats::Stats,
         token::{InFlight, Token},
     },
-    control::Control,
-    processors::Processors,
-    route::pipeline::{Call, Env, Letters, Pipeline, Step, fan_out},
-    target::{Ports, Target},
     tuning::SHORTEST_WAIT,
 };
 use crate::flow::OUT;
 
-/// Takes the events of one component through pipelines, to queues.
+/// The ports and pipelines through which the events of one component pass before they reach a queue.
 pub(crate) struct Routes {
-    /// The component whose events these are.
+    /// Name of the component.
     pub(crate) name: Arc<str>,
     pub(crate) ports: Ports,
     pipelines: Vec<Pipeline>,
     pool: Pool,
     stats: Arc<Stats>,
     control: Arc<Control>,
-    /// What still has to be routed of the batch in hand. Empty between calls.
+    /// A stack of batches that still have to be routed, with their targets. Empty between calls.
     work: Vec<(Target, InFlight)>,
-    /// What goes into queues next, in order.
+    /// Batches to send, in order, with the index of their queue.
     outgoing: VecDeque<(usize, InFlight)>,
-    /// None before the first batch.
+    /// The clock of the operators' timers. `None` before the first batch.
     clock: Option<Clock>,
 }
 
-/// The clock of events: what the last event said, and the time that has passed since. So operators
-/// that go by the time of events work on old events as they do on new ones.
+/// The clock of operator timers. Its time is the time of the last event plus the time that has passed since the task
+/// routed that event. Operators therefore treat old events, which a source reads again for example, in the same way as
+/// new ones.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// In ns since the Unix epoch.
+    /// Ingest time of the last event, in ns since the Unix epoch.
     event: u64,
+    /// Time at which that event was routed.
     at: Instant,
-    /// When operators were last told the time.
-    told: Option<Instant>,
+    /// Time at which timers were last run.
+    timers_run: Option<Instant>,
 }
 
 impl Clock {
@@ -72,11 +75,11 @@ impl Routes {
         Self { name, ports, pipelines, pool, stats, control, work, outgoing, clock: None }
     }
 
-    /// Routes what a task has in hand: values out of port `out`, what it could not decode out of port
-    /// `err`.
+    /// Routes a decoded batch: its events to port `out`, and the events that could not be decoded to port `err`.
     pub(crate) fn take_in(&mut self, item: InFlight, rejected: Vec<Rejected>) {
         if !rejected.is_empty() {
-            // Where `err` leads somewhere, they are not lost, and so their source has nothing to hear.
+            // If `err` is linked, the events become dead letters and do not fail, so the source need not know why they
+            // could not be decoded.
             if self.ports.err.is_empty() {
                 item.token.undecodable(&rejected);
             }
@@ -90,50 +93,52 @@ impl Routes {
         self.run();
     }
 
-    /// Routes events that the component could not handle out of port `err`, and the others of
-    /// their batch not at all: `batch` is only what the events point into.
+    /// Routes events that the component could not handle to port `err`. `batch` contains the data of these events. The
+    /// events that are still in `batch` are not routed.
     pub(crate) fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
         self.set_clock(batch);
-        let letters = Letters { batch, rejected, token };
+        let letters = DeadLetters { batch, rejected, token };
         let (work, control) = (&mut self.work, &*self.control);
         let mut env = Env { work, pool: &self.pool, control };
         letters.post(&self.name, &self.ports, &self.stats, &mut env);
         self.run();
     }
 
-    /// The processors that the tasks of the flow run on.
+    /// Returns the processors that the tasks of the flow share.
     pub(crate) fn processors(&self) -> &Processors {
         self.control.processors()
     }
 
-    /// Takes over what goes into queues next, with their positions, into an empty list.
+    /// Moves the batches to send, with the index of their queue, to `to`, which must be empty.
     pub(crate) fn take_outgoing(&mut self, to: &mut VecDeque<(usize, InFlight)>) {
         std::mem::swap(&mut self.outgoing, to);
     }
 
-    /// When an operator wants to be told the time.
+    /// Returns the time at which the next timer of an operator is due, or `None` before the first batch. Timers run
+    /// at most once per [`SHORTEST_WAIT`].
     pub(crate) fn due(&self) -> Option<Instant> {
         let clock = self.clock?;
         let due = self.next_due()?;
         let due = clock.at + Duration::from_nanos(due.saturating_sub(clock.event));
-        Some(clock.told.map_or(due, |told| due.max(told + SHORTEST_WAIT)))
+        Some(clock.timers_run.map_or(due, |last| due.max(last + SHORTEST_WAIT)))
     }
 
-    /// Tells the time to the operators that wait for it, and routes what they emit.
-    pub(crate) fn tell_time(&mut self) {
+    /// Calls the operators whose timer is due, and routes the events that they emit.
+    pub(crate) fn run_timers(&mut self) {
         let Some(clock) = &mut self.clock else { return };
-        clock.told = Some(Instant::now());
+        clock.timers_run = Some(Instant::now());
         let now = clock.now();
-        self.tell(now);
+        self.run_timers_at(now);
     }
 
-    /// The earliest time that an operator wants to be told, in ns since the Unix epoch.
+    /// Returns the time for which the next timer of an operator is set, in ns since the Unix epoch.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.pipelines.iter().flat_map(|pipeline| &pipeline.steps).filter_map(Step::due).min()
     }
 
-    /// Tells operators that wait for it that it is `now`, in ns since the Unix epoch.
-    pub(crate) fn tell(&mut self, now: u64) {
+    /// Calls the operators whose timer is due at `now`, in ns since the Unix epoch, and routes the events that they
+    /// emit.
+    pub(crate) fn run_timers_at(&mut self, now: u64) {
         for pipeline in 0..self.pipelines.len() {
             for step in 0..self.pipelines[pipeline].steps.len() {
                 if self.pipelines[pipeline].steps[step].due().is_some_and(|due| due <= now) {
@@ -143,9 +148,11 @@ impl Routes {
         }
     }
 
-    /// Has operators emit the events that they buffer.
+    /// Drains the operators, so that they emit the events that they buffer. Logs the operators that still buffer events
+    /// after that.
     pub(crate) fn drain(&mut self) {
-        // Stages come in the order that events go through them.
+        // Pipelines are stored in the order in which events pass them, so events that one pipeline emits reach later
+        // pipelines before those are drained.
         for pipeline in 0..self.pipelines.len() {
             for step in 0..self.pipelines[pipeline].steps.len() {
                 self.call(pipeline, step, Call::Drain);
@@ -168,8 +175,8 @@ impl Routes {
             return;
         }
         if let Some(last) = batch.events().last() {
-            let told = self.clock.and_then(|clock| clock.told);
-            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), told });
+            let timers_run = self.clock.and_then(|clock| clock.timers_run);
+            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), timers_run });
         }
     }
 

@@ -1,9 +1,13 @@
-//! What a sink has taken from its queue and not delivered: what waits in lanes, and may be delivered next, and what is in
-//! flight in slots.
+//! The backlog of a sink: batches that have left its queue and are not delivered yet.
+//!
+//! Batches that wait for delivery are kept in lanes, and deliveries in flight in slots. The backlog divides events
+//! among lanes by their stream. If the sink has limits for deliveries, the backlog joins small batches and splits large
+//! ones. It decides which delivery may start next, and when.
 
 use std::time::Instant;
 
 use tremor_abi::batch::Pool;
+use tremor_pdk::Batch;
 
 use crate::dynamic::DynSink;
 use crate::engine::{
@@ -14,73 +18,84 @@ use crate::engine::{
         slots::Slots,
         streams::{Load, Streams},
     },
+    tracking::token::InFlight,
     tuning::{POOLED, SINK_WAITING_BYTES},
 };
 
-/// Memory of a waiting delivery for each byte that the sink gets, in bytes: an estimate for decoded events that are
-/// kept beside what was encoded of them.
+/// Estimated memory of a waiting delivery per byte that the sink gets. Decoded events are retained beside their encoded
+/// form.
 const WEIGHT_TO_BYTES: usize = 4;
 
-/// The deliveries of a sink that wait or are in flight.
+/// The waiting and in-flight deliveries of a sink.
 pub(crate) struct Backlog {
+    /// Limits of a delivery; `None` if batches are delivered as they arrive.
     batching: Option<Batching>,
-    /// Where deliveries are put together that are larger than what comes.
+    /// Batch storages in which several batches are joined to one delivery.
     pool: Pool,
-    /// One, unless streams go side by side.
+    /// Waiting deliveries. There is one lane unless several streams are delivered in parallel and in order.
     lanes: Vec<Lane>,
-    /// In a lane one delivery is made after the other.
+    /// `true` if a lane may have only one delivery in flight, so that each stream stays in order.
     in_order: bool,
-    /// The deliveries in flight.
+    /// Deliveries in flight.
     pub(super) slots: Slots,
+    /// The lane of each stream that has events waiting or in flight.
     streams: Streams,
-    places: u64,
-    /// Nothing follows for which to wait.
+    /// Sequence number of the last batch that was added; 0 before the first one.
+    last_sequence: u64,
+    /// `true` once no more batches will arrive, so that an incomplete delivery has nothing to wait for.
     is_complete: bool,
-    /// `true` while the flow may take no more memory.
+    /// `true` while the flow may borrow no more memory.
     is_short: bool,
-    /// Of each lane, as it was when a delivery was last looked for.
+    /// Load of each lane when [`Backlog::update_loads`] last ran, plus the events assigned since.
     loads: Vec<Load>,
-    kept: Kept,
+    retained: RetainedMemory,
 }
 
-/// How much memory there is at most, in bytes, deliveries under way included.
+/// Upper bound of the memory that deliveries retain, in bytes, including those in flight.
+///
+/// Finished deliveries are not subtracted until the next exact count.
 #[derive(Default)]
-struct Kept {
-    /// When that was last found out,
+struct RetainedMemory {
+    /// Bytes at the last exact count, which [`Backlog::compact`] makes.
     counted: usize,
-    /// and what has come since.
-    came: usize,
+    /// Bytes of the batches that were added since that count.
+    added: usize,
 }
 
 impl Backlog {
+    /// Creates an empty backlog with one lane and one slot. [`Backlog::begin`] adapts it to the sink.
     pub(crate) fn new(batching: Option<Batching>) -> Self {
         Self {
             batching,
-            pool: places(batching, 1, 1),
+            pool: storage_pool(batching, 1, 1),
             lanes: vec![Lane::default()],
             in_order: false,
             slots: Slots::new(1),
             streams: Streams::default(),
-            places: 0,
+            last_sequence: 0,
             is_complete: false,
             is_short: false,
             loads: vec![Load::default()],
-            kept: Kept::default(),
+            retained: RetainedMemory::default(),
         }
     }
 
-    /// Whether batches are put together.
+    /// Returns whether batches are joined and split to fit the limits of a delivery.
     pub(crate) fn is_batching(&self) -> bool {
         self.batching.is_some()
     }
 
-    /// Prepares the deliveries for a sink that may have `slots` of them in flight, in the order of their streams or in
-    /// any. All of them may be tried at once.
+    /// Prepares the backlog for a newly connected sink that may have `slots` deliveries in flight.
+    ///
+    /// If `in_order` is set, the events of each stream are delivered in order, and there are as many lanes as slots.
+    /// Otherwise one lane feeds all slots. If the number of lanes or the limits of a delivery change, waiting batches
+    /// are assigned to new lanes in the order in which they arrived. Deliveries that failed may be retried
+    /// immediately.
     pub(crate) fn begin(&mut self, slots: usize, in_order: bool, batching: Option<Batching>) {
         let lanes = if in_order { slots } else { 1 };
         let is_other = lanes != self.lanes.len() || batching != self.batching;
         if is_other || slots != self.slots.count() {
-            self.pool = places(batching, slots, lanes);
+            self.pool = storage_pool(batching, slots, lanes);
         }
         (self.in_order, self.batching) = (in_order, batching);
         self.slots = Slots::new(slots);
@@ -89,7 +104,7 @@ impl Backlog {
             self.lanes.resize_with(lanes, Lane::default);
             (self.loads, self.streams) = (vec![Load::default(); lanes], Streams::default());
             let mut waiting: Vec<Pending> = old.into_iter().flat_map(Lane::into_waiting).collect();
-            waiting.sort_by_key(|pending| pending.place);
+            waiting.sort_by_key(|pending| pending.sequence);
             for part in waiting.into_iter().flat_map(Pending::into_parts) {
                 self.assign(part);
             }
@@ -97,90 +112,103 @@ impl Backlog {
         self.lanes.iter_mut().for_each(Lane::try_now);
     }
 
-    /// Returns whether a batch is a delivery as it is, and the next one, because the sink has one slot and got everything
-    /// that came before.
+    /// Returns whether a batch from the queue becomes a delivery unchanged, without waiting in a lane. This is so if
+    /// the sink has a single slot and batches are not joined: the sink then receives a batch only while nothing else
+    /// is waiting or in flight.
     pub(crate) fn is_direct(&self) -> bool {
         self.slots.count() == 1 && !self.is_batching()
     }
 
-    /// Returns the delivery of a batch that does not wait: see [`Backlog::is_direct`].
-    pub(crate) fn direct(&mut self, part: Part) -> Pending {
-        Pending::new((self.next_place(), 0), part)
+    /// Puts a batch directly into the only slot, if [`Backlog::is_direct`]. `begun` is the start of the delivery, if
+    /// its latency is measured.
+    pub(crate) fn begin_direct(&mut self, item: InFlight, encoded: Batch, begun: Option<Instant>) {
+        let sequence = self.next_sequence();
+        self.slots.put(Pending::in_flight((sequence, 0), item, encoded, begun));
     }
 
-    /// Another batch came.
+    /// Adds a batch that was received from the queue.
     pub(crate) fn push(&mut self, mut part: Part) {
         part.weigh();
         if self.is_batching() {
-            self.kept.came += part.weight;
+            self.retained.added += part.weight;
         }
         self.assign(part);
     }
 
-    /// Whether shares of batches may keep more than they should: [`Backlog::let_go`] is due.
-    pub(crate) fn keeps_much(&self) -> bool {
-        let Kept { counted, came } = self.kept;
-        // Counting takes time, and much has come since it was last done.
-        came > SINK_WAITING_BYTES / 4 && counted + came > self.most_kept()
+    /// Returns whether deliveries may retain more memory than the limit allows, so that [`Backlog::compact`] should be
+    /// called. The answer is based on an upper bound, so it can be `true` although less memory is retained.
+    pub(crate) fn should_compact(&self) -> bool {
+        let RetainedMemory { counted, added } = self.retained;
+        // An exact count visits every delivery, so it is repeated only after enough bytes were added.
+        added > SINK_WAITING_BYTES / 4 && counted + added > self.memory_limit()
     }
 
-    /// Where one lane is held up, little of many batches waits, and keeps all of them. Those that keep more than
-    /// twice what they are get memory of their own, deliveries under way included.
-    pub(crate) fn let_go(&mut self) {
-        let waiting: usize = self.lanes.iter_mut().map(Lane::let_go).sum();
-        let in_flight: usize = self.slots.pending_mut().map(Pending::let_go).sum();
-        self.kept = Kept { counted: waiting + in_flight, came: 0 };
+    /// Releases memory that deliveries retain beyond their own events, and counts the memory that they still retain.
+    ///
+    /// A few events of a batch retain the memory of the whole batch. If one lane is blocked, small shares of many
+    /// batches can wait there and retain all of these batches. A delivery that retains more than twice its own size,
+    /// waiting or in flight, is therefore copied to memory of its own.
+    pub(crate) fn compact(&mut self) {
+        let waiting: usize = self.lanes.iter_mut().map(Lane::compact).sum();
+        let in_flight: usize = self.slots.pending_mut().map(Pending::compact).sum();
+        self.retained = RetainedMemory { counted: waiting + in_flight, added: 0 };
     }
 
     /// Divides a batch among the lanes of its streams.
     fn assign(&mut self, part: Part) {
-        let place = self.next_place();
+        let sequence = self.next_sequence();
         if self.lanes.len() == 1 {
-            return self.wait((place, 0), part);
+            return self.enqueue((sequence, 0), part);
         }
-        self.look();
-        let assigned = self.streams.assign(&part.item.batch, place, &mut self.loads);
+        self.update_loads();
+        let assigned = self.streams.assign(&part.item.batch, sequence, &mut self.loads);
         if let [(lane, _)] = assigned[..] {
-            return self.wait((place, lane), part);
+            return self.enqueue((sequence, lane), part);
         }
         for (lane, positions) in assigned {
-            self.wait((place, lane), part.pick(&positions));
+            self.enqueue((sequence, lane), part.pick(&positions));
         }
-        // Each lane has a share of it.
+        // Each share has a clone of the token, so the pull stays open until all shares are delivered.
         part.item.token.settle();
     }
 
-    /// What comes back from a delivery is encoded with the next one, and joined to nothing.
-    fn wait(&mut self, place: (u64, usize), part: Part) {
-        let lane = place.1;
+    /// Adds a batch, or a share of one, at the end of a lane. `position` is its sequence number and lane.
+    ///
+    /// A batch that an earlier delivery returned has no encoded form until its next delivery starts. It gets a
+    /// delivery of its own, because joining batches appends their encoded forms.
+    fn enqueue(&mut self, position: (u64, usize), part: Part) {
+        let lane = position.1;
         match self.batching.filter(|_| part.outgoing.is_some()) {
             Some(batching) => {
                 let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
-                self.lanes[lane].join(place, part, batching, store);
+                self.lanes[lane].join(position, part, batching, store);
             }
-            None => self.lanes[lane].push(Pending::new(place, part)),
+            None => self.lanes[lane].push(Pending::new(position, part)),
         }
     }
 
-    /// A delivery was not made: it is again where it was.
+    /// Puts a delivery that was not completed, or the remainder of one, back to its original position in its lane, so
+    /// that it is delivered before later ones.
     pub(crate) fn put_back(&mut self, mut pending: Pending) {
         pending.weigh();
         pending.end();
         self.lanes[pending.lane].insert(pending);
     }
 
-    /// Has the sink give up the deliveries in flight, which wait for the next connection.
+    /// Cancels the deliveries in flight and puts them back, so that they are repeated on the next connection.
     pub(crate) fn give_up(&mut self, sink: &mut dyn DynSink) {
         let slots = std::mem::replace(&mut self.slots, Slots::new(1));
         slots.give_up(sink).for_each(|pending| self.put_back(pending));
     }
 
-    /// Returns the first delivery that may be made now, if a slot is free.
+    /// Removes and returns the next delivery that may start now, or `None` if there is none or no slot is free.
+    ///
+    /// If several lanes are ready, the one whose first delivery arrived earliest is served.
     pub(crate) fn take_next(&mut self) -> Option<Pending> {
         if !self.slots.has_free() || !self.has_waiting() {
             return None;
         }
-        self.look();
+        self.update_loads();
         let (leaving, now) = (self.leaving(), Instant::now());
         let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
         let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
@@ -188,8 +216,11 @@ impl Backlog {
         self.lanes[lane].take(leaving, now, self.batching, store)
     }
 
-    /// When the next delivery may be made, after none could be when one was last looked for. `None` if no slot is free:
-    /// what is due then is begun with the next answer.
+    /// Returns the time at which the next waiting delivery may start because its linger time or its retry pause ends.
+    /// Returns `None` if no delivery waits for a time, or if no slot is free, because then the next answer starts it.
+    ///
+    /// Call this only after [`Backlog::take_next`] returned `None`, because it relies on the loads that `take_next`
+    /// computed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if !self.slots.has_free() {
             return None;
@@ -198,33 +229,33 @@ impl Backlog {
         self.free_lanes().filter_map(|lane| self.lanes[lane].next_due(leaving)).min()
     }
 
-    /// Whether more may be taken from the queue.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Returns whether the sink may receive another batch from its queue.
+    pub(crate) fn has_capacity(&self) -> bool {
         match self.batching {
-            // So much that streams find their slots.
+            // Several batches may wait, because the next one in the queue may belong to a busy lane.
             None => {
                 let waiting: usize = self.lanes.iter().map(Lane::len).sum();
                 self.slots.has_free() && waiting < self.slots.count()
             }
             Some(batching) => {
-                // While a batch of each slot is delivered, another one is put together.
+                // Two full deliveries may wait for each slot, so that the next one is assembled while the slot is busy.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots.count());
-                let is_within =
-                    self.waiting_weight() < SINK_WAITING_BYTES && self.weight() < self.most_kept();
+                let is_within = self.waiting_weight() < SINK_WAITING_BYTES
+                    && self.weight() < self.memory_limit();
                 self.waiting_events() < events
                     && (is_within || self.fills_large_deliveries(batching))
             }
         }
     }
 
-    /// Returns whether only deliveries wait that others can still be joined to, and that may be so large that they
-    /// would exceed the bound of all that waits before they are full. The flow's share of memory bounds these.
+    /// Returns whether all waiting deliveries are incomplete, and a full delivery may exceed [`SINK_WAITING_BYTES`].
+    /// These deliveries are filled beyond that limit; only the memory of the flow limits them.
     fn fills_large_deliveries(&self, batching: Batching) -> bool {
         batching.max_bytes.get() > SINK_WAITING_BYTES / WEIGHT_TO_BYTES
             && self.lanes.iter().all(Lane::is_filling)
     }
 
-    /// Returns the memory of all deliveries, in bytes.
+    /// Returns the memory of all deliveries in bytes, including those in flight.
     pub(crate) fn weight(&self) -> usize {
         self.waiting_weight() + self.slots.pending().map(|pending| pending.weight).sum::<usize>()
     }
@@ -233,45 +264,49 @@ impl Backlog {
         self.lanes.iter().map(Lane::weight).sum()
     }
 
-    /// How much memory there should be at most, in bytes, deliveries under way included. Of these the source's
-    /// events are kept, and what the sink gets of them.
-    fn most_kept(&self) -> usize {
+    /// Returns the bytes of memory that waiting and in-flight deliveries may retain together.
+    ///
+    /// Each slot counts twice, because the source's events are retained beside their encoded form until the sink has
+    /// acknowledged them.
+    fn memory_limit(&self) -> usize {
         let delivery = self.batching.map_or(0, |batching| batching.max_bytes.get());
         SINK_WAITING_BYTES.saturating_add(delivery.saturating_mul(2 * self.slots.count()))
     }
 
-    /// Nothing comes any more. Whether that was not known.
+    /// Marks the input as ended, so that incomplete deliveries no longer wait for more batches. Returns `true` on the
+    /// first call.
     pub(crate) fn complete(&mut self) -> bool {
         !std::mem::replace(&mut self.is_complete, true)
     }
 
-    /// Returns `true` if nothing follows what has been received.
+    /// Returns whether the input has ended.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns `true` if a delivery waits for the answer to an earlier one of its stream.
+    /// Returns whether a delivery waits for the answer to an earlier one in its lane.
     pub(crate) fn waits_for_order(&self) -> bool {
         let mut in_flight = self.slots.pending();
         self.in_order && in_flight.any(|pending| self.lanes[pending.lane].len() > 0)
     }
 
-    /// Sets whether the flow may take no more memory. While that is so, no delivery waits for others.
+    /// Sets whether the flow may borrow no more memory. While this is so, incomplete deliveries do not wait for more
+    /// batches.
     pub(crate) fn set_is_short(&mut self, is_short: bool) {
         self.is_short = is_short;
     }
 
-    /// Returns whether no delivery waits or is in flight.
+    /// Returns whether no delivery is waiting or in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty() && !self.has_waiting()
     }
 
-    /// Returns whether a delivery waits.
+    /// Returns whether a delivery is waiting. Deliveries in flight do not count.
     pub(crate) fn has_waiting(&self) -> bool {
         self.lanes.iter().any(|lane| lane.len() > 0)
     }
 
-    /// Returns the number of events that wait or are in flight.
+    /// Returns the number of events that are waiting or in flight.
     pub(crate) fn events(&self) -> usize {
         self.waiting_events() + self.slots.pending().map(Pending::events).sum::<usize>()
     }
@@ -280,45 +315,55 @@ impl Backlog {
         self.lanes.iter().map(Lane::events).sum()
     }
 
-    /// Returns the numbers of events that are left at the end.
+    /// Returns the numbers of undelivered events, to be counted when the sink is abandoned.
     pub(crate) fn left(&self) -> Left {
         Left { events: self.events(), lost: self.lanes.iter().map(Lane::lost).sum() }
     }
 
-    fn next_place(&mut self) -> u64 {
-        self.places += 1;
-        self.places
+    fn next_sequence(&mut self) -> u64 {
+        self.last_sequence += 1;
+        self.last_sequence
     }
 
+    /// Returns the rules by which deliveries currently leave their lanes.
+    ///
+    /// An incomplete delivery does not wait for more batches if none will arrive, if memory is short, or if the
+    /// backlog is full and accepts none.
     fn leaving(&self) -> Leaving {
-        let at_once = self.is_complete || self.is_short || !self.has_room();
+        let at_once = self.is_complete || self.is_short || !self.has_capacity();
         Leaving { in_order: self.in_order, at_once }
     }
 
-    /// Those from which a delivery may leave.
+    /// Returns the lanes that may start a delivery: all lanes, or with `in_order` those that have none in flight.
     fn free_lanes(&self) -> impl Iterator<Item = usize> {
         let loads = self.loads.iter().enumerate();
         loads.filter(|(_, load)| !(self.in_order && load.is_busy)).map(|(lane, _)| lane)
     }
 
-    fn look(&mut self) {
+    /// Recomputes the load of each lane from its waiting deliveries and those in flight.
+    fn update_loads(&mut self) {
         for (load, lane) in self.loads.iter_mut().zip(&self.lanes) {
             *load = Load { first: lane.first(), events: lane.events(), is_busy: false };
         }
         for pending in self.slots.pending() {
             let load = &mut self.loads[pending.lane];
-            load.add(pending.place, pending.events());
+            load.add(pending.sequence, pending.events());
             load.is_busy = true;
         }
     }
 }
 
-/// What deliveries are put together in is as large as they are, and comes back with their answers. As much is kept as so
-/// many of them have under way: what the sink gets, and, where lanes have shares of batches, the events as well.
-fn places(batching: Option<Batching>, slots: usize, lanes: usize) -> Pool {
+/// Creates the pool of storages in which deliveries are assembled.
+///
+/// A storage is as large as its delivery, and returns to the pool once the delivery is acknowledged. The pool keeps
+/// unused storages for one delivery in each slot, but at least 1 MiB, at most [`SINK_WAITING_BYTES`], and at most
+/// [`POOLED`] storages. With several lanes a delivery needs two storages, one for its encoded form and one for the
+/// source's events, which are copied so that a share does not retain its whole batch. Without batching the pool keeps
+/// nothing.
+fn storage_pool(batching: Option<Batching>, slots: usize, lanes: usize) -> Pool {
     let Some(batching) = batching else { return Pool::new(0) };
-    let each = if lanes > 1 { 2 } else { 1 };
-    let bytes = batching.max_bytes.get().saturating_mul(each * slots);
+    let storages = if lanes > 1 { 2 } else { 1 };
+    let bytes = batching.max_bytes.get().saturating_mul(storages * slots);
     Pool::with_bytes(POOLED, bytes.clamp(1 << 20, SINK_WAITING_BYTES))
 }
 

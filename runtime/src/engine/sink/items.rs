@@ -1,30 +1,32 @@
-//! The batches that one delivery is made of, each with the token of its pull.
+//! The batches of one delivery, each with the token of its pull.
 
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
-use crate::engine::account::token::{InFlight, Token};
+use crate::engine::tracking::token::{InFlight, Token};
 
-/// What is copied together takes no more than this, in bytes: positions in a batch have 32 bits.
-const MOST_TOGETHER: usize = Batch::EVENT_AT_MOST;
+/// Maximum size of the batch to which shares are copied, in bytes. Positions in a batch have 32 bits.
+const MAX_JOINED: usize = Batch::EVENT_AT_MOST;
 
 /// The batches of a delivery, in order.
 pub(super) struct Items {
-    /// None where they lie together.
+    /// The first batch. `None` if the events are stored in `joined`.
     first: Option<InFlight>,
-    /// There mostly is no other.
+    /// Further batches. Most deliveries have none.
     more: Vec<InFlight>,
-    together: Option<Box<Together>>,
+    joined: Option<Box<Joined>>,
 }
 
-/// Shares of many batches that lie together in one. A share by itself would keep all of the batch that it comes from.
-struct Together {
+/// Shares of several batches, copied into one batch. Without the copy, each share would retain the memory of the whole
+/// batch that it comes from.
+struct Joined {
     all: Batch,
     shares: Vec<Share>,
 }
 
-/// What a share is besides its events.
+/// A share in a joined batch.
 struct Share {
+    /// Number of events of the share.
     events: usize,
     pull: u64,
     token: Token,
@@ -33,90 +35,92 @@ struct Share {
 
 impl Items {
     pub(super) fn new(first: InFlight) -> Self {
-        Self { first: Some(first), more: Vec::new(), together: None }
+        Self { first: Some(first), more: Vec::new(), joined: None }
     }
 
-    /// Has its only batch, and others that follow, lie together in a place from this pool. What is too large for
-    /// that stays where it is.
-    pub(super) fn lie_together(&mut self, pool: &Pool) {
-        let Some(first) = self.first.take_if(|first| size(&first.batch) <= MOST_TOGETHER) else {
+    /// Copies the only batch to a storage from `pool`, to which batches that are added later are copied as well. Does
+    /// nothing if the batch is larger than [`MAX_JOINED`].
+    pub(super) fn join_in(&mut self, pool: &Pool) {
+        let Some(first) = self.first.take_if(|first| size(&first.batch) <= MAX_JOINED) else {
             return;
         };
-        let mut together = Together { all: Batch::from_pool(pool), shares: Vec::new() };
-        together.add(first);
-        self.together = Some(together.into());
+        let mut joined = Joined { all: Batch::from_pool(pool), shares: Vec::new() };
+        joined.add(first);
+        self.joined = Some(joined.into());
     }
 
-    /// Whether another one may follow.
-    pub(super) fn has_room(&self, batch: &Batch) -> bool {
-        let all = self.together.as_ref().map(|together| size(&together.all));
-        all.is_none_or(|all| all.saturating_add(size(batch)) <= MOST_TOGETHER)
+    /// Returns whether `batch` can be added. It cannot if the batches are copied into one batch that would exceed
+    /// [`MAX_JOINED`].
+    pub(super) fn fits(&self, batch: &Batch) -> bool {
+        let all = self.joined.as_ref().map(|joined| size(&joined.all));
+        all.is_none_or(|all| all.saturating_add(size(batch)) <= MAX_JOINED)
     }
 
-    /// Adds one after the others.
+    /// Appends a batch.
     pub(super) fn add(&mut self, item: InFlight) {
-        match &mut self.together {
-            Some(together) => together.add(item),
+        match &mut self.joined {
+            Some(joined) => joined.add(item),
             None => self.more.push(item),
         }
     }
 
-    /// How much memory they take, in bytes, where they lie together; none where others may have a share of it.
-    pub(super) fn weight_together(&self) -> Option<usize> {
-        self.together.as_ref().map(|together| together.all.weight())
+    /// Returns the memory of the joined batch in bytes, or `None` if the batches were not copied.
+    pub(super) fn joined_weight(&self) -> Option<usize> {
+        self.joined.as_ref().map(|joined| joined.all.weight())
     }
 
-    /// How much memory they keep, in bytes: see [`HostBatch::held`].
-    pub(super) fn held(&self) -> usize {
-        let each: usize = self.first.iter().chain(&self.more).map(|item| item.batch.held()).sum();
-        each + self.together.as_ref().map_or(0, |together| together.all.held())
+    /// Returns the bytes of memory that the batches retain: see [`HostBatch::retained_bytes`].
+    pub(super) fn retained_bytes(&self) -> usize {
+        let each: usize =
+            self.first.iter().chain(&self.more).map(|item| item.batch.retained_bytes()).sum();
+        each + self.joined.as_ref().map_or(0, |joined| joined.all.retained_bytes())
     }
 
-    /// Has each of them give up what it keeps besides its events.
-    pub(super) fn let_go(&mut self) {
+    /// Copies the events of batches that retain much more memory than their events need.
+    pub(super) fn compact(&mut self) {
         let each = self.first.iter_mut().chain(&mut self.more);
-        each.for_each(|item| item.batch.let_go());
+        each.for_each(|item| item.batch.compact());
     }
 
-    /// Each by itself.
+    /// Returns the batches. Divides a joined batch into one batch for each share first.
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
-        self.part();
+        self.split();
         self.first.iter_mut().chain(&mut self.more)
     }
 
-    /// Each by itself.
+    /// Returns the batches. Divides a joined batch into one batch for each share first.
     pub(super) fn into_each(mut self) -> impl Iterator<Item = InFlight> {
-        self.part();
+        self.split();
         self.first.into_iter().chain(self.more)
     }
 
-    /// How many events they have that are dead letters.
+    /// Returns the number of events that are dead letters.
     pub(super) fn letters(&self) -> usize {
         let each = self.first.iter().chain(&self.more);
         let each = each.filter(|item| item.is_letter).map(|item| item.batch.len());
-        let shares = self.together.iter().flat_map(|together| &together.shares);
+        let shares = self.joined.iter().flat_map(|joined| &joined.shares);
         each.chain(shares.filter(|share| share.is_letter).map(|share| share.events)).sum()
     }
 
-    /// Returns the number of events whose source is not told if they fail.
+    /// Returns the number of events whose source is not notified if they fail.
     pub(super) fn lost(&self) -> usize {
         let each = self.first.iter().chain(&self.more).map(|it| (&it.token, it.batch.len()));
-        let shares = self.together.iter().flat_map(|together| &together.shares);
+        let shares = self.joined.iter().flat_map(|joined| &joined.shares);
         let all = each.chain(shares.map(|share| (&share.token, share.events)));
         all.filter(|(token, _)| !token.is_tracked()).map(|(_, events)| events).sum()
     }
 
-    /// All of them are done with.
-    pub(super) fn settle(self) {
-        let each = self.first.into_iter().chain(self.more).map(|item| item.token);
-        let shares = self.together.into_iter().flat_map(|together| together.shares);
-        each.chain(shares.map(|share| share.token)).for_each(Token::settle);
+    /// Marks all events as acknowledged. Their pulls are notified once the batches are dropped.
+    pub(super) fn set_settled(&mut self) {
+        let each = self.first.iter_mut().chain(&mut self.more).map(|item| &mut item.token);
+        let shares = self.joined.iter_mut().flat_map(|joined| &mut joined.shares);
+        each.chain(shares.map(|share| &mut share.token)).for_each(Token::set_settled);
     }
 
-    /// What lies together becomes batches again, which share a place.
-    fn part(&mut self) {
-        let Some(together) = self.together.take() else { return };
-        let Together { all, shares } = *together;
+    /// Divides a joined batch into one batch for each share. These batches use the same storage.
+    fn split(&mut self) {
+        let Some(joined) = self.joined.take() else { return };
+        let Joined { all, shares } = *joined;
         let counts: Vec<usize> = shares.iter().map(|share| share.events).collect();
         let mut each = all.divide(&counts).into_iter().zip(shares).map(|(mut batch, share)| {
             batch.set_pull(share.pull);
@@ -127,14 +131,14 @@ impl Items {
     }
 }
 
-impl Together {
+impl Joined {
     fn add(&mut self, InFlight { batch, token, is_letter }: InFlight) {
         self.shares.push(Share { events: batch.len(), pull: batch.pull(), token, is_letter });
         self.all.append(batch);
     }
 }
 
-/// How much memory there is to copy at most, in bytes, but for edited values, which are moved.
+/// Returns an upper bound of the bytes that are copied to join `batch`. Edited values are moved and do not count.
 fn size(batch: &Batch) -> usize {
     batch.bytes().len() + size_of_val(batch.nodes())
 }

@@ -1,4 +1,4 @@
-//! Deliveries of a sink that wait in a row, and the one at its end that batches are joined to.
+//! Lanes of a sink. A lane is a queue of waiting deliveries. New batches are joined to the last delivery.
 
 use std::{
     collections::VecDeque,
@@ -6,29 +6,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::engine::sink::pending::{Part, Pending, Store};
+use crate::engine::sink::pending::{Part, Pending, State, Store};
 
-/// How small batches are put together for a sink, and large ones taken apart.
+/// Limits of a delivery. Small batches are joined and large ones are split to fit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batching {
-    /// How many events a delivery has at most.
+    /// Maximum number of events.
     pub(crate) max_events: NonZeroUsize,
-    /// How many bytes it has at most, unless a single event has more.
+    /// Maximum number of encoded bytes. A single event may exceed this number.
     pub(crate) max_bytes: NonZeroUsize,
-    /// How long an event waits for others at most.
+    /// Maximum time that an event waits for other events of its delivery.
     pub(crate) linger: Duration,
 }
 
-/// Deliveries that wait, in order. Others may be joined to the last one.
+/// Waiting deliveries in the order of their sequence numbers. Batches may be joined to the last one.
 #[derive(Default)]
 pub(super) struct Lane(VecDeque<Pending>);
 
-/// How deliveries leave a lane.
+/// Rules by which deliveries leave a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Leaving {
-    /// Only the first one may.
+    /// `true` if only the first delivery may leave.
     pub(super) in_order: bool,
-    /// None waits for others.
+    /// `true` if incomplete deliveries do not wait for more batches.
     pub(super) at_once: bool,
 }
 
@@ -37,69 +37,72 @@ impl Lane {
         self.0.len()
     }
 
-    /// Returns whether nothing waits but a delivery that others can still be joined to.
+    /// Returns whether the lane is empty, or contains only one delivery to which batches can still be joined.
     pub(super) fn is_filling(&self) -> bool {
         self.0.len() <= 1 && self.0.iter().all(|pending| pending.filled().is_some())
     }
 
-    /// How many events there are.
+    /// Returns the number of waiting events.
     pub(super) fn events(&self) -> usize {
         self.0.iter().map(Pending::events).sum()
     }
 
-    /// Returns the number of events whose source is not told if they fail.
+    /// Returns the number of waiting events whose source is not notified if they fail.
     pub(super) fn lost(&self) -> usize {
         self.0.iter().map(Pending::lost).sum()
     }
 
-    /// How much memory they take, in bytes.
+    /// Returns the memory of the waiting deliveries in bytes.
     pub(super) fn weight(&self) -> usize {
         self.0.iter().map(|pending| pending.weight).sum()
     }
 
-    /// Has each let go of what it keeps besides its events: see [`Pending::let_go`].
-    pub(super) fn let_go(&mut self) -> usize {
-        self.0.iter_mut().map(Pending::let_go).sum()
+    /// Releases memory that waiting deliveries retain beyond their own events: see [`Pending::compact`]. Returns the
+    /// bytes that they still retain.
+    pub(super) fn compact(&mut self) -> usize {
+        self.0.iter_mut().map(Pending::compact).sum()
     }
 
-    /// The place of the first.
+    /// Returns the sequence number of the first waiting delivery.
     pub(super) fn first(&self) -> Option<u64> {
-        self.0.front().map(|pending| pending.place)
+        self.0.front().map(|pending| pending.sequence)
     }
 
     pub(super) fn into_waiting(self) -> impl Iterator<Item = Pending> {
         self.0.into_iter()
     }
 
-    /// All that have failed may be tried again.
+    /// Lets all waiting deliveries that have failed be retried immediately.
     pub(super) fn try_now(&mut self) {
         self.0.iter_mut().for_each(Pending::try_now);
     }
 
-    /// Adds one in its place: before what came after it, and before what it was cut off from.
+    /// Inserts a delivery in the order of sequence numbers. It is inserted before deliveries with the same number,
+    /// because it was cut off from the front of the same batch.
     pub(super) fn insert(&mut self, pending: Pending) {
-        let at = self.0.partition_point(|other| other.place < pending.place);
+        let at = self.0.partition_point(|other| other.sequence < pending.sequence);
         self.0.insert(at, pending);
     }
 
-    /// Adds one after all others.
+    /// Adds a delivery at the end. No more batches are joined to those before it.
     pub(super) fn push(&mut self, pending: Pending) {
         self.close();
         self.0.push_back(pending);
     }
 
-    /// Joins a batch to the last delivery, as much of it as fits, and begins others with what is left. A
-    /// batch as large as a delivery is one, without a copy, where none is begun.
+    /// Joins as much of a batch as fits to the last delivery, and begins further deliveries with the remainder.
+    ///
+    /// If no delivery is being filled, a batch that has the size of a full delivery becomes a delivery without a copy.
     pub(super) fn join(
         &mut self,
-        place: (u64, usize),
+        position: (u64, usize),
         mut part: Part,
         batching: Batching,
         store: Store<'_>,
     ) {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         loop {
-            if self.0.back().is_some_and(|last| !last.has_room(&part)) {
+            if self.0.back().is_some_and(|last| !last.fits(&part)) {
                 self.close();
             }
             let open = self.0.back_mut().and_then(|last| Some((last.filled()?, last)));
@@ -111,35 +114,36 @@ impl Lane {
                 self.close();
                 continue;
             }
-            let (first, rest) = part.cut(count);
+            let (first, remainder) = part.cut(count);
             let is_full =
-                rest.is_some() || events + count >= max_events || bytes + size >= max_bytes;
+                remainder.is_some() || events + count >= max_events || bytes + size >= max_bytes;
             if let Some((_, last)) = open {
                 last.join(first, size);
             } else {
                 self.0.push_back(if is_full {
-                    Pending::new(place, first)
+                    Pending::new(position, first)
                 } else {
                     let until = Instant::now() + batching.linger;
-                    Pending::filling(place, first, size, until, store)
+                    Pending::filling(position, first, size, until, store)
                 });
             }
             if is_full {
                 self.close();
             }
-            let Some(rest) = rest else { return };
-            if rest.fitting(0, max_events, max_bytes).0 < rest.events() {
-                return self.0.push_back(Pending::oversized(place, rest));
+            let Some(remainder) = remainder else { return };
+            if remainder.fitting(0, max_events, max_bytes).0 < remainder.events() {
+                return self.0.push_back(Pending::oversized(position, remainder));
             }
-            part = rest;
+            part = remainder;
         }
     }
 
-    /// Takes the first delivery off a batch that is larger than one, and puts the remainder back at `at`.
+    /// Cuts the first delivery off a batch that is larger than a delivery, and puts the remainder back at index `at`.
     ///
-    /// Cutting off one delivery copies every event after it. The batch is therefore halved until two
-    /// deliveries are left, so that cutting `n` events into deliveries copies each of them about log2(n)
-    /// times, and not once for each delivery before it. As many parts wait meanwhile.
+    /// A cut copies every event after it. Therefore the batch is first cut in the middle, then its first half, and so
+    /// on until one delivery is left. To divide `n` events into deliveries this way copies each event about log2(n)
+    /// times. If each delivery were cut off from the whole remainder, an event would be copied once for each delivery
+    /// before it. Up to about log2(n) remainders wait in the lane meanwhile.
     fn cut(
         &mut self,
         at: usize,
@@ -148,42 +152,42 @@ impl Lane {
         store: Store<'_>,
     ) -> Option<Pending> {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
-        let place = pending.place();
+        let position = pending.position();
         let mut part = pending.into_parts().next()?;
         let (count, _) = part.fitting(1, max_events, max_bytes);
         loop {
             let end = part.middle(max_events, max_bytes).max(count);
-            let (first, rest) = part.cut(end);
-            if let Some(rest) = rest {
+            let (first, remainder) = part.cut(end);
+            if let Some(remainder) = remainder {
                 if at == self.0.len() {
-                    self.join(place, rest, batching, store);
+                    self.join(position, remainder, batching, store);
                 } else {
-                    self.0.insert(at, Pending::oversized(place, rest));
+                    self.0.insert(at, Pending::oversized(position, remainder));
                 }
             }
             if end == count {
-                return Some(Pending::new(place, first));
+                return Some(Pending::new(position, first));
             }
             part = first;
         }
     }
 
-    /// Nothing more is joined to the last one.
+    /// Completes the last delivery, so that no more batches are joined to it.
     fn close(&mut self) {
         self.0.back_mut().into_iter().for_each(Pending::close);
     }
 
-    /// Whether one of them may leave now.
+    /// Returns whether a delivery may leave at `now`.
     pub(super) fn is_ready(&self, leaving: Leaving, now: Instant) -> bool {
         self.ready(leaving, now).is_some()
     }
 
-    /// When one of them may leave that waits.
+    /// Returns the time at which the next delivery may leave, or `None` if no delivery waits for a time.
     pub(super) fn next_due(&self, leaving: Leaving) -> Option<Instant> {
         self.dues(leaving).flatten().min()
     }
 
-    /// Takes the first one that may leave now.
+    /// Removes and returns the first delivery that may leave at `now`.
     pub(super) fn take(
         &mut self,
         leaving: Leaving,
@@ -194,17 +198,19 @@ impl Lane {
         let at = self.ready(leaving, now)?;
         let mut pending = self.0.remove(at)?;
         pending.close();
-        match batching.filter(|_| pending.is_oversized()) {
+        match batching.filter(|_| matches!(pending.state, State::Oversized { .. })) {
             Some(batching) => self.cut(at, pending, batching, store),
             None => Some(pending),
         }
     }
 
+    /// Returns the index of the first delivery that may leave at `now`.
     fn ready(&self, leaving: Leaving, now: Instant) -> Option<usize> {
         self.dues(leaving).position(|due| due.is_none_or(|due| due <= now))
     }
 
-    /// Until when each waits that may be next, if it does.
+    /// Returns an entry for each delivery that may be the next to leave: the time until which it waits, or `None` if it
+    /// does not wait.
     fn dues(&self, leaving: Leaving) -> impl Iterator<Item = Option<Instant>> {
         let count = if leaving.in_order { 1 } else { self.0.len() };
         self.0.iter().take(count).map(move |it| it.due(leaving.at_once))

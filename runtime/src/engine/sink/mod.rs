@@ -1,4 +1,4 @@
-//! The sink side of a connector: encode, frame, deliver, and see to what was not delivered.
+//! The sink side of a connector: encodes, frames and delivers batches, and handles the answers of the sink.
 
 mod answer;
 pub(crate) mod backlog;
@@ -19,10 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception};
+use tremor_pdk::{Batch, Demand, Error, Exception};
 
 use crate::engine::{
-    account::{tap::IN, token::InFlight},
     control::{Control, Phase, interrupt::Interrupt},
     handle::{
         ConnectorHandle,
@@ -35,81 +34,86 @@ use crate::engine::{
     route::router::Router,
     sink::{
         backlog::Backlog,
-        pending::{Part, Pending},
+        pending::{Part, Pending, State},
         postprocessors::Postprocessors,
         retry::Retries,
         signals::next_tick,
         terms::Terms,
     },
     sync::{alarm::Alarm, turn::Turn},
+    tracking::{tap::IN, token::InFlight},
 };
 use crate::{codec::BatchEncoder, dynamic::DynSink};
 
-/// How often a sink is told the time.
+/// Time between two calls of a sink's `on_tick`.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-/// What of a sink outlives a connection.
+/// State of a sink that is kept across connections.
 pub(crate) struct SinkSide {
     pub(crate) queue: Receiver,
-    /// The way of dead letters.
+    /// Routes dead letters to `err`.
     pub(crate) router: Router,
-    /// None for structured connectors.
+    /// `None` for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
     pub(crate) postprocessors: Postprocessors,
     pub(crate) control: Arc<Control>,
-    /// What has left the queue and is not delivered yet: what waits, and what is in flight.
+    /// Batches that the sink has taken out of its queue and not delivered.
     pub(crate) backlog: Backlog,
     pub(crate) terms: Terms,
-    /// `true` if the log says that the sink got other deliveries than it or the flow asked for.
+    /// `true` once the log reports that the sink gets fewer deliveries in flight than the sink or the flow asked for.
     pub(crate) is_grant_logged: bool,
-    /// How often the sink is told the time: [`TICK`].
+    /// Time between two calls of `on_tick`: [`TICK`].
     pub(crate) tick: Duration,
-    /// When that is tried again.
     pub(crate) retries: Retries,
-    /// `true` from the first attempt to close the sink until one succeeds.
+    /// `true` while the sink may still buffer events that it has acknowledged: from the first attempt to close it until
+    /// an attempt succeeds.
     pub(crate) undrained: bool,
     pub(crate) handle: Arc<ConnectorHandle>,
-    /// What the sources that feed it know of it.
+    /// State of the sink that opens the circuit breakers of the sources that feed it, while the sink is down.
     pub(crate) outage: Arc<Outage>,
 }
 
-/// What a sink waits for.
+/// Reason why [`Session::next`] returns.
 enum Step {
-    Answered(Pending, Result<Vec<Exception>, Error>),
+    /// The sink answered the delivery in this slot.
+    Answered(usize, Result<Vec<Exception>, Error>),
+    /// A batch was received from the queue. `None` means that the queue has ended and all deliveries were answered.
     Received(Option<Queued>),
+    /// A timer is due.
     Due(Due),
-    /// Nothing comes any more for which what it has could wait.
+    /// The queue has ended, so that incomplete deliveries no longer wait for more batches.
     Complete,
-    /// No delivery follows before one of those in flight is answered.
+    /// No delivery can start before a delivery in flight is answered, so the sink has to be flushed.
     Flush,
-    /// Its connector is paused, or is not any more.
+    /// The connector was paused or resumed.
     Gate,
+    /// The flow was stopped, or the connection was lost.
     Interrupted,
 }
 
-/// What it is time for.
+/// A timer of a sink.
 #[derive(Clone, Copy)]
 enum Due {
-    /// What is pending is tried again.
+    /// A delivery, flush or close may be retried, or the linger time of a delivery has ended.
     Retry,
-    /// An operator after `err` is told the time.
+    /// The timer of an operator after the port `err` is due.
     Operator,
-    /// The sink is told the time.
+    /// `on_tick` of the sink has to be called.
     Tick,
 }
 
-/// Conditions under which a sink continues.
+/// Conditions for the next steps of a sink.
 struct WaitConditions {
     is_paused: bool,
-    /// `true` if a batch may be taken from the queue.
+    /// `true` if the next batch may be taken from the queue.
     may_receive: bool,
-    /// `true` if the sink may be asked to answer the deliveries in flight.
+    /// `true` if the sink may be flushed, so that it answers the deliveries in flight.
     may_flush: bool,
     times: [(Option<Instant>, Due); 3],
 }
 
 impl WaitConditions {
-    /// Returns what it has been time for the longest at `now`.
+    /// Returns the timer that has been due for the longest time at `now`.
     fn due(&self, now: Instant) -> Option<Due> {
         let due =
             self.times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
@@ -123,26 +127,27 @@ struct Session<'s> {
     sink: Box<dyn DynSink>,
     connection: &'s Connection,
     interrupt: Interrupt<'s>,
-    /// Limits how long a sink that answers at once keeps its thread.
+    /// Time slice after which the task yields. Needed if the sink always answers immediately.
     turn: Turn,
-    /// The deliveries that the sink asked for.
+    /// Demand of the sink for deliveries.
     demand: Demand,
     /// `true` if the sink was flushed after the last delivery began.
     is_flushed: bool,
     alarm: Alarm,
+    /// Time of the next tick.
     tick: Instant,
-    /// Whether nothing comes any more.
+    /// `true` once the queue has ended and the router was closed.
     has_ended: bool,
     gate: gate::Changes<'s>,
-    /// Whether the connector knows that the sink rests, since it is paused.
-    rests: bool,
+    /// `true` if the gate has been notified of the pause: the connector is paused, and no delivery is in flight.
+    is_pause_reported: bool,
 }
 
 impl SinkSide {
-    /// The sink is gone for good: what it has not delivered fails back to its sources.
+    /// Fails all undelivered events, because the sink has ended permanently, and counts them.
     pub(crate) fn abandon(self) {
         if self.undrained {
-            // The sink has acknowledged events that it still buffers.
+            // The sink has acknowledged events that it still buffers, so these do not fail.
             self.control.leave_undrained();
         }
         let (stats, left) = (&self.router.stats, self.backlog.left());
@@ -153,7 +158,8 @@ impl SinkSide {
         stats.undelivered(left.lost);
     }
 
-    /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
+    /// Completes once the queue has ended, all deliveries were answered, and the sink was closed if an attempt to close
+    /// it was made. The sink may be disconnected meanwhile.
     pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
         if self.backlog.is_empty() && !self.undrained {
             self.queue.poll_ended(context)
@@ -162,12 +168,12 @@ impl SinkSide {
         }
     }
 
-    /// Runs the sink of one connection to its end.
+    /// Runs the sink of one connection until the connection ends.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let (control, handle) = (self.control.clone(), self.handle.clone());
         self.retries.try_now();
         self.outage.end();
-        self.handle.gate.set_rests(Side::Sink, false);
+        self.handle.gate.set_idle(Side::Sink, false);
         let demand = sink.demand();
         let (grant, batching) = self.terms.grant(demand);
         self.log_grant(demand, grant);
@@ -184,14 +190,14 @@ impl SinkSide {
             tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
             gate: handle.gate.changes(),
-            rests: false,
+            is_pause_reported: false,
             side: self,
         };
         let end = session.serve().await;
-        // What has no answer yet is delivered again, on another connection.
+        // Deliveries without an answer are repeated on the next connection.
         let Session { side, mut sink, .. } = session;
         side.backlog.give_up(&mut *sink);
-        side.queue.rest();
+        side.queue.set_idle();
         end
     }
 }
@@ -200,23 +206,27 @@ impl Session<'_> {
     async fn serve(&mut self) -> End {
         loop {
             let is_paused = self.side.handle.gate.is_closed();
-            if self.rests != (is_paused && self.side.backlog.slots.is_empty()) {
-                self.rests = !self.rests;
-                self.side.handle.gate.set_rests(Side::Sink, self.rests);
+            if self.is_pause_reported != (is_paused && self.side.backlog.slots.is_empty()) {
+                self.is_pause_reported = !self.is_pause_reported;
+                self.side.handle.gate.set_idle(Side::Sink, self.is_pause_reported);
                 continue;
             }
-            self.count();
-            // A sink that answers every delivery at once would never get to wait for an interrupt.
+            self.count_memory();
+            // A sink that answers every delivery immediately never waits in `next`, so the interrupt is checked here
+            // too.
             let may_begin = !is_paused && self.interrupt.now().is_none();
-            while may_begin && let Some(pending) = self.side.backlog.take_next() {
-                self.begin(pending).await;
+            while may_begin && let Some(mut pending) = self.side.backlog.take_next() {
+                if matches!(pending.state, State::Returned { .. }) {
+                    self.side.encode_again(&mut pending).await;
+                }
+                self.begin(pending);
             }
             if self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
             self.side.handle.set_in_flight(self.side.backlog.events());
             let result = match self.next(is_paused, may_begin).await {
-                Step::Answered(pending, result) => self.answered(pending, result).await,
+                Step::Answered(slot, result) => self.answered(slot, result).await,
                 Step::Received(Some(queued)) => self.receive(queued).await,
                 Step::Received(None) => {
                     if !std::mem::replace(&mut self.has_ended, true) {
@@ -233,7 +243,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Operator) => {
-                    self.side.router.tell_time().await;
+                    self.side.router.run_timers().await;
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
@@ -247,10 +257,10 @@ impl Session<'_> {
         }
     }
 
-    /// Counts the memory of all deliveries. While the flow may borrow no more, none of them waits for others: the sources
-    /// that would bring others wait for this memory. A shortage that another component causes is noticed with the next
-    /// event or tick.
-    fn count(&mut self) {
+    /// Reports the memory of all deliveries. If the flow may not borrow more memory, incomplete deliveries do not wait
+    /// for more batches, because the sources that would read these wait for memory. If another component has caused the
+    /// shortage, this sink notices it with its next event or tick.
+    fn count_memory(&mut self) {
         let side = &mut *self.side;
         side.handle.set_in_flight_bytes(side.backlog.weight());
         if side.backlog.is_batching() {
@@ -258,35 +268,38 @@ impl Session<'_> {
         }
     }
 
+    /// Returns the conditions for the next steps of the sink. `may_begin` is `true` if deliveries may start.
     fn conditions(&self, is_paused: bool, may_begin: bool) -> WaitConditions {
         let Demand { gathers, most_in_flight, .. } = self.demand;
         let (backlog, retries) = (&self.side.backlog, &self.side.retries);
-        // A sink that supports several deliveries may be called while some are in flight.
+        // A sink that supports several deliveries in flight may be called while some are in flight.
         let is_parallel = most_in_flight > 1;
-        // A flush that failed is tried again during a pause too: the pause begins once deliveries are answered.
+        // A failed flush is retried during a pause too: the pause only begins once all deliveries are answered.
         let flushes_again = gathers && !backlog.slots.is_empty();
         let retry = retries.next().filter(|_| may_begin || flushes_again);
-        // One that takes one delivery at a time is told when that is over.
-        let may_be_told = !is_paused && (backlog.slots.is_empty() || is_parallel);
+        // A sink that supports one delivery in flight may not be called while that delivery is in flight.
+        let may_tick = !is_paused && (backlog.slots.is_empty() || is_parallel);
         WaitConditions {
             is_paused,
-            // What is to be delivered again comes before whatever else there is.
-            may_receive: may_begin && backlog.has_room() && retries.next().is_none(),
-            // A sink that gathers answers nothing before it is flushed, even if it supports one delivery only.
+            // If a flush or close has to be retried, it comes before new batches.
+            may_receive: may_begin && backlog.has_capacity() && retries.next().is_none(),
+            // A sink that gathers does not answer before it is flushed, even if it supports only one delivery in
+            // flight.
             may_flush: (is_parallel || gathers) && !self.is_flushed && retries.next().is_none(),
             times: [
                 (retry.or_else(|| backlog.next_due().filter(|_| may_begin)), Due::Retry),
                 (self.side.router.egress.due(), Due::Operator),
-                (may_be_told.then_some(self.tick), Due::Tick),
+                (may_tick.then_some(self.tick), Due::Tick),
             ],
         }
     }
 
+    /// Waits for the next [`Step`].
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
         let conditions = self.conditions(is_paused, may_begin);
-        // A sink that always has something to do is told the time as well.
+        // A sink that always has work never waits here, so due timers are checked before anything is polled.
         if let Some(due) = conditions.due(now)
             && self.interrupt.now().is_none()
         {
@@ -296,15 +309,15 @@ impl Session<'_> {
         let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
         poll_fn(|context| {
             if !side.backlog.slots.is_empty()
-                && let Poll::Ready((pending, result)) =
-                    side.backlog.slots.poll(context, &mut **sink)
+                && let Poll::Ready((slot, result)) = side.backlog.slots.poll(context, &mut **sink)
             {
-                return Poll::Ready(Step::Answered(pending, result));
+                return Poll::Ready(Step::Answered(slot, result));
             }
             if conditions.may_receive
                 && let Poll::Ready(received) = side.queue.poll_receive(context)
             {
-                // What is under way may come back.
+                // Deliveries in flight may fail and have to be repeated, so the sink has not ended when its queue has
+                // ended.
                 if received.is_some() || side.backlog.is_empty() {
                     return Poll::Ready(Step::Received(received));
                 }
@@ -312,7 +325,7 @@ impl Session<'_> {
                     return Poll::Ready(Step::Complete);
                 }
             }
-            // All deliveries in flight have begun: they were polled above.
+            // Every delivery in flight was polled above, so the sink has received them.
             if conditions.may_flush
                 && !side.backlog.slots.is_empty()
                 && side.is_flush_due(gathers, conditions.is_paused)
@@ -337,8 +350,8 @@ impl Session<'_> {
         .await
     }
 
-    /// Takes a batch from the queue. A sink with one slot gets it at once, unless batches are combined; otherwise the
-    /// batch waits for its turn.
+    /// Encodes a batch from the queue. A sink with one slot gets the batch immediately, unless batches are joined. In
+    /// all other cases the batch is added to the backlog.
     async fn receive(&mut self, queued: Queued) -> Result<(), End> {
         self.side.router.stats.taken(queued.events());
         self.side.router.stats.tap.pass(IN, &queued.item.batch);
@@ -351,23 +364,22 @@ impl Session<'_> {
             item.token.settle();
             return Ok(());
         }
-        let backlog = &mut self.side.backlog;
-        let part = Part::new(item, Some(outgoing));
-        if !backlog.is_direct() {
-            backlog.push(part);
-            if backlog.keeps_much() {
-                backlog.let_go();
+        if !self.side.backlog.is_direct() {
+            self.side.backlog.push(Part::new(item, Some(outgoing)));
+            if self.side.backlog.should_compact() {
+                self.side.backlog.compact();
             }
             return Ok(());
         }
-        let pending = backlog.direct(part);
-        self.begin(pending).await;
-        // Mostly the sink answers at once.
+        let begun = self.side.router.stats.deliveries.begin();
+        self.side.backlog.begin_direct(item, outgoing, begun);
+        self.is_flushed = false;
+        // Most sinks answer immediately, so the delivery is polled here.
         let Self { side, sink, .. } = self;
         let slots = &mut side.backlog.slots;
         let polled = poll_fn(|context| Poll::Ready(slots.poll(context, &mut **sink))).await;
         match polled {
-            Poll::Ready((pending, result)) => self.answered(pending, result).await,
+            Poll::Ready((slot, result)) => self.answered(slot, result).await,
             Poll::Pending => {
                 slots.pending_mut().for_each(Pending::weigh);
                 Ok(())
@@ -375,11 +387,8 @@ impl Session<'_> {
         }
     }
 
-    /// Begins a delivery: the sink gets it when the slots are polled next.
-    async fn begin(&mut self, mut pending: Pending) {
-        if pending.is_unencoded() {
-            self.side.encode_again(&mut pending).await;
-        }
+    /// Puts an encoded delivery into a slot. The sink gets the delivery when the slots are polled next.
+    fn begin(&mut self, mut pending: Pending) {
         if pending.events() == 0 {
             return pending.settle();
         }
@@ -387,76 +396,11 @@ impl Session<'_> {
         self.is_flushed = false;
         self.side.backlog.slots.put(pending);
     }
-
-    /// The sink has answered to a delivery. What remains of it, for now or when the connection ends, is
-    /// kept.
-    async fn answered(
-        &mut self,
-        mut pending: Pending,
-        result: Result<Vec<Exception>, Error>,
-    ) -> Result<(), End> {
-        self.side.router.stats.deliveries.end(pending.end());
-        match result {
-            Ok(exceptions) => {
-                let all = pending.events();
-                let undelivered = exceptions.iter().map(|it| it.events.len());
-                let has_taken = undelivered.sum::<usize>() < all;
-                if has_taken {
-                    self.connection.event_passed();
-                }
-                let Some((mut rest, error)) = self.side.account(pending, exceptions).await else {
-                    self.side.progress(has_taken);
-                    return Ok(());
-                };
-                let has_passed = rest.events() < all;
-                if has_passed {
-                    self.side.progress(has_taken);
-                }
-                if error.policy() == ErrorPolicy::RECONNECT {
-                    self.side.backlog.put_back(rest);
-                    return Err(End::of(error));
-                }
-                if has_passed {
-                    // It takes the rest in its own time, for as long as it takes any.
-                    rest.attempts = None;
-                    self.side.backlog.put_back(rest);
-                } else {
-                    self.again(rest, error).await;
-                }
-            }
-            Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                self.side.progress(false);
-                self.side.reject_all(pending, &error).await;
-            }
-            Err(error) if error.policy() == ErrorPolicy::RETRY => self.again(pending, error).await,
-            Err(error) => {
-                self.side.backlog.put_back(pending);
-                return Err(End::of(error));
-            }
-        }
-        Ok(())
-    }
-
-    /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
-    async fn again(&mut self, mut pending: Pending, error: Error) {
-        match self.side.retries.again(&mut pending, &error) {
-            Ok(()) => {
-                self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
-                if self.side.backlog.slots.is_empty() {
-                    self.side.outage.begin();
-                }
-                self.side.backlog.put_back(pending);
-            }
-            Err(error) => {
-                self.side.handle.note(&error);
-                self.side.reject_all(pending, &error).await;
-            }
-        }
-    }
 }
 
 impl SinkSide {
-    /// What the sink gets of a batch: encoded messages, or the values as they are.
+    /// Returns the data for the sink: the encoded messages, or the unchanged values if the connector is structured.
+    /// Events that cannot be encoded are removed from `item` and rejected.
     async fn encode(&mut self, item: &mut InFlight, payload: Payload) -> Batch {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
             (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
@@ -474,7 +418,7 @@ impl SinkSide {
         encoded
     }
 
-    /// Encodes a delivery that the sink had already, because it may have changed what it got.
+    /// Encodes a delivery again that the sink had before, because the sink may have changed the data.
     async fn encode_again(&mut self, pending: &mut Pending) {
         let mut outgoing = None;
         for item in pending.items_mut() {
@@ -485,6 +429,6 @@ impl SinkSide {
             }
         }
         pending.recount();
-        pending.set_encoded(outgoing.unwrap_or_default());
+        pending.state = State::Encoded { encoded: outgoing.unwrap_or_default() };
     }
 }

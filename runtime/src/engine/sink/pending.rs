@@ -1,75 +1,94 @@
-//! A delivery that a sink is to make: a batch that came, or several that are delivered as one.
+//! Deliveries of a sink that are not completed. A delivery consists of one batch, or of several batches that were
+//! joined.
 
 use std::{mem, time::Instant};
 
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
-use crate::engine::{account::token::InFlight, retry::backoff::Attempts, sink::items::Items};
+use crate::engine::{retry::backoff::Attempts, sink::items::Items, tracking::token::InFlight};
 
-/// A delivery that waits or is in flight.
+/// A delivery that is waiting or in flight.
 pub(crate) struct Pending {
-    /// Its place in the order in which batches came.
-    pub(super) place: u64,
-    /// What it waits in.
+    /// Sequence number of the delivery's first batch in the order of arrival.
+    pub(super) sequence: u64,
+    /// The lane of the delivery.
     pub(super) lane: usize,
+    /// The batches of the delivery.
     items: Items,
-    /// Of all of them.
+    /// Number of events of all batches.
     events: usize,
-    /// Memory of the delivery, in bytes. 0 if nobody needs to know.
+    /// Memory of the delivery in bytes. 0 until it was determined.
     pub(super) weight: usize,
-    /// Deliveries of it that have failed, in a row.
+    /// Failed attempts so far. `None` before the first failure.
     pub(crate) attempts: Option<Box<Attempts>>,
-    state: State,
+    pub(super) state: State,
 }
 
-/// Progress of a delivery. `encoded` is the data for the sink, event by event.
-enum State {
-    /// Batches can be joined until `until`. `encoded` has capacity for a delivery, and `bytes` bytes so far.
+/// State of a delivery. `encoded` is the data for the sink, with one message for each event.
+pub(super) enum State {
+    /// More batches can be joined until `until`. `encoded` has capacity for a full delivery and contains `bytes` bytes.
     Filling { encoded: Batch, bytes: usize, until: Instant },
-    /// The batch is larger than a delivery. It is cut when its first events leave, so that fewer entries wait.
+    /// The batch is larger than a full delivery. It is divided only when its first events leave, so that fewer entries
+    /// wait.
     Oversized { encoded: Batch },
-    /// The delivery was never begun.
+    /// The delivery is complete and was never passed to the sink.
     Encoded { encoded: Batch },
-    /// The sink had the delivery and may have changed its data, which is encoded again, not before `due`.
+    /// The sink had the delivery before and may have changed the data, so the delivery has to be encoded again. The
+    /// next attempt may not start before `due`.
     Returned { due: Option<Instant> },
-    /// The sink has the delivery. `begun` is `None` if nobody asks for latencies.
+    /// The sink has the delivery. `begun` is the start of the delivery, or `None` if latencies are not measured.
     InFlight { encoded: Batch, begun: Option<Instant> },
 }
 
-/// Where deliveries are put together.
+/// The storages in which deliveries are assembled.
 #[derive(Clone, Copy)]
 pub(super) struct Store<'b> {
     pub(super) pool: &'b Pool,
-    /// Whether lanes have shares of batches.
+    /// `true` if batches are divided among several lanes, so that a lane contains only shares of batches.
     pub(super) divided: bool,
 }
 
-/// A batch, or a part of one, with what the sink gets of it.
+/// A batch or a part of a batch, with its encoded form.
 pub(crate) struct Part {
     pub(crate) item: InFlight,
+    /// Data for the sink. `None` if the part has to be encoded again.
     pub(crate) outgoing: Option<Batch>,
+    /// Memory of the part in bytes. 0 until it was determined.
     pub(super) weight: usize,
-    /// Deliveries of it that have failed, in a row.
+    /// Failed attempts of the delivery that contained the part before.
     attempts: Option<Box<Attempts>>,
 }
 
 impl Pending {
-    pub(super) fn new((place, lane): (u64, usize), part: Part) -> Self {
+    pub(super) fn new((sequence, lane): (u64, usize), part: Part) -> Self {
         let Part { item: first, outgoing, weight, attempts } = part;
         let (events, items) = (first.batch.len(), Items::new(first));
         let state = match outgoing {
             Some(encoded) => State::Encoded { encoded },
             None => State::Returned { due: None },
         };
-        Self { place, lane, items, events, weight, attempts, state }
+        Self { sequence, lane, items, events, weight, attempts, state }
     }
 
-    /// Makes a delivery that others may be joined to until `until`. The sink gets `bytes` bytes so far, in a batch of
-    /// the store, which has capacity for more. If lanes have shares of batches, the events get such a batch as well: a
-    /// share by itself would keep all of its batch.
+    /// Creates a delivery of one batch that is already in flight.
+    #[inline]
+    pub(super) fn in_flight(
+        (sequence, lane): (u64, usize),
+        item: InFlight,
+        encoded: Batch,
+        begun: Option<Instant>,
+    ) -> Self {
+        let (events, items) = (item.batch.len(), Items::new(item));
+        let state = State::InFlight { encoded, begun };
+        Self { sequence, lane, items, events, weight: 0, attempts: None, state }
+    }
+
+    /// Creates a delivery to which further batches may be joined until `until`. `bytes` is the size of its encoded
+    /// form, which is copied to a storage with capacity for more. If batches are divided among lanes, the events are
+    /// copied to a storage as well, because a share would otherwise retain the memory of its whole batch.
     pub(super) fn filling(
-        place: (u64, usize),
+        position: (u64, usize),
         mut part: Part,
         bytes: usize,
         until: Instant,
@@ -77,33 +96,33 @@ impl Pending {
     ) -> Self {
         let mut encoded = Batch::from_pool(store.pool);
         part.outgoing.take().into_iter().for_each(|own| encoded.append(own));
-        let mut pending = Self::new(place, part);
+        let mut pending = Self::new(position, part);
         if store.divided {
-            pending.items.lie_together(store.pool);
+            pending.items.join_in(store.pool);
         }
         pending.state = State::Filling { encoded, bytes, until };
         pending
     }
 
-    /// Makes an entry of more events than a delivery has.
-    pub(super) fn oversized(place: (u64, usize), part: Part) -> Self {
-        let mut pending = Self::new(place, part);
+    /// Creates an entry for a part that is larger than a delivery.
+    pub(super) fn oversized(position: (u64, usize), part: Part) -> Self {
+        let mut pending = Self::new(position, part);
         let encoded = pending.take_encoded().unwrap_or_default();
         pending.state = State::Oversized { encoded };
         pending
     }
 
-    /// How many events there are to account for.
+    /// Returns the number of events of all batches.
     pub(crate) fn events(&self) -> usize {
         self.events
     }
 
-    /// Its batches, to be encoded. Events that cannot be encoded have left them then.
+    /// Returns the batches, so that they can be encoded. Call [`Pending::recount`] after events were removed.
     pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.items.each_mut()
     }
 
-    /// Its batches may have fewer events than before.
+    /// Recomputes the number of events from the batches.
     pub(crate) fn recount(&mut self) {
         self.events = self.items_mut().map(|item| item.batch.len()).sum();
     }
@@ -112,7 +131,7 @@ impl Pending {
         self.items.into_each()
     }
 
-    /// Its batches, each with what the sink gets of it.
+    /// Divides the delivery into its batches, each with its encoded form.
     pub(super) fn into_parts(mut self) -> impl Iterator<Item = Part> {
         let (encoded, weight, all) = (self.take_encoded(), self.weight, self.events.max(1));
         let attempts = self.attempts.take();
@@ -126,47 +145,43 @@ impl Pending {
         })
     }
 
-    /// Its place in the order in which batches came, and what it waits in.
-    pub(crate) fn place(&self) -> (u64, usize) {
-        (self.place, self.lane)
+    /// Returns the sequence number and the lane of the delivery.
+    pub(crate) fn position(&self) -> (u64, usize) {
+        (self.sequence, self.lane)
     }
 
-    /// The delivery that had this place, with what is left of its batches, which keep as much memory; none where
-    /// nothing is.
-    pub(crate) fn of(place: (u64, usize), weight: usize, left: Vec<InFlight>) -> Option<Self> {
+    /// Creates the delivery for the events that remain of a delivery at `position` with the memory `weight`. `left`
+    /// contains the remaining events, by batch. Returns `None` if `left` is empty.
+    pub(crate) fn of(position: (u64, usize), weight: usize, left: Vec<InFlight>) -> Option<Self> {
         let mut left = left.into_iter();
-        let mut rest = Self::new(place, Part::new(left.next()?, None));
-        left.for_each(|item| rest.items.add(item));
-        rest.weight = weight;
-        rest.recount();
-        Some(rest)
+        let mut remainder = Self::new(position, Part::new(left.next()?, None));
+        left.for_each(|item| remainder.items.add(item));
+        remainder.weight = weight;
+        remainder.recount();
+        Some(remainder)
     }
 
-    /// How many of its events are dead letters.
+    /// Returns the number of events that are dead letters.
     pub(crate) fn letters(&self) -> usize {
         self.items.letters()
     }
 
-    /// Returns the number of events whose source is not told if they fail.
+    /// Returns the number of events whose source is not notified if they fail.
     pub(super) fn lost(&self) -> usize {
         self.items.lost()
     }
 
-    /// All of it is done with.
-    pub(crate) fn settle(self) {
-        self.items.settle();
+    /// Acknowledges all events to their sources.
+    pub(crate) fn settle(mut self) {
+        self.set_settled();
     }
 
-    /// Returns whether the data for the sink has to be encoded before the delivery begins.
-    pub(super) fn is_unencoded(&self) -> bool {
-        matches!(self.state, State::Returned { .. })
+    /// Marks all events as acknowledged. Their sources are notified once the delivery is dropped.
+    pub(super) fn set_settled(&mut self) {
+        self.items.set_settled();
     }
 
-    /// Sets the data for the sink.
-    pub(super) fn set_encoded(&mut self, encoded: Batch) {
-        self.state = State::Encoded { encoded };
-    }
-
+    /// Takes the data for the sink out of the delivery, which becomes [`State::Returned`].
     pub(super) fn take_encoded(&mut self) -> Option<Batch> {
         match mem::replace(&mut self.state, State::Returned { due: None }) {
             State::Filling { encoded, .. }
@@ -177,7 +192,7 @@ impl Pending {
         }
     }
 
-    /// The sink gets the delivery, at `begun` if that is to be known.
+    /// Marks the delivery as in flight. `begun` is its start, if its latency is measured.
     pub(super) fn begin(&mut self, begun: Option<Instant>) {
         let encoded = self.take_encoded().unwrap_or_default();
         self.state = State::InFlight { encoded, begun };
@@ -191,27 +206,22 @@ impl Pending {
         }
     }
 
-    /// The sink has answered the delivery or has given it up. Returns when it began, if that is known.
+    /// Marks the delivery as no longer in flight. Returns its start, if that was recorded.
     pub(super) fn end(&mut self) -> Option<Instant> {
         let State::InFlight { begun, .. } = self.state else { return None };
         self.state = State::Returned { due: None };
         begun
     }
 
-    /// The delivery has failed, and is not made again before `due`.
-    pub(super) fn retry_at(&mut self, due: Instant) {
-        self.state = State::Returned { due: Some(due) };
-    }
-
-    /// A delivery that has failed may be made again at once.
+    /// Lets a delivery that has failed be retried immediately.
     pub(super) fn try_now(&mut self) {
         if let State::Returned { due } = &mut self.state {
             *due = None;
         }
     }
 
-    /// Returns when the delivery may leave, or `None` if it may do so at any time. With `at_once` it waits for no
-    /// other batches.
+    /// Returns the time from which on the delivery may leave, or `None` if it may leave now. If `at_once` is set, the
+    /// delivery does not wait for more batches.
     pub(super) fn due(&self, at_once: bool) -> Option<Instant> {
         match self.state {
             State::Filling { until, .. } => Some(until).filter(|_| !at_once),
@@ -220,7 +230,7 @@ impl Pending {
         }
     }
 
-    /// Returns the size of the data so far, in bytes, if other batches can be joined to it.
+    /// Returns the size of the data for the sink in bytes if batches can still be joined, and `None` otherwise.
     pub(super) fn filled(&self) -> Option<usize> {
         match self.state {
             State::Filling { bytes, .. } => Some(bytes),
@@ -228,16 +238,12 @@ impl Pending {
         }
     }
 
-    pub(super) fn is_oversized(&self) -> bool {
-        matches!(self.state, State::Oversized { .. })
+    /// Returns whether the storage of the delivery's events has capacity for `part`.
+    pub(super) fn fits(&self, part: &Part) -> bool {
+        self.items.fits(&part.item.batch)
     }
 
-    /// Whether a batch may be joined to it.
-    pub(super) fn has_room(&self, part: &Part) -> bool {
-        self.items.has_room(&part.item.batch)
-    }
-
-    /// Puts a batch after the others, of so many bytes.
+    /// Appends a batch whose encoded form has `bytes` bytes.
     pub(super) fn join(&mut self, part: Part, bytes: usize) {
         let Part { item, outgoing, weight, .. } = part;
         if let State::Filling { encoded, bytes: all, .. } = &mut self.state {
@@ -249,46 +255,47 @@ impl Pending {
         self.items.add(item);
     }
 
-    /// Gives up what its batches keep besides their events, and weighs what is left. How much memory it takes
-    /// in truth, in bytes: a share of a batch keeps all of that which nobody else keeps.
-    pub(super) fn let_go(&mut self) -> usize {
-        // What is too little to be a share of much is not looked at event by event.
-        if self.held() > 2 * self.weight {
-            self.items.let_go();
-            // What others are joined to has room for them.
+    /// Copies the events to memory of their own if their batches retain much more than the events need. Returns the
+    /// bytes that the delivery retains now, as [`Pending::retained_bytes`] counts them.
+    pub(super) fn compact(&mut self) -> usize {
+        // The copy visits every event, so it is made only if the delivery retains more than twice its own size.
+        if self.retained_bytes() > 2 * self.weight {
+            self.items.compact();
+            // While a delivery is being filled, its storage keeps the spare capacity.
             if let State::Encoded { encoded } | State::Oversized { encoded } = &mut self.state {
-                encoded.let_go();
+                encoded.compact();
             }
         }
-        let held = self.held();
-        self.weight = self.weight.max(held);
-        held
+        let retained = self.retained_bytes();
+        self.weight = self.weight.max(retained);
+        retained
     }
 
-    /// How much memory it keeps, in bytes, other than what others keep as well. The sink has the data of a delivery in
-    /// flight, which does not count.
-    pub(super) fn held(&self) -> usize {
+    /// Returns the bytes of memory that the delivery retains, as [`HostBatch::retained_bytes`] counts them. Of a buffer
+    /// that several batches share, the delivery's part counts. While the delivery is in flight, the data for the sink
+    /// does not count, because the sink has it.
+    pub(super) fn retained_bytes(&self) -> usize {
         let encoded = match &self.state {
             State::Filling { encoded, .. } => encoded.weight(),
-            State::Oversized { encoded } | State::Encoded { encoded } => encoded.held(),
+            State::Oversized { encoded } | State::Encoded { encoded } => encoded.retained_bytes(),
             State::Returned { .. } | State::InFlight { .. } => 0,
         };
-        self.items.held() + encoded
+        self.items.retained_bytes() + encoded
     }
 
-    /// Finds out how much memory it takes, if that is not known.
+    /// Determines the memory of the delivery, if it is not known.
     pub(super) fn weigh(&mut self) {
         if self.weight == 0 {
-            let encoded = self.in_flight_mut().map_or(0, |encoded| encoded.held());
-            self.weight = self.items.held() + encoded;
+            let encoded = self.in_flight_mut().map_or(0, |encoded| encoded.retained_bytes());
+            self.weight = self.items.retained_bytes() + encoded;
         }
     }
 
-    /// It waits for no others.
+    /// Completes the delivery, so that no more batches are joined to it.
     pub(super) fn close(&mut self) {
         let State::Filling { encoded, .. } = &mut self.state else { return };
         let encoded = mem::take(encoded);
-        if let Some(items) = self.items.weight_together() {
+        if let Some(items) = self.items.joined_weight() {
             self.weight = items + encoded.weight();
         }
         self.state = State::Encoded { encoded };
@@ -304,13 +311,14 @@ impl Part {
         self.item.batch.len()
     }
 
-    /// Finds out how much memory it takes.
+    /// Determines the memory of the part.
     pub(super) fn weigh(&mut self) {
         let outgoing = self.outgoing.as_ref().map_or(0, HostBatch::weight);
         self.weight = self.item.batch.weight() + outgoing;
     }
 
-    /// How many of its first events are so few and so few bytes, but at least so many; and their bytes.
+    /// Returns the number of leading events that fit into a delivery of `events` events and `bytes` bytes, and the size
+    /// of these events in bytes. The first `least` events count even if they exceed `bytes`.
     pub(super) fn fitting(&self, least: usize, events: usize, bytes: usize) -> (usize, usize) {
         let batch = self.outgoing.as_ref().unwrap_or(&self.item.batch);
         let mut fitting = (0, 0);
@@ -324,7 +332,8 @@ impl Part {
         fitting
     }
 
-    /// Returns the end of the first delivery that reaches the middle of the events, or 0 if the last delivery does.
+    /// Returns the position of the first boundary between two deliveries at or after the middle of the events. Returns
+    /// 0 if there is no such boundary.
     pub(super) fn middle(&self, max_events: usize, max_bytes: usize) -> usize {
         let batch = self.outgoing.as_ref().unwrap_or(&self.item.batch);
         let (mut count, mut bytes) = (0, 0);
@@ -341,13 +350,14 @@ impl Part {
         0
     }
 
-    /// So many of its first events, and the rest if there is one. Its pull ends when both are done with.
+    /// Divides the part after `events` events. Returns both parts; the second is `None` if it would be empty. The pull
+    /// stays open until both parts are completed.
     pub(super) fn cut(self, events: usize) -> (Self, Option<Self>) {
         let counts = [events, self.events().saturating_sub(events)];
         if counts[1] == 0 {
             return (self, None);
         }
-        let rest_weight = self.weight * counts[1] / self.events();
+        let remainder_weight = self.weight * counts[1] / self.events();
         let both = |batch: Batch| {
             let mut both = batch.divide(&counts).into_iter();
             (both.next().unwrap_or_default(), both.next().unwrap_or_default())
@@ -355,19 +365,19 @@ impl Part {
         #[cfg(test)]
         CUT_EVENTS.with(|cut| cut.set(cut.get() + self.events()));
         let Self { item: InFlight { batch, token, is_letter }, outgoing, weight, attempts } = self;
-        let (batch, rest) = both(batch);
-        let (outgoing, rest_outgoing) = outgoing.map(both).unzip();
-        let rest = Self {
-            item: InFlight { batch: rest, token: token.clone(), is_letter },
-            outgoing: rest_outgoing,
-            weight: rest_weight,
+        let (batch, remainder) = both(batch);
+        let (outgoing, remainder_outgoing) = outgoing.map(both).unzip();
+        let remainder = Self {
+            item: InFlight { batch: remainder, token: token.clone(), is_letter },
+            outgoing: remainder_outgoing,
+            weight: remainder_weight,
             attempts: attempts.clone(),
         };
         let item = InFlight { batch, token, is_letter };
-        (Self { item, outgoing, weight: weight - rest_weight, attempts }, Some(rest))
+        (Self { item, outgoing, weight: weight - remainder_weight, attempts }, Some(remainder))
     }
 
-    /// Those of its events that are at these positions.
+    /// Returns a part that contains the events at `positions` and a clone of the token.
     pub(super) fn pick(&self, positions: &[usize]) -> Self {
         let InFlight { batch, token, is_letter } = &self.item;
         let (batch, token) = (batch.pick(positions), token.clone());
@@ -380,6 +390,6 @@ impl Part {
 
 #[cfg(test)]
 thread_local! {
-    /// Number of events that were in parts when these were cut in two.
+    /// Total number of events in the parts that were divided, as a measure for the copies that [`Part::cut`] makes.
     pub(super) static CUT_EVENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -5,15 +5,16 @@ use tremor_pdk::{Batch, Error, Output, Postprocessor};
 
 use crate::codec::Terminator;
 
-/// The postprocessors of one sink, which its messages go through after the codec.
+/// The postprocessors of one sink, which process messages after the codec.
 ///
-/// Most postprocessors do no more than end a message. What the first of them append is done with
-/// the encoding, and only what comes after the first that does more is a step of its own.
+/// Most postprocessors only append a suffix to each message. The codec appends the suffixes of all postprocessors
+/// before the first one that does more. The remaining postprocessors run as separate steps.
 #[derive(Default)]
 pub(crate) struct Postprocessors {
+    /// Suffixes that the codec appends.
     terminator: Terminator,
     steps: Vec<Step>,
-    /// What steps hand on besides messages. Empty between batches.
+    /// Rejected messages of the current step. Empty between batches.
     output: Output,
 }
 
@@ -23,7 +24,7 @@ enum Step {
 }
 
 impl Postprocessors {
-    /// Adds a postprocessor after the others.
+    /// Appends a postprocessor.
     pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
         match (postprocessor.suffix(), self.steps.last_mut()) {
             (Some(suffix), None) => self.terminator.push(name, suffix),
@@ -37,14 +38,13 @@ impl Postprocessors {
         }
     }
 
-    /// Returns what the codec has to append to every message.
+    /// Returns the suffixes that the codec has to append to every message.
     pub(crate) fn terminator(&self) -> &Terminator {
         &self.terminator
     }
 
-    /// Does to the messages of `encoded` what is left to do. They are those of `batch`, one by one
-    /// and in its order. What cannot be done is taken out of both, and returned as it is in
-    /// `batch`.
+    /// Runs the steps on the messages of `encoded`, which correspond one to one to the events of `batch`. Messages
+    /// that fail are removed from both batches, and their events are returned as rejected.
     pub(crate) fn process(&mut self, encoded: &mut Batch, batch: &mut Batch) -> Vec<Rejected> {
         let mut rejected = Vec::new();
         for step in &mut self.steps {
@@ -66,33 +66,34 @@ impl Postprocessors {
                     restore(encoded, batch);
                 }
             }
-            // What a message was before the step.
-            encoded.shed();
+            // Releases the buffers of the messages before the step.
+            encoded.compact_if_large();
         }
         rejected
     }
 }
 
-/// Gives every event its position to carry, where otherwise the pull is.
+/// Stores the position of every event in its field `pull`, so that the event of a message can be identified after the
+/// step.
 fn number(encoded: &mut Batch) {
     for (position, event) in (0..).zip(encoded.events_mut()) {
         event.pull = position;
     }
 }
 
-/// Takes the positions away again.
+/// Restores the field `pull` of every event from `batch`.
 fn restore(encoded: &mut Batch, batch: &Batch) {
     for (event, original) in encoded.events_mut().iter_mut().zip(batch.events()) {
         event.pull = original.pull;
     }
 }
 
-/// Which of the `count` messages that a postprocessor was given failed, and why. None at all is
-/// an empty list.
+/// Returns, for each of the `count` messages that a postprocessor got, the error if the message failed. The list is
+/// empty if no message failed.
 ///
 /// # Errors
-/// The postprocessor has not kept to its contract: what it left cannot be told apart, and what a
-/// sink says of it would be said of other events.
+/// Returns an error if the postprocessor broke its contract, so that messages cannot be matched with events. Otherwise
+/// the sink's answers would be applied to the wrong events.
 fn failures(
     name: &str,
     count: usize,
@@ -107,7 +108,7 @@ fn failures(
     };
     output.take_discarded();
     if output.take_ports().next().is_some() {
-        return broken("sent messages to a port, and has none");
+        return broken("sent messages to a port, but has no ports");
     }
     let rejected = output.take_rejected();
     let mut failures = Vec::new();
@@ -115,20 +116,20 @@ fn failures(
         failures.resize(count, None);
     }
     for Rejected { event, error } in rejected {
-        let place = usize::try_from(event.pull).ok().and_then(|at| failures.get_mut(at));
-        match place {
-            Some(place @ None) => *place = Some(error),
-            _ => return broken("rejected a message twice, or one that it was not given"),
+        let failure = usize::try_from(event.pull).ok().and_then(|at| failures.get_mut(at));
+        match failure {
+            Some(failure @ None) => *failure = Some(error),
+            _ => return broken("rejected a message twice, or one that it did not get"),
         }
     }
     let kept = (0..).zip(failures.iter()).filter(|(_, failure)| failure.is_none());
     let kept = kept.map(|(position, _)| position);
     let left = encoded.events().iter().map(|event| event.pull);
     let in_order = if failures.is_empty() { left.eq(0..count as u64) } else { left.eq(kept) };
-    if in_order { Ok(failures) } else { broken("does not replace messages one by one, in order") }
+    if in_order { Ok(failures) } else { broken("did not replace messages one by one, in order") }
 }
 
-/// Takes the events that failed out of the batch.
+/// Removes the events that failed from the batch and returns them.
 fn take_out(batch: &mut Batch, failures: Vec<Option<Error>>) -> Vec<Rejected> {
     let mut rejected = Vec::new();
     if failures.is_empty() {

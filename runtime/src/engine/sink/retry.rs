@@ -1,5 +1,4 @@
-//! Deliveries that the peer cannot take now, because it is full or slow: when they are tried again,
-//! and for how long.
+//! Retries of deliveries that the peer does not accept at the moment, for example because it is full or slow.
 
 use std::{
     sync::Arc,
@@ -11,22 +10,22 @@ use tremor_pdk::Error;
 use crate::engine::{
     logging::notices::Notices,
     retry::backoff::{Attempts, Policy},
-    sink::pending::Pending,
+    sink::pending::{Pending, State},
 };
 
-/// The longest wait before another delivery, unless the flow says otherwise.
+/// Maximum wait before a delivery is retried, unless the flow sets another one.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// The deliveries of one sink that have to be tried again.
+/// The retries of one sink.
 pub(crate) struct Retries {
     policy: Policy,
-    /// To send what the sink holds back, at the end.
+    /// Failed attempts to flush or close the sink.
     drains: Attempts,
-    /// When it is to do so again.
+    /// Time at which the next attempt to flush or close the sink is due. `None` if none is scheduled.
     next: Option<Instant>,
-    /// Since when nothing goes through.
+    /// Start of the current series of failures. `None` if no series runs.
     stuck: Option<Instant>,
-    /// `true` if only ticks of the sink have failed since then, and no delivery.
+    /// `true` if all failures of the current series are failures of `on_tick`.
     is_stuck_by_tick: bool,
     notices: Arc<Notices>,
 }
@@ -37,18 +36,18 @@ impl Retries {
         Self { policy, drains: Attempts::new(policy), next, stuck, is_stuck_by_tick, notices }
     }
 
-    /// When the sink is to send again what it holds back.
+    /// Returns the time of the next attempt to flush or close the sink, if an attempt has failed.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The time has come, or there is another connection, on which to try at once.
+    /// Clears the time of the next attempt, because the time is reached or there is a new connection.
     pub(crate) fn try_now(&mut self) {
         self.next = None;
     }
 
-    /// Notes that the peer took events, or that it answered without taking any: `has_taken`. Returns whether
-    /// deliveries waited before.
+    /// Ends the series of failures, because the peer answered. `has_taken` is `true` if the peer accepted any event.
+    /// Returns whether a series was running.
     pub(crate) fn progress(&mut self, has_taken: bool) -> bool {
         self.drains.restart();
         let Some(since) = self.stuck.take() else { return false };
@@ -64,8 +63,8 @@ impl Retries {
         true
     }
 
-    /// Ends a series whose deliveries were given up, if one runs. Call this only if no delivery is in flight or
-    /// waits. Returns whether a series has ended.
+    /// Ends the series because no delivery has an attempt left. Call this only while no delivery is waiting or in
+    /// flight. Returns whether a series has ended. A series of failed ticks, flushes or closes continues.
     pub(crate) fn give_up(&mut self) -> bool {
         if self.is_stuck_by_tick || self.next.is_some() || self.drains.failed() > 0 {
             return false;
@@ -78,29 +77,30 @@ impl Retries {
         true
     }
 
-    /// The peer cannot take this batch. It gets it again after a while.
+    /// Schedules another attempt of a delivery that the peer did not accept.
     ///
     /// # Errors
-    /// It has had all its attempts: the batch cannot be delivered, for this reason.
+    /// Returns `error` with the number of attempts if no attempt is left.
     pub(crate) fn again(&mut self, pending: &mut Pending, error: &Error) -> Result<(), Error> {
         let policy = self.policy;
         let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
         let due = wait(attempts, error, &self.notices)?;
-        pending.retry_at(due);
+        pending.state = State::Returned { due: Some(due) };
         self.stuck_by(error);
         self.is_stuck_by_tick = false;
         Ok(())
     }
 
-    /// Returns whether the sink could not yet send what it holds back, after it was told that nothing follows.
+    /// Returns whether a flush or close has failed in the current series, because the sink could not send the events
+    /// that it buffers.
     pub(crate) fn has_waited_to_drain(&self) -> bool {
         self.drains.has_waited()
     }
 
-    /// The peer cannot take what the sink holds back. It gets it again after a while.
+    /// Schedules another attempt to flush or close the sink, because the peer did not accept the buffered events.
     ///
     /// # Errors
-    /// As [`Retries::again`].
+    /// Returns `error` with the number of attempts if no attempt is left.
     pub(crate) fn drain_again(&mut self, error: &Error) -> Result<(), Error> {
         self.next = Some(wait(&mut self.drains, error, &self.notices)?);
         self.stuck_by(error);
@@ -108,31 +108,31 @@ impl Retries {
         Ok(())
     }
 
-    /// Notes that the sink could not send what it buffers when it was notified of the time.
+    /// Records that `on_tick` of the sink could not send the events that the sink buffers.
     pub(crate) fn tick_failed(&mut self, error: &Error) {
         self.is_stuck_by_tick |= self.stuck.is_none();
         self.stuck_by(error);
     }
 
-    /// Returns whether a series runs in which only ticks have failed.
+    /// Returns whether the current series consists of failed ticks only.
     pub(crate) fn is_stuck_by_tick(&self) -> bool {
         self.is_stuck_by_tick
     }
 
-    /// Logs the first error of a series.
+    /// Begins a series of failures, unless one runs, and logs its first error.
     fn stuck_by(&mut self, error: &Error) {
         if self.stuck.is_none() && self.notices.admits("waiting") {
             let component = self.notices.component();
-            tracing::warn!(%component, %error, "the peer takes nothing now; deliveries wait");
+            tracing::warn!(%component, %error, "the peer accepts no events at the moment; deliveries wait");
         }
         self.stuck.get_or_insert_with(Instant::now);
     }
 }
 
-/// One attempt has failed: when the next one follows.
+/// Counts a failed attempt. Returns the time of the next attempt.
 ///
 /// # Errors
-/// There is none.
+/// Returns `error` with the number of attempts if no attempt is left.
 fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Instant, Error> {
     if !attempts.fail_with(error) {
         let error = error.clone().context(format_args!("not delivered after {attempts}"));
@@ -149,7 +149,7 @@ mod tests {
     use super::{Arc, Duration, Error, Instant, Notices, Policy, Retries};
 
     #[test]
-    fn a_time_that_the_peer_has_named_is_waited_for_at_least() {
+    fn delay_that_the_peer_asks_for_is_the_minimum_wait() {
         let policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::ZERO };
         let mut retries = Retries::new(policy, Notices::new("sink".into(), Arc::default()).into());
         let before = Instant::now();
@@ -157,6 +157,6 @@ mod tests {
         retries.drain_again(&Error::full("429").retry_after(hour)).unwrap();
         assert!(retries.next() >= Some(before + hour));
         retries.drain_again(&Error::full("429")).unwrap();
-        assert!(retries.next() < Some(before + hour), "the peer has named none this time");
+        assert!(retries.next() < Some(before + hour), "this error contains no delay");
     }
 }

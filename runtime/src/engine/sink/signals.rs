@@ -1,4 +1,4 @@
-//! Calls of a sink that deliver nothing: the time, a flush, and the end.
+//! Calls of a sink without a batch: `on_tick`, `flush` and `close`.
 
 use std::{
     sync::LazyLock,
@@ -13,7 +13,7 @@ use crate::engine::{
 };
 
 impl Session<'_> {
-    /// Asks the sink to answer the deliveries in flight.
+    /// Flushes the sink, so that it answers the deliveries in flight.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.is_flushed = true;
         match self.interrupt.or(self.sink.flush()).await {
@@ -28,14 +28,17 @@ impl Session<'_> {
         }
     }
 
-    /// Closes the sink, because no event follows. Returns whether it has sent everything that it buffered.
+    /// Closes the sink, because no event follows. Returns `false` if the sink still buffers events, so that it has to
+    /// be closed again after a wait.
     pub(super) async fn close(&mut self) -> Result<bool, End> {
         self.side.undrained = true;
         match self.interrupt.or(self.sink.close()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Ok(())) => {
                 self.side.undrained = false;
-                // A sink that gave up its last delivery has nothing left to send, and that is not a delivery.
+                // If an earlier attempt to close the sink failed, the sink has now sent its buffered events. If a
+                // series of retries runs for another reason, it has ended without a delivery, because no attempt was
+                // left.
                 if self.side.retries.has_waited_to_drain() {
                     self.side.progress(true);
                 } else if self.side.retries.give_up() {
@@ -53,6 +56,7 @@ impl Session<'_> {
         }
     }
 
+    /// Calls `on_tick` of the sink and schedules the next tick.
     pub(super) async fn tick(&mut self) -> Result<(), End> {
         self.tick = next_tick(self.side.tick, Instant::now());
         match self.interrupt.or(self.sink.on_tick()).await {
@@ -73,7 +77,8 @@ impl Session<'_> {
 }
 
 impl SinkSide {
-    /// Returns whether no delivery follows before one of those in flight is answered.
+    /// Returns whether the sink should be flushed, because no further delivery can start before a delivery in flight is
+    /// answered. `gathers` is `true` if the sink collects deliveries and answers them only when it is flushed.
     pub(super) fn is_flush_due(&self, gathers: bool, is_paused: bool) -> bool {
         if !gathers {
             return self.backlog.is_complete() && !self.backlog.has_waiting();
@@ -86,8 +91,9 @@ impl SinkSide {
     }
 }
 
-/// When a sink is told the time next, after this moment. All sinks of a process are told at once: a process that
-/// wakes up for each of them costs more than what they do then.
+/// Returns the time of the first tick of a sink after `after`. The time between two ticks is `every`. The ticks of all
+/// sinks of a process are aligned, because waking the process separately for each sink would cost more than the work of
+/// the ticks.
 pub(super) fn next_tick(every: Duration, after: Instant) -> Instant {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let since = after.saturating_duration_since(*ORIGIN).as_nanos();

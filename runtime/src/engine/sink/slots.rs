@@ -1,4 +1,4 @@
-//! The deliveries that a sink has under way, each in a slot of its own.
+//! The slots of a sink, each with one delivery in flight.
 
 use std::{
     collections::VecDeque,
@@ -7,20 +7,23 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
+    time::Instant,
 };
 
-use tremor_pdk::{Exception, Result};
+use tremor_pdk::{Exception, Result, lock};
 
-use crate::{dynamic::DynSink, engine::sink::pending::Pending, lock::lock};
+use crate::{dynamic::DynSink, engine::sink::pending::Pending};
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {
+    /// The deliveries in flight by slot. `None` if the slot is free.
     all: Vec<Option<Pending>>,
+    /// Indexes of free slots.
     free: Vec<usize>,
-    /// Those whose delivery is to begin, in order. That comes before the answers of others: where several come
-    /// at once, the first lane does not wait until the last has been accounted for.
+    /// Slots whose delivery was not polled yet, in order. They are polled before other slots, so that a new delivery
+    /// does not wait while several answers are processed.
     begins: VecDeque<usize>,
-    /// Which of them are to be polled. None where there is one: that is polled whenever its task is.
+    /// Wakers of the slots. `None` if there is only one slot, because that one is polled at every poll of the task.
     wakers: Option<Wakers>,
 }
 
@@ -30,7 +33,7 @@ struct Wakers {
     slots: Vec<(Arc<SlotWaker>, Waker)>,
 }
 
-/// The slots that are to be polled, and the task that polls them.
+/// The slots that were woken and not polled since, and the waker of the task that polls them.
 type Woken = Mutex<(VecDeque<usize>, Option<Waker>)>;
 
 /// Wakes the sink's task for one slot.
@@ -51,7 +54,7 @@ impl Slots {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of slots, free ones included.
     pub(crate) fn count(&self) -> usize {
         self.all.len()
     }
@@ -60,22 +63,24 @@ impl Slots {
         !self.free.is_empty()
     }
 
-    /// Whether no delivery is under way.
+    /// Returns whether no delivery is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.all.len()
     }
 
-    /// The batches under way.
+    /// Returns the deliveries in flight.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> + Clone {
         self.all.iter().flatten()
     }
 
-    /// The same, to have them let go of memory.
+    /// Returns mutable references to the deliveries in flight.
     pub(crate) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
         self.all.iter_mut().flatten()
     }
 
-    /// Puts a delivery that has [begun](Pending::begin) into a free slot: the sink gets it with the next poll.
+    /// Puts a delivery that has [begun](Pending::begin) into a free slot. The sink gets the delivery with the next
+    /// poll. Call this only if a slot is [free](Slots::has_free).
+    #[inline]
     pub(crate) fn put(&mut self, pending: Pending) {
         let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };
         self.all[slot] = Some(pending);
@@ -84,12 +89,13 @@ impl Slots {
         }
     }
 
-    /// Ready with the answer to a delivery, and what that was.
+    /// Completes with a slot and the sink's answer to the delivery in this slot. The delivery stays in the slot until
+    /// [`Slots::settle`] or [`Slots::take`] is called.
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
-    ) -> Poll<(Pending, Result<Vec<Exception>>)> {
+    ) -> Poll<(usize, Result<Vec<Exception>>)> {
         let Some(wakers) = &self.wakers else { return self.poll_slot(0, context, sink) };
         let woken = wakers.woken.clone();
         let count = {
@@ -97,13 +103,13 @@ impl Slots {
             *task = Some(context.waker().clone());
             slots.len()
         };
-        // What wakes itself again and again waits for the task's next turn.
+        // The number of polls is bounded. A slot that wakes itself again and again waits for the next poll of the task.
         for _ in 0..self.begins.len() + count {
             let Some(wakers) = &self.wakers else { break };
             let begins = self.begins.pop_front();
             let Some(slot) = begins.or_else(|| lock(&woken).0.pop_front()) else { break };
             let (own, waker) = wakers.slots[slot].clone();
-            // From here on another wake counts.
+            // Reset before the poll, so that a wake-up during the poll is not lost.
             own.is_woken.store(false, Ordering::Release);
             let answer = self.poll_slot(slot, &mut Context::from_waker(&waker), sink);
             if answer.is_ready() {
@@ -118,18 +124,38 @@ impl Slots {
         slot: usize,
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
-    ) -> Poll<(Pending, Result<Vec<Exception>>)> {
+    ) -> Poll<(usize, Result<Vec<Exception>>)> {
         let pending = self.all[slot].as_mut();
         let Some(encoded) = pending.and_then(Pending::in_flight_mut) else { return Poll::Pending };
-        let Poll::Ready(result) = sink.poll_deliver(context, slot, encoded) else {
-            return Poll::Pending;
-        };
-        let Some(pending) = self.all[slot].take() else { return Poll::Pending };
-        self.free.push(slot);
-        Poll::Ready((pending, result))
+        sink.poll_deliver(context, slot, encoded).map(|result| (slot, result))
     }
 
-    /// Gives up all deliveries that are under way.
+    /// Marks the delivery in `slot` as answered. Returns when it began, if that is known.
+    pub(crate) fn end(&mut self, slot: usize) -> Option<Instant> {
+        self.all[slot].as_mut().and_then(Pending::end)
+    }
+
+    /// Returns the number of events of the delivery in `slot`, and the number of dead letters among them.
+    pub(crate) fn counts(&self, slot: usize) -> (usize, usize) {
+        self.all[slot].as_ref().map_or((0, 0), |pending| (pending.events(), pending.letters()))
+    }
+
+    /// Settles a delivery that the peer accepted completely, and frees the slot.
+    pub(crate) fn settle(&mut self, slot: usize) {
+        let Some(pending) = &mut self.all[slot] else { return };
+        pending.set_settled();
+        self.all[slot] = None;
+        self.free.push(slot);
+    }
+
+    /// Removes the delivery in `slot` and frees the slot.
+    pub(crate) fn take(&mut self, slot: usize) -> Option<Pending> {
+        let pending = self.all[slot].take()?;
+        self.free.push(slot);
+        Some(pending)
+    }
+
+    /// Cancels all deliveries in flight and returns them.
     pub(crate) fn give_up(self, sink: &mut dyn DynSink) -> impl Iterator<Item = Pending> {
         for (slot, pending) in self.all.iter().enumerate() {
             if pending.is_some() {
@@ -142,11 +168,10 @@ impl Slots {
 
 #[cfg(test)]
 impl Slots {
-    /// Frees the `at`th slot in use, as if the sink had answered.
-    pub(crate) fn take(&mut self, at: usize) -> Option<Pending> {
+    /// Removes the `at`th delivery in flight, as if the sink had answered it.
+    pub(crate) fn take_nth(&mut self, at: usize) -> Option<Pending> {
         let slot = (0..self.count()).filter(|slot| self.all[*slot].is_some()).nth(at)?;
-        self.free.push(slot);
-        self.all[slot].take()
+        self.take(slot)
     }
 }
 

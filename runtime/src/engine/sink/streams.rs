@@ -1,60 +1,62 @@
-//! Which streams share a lane of a sink: in a lane one delivery is made after the other, and lanes go side
-//! by side.
+//! The assignment of streams to the lanes of a sink. Deliveries within a lane are made one after the other; different
+//! lanes are independent.
 
 use hashbrown::HashMap;
 use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, StreamKey};
 
-/// The lane of each stream of which something waits or is under way. What has nothing there may take
-/// another one.
+/// The lane of each stream that has events waiting or in flight. A stream without such events may be assigned to a new
+/// lane.
 #[derive(Default)]
 pub(super) struct Streams {
     homes: HashMap<StreamKey, Home>,
-    /// Where there are more, those that have nothing are forgotten.
+    /// Number of entries above which entries that are not used are removed.
     most: usize,
 }
 
 struct Home {
     lane: usize,
-    /// The place of the last batch with something of it.
+    /// Sequence number of the last batch with events of the stream.
     last: u64,
 }
 
-/// How much there is to do in a lane.
+/// The load of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// The place of the first delivery that waits or is under way.
+    /// Sequence number of the first delivery that is waiting or in flight.
     pub(super) first: Option<u64>,
+    /// Number of events that are waiting or in flight.
     pub(super) events: usize,
-    /// A delivery is under way.
+    /// `true` if a delivery is in flight.
     pub(super) is_busy: bool,
 }
 
 impl Load {
-    /// There is another delivery.
-    pub(super) fn add(&mut self, place: u64, events: usize) {
-        self.first = Some(self.first.map_or(place, |first| first.min(place)));
+    /// Adds `events` events of the batch `sequence`.
+    pub(super) fn add(&mut self, sequence: u64, events: usize) {
+        self.first = Some(self.first.map_or(sequence, |first| first.min(sequence)));
         self.events += events;
     }
 }
 
 impl Streams {
-    /// Finds a lane for each event of a batch; the positions of those of one lane, in order.
+    /// Assigns each event of a batch to a lane. Returns the lanes, each with the positions of its events in ascending
+    /// order.
     pub(super) fn assign(
         &mut self,
         batch: &Batch,
-        place: u64,
+        sequence: u64,
         loads: &mut [Load],
     ) -> Vec<(usize, Vec<usize>)> {
         let mut assigned: Vec<(usize, Vec<usize>)> = Vec::new();
-        // Events of one stream mostly follow each other.
+        // Consecutive events mostly belong to the same stream, so the last result is reused.
         let mut last: Option<(StreamKey, usize)> = None;
         for (position, event) in batch.events().iter().enumerate() {
             let stream = event.stream_key();
             let at = match last {
                 Some((other, at)) if other == stream => at,
                 _ => {
-                    let lane = self.lane(stream, place, loads);
+                    let lane = self.lane(stream, sequence, loads);
                     assigned.iter().position(|(other, _)| *other == lane).unwrap_or_else(|| {
                         assigned.push((lane, Vec::new()));
                         assigned.len() - 1
@@ -63,7 +65,7 @@ impl Streams {
             };
             last = Some((stream, at));
             let (lane, positions) = &mut assigned[at];
-            loads[*lane].add(place, 1);
+            loads[*lane].add(sequence, 1);
             positions.push(position);
         }
         if self.homes.len() > self.most {
@@ -73,20 +75,21 @@ impl Streams {
         assigned
     }
 
-    /// That which it has, or the one with the least to do.
-    fn lane(&mut self, stream: StreamKey, place: u64, loads: &[Load]) -> usize {
+    /// Returns the current lane of the stream. If there is none, assigns the stream to the lane with the fewest events.
+    fn lane(&mut self, stream: StreamKey, sequence: u64, loads: &[Load]) -> usize {
         let least = || (0..loads.len()).min_by_key(|lane| loads[*lane].events).unwrap_or_default();
-        let home = self.homes.entry(stream).or_insert_with(|| Home { lane: least(), last: place });
+        let home =
+            self.homes.entry(stream).or_insert_with(|| Home { lane: least(), last: sequence });
         if !home.is_used(loads) {
             home.lane = least();
         }
-        home.last = place;
+        home.last = sequence;
         home.lane
     }
 }
 
 impl Home {
-    /// Whether something of the stream may still be in the lane.
+    /// Returns whether the lane may still contain events of the stream.
     fn is_used(&self, loads: &[Load]) -> bool {
         loads[self.lane].first.is_some_and(|first| first <= self.last)
     }
@@ -98,11 +101,16 @@ mod tests {
 
     use super::{Load, Streams};
 
-    fn lanes(streams: &mut Streams, batch: &[u64], place: u64, loads: &mut [Load]) -> Vec<usize> {
+    fn lanes(
+        streams: &mut Streams,
+        batch: &[u64],
+        sequence: u64,
+        loads: &mut [Load],
+    ) -> Vec<usize> {
         let mut events = Batch::new();
         batch.iter().for_each(|stream| events.stream(*stream).push_message(b""));
         let mut lanes = vec![usize::MAX; batch.len()];
-        for (lane, positions) in streams.assign(&events, place, loads) {
+        for (lane, positions) in streams.assign(&events, sequence, loads) {
             assert!(positions.is_sorted());
             positions.into_iter().for_each(|position| lanes[position] = lane);
         }
@@ -110,23 +118,23 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_keeps_its_lane_while_there_is_something_of_it_and_lanes_have_equally_much() {
+    fn stream_with_batches_keeps_its_lane_and_loads_are_balanced() {
         let mut streams = Streams::default();
         let mut loads = [Load::default(); 3];
         assert_eq!(lanes(&mut streams, &[7, 7, 8, 9, 8, 7], 0, &mut loads), [0, 0, 1, 2, 1, 0]);
         assert_eq!(lanes(&mut streams, &[5, 8], 1, &mut loads), [2, 1]);
-        // The first lane has become empty, and the last has its second batch left.
+        // The first lane has become empty, and the last lane still contains its second batch.
         loads[0] = Load::default();
         loads[2] = Load { first: Some(1), events: 1, is_busy: true };
         assert_eq!(lanes(&mut streams, &[5, 9, 9, 7], 2, &mut loads), [2, 0, 0, 0]);
     }
 
     #[test]
-    fn streams_of_which_there_is_nothing_left_are_forgotten() {
+    fn streams_without_events_are_removed() {
         let mut streams = Streams::default();
-        for place in 0..100 {
-            let some: Vec<u64> = (100 * place..100 * (place + 1)).collect();
-            lanes(&mut streams, &some, place, &mut [Load::default(); 4]);
+        for batch in 0..100 {
+            let some: Vec<u64> = (100 * batch..100 * (batch + 1)).collect();
+            lanes(&mut streams, &some, batch, &mut [Load::default(); 4]);
             assert!(streams.homes.len() <= 1_124);
         }
     }

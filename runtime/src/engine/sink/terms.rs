@@ -1,4 +1,4 @@
-//! The deliveries that a sink gets: its demand within the keys of the flow.
+//! The limits that apply to a sink's deliveries. They result from the demand of the sink and the keys of the flow.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -9,19 +9,19 @@ use crate::{
     flow::{self, SINK_BATCH_BYTES, SINK_BATCH_EVENTS, SINK_BATCH_LINGER},
 };
 
-/// Keys of the flow about the deliveries of a sink. The sink decides about those that are `None`.
+/// Keys of the flow for the deliveries of a sink. If a key is `None`, the sink's demand applies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
-    /// Maximum number of deliveries at a time.
+    /// Maximum number of deliveries in flight.
     pub(crate) in_flight: Option<usize>,
-    /// Whether batches of one stream are delivered one after the other.
+    /// `true` if the batches of a stream are delivered one after the other.
     pub(crate) ordered: Option<bool>,
     /// Limits of a delivery.
     pub(crate) batch: Option<flow::Batch>,
 }
 
 impl Terms {
-    /// Returns what a sink with this demand gets, and how batches are put together for it.
+    /// Returns the grant for a sink with this demand, and the limits of its deliveries.
     pub(super) fn grant(&self, demand: Demand) -> (Grant, Option<Batching>) {
         let limit = usize::try_from(flow::MOST_IN_FLIGHT).unwrap_or(usize::MAX);
         let most = demand.most_in_flight.clamp(1, limit);
@@ -36,6 +36,8 @@ impl Terms {
         (Grant::new(in_flight, ordered, size), batching)
     }
 
+    /// Returns the limits of a delivery, or `None` if neither the flow nor the sink sets one. Keys of the flow take
+    /// precedence over the demand, and the demand takes precedence over the defaults.
     fn batching(&self, demand: Demand) -> Option<Batching> {
         let asks = demand.max_events.is_some() || demand.max_bytes.is_some();
         if self.batch.is_none() && !asks && demand.linger.is_none() {
@@ -62,7 +64,8 @@ impl Terms {
 }
 
 impl SinkSide {
-    /// Logs once that the sink gets fewer deliveries at a time than it asks for, or fewer than the flow sets.
+    /// Logs, at most once for each sink, that the sink gets fewer deliveries in flight than it asks for or than the
+    /// flow sets.
     pub(super) fn log_grant(&mut self, demand: Demand, grant: Grant) {
         let (component, granted) = (self.handle.name(), grant.in_flight);
         let by_flow = self.terms.in_flight.filter(|set| *set > granted);
@@ -71,7 +74,10 @@ impl SinkSide {
         }
         self.is_grant_logged = true;
         if let Some(in_flight) = by_flow {
-            tracing::info!(%component, in_flight, granted, "the sink supports fewer deliveries in flight");
+            tracing::info!(
+                %component, in_flight, granted,
+                "the sink supports fewer deliveries in flight than the flow sets"
+            );
         } else {
             let (wanted, supported) = (demand.in_flight, demand.most_in_flight);
             if wanted > supported {
@@ -80,7 +86,10 @@ impl SinkSide {
                     "the sink asks for more deliveries in flight than it supports: a fault of the plugin"
                 );
             } else {
-                tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
+                tracing::info!(
+                    %component, wanted, granted,
+                    "the sink asks for more deliveries in flight than it gets"
+                );
             }
         }
     }
@@ -100,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn sink_decides_what_the_flow_leaves_open() {
+    fn sink_sets_limits_that_the_flow_does_not_set() {
         let terms = Terms::default();
         assert_eq!(granted(terms, Demand::new()), Grant::new(1, true, None));
         assert_eq!(granted(terms, Demand::gather(64)), Grant::new(64, false, None));
@@ -113,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_overrides_what_the_sink_asks_for() {
+    fn limits_of_the_flow_override_those_of_the_sink() {
         let terms = Terms { in_flight: Some(4), ordered: Some(true), batch: None };
         assert_eq!(granted(terms, Demand::gather(64)), Grant::new(4, true, None));
         assert_eq!(granted(terms, Demand::new().at_most(2)).in_flight, 2);

@@ -6,30 +6,30 @@ use std::{
 };
 
 use crate::engine::{
-    account::token::{Ended, Ledger},
     control::interrupt::Interrupt,
     handle::gate::{self, Gate, Side},
     retry::breaker::{self, Breaker},
     sync::alarm::Alarm,
+    tracking::token::{Ended, Ledger},
 };
 
-/// Why a source is not pulled.
+/// Reasons why a source is not pulled at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    /// A sink that it feeds is down.
+pub(super) struct Suspension {
+    /// `true` if a sink that the source feeds is down.
     pub(super) by_breaker: bool,
-    /// Its connector is paused.
+    /// `true` if the connector of the source is paused.
     pub(super) by_gate: bool,
 }
 
-/// Conditions other than new data that wake a source: ended pulls, the end of the connection, times, a pause, the circuit
-/// breaker.
+/// Conditions other than new data that wake a source: ended pulls, the end of the connection, times, a pause, the
+/// circuit breaker.
 pub(super) struct WaitConditions<'s> {
     pub(super) ledger: Option<Arc<Ledger>>,
     pub(super) interrupt: Interrupt<'s>,
     pub(super) alarm: Alarm,
-    /// As far as the source knows.
-    pub(super) held: Held,
+    /// The suspension that the source was last informed of.
+    pub(super) suspension: Suspension,
     pub(super) breaker: &'s Breaker,
     pub(super) breaker_changes: breaker::Changes<'s>,
     pub(super) gate: &'s Gate,
@@ -37,35 +37,37 @@ pub(super) struct WaitConditions<'s> {
 }
 
 impl WaitConditions<'_> {
-    /// Whether the source is to be held now.
-    pub(super) fn holds(&self) -> Held {
-        Held { by_breaker: self.breaker.is_open(), by_gate: self.gate.is_closed() }
+    /// Returns the current reasons why the source is not pulled.
+    pub(super) fn current_suspension(&self) -> Suspension {
+        Suspension { by_breaker: self.breaker.is_open(), by_gate: self.gate.is_closed() }
     }
 
-    /// Returns whether what was pulled is preprocessed further: not while the connector is paused, or
-    /// once the source is to end.
-    pub(super) fn may_go_on(&self) -> bool {
+    /// Returns whether events that were already pulled may be preprocessed. This is not allowed while the connector is
+    /// paused or after the source was interrupted.
+    pub(super) fn may_continue(&self) -> bool {
         self.interrupt.now().is_none() && !self.gate.is_closed()
     }
 
-    /// While the source is not called: what its connector has to know where it is paused. Whether it is.
-    pub(super) fn rests_at_gate(&mut self, context: &Context<'_>) -> bool {
-        while self.gate_changes.poll(context, self.held.by_gate).is_ready() {
-            self.held.by_gate = !self.held.by_gate;
-            self.gate.set_rests(Side::Source, self.held.by_gate);
+    /// Notifies the gate of changes of the pause, and returns whether the connector is paused. Call this only while no
+    /// call of the source is in flight.
+    pub(super) fn is_paused(&mut self, context: &Context<'_>) -> bool {
+        while self.gate_changes.poll(context, self.suspension.by_gate).is_ready() {
+            self.suspension.by_gate = !self.suspension.by_gate;
+            self.gate.set_idle(Side::Source, self.suspension.by_gate);
         }
-        self.held.by_gate
+        self.suspension.by_gate
     }
 
-    /// Ready when that has changed.
-    pub(super) fn poll_held(&mut self, context: &Context<'_>) -> Poll<()> {
-        let Held { by_breaker, by_gate } = self.held;
+    /// Completes when the current suspension differs from `self.suspension`.
+    pub(super) fn poll_suspension(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Suspension { by_breaker, by_gate } = self.suspension;
         if self.breaker_changes.poll(context, by_breaker).is_ready() {
             return Poll::Ready(());
         }
         self.gate_changes.poll(context, by_gate)
     }
 
+    /// Completes with the pulls that have ended. Stays pending if the source wants no acknowledgements.
     pub(super) fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
         match &self.ledger {
             Some(ledger) => ledger.poll_ended(context),

@@ -1,5 +1,5 @@
-//! Pulls without an event, over and over: a source that answers so without end would take a processor
-//! for nothing.
+//! Slows down sources that repeatedly return from a pull without an event and without waiting. Otherwise such a source
+//! would keep a processor busy without any result.
 
 use std::{
     fmt::Display,
@@ -10,21 +10,21 @@ use tremor_pdk::Error;
 
 use crate::engine::retry::backoff::{Attempts, Policy};
 
-/// Consecutive pulls without an event that are followed by another pull at once. Some are legitimate: a
-/// source may skip a few bad messages, or find that it was woken for nothing.
+/// Number of consecutive pulls without an event after which the next pull is delayed. A few such pulls are normal: a
+/// source may skip invalid messages, or be woken although no data has arrived.
 const FREE: u64 = 16;
 
-/// Waits between pulls after that.
+/// Waits before pulls, after [`FREE`] consecutive pulls without an event.
 const BACKOFF: Policy =
     Policy { attempts: None, first: Duration::from_millis(1), max: Duration::from_secs(1) };
 
-/// Duration from which a pull without an event is a long poll and no reason to slow the source down.
+/// Minimum duration of a pull that counts as a long poll. A long poll without an event does not belong to the series.
 const LONG_POLL: Duration = Duration::from_millis(5);
 
 /// Minimum time between two log lines about failed pulls.
 const APART: Duration = Duration::from_secs(1);
 
-/// Consecutive pulls of a source that returned at once and without an event.
+/// The current series of pulls that returned immediately and without an event.
 pub(super) struct Futile {
     pulls: Attempts,
     /// Time of the last log line about a failed pull, and the number of failed pulls since.
@@ -48,7 +48,7 @@ impl Futile {
         pulls > 0
     }
 
-    /// Adds a pull that took `took` to the series, unless it was a long poll. Returns the time until the next pull if
+    /// Adds a pull that took `took` to the series, unless it was a long poll. Returns the wait before the next pull if
     /// the source has to be slowed down.
     pub(super) fn add(
         &mut self,
@@ -66,20 +66,20 @@ impl Futile {
                 component,
                 pulls,
                 %answer,
-                "the source answers without an event and without a wait: its plugin has to wait in `pull` until there \
-                 is an event, or to answer `Pull::Idle` with a time; it is slowed down until it reads one"
+                "the source repeatedly returned without an event and without waiting: its plugin has to wait for an \
+                 event in `pull`, or return `Pull::Idle` with a time; its pulls are slowed down until it reads an event"
             );
         }
         (pulls > FREE).then(|| self.pulls.wait())
     }
 
-    /// Adds a pull that failed, and logs that at most once a second. Returns as [`Futile::add`] does.
+    /// Adds a failed pull, and logs failed pulls at most once a second. Returns the same as [`Futile::add`].
     pub(super) fn fail(&mut self, component: &str, error: &Error) -> Option<Duration> {
-        let (told, pulls) = &mut self.failed;
+        let (logged, pulls) = &mut self.failed;
         *pulls += 1;
-        if told.is_none_or(|told| told.elapsed() >= APART) {
+        if logged.is_none_or(|logged| logged.elapsed() >= APART) {
             tracing::warn!(component, %error, pulls, "pulls failed; the source is pulled again");
-            (*told, *pulls) = (Some(Instant::now()), 0);
+            (*logged, *pulls) = (Some(Instant::now()), 0);
         }
         self.add(component, error, Duration::ZERO).map(|wait| wait.max(error.delay()))
     }
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(waits.len(), 1_000);
             assert!(waits[0] <= Duration::from_millis(1));
             assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(1)));
-            // The waits are random: that a thousand are this short happens once in 2^1000 times.
+            // Waits are random. The probability that all of a thousand waits are shorter than this is about 2^-1000.
             assert!(waits.iter().any(|wait| *wait > Duration::from_millis(500)));
             assert!(futile.end("input"));
             assert!(!futile.end("input"));

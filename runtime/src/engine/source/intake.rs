@@ -1,7 +1,8 @@
-//! What of a source one task does at a time, whichever: pull, preprocess, and keep account of pulls.
+//! The part of a source that only one task at a time may use. It pulls, preprocesses, and tracks which pulls have not
+//! ended.
 //!
-//! The source's own task has the whole source, and is the one that waits for it. While events come
-//! without end, other tasks may pull as well: what they cannot handle, they leave to the first.
+//! Only the source's own task waits for data. In the steady state, in which data is always available, helper tasks may
+//! pull as well. They leave results that they cannot handle to the source's own task.
 
 use std::{
     collections::VecDeque,
@@ -14,62 +15,65 @@ use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::{Acks, Batch, InFlight, Limit, Pull, Result};
 
 use crate::engine::{
-    account::token::{Ended, Ledger, Token},
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
     source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
+    tracking::token::{Ended, Ledger, Token},
     tuning::{SHORTEST_WAIT, STEADY},
 };
 use crate::{dynamic::DynSource, memory::FlowMemory, time};
 
-/// What of an intake outlives a connection.
+/// State of an intake that is kept across connections.
 #[derive(Default)]
-pub(crate) struct Inlet {
-    /// The number that its events carry.
+pub(crate) struct IntakeState {
+    /// Number of the source, which is stored in each of its events.
     pub(crate) id: u32,
-    /// First to last. For connectors of bytes the last joins what nothing cut. They hold nothing
-    /// between connections.
+    /// The preprocessors, in the order in which they run. For connectors of bytes, the last one joins the fragments
+    /// that the other preprocessors did not form into messages. No bytes are buffered between connections.
     pub(crate) preprocessors: Preprocessors,
 }
 
 /// The intake of one connection.
 pub(crate) struct Intake {
-    pub(crate) inlet: Inlet,
+    pub(crate) state: IntakeState,
     source: Box<dyn DynSource>,
-    /// What hears how pulls end; none for sources that do not want to know.
+    /// Receiver of the acknowledgements. `None` if the source wants none.
     acks: Option<Box<dyn Acks>>,
-    /// Where pulls end up, where something hears of it.
+    /// Collects the pulls that have ended. `None` if the source wants no acknowledgements.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// Limits of what is in flight.
+    /// Limits of the events in flight.
     most_in_flight: InFlight,
+    /// Number of pulls that read something. Pulls are numbered from 1, so this is the number of the last pull.
     pulls: u64,
-    /// Events of the last pull, and bytes of all pulls since the last piece, until a piece continues with them.
-    brought: (usize, usize),
-    /// The pulls from the first one on that has not ended.
+    /// Number of events of the last pull, and number of bytes of all pulls since the last output. They are counted in
+    /// the metrics with the next output.
+    uncounted: (usize, usize),
+    /// The pulls whose end was not reported to the source, in order. Pulls in between that were reported are included.
     open: VecDeque<Open>,
     /// Events and bytes of the pulls whose end was not reported to the source.
     in_flight: Amount,
-    /// Pulls in a row that did not wait and brought as much as was asked for.
-    in_a_row: usize,
-    /// Whether events come without end, and any task may pull.
+    /// Number of consecutive pulls that filled their batch without waiting.
+    full_pulls: usize,
+    /// Set in the steady state, in which helpers may pull. Counts the source as busy.
     steady: Option<Busy>,
     processors: Processors,
     memory: FlowMemory,
-    /// What a pull of another task came to, for the source's own.
-    left: Option<Result<Pull>>,
-    /// `true` while the remainder of cut off streams is preprocessed only to be dropped.
+    /// Result of a helper's pull that the source's own task still has to handle, or error of `acks` that the first pull
+    /// has to report.
+    deferred: Option<Result<Pull>>,
+    /// `true` while aborted streams are preprocessed only so that their remainder can be dropped.
     discards: bool,
-    /// When preprocessors were last called for a time that they had asked for.
+    /// Time at which preprocessors were last called because of their timer.
     timed_at: Option<Instant>,
 }
 
-/// A pull that is not known to have ended, or that came after such a one.
+/// A pull whose end was not reported, or that began after such a pull.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Events and bytes that it read.
+    /// Events and bytes that the pull read.
     amount: Amount,
-    /// Whether the source has heard of its end.
-    heard: bool,
+    /// `true` once the end of the pull was reported to the source.
+    is_reported: bool,
 }
 
 /// Number of events, and of bytes as [`Limit::bytes`] counts them.
@@ -90,7 +94,7 @@ impl Amount {
         self.bytes -= other.bytes;
     }
 
-    /// Returns whether this reaches none of the limits. A limit of zero is one of 1.
+    /// Returns whether the amount is below both limits. A limit of 0 counts as 1.
     fn is_below(self, most: &InFlight) -> bool {
         (self.events as u64) < most.events.max(1) && (self.bytes as u64) < most.bytes.max(1)
     }
@@ -98,53 +102,55 @@ impl Amount {
 
 impl Intake {
     pub(crate) fn new(
-        inlet: Inlet,
+        state: IntakeState,
         mut source: Box<dyn DynSource>,
         processors: Processors,
     ) -> Self {
-        // A source that fails here fails with its first pull.
-        let (acks, left) = match source.acks() {
+        // This function returns no error, so the first pull reports an error of `acks`.
+        let (acks, deferred) = match source.acks() {
             Ok(acks) => (acks, None),
             Err(error) => (None, Some(Err(error))),
         };
         Self {
-            inlet,
+            state,
             source,
-            ledger: acks.as_ref().map(|acks| Arc::new(Ledger::of(acks.brings_again()))),
+            ledger: acks.as_ref().map(|acks| Arc::new(Ledger::of(acks.replays_failed()))),
             most_in_flight: acks.as_ref().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight()),
             acks,
             pulls: 0,
-            brought: (0, 0),
+            uncounted: (0, 0),
             open: VecDeque::new(),
             in_flight: Amount::default(),
-            in_a_row: 0,
+            full_pulls: 0,
             steady: None,
             processors,
             memory: FlowMemory::default(),
-            left,
+            deferred,
             discards: false,
             timed_at: None,
         }
     }
 
-    /// The same intake, whose helpers pull while `memory` is open.
+    /// Sets the memory of the flow. Pulls begin only while the flow may borrow memory.
     pub(crate) fn with_memory(self, memory: FlowMemory) -> Self {
         Self { memory, ..self }
     }
 
-    /// A pull of the source's own task, which takes in what comes of it: [`Intake::next`] gives that.
-    /// `waited` says whether it was pending before. Before that, the source hears of pulls that have
-    /// ended.
+    /// Polls a pull of the source's own task, and passes the events to the preprocessors. [`Intake::next`] returns
+    /// their output.
+    ///
+    /// `waited` is `true` if this pull was polled before. Before the first poll of a pull, the source is notified of
+    /// the pulls that have ended.
     pub(crate) fn poll_pull(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
         waited: bool,
     ) -> Poll<Result<Pull>> {
-        if let Some(left) = self.left.take() {
-            return Poll::Ready(left);
+        if let Some(deferred) = self.deferred.take() {
+            return Poll::Ready(deferred);
         }
-        if !waited && let Err(error) = self.tell_ended() {
+        if !waited && let Err(error) = self.report_ended() {
             return Poll::Ready(Err(error));
         }
         if !waited {
@@ -153,12 +159,12 @@ impl Intake {
         let polled = self.source.poll_pull(context, batch);
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
         if has_more && !waited {
-            self.in_a_row += 1;
-            if self.in_a_row >= STEADY && self.steady.is_none() {
+            self.full_pulls += 1;
+            if self.full_pulls >= STEADY && self.steady.is_none() {
                 self.steady = Some(self.processors.busy());
             }
         } else {
-            self.pauses();
+            self.leave_steady();
         }
         if polled.is_ready() {
             self.take(batch);
@@ -166,12 +172,13 @@ impl Intake {
         polled
     }
 
-    /// A pull of another task: whether there is more, and another one may pull too.
+    /// Pulls once for a helper, without waiting. Notifies the source of pulls that have ended first. Returns whether
+    /// the source has more data, so that a helper may pull again. Any other result is left to the source's own task.
     pub(crate) fn try_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
         if !self.is_steady() || !self.may_pull() || !self.memory.is_open() {
             return false;
         }
-        let polled = match self.tell_ended() {
+        let polled = match self.report_ended() {
             Ok(()) => {
                 self.prepare(batch);
                 self.source.poll_pull(context, batch)
@@ -181,17 +188,18 @@ impl Intake {
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
         match polled {
             Poll::Ready(Ok(Pull::Events)) => {}
-            Poll::Ready(result) => self.left = Some(result),
+            Poll::Ready(result) => self.deferred = Some(result),
             Poll::Pending => self.source.give_up(batch),
         }
         self.take(batch);
         if !has_more {
-            self.pauses();
+            self.leave_steady();
         }
         has_more
     }
 
-    /// Sets the number of the pull that is to fill `batch`, and asks for no more than what may be in flight.
+    /// Stores the number of the next pull in `batch`, and lowers the limits of `batch` so that it cannot exceed the
+    /// limits of the events in flight.
     fn prepare(&self, batch: &mut Batch) {
         batch.set_pull(self.pulls + 1);
         let (limit, most) = (batch.limit(), &self.most_in_flight);
@@ -203,22 +211,22 @@ impl Intake {
         });
     }
 
-    /// Returns the limits of what is in flight.
+    /// Returns the limits of the events in flight.
     pub(crate) fn most_in_flight(&self) -> InFlight {
         self.most_in_flight
     }
 
-    /// Returns whether another pull may begin, as far as the source limits what is in flight. Pulls of which preprocessors
-    /// wait for the remainder of a message do not count, because the remainder is yet to be pulled.
+    /// Returns whether the limits of the events in flight allow another pull. Pulls whose bytes a preprocessor buffers
+    /// do not count, because their messages can be completed only by further pulls.
     pub(crate) fn may_pull(&self) -> bool {
         let most = &self.most_in_flight;
         if self.in_flight.is_below(most) {
             return true;
         }
         let mut others = self.in_flight;
-        self.inlet.preprocessors.for_each_held_pull(|pull| {
+        self.state.preprocessors.for_each_buffered_pull(|pull| {
             if let Some(open) =
-                self.at(pull).and_then(|at| self.open.get(at)).filter(|it| !it.heard)
+                self.at(pull).and_then(|at| self.open.get(at)).filter(|it| !it.is_reported)
             {
                 others.subtract(open.amount);
             }
@@ -232,21 +240,22 @@ impl Intake {
         pull.checked_sub(first).and_then(|at| usize::try_from(at).ok())
     }
 
-    /// Returns whether another pull may begin. If memory is missing for it, the task is woken once some was returned.
+    /// Returns whether another pull may begin. If the flow may not borrow memory, the task is woken once memory was
+    /// returned.
     pub(crate) fn may_pull_now(&self, context: &Context<'_>) -> bool {
         self.may_pull() && self.memory.poll_open(context).is_ready()
     }
 
-    /// Gives up a pull that is pending, and takes in what it has brought so far.
+    /// Cancels the pending pull, if any, and passes the events that it has already read to the preprocessors.
     pub(crate) fn give_up(&mut self, batch: &mut Batch) {
         self.source.give_up(batch);
         self.take(batch);
     }
 
-    /// Tells the source, of which no pull is pending, that a sink is down or back.
+    /// Reports to the source whether a sink that it feeds is down. Call this only while no pull is pending.
     ///
     /// # Errors
-    /// The source's.
+    /// Returns the error of the source.
     pub(crate) fn on_circuit_breaker(&mut self, is_open: bool) -> Result<()> {
         self.source.on_circuit_breaker(is_open)
     }
@@ -256,17 +265,20 @@ impl Intake {
         self.pulls
     }
 
-    /// Whether events come without end, as far as is known.
+    /// Returns whether the source is in the steady state: its last [`STEADY`] or more pulls filled their batches
+    /// without waiting.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.is_some()
     }
 
-    /// From now on only the source's own task pulls, until events come without end again.
-    pub(crate) fn pauses(&mut self) {
-        self.in_a_row = 0;
+    /// Leaves the steady state. Only the source's own task pulls until the state is reached again.
+    pub(crate) fn leave_steady(&mut self) {
+        self.full_pulls = 0;
         self.steady = None;
     }
 
+    /// Numbers the pull that filled `batch`, adds it to the open pulls, and passes its events to the preprocessors.
+    /// Does nothing if the batch is empty.
     fn take(&mut self, batch: &mut Batch) {
         if batch.is_empty() {
             return;
@@ -276,33 +288,33 @@ impl Intake {
         let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
         if token.is_some() {
             let amount = Amount { events: batch.len(), bytes: batch.bytes().len() };
-            self.open.push_back(Open { amount, heard: false });
+            self.open.push_back(Open { amount, is_reported: false });
             self.in_flight.add(amount);
             let events = batch.events_mut().iter_mut();
-            // A message that is put together of parts has no position of its own.
+            // A message that is assembled from fragments has no position in a single pull.
             let whole =
                 events.enumerate().filter(|(_, it)| !it.is_fragment() && !it.is_stream_end());
             whole.for_each(|(position, event)| event.set_position(position));
         }
         self.stamp(batch.events_mut());
-        // A pull that puts nothing out leaves its bytes to the next piece, which counts them.
-        self.brought = (batch.len(), self.brought.1 + batch.bytes().len());
-        self.inlet.preprocessors.push(batch, token);
+        // If this pull leads to no output, its bytes are counted with the next output.
+        self.uncounted = (batch.len(), self.uncounted.1 + batch.bytes().len());
+        self.state.preprocessors.push(batch, token);
     }
 
-    /// Whether something that was pulled has not gone on yet: that comes before the next pull.
+    /// Returns whether pulled events still have to be preprocessed. They have to be before the next pull.
     pub(crate) fn has_more(&self) -> bool {
-        self.inlet.preprocessors.has_more()
+        self.state.preprocessors.has_more()
     }
 
-    /// Returns when a preprocessor has to be called next.
+    /// Returns the time at which the next timer of a preprocessor is due. Timers run at most once per
+    /// [`SHORTEST_WAIT`].
     pub(crate) fn due(&self) -> Option<Instant> {
-        let due = time::instant_of(self.inlet.preprocessors.due()?);
+        let due = time::instant_of(self.state.preprocessors.due()?);
         Some(self.timed_at.map_or(due, |at| due.max(at + SHORTEST_WAIT)))
     }
 
-    /// Returns whether there is a round of preprocessing to do: for something that was pulled, or for preprocessors
-    /// whose time has come.
+    /// Returns whether a round of preprocessing is due, because of pulled events or the timer of a preprocessor.
     pub(crate) fn has_round(&self) -> bool {
         self.has_more() || self.due().is_some_and(|due| due <= Instant::now())
     }
@@ -312,21 +324,21 @@ impl Intake {
         let now = Instant::now();
         if !self.has_more() {
             self.timed_at = Some(now);
-            self.inlet.preprocessors.push_time(time::monotonic_ns());
+            self.state.preprocessors.push_time(time::monotonic_ns());
         }
         now
     }
 
-    /// Does one bounded round of preprocessing, and returns what comes out, with its place: what was pulled
-    /// first comes first everywhere.
+    /// Does one bounded round of preprocessing. Returns its output with a ticket, so that the output keeps the order of
+    /// the pulls in all later steps.
     pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Next<(Preprocessed, Ticket)> {
-        let mut piece = match self.inlet.preprocessors.next() {
-            // Dropping its token fails the pulls.
+        let mut piece = match self.state.preprocessors.next() {
+            // Dropping the output drops its token, which fails the pulls.
             Next::Piece(_) if self.discards => return Next::More,
             Next::Piece(piece) => piece,
             Next::More => return Next::More,
             Next::Nothing => {
-                (self.discards, self.brought.0) = (false, 0);
+                (self.discards, self.uncounted.0) = (false, 0);
                 return Next::Nothing;
             }
         };
@@ -334,118 +346,122 @@ impl Intake {
             self.stamp(piece.batch.events_mut());
             self.stamp(piece.rejected.iter_mut().map(|rejected| &mut rejected.event));
         }
-        (piece.events, piece.bytes) = std::mem::take(&mut self.brought);
+        (piece.events, piece.bytes) = std::mem::take(&mut self.uncounted);
         Next::Piece((piece, egress.ticket()))
     }
 
-    /// All streams have ended: [`Intake::next`] gives what preprocessors held back.
+    /// Ends all streams as complete. [`Intake::next`] returns the messages that preprocessors have buffered.
     pub(crate) fn end(&mut self) {
-        self.inlet.preprocessors.end(StreamEnd::Complete);
+        self.state.preprocessors.end(StreamEnd::Complete);
     }
 
-    /// All streams were cut off: what has begun and not ended is no message. A source that wants to
-    /// know is told that its pulls have failed, and brings them again: [`Intake::next`] drops what is left
-    /// of them. For others it gives what is left, to be rejected.
+    /// Ends all streams as aborted, so that incomplete messages never become messages.
+    ///
+    /// If the source wants acknowledgements, the pulls of incomplete messages fail, and [`Intake::next`] drops the
+    /// incomplete messages. Otherwise it returns them as rejected events.
     pub(crate) fn abort(&mut self) {
         if self.ledger.is_some() {
-            self.inlet.preprocessors.drop_held();
+            self.state.preprocessors.drop_tokens();
             self.discards = true;
         }
-        self.inlet.preprocessors.end(StreamEnd::Aborted);
+        self.state.preprocessors.end(StreamEnd::Aborted);
     }
 
-    /// Discards everything that was pulled and is not preprocessed. Its pulls fail. Returns `true` if
-    /// something was lost that the source does not bring again.
+    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if that
+    /// loses something, because the source wants no acknowledgements.
     ///
     /// # Errors
-    /// A preprocessor could not be made again.
+    /// Returns an error if a preprocessor could not be recreated.
     pub(crate) fn abandon(&mut self) -> Result<bool> {
         let is_lost = self.ledger.is_none() && self.has_more();
-        (self.discards, self.brought.0) = (false, 0);
-        self.inlet.preprocessors.restart().map(|()| is_lost)
+        (self.discards, self.uncounted.0) = (false, 0);
+        self.state.preprocessors.restart().map(|()| is_lost)
     }
 
-    /// Nothing is held back any more: what is left of tokens was the end of a stream, say.
-    pub(crate) fn settle_held(&mut self) {
-        self.inlet.preprocessors.settle_held();
+    /// Settles the tokens that preprocessors still have. Call this after all streams have ended and their messages were
+    /// output. The remaining tokens belong to bytes that became no message, such as the end of a stream.
+    pub(crate) fn settle_buffered(&mut self) {
+        self.state.preprocessors.settle_buffered();
     }
 
-    /// Tells the source which pulls have ended since it was last told.
+    /// Reports to the source the pulls that have ended since the last report.
     ///
     /// # Errors
-    /// The source's.
-    pub(crate) fn tell_ended(&mut self) -> Result<()> {
+    /// Returns the first error of the source.
+    pub(crate) fn report_ended(&mut self) -> Result<()> {
         match self.ledger.as_ref().map(|ledger| ledger.take_ended()) {
             Some(ended) if !ended.is_empty() => self.acknowledge(ended),
             _ => Ok(()),
         }
     }
 
-    /// Tells the source how pulls ended, of all of them.
+    /// Notifies the source how the pulls in `ended` have ended. All pulls are reported, even if the source returns an
+    /// error.
     ///
     /// # Errors
-    /// The source's first.
+    /// Returns the first error of the source.
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
-        let mut told = Ok(());
+        let mut result = Ok(());
         for Ended { pull, failed, mut undecodable } in ended {
             let Some(open) = self.at(pull).and_then(|at| self.open.get_mut(at)) else { continue };
-            if std::mem::replace(&mut open.heard, true) {
+            if std::mem::replace(&mut open.is_reported, true) {
                 continue;
             }
             self.in_flight.subtract(open.amount);
             let all = 0..open.amount.events;
-            while self.open.pop_front_if(|open| open.heard).is_some() {}
+            while self.open.pop_front_if(|open| open.is_reported).is_some() {}
             let Some(acks) = &mut self.acks else { continue };
             undecodable.retain(|it| it.events.end <= all.end);
             if !undecodable.is_empty() {
-                told = told.and(acks.undecodable(pull, &undecodable));
+                result = result.and(acks.undecodable(pull, &undecodable));
             }
-            let heard = match failed {
+            let reported = match failed {
                 None => acks.ack(pull),
-                // It may have been any of them.
+                // The positions are unknown or invalid, so any event of the pull may have failed.
                 Some(failed) if failed.last().is_none_or(|last| last.end > all.end) => {
                     acks.fail(pull, std::slice::from_ref(&all))
                 }
                 Some(failed) => acks.fail(pull, &failed),
             };
-            told = told.and(heard);
+            result = result.and(reported);
         }
-        told
+        result
     }
 
-    /// Whether there are pulls that the source has not heard of.
+    /// Returns whether there is a pull whose end was not reported to the source.
     pub(crate) fn has_outstanding(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The connection is over, and what has not ended by now ends without its source: that is told
-    /// that it has failed, so that it comes again.
+    /// Reports all pulls that have not ended as failed, so that the source redelivers them. Call this at the end of the
+    /// connection, because the source cannot be notified later.
     ///
     /// # Errors
-    /// The source's.
+    /// Returns the first error of the source.
     pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
         let first = self.pulls - self.open.len() as u64 + 1;
-        let mut told = Ok(());
+        let mut result = Ok(());
         self.in_flight = Amount::default();
         for (pull, open) in (first..).zip(self.open.drain(..)) {
-            if let (false, Some(acks)) = (open.heard, &mut self.acks) {
-                told = told.and(acks.fail(pull, std::slice::from_ref(&(0..open.amount.events))));
+            if let (false, Some(acks)) = (open.is_reported, &mut self.acks) {
+                let all = 0..open.amount.events;
+                result = result.and(acks.fail(pull, std::slice::from_ref(&all)));
             }
         }
-        told
+        result
     }
 
-    /// The source, to be closed: nothing else is called any more, and nothing hears of anything.
+    /// Takes the source out of the intake, so that it can be closed. After this, nothing is pulled or acknowledged.
     pub(crate) fn take_source(&mut self) -> Box<dyn DynSource> {
         self.acks = None;
         std::mem::replace(&mut self.source, Box::new(Taken))
     }
 
-    /// One clock read a batch.
+    /// Sets the source, pull and ingest time of `events`. The clock is read once per call.
     fn stamp<'e>(&self, events: impl IntoIterator<Item = &'e mut Event>) {
         let now = time::now_ns();
         for event in events {
-            event.source = self.inlet.id;
+            event.source = self.state.id;
             event.pull = self.pulls;
             if event.ingest_ns == 0 {
                 event.ingest_ns = now;
@@ -454,7 +470,7 @@ impl Intake {
     }
 }
 
-/// In the place of a source that is being closed.
+/// Replaces a source that was taken out of its intake. Its pulls report that the source has finished.
 struct Taken;
 
 impl DynSource for Taken {

@@ -1,13 +1,13 @@
-//! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
+//! The source side of a connector: pulls, preprocesses, decodes and routes, one batch at a time.
 
+pub(crate) mod batch_sizer;
 mod conditions;
 mod futile;
 pub(crate) mod intake;
-pub(crate) mod pace;
+pub(crate) mod outstanding;
 pub(crate) mod preprocessors;
 mod remainder;
 mod retry;
-pub(crate) mod settling;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
 
@@ -39,11 +39,11 @@ use crate::engine::{
     },
     route::router::{Egress, Ticket},
     source::{
-        conditions::{Held, WaitConditions},
+        conditions::{Suspension, WaitConditions},
         futile::Futile,
-        intake::{Inlet, Intake},
+        intake::{Intake, IntakeState},
+        outstanding::OutstandingAcks,
         preprocessors::{Next, Preprocessed, StreamEnd},
-        settling::Settling,
         shared_intake::SharedIntake,
         worker::Worker,
     },
@@ -51,41 +51,44 @@ use crate::engine::{
 };
 use crate::{dynamic::DynSource, executor, log};
 
-/// When a pull follows one that time may mend.
+/// Waits before failed pulls are retried. A pull is retried only if its error permits it.
 const RETRY: Policy =
     Policy { attempts: None, first: Duration::from_millis(100), max: Duration::from_secs(30) };
 
-/// What of a source outlives a connection.
+/// State of a source that is kept across connections.
 pub(crate) struct SourceSide {
-    pub(crate) inlet: Inlet,
+    pub(crate) intake: IntakeState,
     pub(crate) worker: Worker,
-    /// Of tasks that may take batches through besides the source's own.
+    /// Workers of the helper tasks, which process batches in parallel with the source's own task.
     pub(crate) helpers: Vec<Worker>,
     pub(crate) control: Arc<Control>,
     pub(crate) notices: Arc<Notices>,
-    /// Open while a sink that it feeds is down.
+    /// Circuit breaker, which is open while a sink that the source feeds is down.
     pub(crate) breaker: Arc<Breaker>,
     pub(crate) handle: Arc<ConnectorHandle>,
 }
 
-/// What a source waits for.
+/// Reason why [`Session::next`] returns.
 enum Step {
-    /// A pull has ended, with a round of preprocessing of what it read.
+    /// A pull has ended. The second value is the first round of preprocessing after the pull.
     Pulled(Result<Pull, Error>, Round),
-    /// Another round of preprocessing was due, or a pull was given up that had read something: the reason is found again.
-    WentOn(Round),
-    /// The source cannot take an acknowledgement.
+    /// A round of preprocessing was done, but no pull has ended: the round was due, or a pending pull was canceled that
+    /// had already read something. The condition that canceled the pull still applies, so the next step reports it.
+    Round(Round),
+    /// The source returned an error for an acknowledgement.
     Failed(Error),
+    /// The flow is draining, so the source ends.
     Draining,
+    /// The connection was lost.
     Broken,
-    /// The source is held, or is not any more.
-    Held(Held),
-    /// The wait is over.
-    Waited,
-    /// An operator is to be told the time.
+    /// The reasons why the source is not pulled have changed. The value contains the new ones.
+    Suspended(Suspension),
+    /// The deadline of the wait has passed.
+    Elapsed,
+    /// The timer of an operator has become due.
     Due,
-    /// When that is has changed.
-    Changed,
+    /// The time of the next operator timer has changed.
+    DueChanged,
 }
 
 /// Output of a round of preprocessing, with its ticket.
@@ -104,26 +107,26 @@ impl From<Cause> for Step {
 struct Session<'s> {
     worker: &'s mut Worker,
     helpers: Vec<executor::Task<Worker>>,
-    /// Of those that have ended; a later connection needs them again.
+    /// Workers of helper tasks that have ended. Later connections reuse them.
     idle_helpers: Vec<Worker>,
     shared: Shared<'s>,
-    /// Whether events came without end when the source was last polled.
+    /// `true` if the source was in its [steady state](Intake::is_steady) when it was last polled.
     is_steady: bool,
-    /// Pulls that are to be tried again, in a row.
+    /// Consecutive failed pulls that are retried.
     attempts: Attempts,
-    /// Start of the running series of such pulls.
+    /// Start of the current series of failed pulls.
     failing_since: Option<Instant>,
-    /// `true` if the source is known to be not pulled because of the limits of what it has in flight.
+    /// `true` while the handle of the connector shows that the source has reached its limit of events in flight.
     is_bound: bool,
-    /// Pulls without an event, in a row.
+    /// Consecutive pulls without an event.
     futile: Futile,
     /// `true` if the last pull read something.
-    brings: bool,
-    /// Limits how long the task keeps its thread.
+    has_read: bool,
+    /// Time slice after which the task yields its thread.
     turn: Turn,
-    /// When the source was last polled.
+    /// Time at which the source was last polled, or at which the last due round of preprocessing began.
     pulled_at: Instant,
-    /// Time at which the last pull began. A pull that waits is polled again later.
+    /// Time at which the last pull was polled for the first time.
     began_at: Instant,
 }
 
@@ -138,26 +141,28 @@ struct Shared<'s> {
 }
 
 impl SourceSide {
-    /// Has the source of one connection bring what it has. Where that is all there is, or all that is
-    /// wanted, the source still has to hear what becomes of it.
+    /// Pulls from the source until it finishes, drains or loses its connection.
+    ///
+    /// On success the caller still has to run the returned [`OutstandingAcks`], which reports to the source how its
+    /// remaining pulls ended.
     ///
     /// # Errors
-    /// How the connection ended for this side before that.
-    pub(crate) async fn bring(
+    /// Returns how the connection ended if that happened before the source finished or drained.
+    pub(crate) async fn pull_until_end(
         &mut self,
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
-    ) -> Result<Settling, End> {
+    ) -> Result<OutstandingAcks, End> {
         let processors = self.control.processors();
         let _working = processors.working();
-        let intake = Intake::new(std::mem::take(&mut self.inlet), source, processors.clone());
+        let intake = Intake::new(std::mem::take(&mut self.intake), source, processors.clone());
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
         let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
         let gate = &self.handle.gate;
-        let held = Held { by_gate: gate.is_closed(), by_breaker: false };
-        gate.set_rests(Side::Source, held.by_gate);
+        let suspension = Suspension { by_gate: gate.is_closed(), by_breaker: false };
+        gate.set_idle(Side::Source, suspension.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
             let turns = self.control.calls().watch(&worker.router.name, Some("helper"));
@@ -174,7 +179,7 @@ impl SourceSide {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
                 alarm: Alarm::default(),
-                held,
+                suspension,
                 breaker: &self.breaker,
                 breaker_changes: self.breaker.changes(),
                 gate,
@@ -191,28 +196,28 @@ impl SourceSide {
             failing_since: None,
             is_bound: false,
             futile: Futile::default(),
-            brings: false,
+            has_read: false,
             turn: Turn::default(),
             pulled_at: Instant::now(),
             began_at: Instant::now(),
         };
         session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
-        let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
+        let end = if matches!(end, End::Finished) { end } else { session.break_off(end).await };
         if session.is_bound {
             self.handle.set_bound(None);
         }
         self.helpers = session.idle_helpers;
-        let has_brought = {
+        let has_pulled = {
             let mut intake = intake.lock().await;
-            self.inlet = std::mem::take(&mut intake.inlet);
+            self.intake = std::mem::take(&mut intake.state);
             intake.pulls() > 0
         };
-        if has_brought {
+        if has_pulled {
             connection.event_passed();
         }
         match end {
-            End::Finished => Ok(Settling { intake, ledger, control: self.control.clone() }),
+            End::Finished => Ok(OutstandingAcks { intake, ledger, control: self.control.clone() }),
             end => Err(end),
         }
     }
@@ -222,53 +227,54 @@ impl Session<'_> {
     async fn run(&mut self) -> Result<End, Error> {
         loop {
             if self.shared.egress.is_due() {
-                // A source that always has something would leave no other time for it.
-                self.tell_time().await?;
+                // A source that always has data never waits in `next`, so operator timers are checked here too.
+                self.run_timers().await?;
             }
             match self.next(self.worker.batch(), None).await {
                 Step::Pulled(result, round) => {
-                    if self.take_through(round).await? {
-                        // The task that was woken runs sooner here than on a processor that is to be woken as well.
+                    if self.process_round(round).await? {
+                        // After the yield, this thread runs the woken task. Another thread would have to be woken
+                        // first.
                         executor::yield_now().await;
                     }
                     if let Some(end) = self.pulled(result).await? {
                         return Ok(end);
                     }
                 }
-                Step::WentOn(round) => {
-                    self.take_through(round).await?;
-                    // Each round is as much work as a poll may do.
+                Step::Round(round) => {
+                    self.process_round(round).await?;
+                    // A poll of the task should do the work of one round at most.
                     executor::yield_now().await;
                 }
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(End::Interrupted),
-                Step::Held(held) => self.hold(held).await?,
-                Step::Due => self.tell_time().await?,
-                Step::Waited | Step::Changed => {}
+                Step::Suspended(suspension) => self.suspend(suspension).await?,
+                Step::Due => self.run_timers().await?,
+                Step::Elapsed | Step::DueChanged => {}
             }
         }
     }
 
-    /// Continues after a pull as its result asks for. Returns the end of the connection if that has come.
+    /// Handles the result of a pull. Returns the end of the connection if the source has finished.
     async fn pulled(&mut self, result: Result<Pull, Error>) -> Result<Option<End>, Error> {
         let name = &self.worker.router.name;
-        if self.brings && self.futile.end(name) {
+        if self.has_read && self.futile.end(name) {
             self.shared.handle.recover(Retried::Pull);
         }
         match result {
-            Ok(Pull::Events) if self.brings => {
+            Ok(Pull::Events) if self.has_read => {
                 self.recover();
                 self.let_others_work().await;
                 Ok(None)
             }
             Ok(Pull::Events) => {
                 let took = self.began_at.elapsed();
-                let wait = self.futile.add(name, "`Pull::Events`, no event", took);
+                let wait = self.futile.add(name, "`Pull::Events` without an event", took);
                 self.recover();
                 self.slow_down(wait).await
             }
-            Ok(Pull::Idle(wait)) if wait.is_zero() && !self.brings => {
+            Ok(Pull::Idle(wait)) if wait.is_zero() && !self.has_read => {
                 let took = self.began_at.elapsed();
                 let slowed = self.futile.add(name, "`Pull::Idle` of zero", took);
                 self.recover_after_idle(wait);
@@ -285,7 +291,7 @@ impl Session<'_> {
             Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
                 let wait = self.futile.fail(name, &error);
                 match wait {
-                    // A few bad messages in a row are skipped without a retry.
+                    // A few invalid messages in a row are skipped without a wait.
                     None => self.shared.handle.note(&error),
                     Some(wait) => self.shared.handle.retry(Retried::Pull, &error, wait),
                 }
@@ -296,36 +302,38 @@ impl Session<'_> {
         }
     }
 
-    /// The source is not pulled from now on, or it is again.
-    async fn hold(&mut self, held: Held) -> Result<(), Error> {
+    /// Applies a change of the reasons why the source is not pulled: notifies the gate of a pause, and the source of a
+    /// change of the circuit breaker.
+    async fn suspend(&mut self, suspension: Suspension) -> Result<(), Error> {
         let conditions = &mut self.shared.conditions;
-        let before = std::mem::replace(&mut conditions.held, held);
+        let before = std::mem::replace(&mut conditions.suspension, suspension);
         let mut intake = self.shared.intake.lock().await;
-        intake.pauses();
-        conditions.gate.set_rests(Side::Source, held.by_gate);
-        if before.by_breaker == held.by_breaker {
+        intake.leave_steady();
+        conditions.gate.set_idle(Side::Source, suspension.by_gate);
+        if before.by_breaker == suspension.by_breaker {
             return Ok(());
         }
-        intake.on_circuit_breaker(held.by_breaker)
+        intake.on_circuit_breaker(suspension.by_breaker)
     }
 
-    /// After a pull: another may follow at once.
+    /// Offers work to a helper. Yields if the task's time slice is over or there are more working tasks than
+    /// processors. Call this if the next pull may follow immediately.
     async fn let_others_work(&mut self) {
         if self.is_steady {
             self.shared.intake.offer();
         }
-        // Where there are more tasks than processors, one of them may wait for this.
-        if self.turn.is_over(self.pulled_at) || !self.shared.control.processors().are_roomy() {
+        // If there are more working tasks than processors, another task may be waiting for this thread.
+        if self.turn.is_over(self.pulled_at) || !self.shared.control.processors().suffice() {
             self.turn.begin(self.pulled_at);
             executor::yield_now().await;
         }
     }
 
-    /// Polls the source, then whatever else may interest it; with a deadline, waits for that
-    /// instead of pulling. Of pulls that end meanwhile the source hears at once.
+    /// Waits for the next [`Step`]: polls the source first, and then the other conditions. If there is a deadline
+    /// `until`, waits for the deadline instead of pulling. Notifies the source immediately of pulls that end meanwhile.
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
-        let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, brings, .. } = self;
-        *brings = false;
+        let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, has_read, .. } = self;
+        *has_read = false;
         let Shared { intake, egress, conditions, handle, .. } = shared;
         let due = egress.due();
         let mut waited = false;
@@ -333,20 +341,20 @@ impl Session<'_> {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_round() && conditions.may_go_on() {
+            if !waited && intake.has_round() && conditions.may_continue() {
                 *pulled_at = intake.begin_round();
-                return Poll::Ready(Step::WentOn(intake.next(egress)));
+                return Poll::Ready(Step::Round(intake.next(egress)));
             }
             let mut was_polled = until.is_some();
             let step = loop {
                 if let Some(cause) = conditions.interrupt.now() {
                     break cause.into();
                 }
-                let held = conditions.holds();
-                if held != conditions.held {
-                    break Step::Held(held);
+                let suspension = conditions.current_suspension();
+                if suspension != conditions.suspension {
+                    break Step::Suspended(suspension);
                 }
-                let may_pull = held == Held::default() && intake.may_pull_now(context);
+                let may_pull = suspension == Suspension::default() && intake.may_pull_now(context);
                 let reaches_bound = !may_pull && !intake.may_pull();
                 if reaches_bound != *is_bound {
                     *is_bound = reaches_bound;
@@ -359,7 +367,7 @@ impl Session<'_> {
                     }
                     let pulls = intake.pulls();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
-                        *brings = intake.pulls() > pulls;
+                        *has_read = intake.pulls() > pulls;
                         if waited {
                             turn.begin(*pulled_at);
                         }
@@ -368,23 +376,24 @@ impl Session<'_> {
                     }
                     (waited, was_polled) = (true, true);
                 }
-                // Nothing is preprocessed during a pause.
-                let timed = intake.due().filter(|_| !held.by_gate);
+                // While the connector is paused, nothing is preprocessed, so timers of preprocessors do not wake the
+                // task.
+                let timed = intake.due().filter(|_| !suspension.by_gate);
                 let times: [(_, fn() -> Step); 3] = [
-                    (until, || Step::Waited),
+                    (until, || Step::Elapsed),
                     (due, || Step::Due),
-                    (timed, || Step::WentOn(Next::Nothing)),
+                    (timed, || Step::Round(Next::Nothing)),
                 ];
                 if let Poll::Ready(step) = conditions.alarm.poll(context, times) {
                     break step();
                 }
                 if egress.poll_due(context, due).is_ready() {
-                    break Step::Changed;
+                    break Step::DueChanged;
                 }
                 if let Poll::Ready(cause) = conditions.interrupt.poll(context) {
                     break cause.into();
                 }
-                if conditions.poll_held(context).is_ready() {
+                if conditions.poll_suspension(context).is_ready() {
                     continue;
                 }
                 let Poll::Ready(ended) = conditions.poll_ended(context) else {
@@ -394,65 +403,72 @@ impl Session<'_> {
                     break Step::Failed(error);
                 }
             };
-            // It is no pull: one that is pending is given up.
+            // The step is not the end of a pull, so a pending pull is canceled.
             let pulls = intake.pulls();
             intake.give_up(&mut batch);
             let has_read = intake.pulls() > pulls && !matches!(step, Step::Failed(_));
-            Poll::Ready(if has_read { Step::WentOn(intake.next(egress)) } else { step })
+            Poll::Ready(if has_read { Step::Round(intake.next(egress)) } else { step })
         })
         .await
     }
 
-    /// Takes the output of a round into queues. Whether that woke a task that was parked.
-    async fn take_through(&mut self, round: Round) -> Result<bool, Error> {
+    /// Decodes the output of a round and sends it to queues. Returns whether that has woken a parked task.
+    async fn process_round(&mut self, round: Round) -> Result<bool, Error> {
         let Next::Piece((pulled, ticket)) = round else { return Ok(false) };
         let Self { shared, worker, pulled_at, .. } = self;
-        shared.sending(worker.take_through(pulled, ticket, *pulled_at)).await
+        shared.sending(worker.decode_and_route(pulled, ticket, *pulled_at)).await
     }
 
-    async fn tell_time(&mut self) -> Result<(), Error> {
-        self.shared.sending(self.worker.router.tell_time()).await
+    /// Calls the operators whose timer is due.
+    async fn run_timers(&mut self) -> Result<(), Error> {
+        self.shared.sending(self.worker.router.run_timers()).await
     }
 }
 
 impl Shared<'_> {
-    /// Between two rounds of work while the source is not pulled: reports to its connector whether it is
-    /// paused.
-    async fn report_rest(&mut self) {
+    /// Notifies the gate of a pause and of its end. Call this between rounds of work during which the source is not
+    /// pulled.
+    async fn report_pause(&mut self) {
         poll_fn(|context| {
             let Poll::Ready(mut intake) = self.intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if self.conditions.rests_at_gate(context) {
-                intake.pauses();
+            if self.conditions.is_paused(context) {
+                intake.leave_steady();
             }
             Poll::Ready(())
         })
         .await;
     }
 
-    /// Sends something to queues. While that waits for room, the source hears of what has ended, and its
-    /// connector of a pause.
+    /// Runs `work`, which sends to queues. While `work` waits for capacity, notifies the source of pulls that have
+    /// ended, and the gate of a pause.
+    ///
+    /// # Errors
+    /// Returns the first error of the source for an acknowledgement, after `work` is done.
     async fn sending<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
         let mut work = pin!(work);
-        // What the source cannot be told does not keep what it has brought from its way.
-        let mut told = Ok(());
+        // If an acknowledgement fails, the events that were already read still have to be sent.
+        let mut acknowledged = Ok(());
         loop {
             let ended = poll_fn(|context| match work.as_mut().poll(context) {
                 Poll::Ready(done) => Poll::Ready(Err(done)),
                 Poll::Pending => {
-                    // With the intake, so that no helper pulls meanwhile.
+                    // The pause is checked while the intake is locked, so that no helper pulls in the meantime.
                     if let Poll::Ready(mut intake) = self.intake.poll_lock(context)
-                        && self.conditions.rests_at_gate(context)
+                        && self.conditions.is_paused(context)
                     {
-                        intake.pauses();
+                        intake.leave_steady();
                     }
                     self.conditions.poll_ended(context).map(Ok)
                 }
             });
             match ended.await {
-                Ok(ended) => told = told.and(self.intake.lock().await.acknowledge(ended)),
-                Err(done) => return told.map(|()| done),
+                Ok(ended) => {
+                    let result = self.intake.lock().await.acknowledge(ended);
+                    acknowledged = acknowledged.and(result);
+                }
+                Err(done) => return acknowledged.map(|()| done),
             }
         }
     }

@@ -1,95 +1,102 @@
-//! The preprocessors of one source, in order, and which pulls they hold something of.
+//! The preprocessors of one source, and the pulls whose bytes they buffer.
 //!
-//! A [token](Token) of a pull goes with the events that come of the pull, and stays with each step as long as that holds
-//! bytes of the pull's streams. So a message has tokens of the pulls that its own stream's bytes came with, and of the
-//! pull that completed it; a stream that is idle within a message holds up no other.
+//! Events carry a [`Token`] of the pull that read them. As long as a preprocessor buffers bytes of a stream, it keeps
+//! tokens of the pulls that read these bytes. A message therefore has the tokens of all pulls that read bytes of it,
+//! and of the pull that completed it. A stream with an incomplete message does not delay the acknowledgement of other
+//! streams.
+
+mod buffered;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
 use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-use crate::engine::{account::token::Token, parts::MakePreprocessor};
+use self::buffered::{Buffered, drain_before, keep, tokens};
+use crate::engine::{parts::MakePreprocessor, tracking::token::Token};
 
 /// The preprocessors of one source.
 #[derive(Default)]
 pub(crate) struct Preprocessors {
     steps: Vec<Step>,
-    /// What steps hand on besides what they leave in the batch. Empty between pieces.
+    /// Rejected and discarded events of the current call. Empty between calls.
     output: Output,
-    /// What steps have to do next; the last comes first.
+    /// A stack of the calls that are due. The next call is at the top.
     ready: Vec<Ready>,
 }
 
-/// Output of one round of preprocessing: messages, to be decoded, and what preprocessors took out.
+/// Output of one round of preprocessing: messages that still have to be decoded, and rejected events.
 pub(crate) struct Preprocessed {
     pub(crate) batch: Batch,
     pub(crate) rejected: Vec<Rejected>,
+    /// Number of events that preprocessors discarded on purpose.
     pub(crate) discarded: usize,
-    /// No step has lost events that could not be rejected.
+    /// `false` if a preprocessor lost events that could not be rejected.
     pub(crate) whole: bool,
-    /// Stands for the pulls that the messages came from.
+    /// Token of all pulls that the messages come from.
     pub(crate) token: Token,
-    /// Whether preprocessors may have made its events: the time of such events is not set.
+    /// `true` if preprocessors may have created the events, so that the ingest time of the events is not set yet.
     pub(crate) is_made_here: bool,
     /// Number of events that the source read since the last output. Set by the intake.
     pub(crate) events: usize,
-    /// Number of bytes, likewise.
+    /// Number of bytes that the source read since the last output. Set by the intake.
     pub(crate) bytes: usize,
 }
 
 /// Result of one bounded round of work.
 pub(crate) enum Next<T> {
-    /// Something came out. More may follow.
+    /// The round had an output. More rounds may follow.
     Piece(T),
-    /// Nothing came out of this round, but the work is not finished. The caller yields and looks at its
-    /// interrupts before the next round.
+    /// The round had no output, but the work is not finished. The caller has to yield and to check its interrupts
+    /// before the next round.
     More,
     /// The work is finished.
     Nothing,
 }
 
-/// How streams end.
+/// The way in which streams end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// What is left of a message is a message.
+    /// The input is complete. The remainder of a stream is its last message.
     Complete,
-    /// What is left of a message never becomes one.
+    /// The input was cut off. The remainder of a stream never becomes a message.
     Aborted,
 }
 
-/// Maximum number of consecutive calls of a preprocessor that says it has more of its input and puts nothing out. Far
-/// more than one that skips a long input needs.
+/// Maximum number of consecutive calls in which a preprocessor reports more input and outputs nothing. A preprocessor
+/// that skips a long input needs far fewer calls.
 const FUTILE_CALLS: usize = 10_000;
 
 struct Step {
-    /// Name of the preprocessor for people. Empty unless [`Preprocessors::named`] was called.
+    /// Name of the preprocessor in log lines. Empty unless [`Preprocessors::named`] was called.
     name: String,
     preprocessor: Box<dyn Preprocessor>,
-    /// Makes the instance that replaces the preprocessor after [`Preprocessors::restart`]. `None` in tests.
+    /// Creates the instance that replaces the preprocessor in [`Preprocessors::restart`]. `None` in tests.
     make: Option<MakePreprocessor>,
-    /// Of the pulls that it holds bytes of, by stream.
-    held: BTreeMap<u64, Vec<Token>>,
-    /// Consecutive calls for more that put nothing out.
+    /// Tokens of the pulls whose bytes the preprocessor buffers, by stream.
+    buffered: BTreeMap<u64, Vec<Buffered>>,
+    /// Number of calls of the preprocessor. [`Preprocessor::buffered_since`] refers to this number.
+    calls: u64,
+    /// Number of consecutive calls for more output that returned no output.
     futile_calls: usize,
-    /// When the preprocessor has to be called next, in ns on the monotonic clock.
+    /// Time at which the preprocessor's timer is due, in ns on the monotonic clock.
     due: Option<u64>,
 }
 
-/// What a step has to do next.
+/// A call of a step that is due.
 struct Ready {
     step: usize,
     task: Task,
 }
 
 enum Task {
-    /// A batch came in.
+    /// Process a batch.
     Process(Batch, Origin),
-    /// It has more to put out.
-    GoOn,
-    /// The time has come that it asked for, in ns on the monotonic clock.
+    /// Output more, from the input that the step already has.
+    Continue,
+    /// Run the timer. The value is the current time in ns on the monotonic clock.
     Time(u64),
-    /// All its streams end.
+    /// End all streams of the step.
     End(StreamEnd),
 }
 
@@ -101,11 +108,22 @@ enum Call {
     Time(u64),
 }
 
-/// The pulls that a batch comes from.
+/// The state of a stream after a call of a step.
+#[derive(Clone, Copy)]
+struct Progress {
+    /// `true` if the preprocessor buffers bytes of the stream.
+    is_buffering: bool,
+    /// `true` if the preprocessor emitted or rejected events of the stream in this call.
+    has_output: bool,
+    /// `true` if an earlier step of the same round rejected events of the stream.
+    has_earlier_output: bool,
+}
+
+/// Tokens of the pulls that a batch comes from.
 struct Origin {
-    /// The one in hand.
+    /// Token of the pull that is being processed.
     pull: Option<Token>,
-    /// Earlier ones, by stream.
+    /// Tokens of earlier pulls, by stream.
     earlier: BTreeMap<u64, Vec<Token>>,
 }
 
@@ -116,7 +134,7 @@ impl Preprocessors {
         Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
     }
 
-    /// Makes a chain whose preprocessors [`Preprocessors::restart`] can replace.
+    /// Creates a chain whose preprocessors can be replaced by [`Preprocessors::restart`].
     pub(crate) fn restartable(
         preprocessors: impl IntoIterator<Item = (Box<dyn Preprocessor>, MakePreprocessor)>,
     ) -> Self {
@@ -124,82 +142,87 @@ impl Preprocessors {
         Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
     }
 
-    /// The same chain, with the names of its preprocessors for log lines.
+    /// Sets the names of the preprocessors for log lines.
     pub(crate) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.steps.iter_mut().zip(names).for_each(|(step, name)| step.name = name);
         self
     }
 
-    /// Whether something that came in has not gone through all steps yet.
+    /// Returns whether a step still has to process input. Bytes that a step buffers for an incomplete message do not
+    /// count.
     pub(crate) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Calls `visit` once with each pull of which a step waits for the remainder of a stream.
-    pub(crate) fn for_each_held_pull(&self, visit: impl FnMut(u64)) {
-        let mut held = self.steps.iter().flat_map(|step| step.held.values());
-        let (Some(first), second) = (held.next(), held.next()) else { return };
-        // A source at its limits asks for this at each poll. Mostly one step has one stream, with one share a pull.
-        let Some(second) = second else { return first.iter().map(Token::pull).for_each(visit) };
-        let held = [first, second].into_iter().chain(held).flatten();
-        held.map(Token::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
+    /// Calls `visit` for each pull of which a step buffers bytes, with the number of the pull, once for each pull.
+    pub(crate) fn for_each_buffered_pull(&self, visit: impl FnMut(u64)) {
+        let mut buffered = self.steps.iter().flat_map(|step| step.buffered.values());
+        let (Some(first), second) = (buffered.next(), buffered.next()) else { return };
+        // A source at its limits calls this at each poll, so the usual case of a single stream has a fast path. Within
+        // one stream, each pull has at most one token.
+        let Some(second) = second else { return first.iter().map(Buffered::pull).for_each(visit) };
+        let buffered = [first, second].into_iter().chain(buffered).flatten();
+        buffered.map(Buffered::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
     }
 
-    /// Takes in what was pulled: [`Preprocessors::next`] gives what comes of it.
-    pub(crate) fn push(&mut self, batch: Batch, share: Option<Token>) {
-        let origin = Origin { pull: share, earlier: BTreeMap::new() };
+    /// Adds a pulled batch as input. [`Preprocessors::next`] returns the resulting messages.
+    pub(crate) fn push(&mut self, batch: Batch, token: Option<Token>) {
+        let origin = Origin { pull: token, earlier: BTreeMap::new() };
         self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
     }
 
-    /// Returns when a preprocessor has to be called next, in ns on the monotonic clock.
+    /// Returns the time at which the next timer of a preprocessor is due, in ns on the monotonic clock.
     pub(crate) fn due(&self) -> Option<u64> {
         self.steps.iter().filter_map(|step| step.due).min()
     }
 
-    /// Has the preprocessors whose time has come at `now` emit what they buffer: [`Preprocessors::next`] returns that. Call this
-    /// only while [`Preprocessors::has_more`] is `false`, because rounds that have begun come first.
+    /// Schedules the timers that are due at `now`. [`Preprocessors::next`] runs them and returns the buffered
+    /// messages that they emit. Call this only while [`Preprocessors::has_more`] is `false`, so that input that has
+    /// arrived is processed first.
     pub(crate) fn push_time(&mut self, now: u64) {
         let due = self.steps.iter().enumerate().rev().filter(|(_, step)| step.is_due(now));
         self.ready.extend(due.map(|(step, _)| Ready { step, task: Task::Time(now) }));
     }
 
-    /// All streams end: [`Preprocessors::next`] gives what comes of that.
+    /// Ends all streams. [`Preprocessors::next`] returns the messages that this completes or rejects.
     pub(crate) fn end(&mut self, how: StreamEnd) {
         let end = |step| Ready { step, task: Task::End(how) };
         self.ready.extend((0..self.steps.len()).rev().map(end));
     }
 
-    /// Nothing is held any more: the shares of what is left were the ends of streams, say.
-    pub(crate) fn settle_held(&mut self) {
-        let held = self.steps.iter_mut().flat_map(|step| std::mem::take(&mut step.held));
-        held.flat_map(|(_, shares)| shares).for_each(Token::settle);
+    /// Settles all tokens that steps still have. Call this after all streams have ended. The tokens then belong only to
+    /// bytes that became no message, such as the ends of streams.
+    pub(crate) fn settle_buffered(&mut self) {
+        let buffered = self.steps.iter_mut().flat_map(|step| std::mem::take(&mut step.buffered));
+        buffered.flat_map(|(_, pulls)| pulls).for_each(|it| it.token.settle());
     }
 
-    /// Nothing more comes of what is held: its pulls fail.
-    pub(crate) fn drop_held(&mut self) {
+    /// Drops the input that is not yet processed, and the tokens of buffered bytes, which fails their pulls. The
+    /// buffered bytes stay in the preprocessors until their streams end.
+    pub(crate) fn drop_tokens(&mut self) {
         self.ready.clear();
-        self.steps.iter_mut().for_each(|step| step.held.clear());
+        self.steps.iter_mut().for_each(|step| step.buffered.clear());
     }
 
-    /// Discards everything that has come in and is not out, and replaces the preprocessors by new instances.
-    /// The pulls of what is discarded fail.
+    /// Discards all input that was not yet output, which fails its pulls, and replaces the preprocessors by new
+    /// instances, so that buffered bytes are lost.
     ///
-    /// For input that cannot be taken through in time: a few bytes may expand to terabytes.
+    /// This is meant for input that cannot be processed in time, because a few bytes may expand to terabytes.
     ///
     /// # Errors
-    /// The first error of a constructor.
+    /// Returns the first error of a constructor.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        self.drop_held();
+        self.drop_tokens();
         for step in &mut self.steps {
             if let Some(make) = &step.make {
-                (step.preprocessor, step.due) = (make()?, None);
+                (step.preprocessor, step.due, step.calls) = (make()?, None, 0);
             }
         }
         Ok(())
     }
 
-    /// Runs each preprocessor at most once, and returns what comes out. [`Next::Nothing`]: all that came
-    /// in is out, except for what preprocessors hold.
+    /// Runs each preprocessor at most once and returns the output. Returns [`Next::Nothing`] if no input is left that
+    /// could be output now.
     pub(crate) fn next(&mut self) -> Next<Preprocessed> {
         let Some(Ready { step, task }) = self.ready.pop() else { return Next::Nothing };
         let is_made_here = !matches!(task, Task::Process(..));
@@ -224,13 +247,14 @@ impl Preprocessors {
         })
     }
 
-    /// Runs one step, and those after it as far as they go at once.
+    /// Runs the step at `first` and all later steps. Returns their output, the tokens of the output, and `false` if
+    /// events were lost.
     fn run(&mut self, first: usize, task: Task) -> (Batch, Origin, bool) {
         let none = || Origin { pull: None, earlier: BTreeMap::new() };
         let (mut batch, mut origin, mut call) = match task {
             Task::Process(batch, origin) => (batch, origin, Call::Input),
-            Task::GoOn => (Batch::new(), none(), Call::More),
-            // A message that an earlier preprocessor emitted may have changed the time.
+            Task::Continue => (Batch::new(), none(), Call::More),
+            // The output of a preprocessor before this one may have set the timer to a later time.
             Task::Time(now) if !self.steps[first].is_due(now) => {
                 return (Batch::new(), none(), true);
             }
@@ -253,7 +277,7 @@ impl Preprocessors {
                 step.give_up(&mut origin);
                 whole = false;
             } else if step.preprocessor.has_more() {
-                self.ready.push(Ready { step: position, task: Task::GoOn });
+                self.ready.push(Ready { step: position, task: Task::Continue });
             }
             step.due = step.preprocessor.due();
             call = Call::Input;
@@ -264,15 +288,15 @@ impl Preprocessors {
 
 impl Step {
     fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
-        let (name, held) = (String::new(), BTreeMap::new());
-        Self { name, preprocessor, make, held, futile_calls: 0, due: None }
+        let (name, buffered) = (String::new(), BTreeMap::new());
+        Self { name, preprocessor, make, buffered, calls: 0, futile_calls: 0, due: None }
     }
 
     fn is_due(&self, now: u64) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Puts the end of every stream that has begun into a batch, the lowest first.
+    /// Adds an end to `batch` for every stream that has begun, in ascending order of the streams.
     fn end_streams(&self, batch: &mut Batch, how: StreamEnd) {
         let mut streams = self.preprocessor.streams();
         streams.sort_unstable();
@@ -284,22 +308,22 @@ impl Step {
         }
     }
 
-    /// Replaces a preprocessor that says without end that it has more and puts nothing out, and adds the pulls of what
-    /// it holds to `origin`, so that they fail with what is lost.
+    /// Replaces a preprocessor that repeatedly reported more input without any output. Adds the tokens of its buffered
+    /// bytes to `origin`, so that the pulls of these bytes fail together with those of the lost input.
     #[cold]
     fn give_up(&mut self, origin: &mut Origin) {
         tracing::error!(
             preprocessor = self.name,
             calls = self.futile_calls,
-            "the preprocessor says in every call that it has more of its input, and puts nothing out; it is restarted \
+            "the preprocessor reported in every call that it has more input, but output nothing; it is restarted \
              without that input"
         );
         self.futile_calls = 0;
-        for (stream, shares) in std::mem::take(&mut self.held) {
-            origin.add(stream, shares);
+        for (stream, pulls) in std::mem::take(&mut self.buffered) {
+            origin.add(stream, tokens(pulls));
         }
         match self.make.as_ref().map(|make| make()) {
-            Some(Ok(preprocessor)) => self.preprocessor = preprocessor,
+            Some(Ok(preprocessor)) => (self.preprocessor, self.calls) = (preprocessor, 0),
             Some(Err(error)) => {
                 tracing::error!(preprocessor = self.name, %error, "cannot restart the preprocessor");
             }
@@ -307,7 +331,7 @@ impl Step {
         }
     }
 
-    /// Whether nothing was lost.
+    /// Calls the preprocessor with `batch`, and updates the tokens. Returns `false` if events were lost.
     fn run(
         &mut self,
         batch: &mut Batch,
@@ -315,56 +339,73 @@ impl Step {
         output: &mut Output,
         call: Call,
     ) -> bool {
+        self.calls += 1;
+        let before = output.rejected().len();
         let mut process = |preprocessor: &mut dyn Preprocessor, batch: &mut Batch| {
             preprocess(batch, output, |batch, output| match call {
                 Call::Time(now) => preprocessor.on_time(now, batch, output),
                 Call::Input | Call::More => preprocessor.process(batch, output),
             })
         };
-        let goes_on = call != Call::Input;
-        if !origin.is_tracked() && self.held.is_empty() {
+        let is_continued = call != Call::Input;
+        if !origin.is_tracked() && self.buffered.is_empty() {
             return process(&mut *self.preprocessor, batch);
         }
-        let came = if goes_on { self.held.keys().copied().collect() } else { streams(batch) };
+        let inputs =
+            if is_continued { self.buffered.keys().copied().collect() } else { streams(batch) };
         let whole = process(&mut *self.preprocessor, batch);
+        let rejected = output.rejected();
+        let (earlier, own) = rejected.split_at(before.min(rejected.len()));
+        let stream_of = |rejected: &Rejected| rejected.event.stream;
         let mut out = streams(batch);
-        out.extend(output.rejected().iter().map(|rejected| rejected.event.stream));
+        out.extend(own.iter().map(stream_of));
         out.sort_unstable();
-        for stream in came {
-            let puts_out = out.binary_search(&stream).is_ok();
-            let holds = self.preprocessor.holds(stream);
-            self.account(stream, holds, puts_out, goes_on, origin);
+        let mut earlier: Vec<u64> = earlier.iter().map(stream_of).collect();
+        earlier.sort_unstable();
+        for stream in inputs {
+            let progress = Progress {
+                is_buffering: self.preprocessor.buffers(stream),
+                has_output: out.binary_search(&stream).is_ok(),
+                has_earlier_output: earlier.binary_search(&stream).is_ok(),
+            };
+            self.assign_tokens(stream, progress, is_continued, origin);
         }
         whole
     }
 
-    /// After a call: whose shares go on with what was put out, and whose stay with what is held.
-    fn account(
+    /// Decides after a call which tokens of `stream` leave with the output, and which stay with the buffered bytes.
+    ///
+    /// `is_continued` is `true` if the call had no new input.
+    fn assign_tokens(
         &mut self,
         stream: u64,
-        holds: bool,
-        puts_out: bool,
-        goes_on: bool,
+        progress: Progress,
+        is_continued: bool,
         origin: &mut Origin,
     ) {
-        if !holds {
-            let held = self.held.remove(&stream).unwrap_or_default();
-            origin.add(stream, held);
-        } else if goes_on {
-            // What it holds is the rest of an input that it had before.
-            if let Some(held) = self.held.get(&stream).filter(|_| puts_out) {
-                origin.add(stream, held.clone());
-            }
-        } else if puts_out {
-            let came = origin.of(stream);
-            let held = self.held.insert(stream, came).unwrap_or_default();
-            origin.add(stream, held);
-        } else {
-            let came = origin.of(stream);
-            add(self.held.entry(stream).or_default(), came);
-            // They stay here, and go on with what is put out next.
+        let Progress { is_buffering, has_output, has_earlier_output } = progress;
+        if !is_buffering {
+            let buffered = self.buffered.remove(&stream).unwrap_or_default();
+            return origin.add(stream, tokens(buffered));
+        }
+        let since = self.preprocessor.buffered_since(stream);
+        let inputs = if is_continued { Vec::new() } else { origin.of(stream) };
+        let buffered = self.buffered.entry(stream).or_default();
+        let left = match since {
+            Some(since) => drain_before(buffered, since),
+            // The output completes all earlier bytes of the stream, and the remaining bytes are those of this call.
+            None if has_output && !is_continued => std::mem::take(buffered),
+            None => Vec::new(),
+        };
+        if has_output {
+            // Parts of the output may be of pulls whose other bytes remain buffered.
+            origin.add(stream, buffered.iter().map(|it| it.token.clone()).collect());
+        } else if !is_continued && !has_earlier_output {
+            // The preprocessor has clones of these tokens now, and they leave with its next output.
             origin.earlier.remove(&stream).into_iter().flatten().for_each(Token::settle);
         }
+        origin.add(stream, tokens(left));
+        inputs.into_iter().for_each(|token| keep(buffered, Buffered { token, call: self.calls }));
     }
 }
 
@@ -373,19 +414,19 @@ impl Origin {
         self.pull.as_ref().is_some_and(Token::is_tracked) || !self.earlier.is_empty()
     }
 
-    /// Of the pulls that what came of this stream comes from.
+    /// Returns clones of the tokens of all pulls that read the input of `stream`.
     fn of(&self, stream: u64) -> Vec<Token> {
         let earlier = self.earlier.get(&stream).into_iter().flatten();
         earlier.chain(&self.pull).cloned().collect()
     }
 
-    fn add(&mut self, stream: u64, shares: Vec<Token>) {
-        if !shares.is_empty() {
-            add(self.earlier.entry(stream).or_default(), shares);
+    fn add(&mut self, stream: u64, tokens: Vec<Token>) {
+        if !tokens.is_empty() {
+            add(self.earlier.entry(stream).or_default(), tokens);
         }
     }
 
-    /// Returns the token that stands for all of the pulls.
+    /// Joins the tokens of all pulls into one.
     fn token(self) -> Token {
         match self.pull {
             Some(pull) if self.earlier.is_empty() => pull,
@@ -398,21 +439,21 @@ impl Origin {
     }
 }
 
-/// Adds shares in the order of their pulls, one of each.
-fn add(to: &mut Vec<Token>, shares: Vec<Token>) {
-    for share in shares {
-        if to.last().is_none_or(|last| last.pull() < share.pull()) {
-            to.push(share);
+/// Merges `tokens` into `to`. The result is sorted by pull and has at most one token for each pull.
+fn add(to: &mut Vec<Token>, tokens: Vec<Token>) {
+    for token in tokens {
+        if to.last().is_none_or(|last| last.pull() < token.pull()) {
+            to.push(token);
             continue;
         }
-        match to.binary_search_by_key(&share.pull(), Token::pull) {
-            Ok(_) => share.settle(),
-            Err(position) => to.insert(position, share),
+        match to.binary_search_by_key(&token.pull(), Token::pull) {
+            Ok(_) => token.settle(),
+            Err(position) => to.insert(position, token),
         }
     }
 }
 
-/// The streams of a batch, each once.
+/// Returns the streams of a batch, sorted and without duplicates.
 fn streams(batch: &Batch) -> Vec<u64> {
     let mut streams = Vec::new();
     for event in batch.events() {
@@ -425,9 +466,10 @@ fn streams(batch: &Batch) -> Vec<u64> {
     streams
 }
 
-/// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
-/// rejected but the ends of streams, which the next preprocessors wait for. `false`: it left
-/// nothing that could be.
+/// Runs one preprocessor on a batch.
+///
+/// If the call fails, the events in the batch are rejected. Ends of streams are not rejected, because later
+/// preprocessors need them. Returns `false` if the call failed and left no event that could be rejected.
 fn preprocess(
     batch: &mut Batch,
     output: &mut Output,
@@ -435,7 +477,7 @@ fn preprocess(
 ) -> bool {
     let Err(error) = step(batch, output) else { return true };
     if batch.is_empty() {
-        tracing::error!(%error, "a preprocessor failed, and left nothing that could go to `err`");
+        tracing::error!(%error, "a preprocessor failed and left no event that could be sent to `err`");
         return false;
     }
     batch.retain(|event| {

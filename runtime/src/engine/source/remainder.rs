@@ -1,7 +1,7 @@
-//! The remainder of what a source has pulled: taking it through before the source waits, and when it ends.
+//! Processes events that a source has already pulled, before the source waits and when it ends.
 //!
-//! A few bytes may expand to terabytes in preprocessors. Each round of a loop here does a bounded amount of
-//! work, then lets other tasks run, and looks at what may end it.
+//! A few bytes may expand to terabytes in preprocessors. Each round of the loops in this module therefore does a
+//! bounded amount of work, then yields to other tasks and checks the conditions that may end the loop.
 
 use std::time::{Duration, Instant};
 
@@ -20,23 +20,24 @@ use crate::{
     executor,
 };
 
-/// Longest wait for capacity after the connection was lost. Longer than a sink that works takes for a batch.
+/// Maximum wait for queue capacity after the connection was lost. A sink that works handles a batch in less time.
 const CAPACITY_WAIT: Duration = Duration::from_secs(1);
 
-/// A condition that limits the rounds for what was pulled, each of about [`Batch::WEIGHT_AT_MOST`] bytes.
+/// A condition that limits the number of rounds for events that were already pulled. A round outputs at most about
+/// [`Batch::WEIGHT_AT_MOST`] bytes.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// The flow was stopped: it ends two seconds later whatever is left.
+    /// The flow was stopped. It ends two seconds later, even if events are left.
     Stopped,
-    /// The connection was lost: the next one waits for these rounds.
+    /// The connection was lost. The next connection begins only after these rounds.
     Lost,
-    /// The connection was lost, and a queue is full. Sending does not wait for capacity then, because only the next
-    /// connection may make some, so that this bounds what a lost connection adds to queues.
+    /// The connection was lost and a queue is full. In this state, sending does not wait for capacity, because the next
+    /// connection may have to empty the queue. The limit bounds the events that a lost connection adds to queues.
     Full,
 }
 
 impl Limit {
-    /// Maximum number of rounds: enough for everything but bombs.
+    /// Returns the maximum number of rounds. Only input that expands as a decompression bomb does needs more.
     const fn rounds(self) -> usize {
         match self {
             Self::Stopped | Self::Full => 8,
@@ -50,7 +51,7 @@ impl Limit {
 struct Rounds([usize; 3]);
 
 impl Rounds {
-    /// Counts a round under `limit`. Returns whether that is one too many.
+    /// Counts a round under `limit`. Returns whether the maximum number is exceeded.
     fn exceeds(&mut self, limit: Limit) -> bool {
         let rounds = &mut self.0[limit as usize];
         *rounds += 1;
@@ -64,9 +65,9 @@ impl Rounds {
 }
 
 impl Session<'_> {
-    /// Waits until the next pull is due. Returns the end if the source has to end meanwhile.
+    /// Waits for `wait` before the next pull. Returns the end of the connection if the source has to end before that.
     pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
-        self.take_rest_through().await?;
+        self.process_remainder().await?;
         let until = executor::after(wait);
         if spin::until(self.shared.control.processors(), until) {
             self.let_others_work().await;
@@ -76,21 +77,22 @@ impl Session<'_> {
             match self.next(Batch::new(), Some(until)).await {
                 Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(Some(End::Interrupted)),
-                Step::Held(held) => self.hold(held).await?,
+                Step::Suspended(suspension) => self.suspend(suspension).await?,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
-                Step::Due => self.tell_time().await?,
-                Step::Changed => {}
-                // A pause that ends does not end the wait.
-                Step::WentOn(round) => {
-                    self.take_through(round).await?;
-                    self.take_rest_through().await?;
+                Step::Due => self.run_timers().await?,
+                Step::DueChanged => {}
+                // A round of preprocessing, which was due or was interrupted by a pause, does not end the wait.
+                Step::Round(round) => {
+                    self.process_round(round).await?;
+                    self.process_remainder().await?;
                 }
-                Step::Waited | Step::Pulled(..) => return Ok(None),
+                Step::Elapsed | Step::Pulled(..) => return Ok(None),
             }
         }
     }
 
-    /// Waits after a pull without an event, for `wait` if there were many such pulls.
+    /// Waits for `wait` after a pull without an event. `None` means that no wait is needed, because there were only few
+    /// such pulls.
     pub(super) async fn slow_down(&mut self, wait: Option<Duration>) -> Result<Option<End>, Error> {
         if let Some(wait) = wait {
             return self.idle(wait).await;
@@ -99,40 +101,46 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Takes what was pulled through until the source waits, its flow drains, its connection is lost or it
-    /// is paused: those who called look at the last three next.
-    async fn take_rest_through(&mut self) -> Result<(), Error> {
-        let mut told = Ok(());
+    /// Processes the events that were pulled until no event is left, the flow drains, the connection is lost, or the
+    /// connector is paused. Callers have to check the last three conditions themselves.
+    ///
+    /// # Errors
+    /// Returns the first error of the source for an acknowledgement.
+    async fn process_remainder(&mut self) -> Result<(), Error> {
+        let mut acknowledged = Ok(());
         loop {
-            if !self.shared.conditions.may_go_on() {
-                return told;
+            if !self.shared.conditions.may_continue() {
+                return acknowledged;
             }
             let (is_over, result) = self.round().await;
-            told = told.and(result);
+            acknowledged = acknowledged.and(result);
             if is_over {
-                return told;
+                return acknowledged;
             }
         }
     }
 
-    /// Takes everything that was pulled through, as far as it does not wait for more. What is left when a [`Limit`]
-    /// is exceeded is discarded.
-    async fn take_all_through(&mut self) -> Result<(), Error> {
-        let (mut told, mut rounds) = (Ok(()), Rounds::default());
+    /// Processes all events that were pulled, except for the bytes of incomplete messages. If a [`Limit`] is exceeded,
+    /// discards the remaining input.
+    ///
+    /// # Errors
+    /// Returns the first error of the source for an acknowledgement, or of a preprocessor that could not be recreated.
+    async fn process_all(&mut self) -> Result<(), Error> {
+        let (mut acknowledged, mut rounds) = (Ok(()), Rounds::default());
         loop {
-            if self.is_one_too_many(&mut rounds).await? {
-                return told.and(self.abandon().await);
+            if self.exceeds_limit(&mut rounds).await? {
+                return acknowledged.and(self.abandon().await);
             }
             let (is_over, result) = self.round().await;
-            told = told.and(result);
+            acknowledged = acknowledged.and(result);
             if is_over {
-                return told;
+                return acknowledged;
             }
         }
     }
 
-    /// Counts another round. Returns whether it exceeds a limit.
-    async fn is_one_too_many(&mut self, rounds: &mut Rounds) -> Result<bool, Error> {
+    /// Counts another round under each limit that applies. Returns whether a limit is exceeded.
+    async fn exceeds_limit(&mut self, rounds: &mut Rounds) -> Result<bool, Error> {
         let is_stopped = self.shared.control.has_reached(Phase::Stopped);
         let mut exceeds = is_stopped && rounds.exceeds(Limit::Stopped);
         if self.worker.router.connection.as_ref().is_some_and(|it| it.is_broken()) {
@@ -144,12 +152,12 @@ impl Session<'_> {
         Ok(exceeds)
     }
 
-    /// Returns whether all queues have capacity for a batch, or get it within [`CAPACITY_WAIT`].
+    /// Waits until all queues have had capacity for a batch, for at most [`CAPACITY_WAIT`]. Returns whether they had.
     async fn has_capacity(&mut self) -> Result<bool, Error> {
         let router = &mut self.worker.router;
         let waited = executor::first(
             async {
-                router.room().await;
+                router.wait_for_capacity().await;
                 true
             },
             async {
@@ -160,29 +168,30 @@ impl Session<'_> {
         self.shared.sending(waited).await
     }
 
-    /// Does one round, and lets other tasks run. Returns whether it was the last.
+    /// Does one round and yields. Returns `true` if no work was left, and the result of the acknowledgements during the
+    /// round.
     async fn round(&mut self) -> (bool, Result<(), Error>) {
         let next = self.shared.intake.lock().await.next(&self.shared.egress);
         self.pulled_at = Instant::now();
         if matches!(next, Next::Nothing) {
             return (true, Ok(()));
         }
-        let told = self.take_through(next).await.map(drop);
-        self.shared.report_rest().await;
+        let result = self.process_round(next).await.map(drop);
+        self.shared.report_pause().await;
         executor::yield_now().await;
-        (false, told)
+        (false, result)
     }
 
-    /// Discards what was pulled and is not taken through. If the source does not read it again, it counts as one failed
-    /// event: the number of events in it is not known.
+    /// Discards the remaining input. If the source does not redeliver it, counts the input as one failed event, because
+    /// the number of events in it is unknown.
     async fn abandon(&mut self) -> Result<(), Error> {
         let is_lost = self.shared.intake.lock().await.abandon()?;
         if is_lost {
             let router = &self.worker.router;
             let error = || {
                 Error::connection_lost(
-                    "cannot preprocess all of what was read: the flow or the connection ended first; \
-                     the remainder is discarded",
+                    "cannot preprocess all of the input: the flow or the connection ended first; the \
+                     remainder is discarded",
                 )
             };
             self.shared.control.losses().add(&router.name, 1, error);
@@ -196,49 +205,50 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends all streams: what preprocessors hold is sent, or rejected.
+    /// Ends the helpers and all streams. If the streams are complete, the buffered messages are sent; if the streams
+    /// are aborted, the buffered messages are rejected or fail.
     async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
-        self.helpers_end().await;
-        let told = self.take_all_through().await;
+        self.end_helpers().await;
+        let result = self.process_all().await;
         match how {
             StreamEnd::Complete => self.shared.intake.lock().await.end(),
             StreamEnd::Aborted => self.shared.intake.lock().await.abort(),
         }
-        let told = told.and(self.take_all_through().await);
+        let result = result.and(self.process_all().await);
         if how == StreamEnd::Complete {
-            self.shared.intake.lock().await.settle_held();
+            self.shared.intake.lock().await.settle_buffered();
         }
-        told
+        result
     }
 
-    /// Ends the connection with its streams: no message that began in it continues in the next one. The source is
-    /// notified of the pulls that have ended.
-    pub(super) async fn breaks_off(&mut self, end: End) -> End {
+    /// Ends the connection: aborts all streams, because no message continues in the next connection; reports to the
+    /// source how its pulls ended; and closes the source. Returns the end to report.
+    pub(super) async fn break_off(&mut self, end: End) -> End {
         let ended = self.end_streams(StreamEnd::Aborted).await;
-        let (mut told, mut source) = {
+        let (mut result, mut source) = {
             let mut intake = self.shared.intake.lock().await;
-            let told = ended.and_then(|()| intake.tell_ended());
-            (told.and_then(|()| intake.fail_outstanding()), intake.take_source())
+            let reported = ended.and_then(|()| intake.report_ended());
+            (reported.and_then(|()| intake.fail_outstanding()), intake.take_source())
         };
-        if told.is_ok() {
-            told = close_in_time(source.close(), self.shared.control).await;
+        if result.is_ok() {
+            result = close_in_time(source.close(), self.shared.control).await;
         }
-        match (end, told) {
-            // The connection is lost already: an error of its source adds nothing.
+        match (end, result) {
             (End::Interrupted, Err(error)) => End::of(error),
+            // If `end` has an error, it occurred first, so a later error of the source is ignored.
             (end, _) => end,
         }
     }
 
-    /// Ends the source after its last pull, once everything that was pulled is sent.
+    /// Ends the source after its last pull: ends its streams, sends all events that were pulled, and closes the router.
     pub(super) async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
         self.end_streams(streams).await?;
         self.shared.sending(self.worker.router.close()).await?;
         Ok(End::Finished)
     }
 
-    /// Waits until no task helps any more.
-    async fn helpers_end(&mut self) {
+    /// Ends the helper tasks and waits for them.
+    async fn end_helpers(&mut self) {
         self.shared.intake.end().await;
         for helper in self.helpers.drain(..) {
             self.idle_helpers.push(helper.await);

@@ -10,7 +10,7 @@ use crate::engine::{
 };
 
 impl Session<'_> {
-    /// Waits before a failed pull is retried, at least for the time that the peer has named.
+    /// Waits before a failed pull is retried. The wait is at least the delay that `error` contains.
     pub(super) async fn retry(&mut self, error: &Error) -> Result<Option<End>, Error> {
         self.attempts.fail();
         let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
@@ -27,16 +27,17 @@ impl Session<'_> {
         self.idle(wait).await
     }
 
-    /// Ends the series of failed pulls after an answer that the source reads nothing for `wait`, unless the series still
-    /// runs and that pull read nothing.
+    /// Ends the series of failed pulls after the source answered that it has no data for `wait`. A source that polls
+    /// its peer is idle between two failed polls. The series therefore continues if that pull read nothing and the
+    /// connector's handle still tracks the series.
     pub(super) fn recover_after_idle(&mut self, wait: Duration) {
-        let is_failing = !self.brings && self.failing_since.is_some();
+        let is_failing = !self.has_read && self.failing_since.is_some();
         if !is_failing || !self.shared.handle.idle(wait) {
             self.recover();
         }
     }
 
-    /// Ends the series of failed pulls, if there is one, because the source has answered without an error.
+    /// Ends the series of failed pulls, if there is one. Call this after a pull without an error.
     pub(super) fn recover(&mut self) {
         let attempts = self.attempts.failed();
         self.attempts.restart();

@@ -1,13 +1,10 @@
-//! The tasks that take the batches of one source through: its own, and those that help it while
-//! events come without end and there are processors that no other task needs.
+//! The intake that the tasks of one source share: the source's own task and its helper tasks. Helpers work while the
+//! source always has data and there are processors that no other task needs.
 
 use std::{
     future::poll_fn,
     ops::{Deref, DerefMut},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
-    },
+    sync::{Arc, TryLockError},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -20,49 +17,56 @@ use crate::engine::{
     tuning::{HELPER_TIME_SLICE, WITHOUT_MORE_HELP},
 };
 use crate::executor;
+use crate::sync::{
+    AtomicBool, AtomicUsize, Mutex, Ordering, TryMutex, TryMutexGuard, fault, fence, lock,
+};
 
-/// The intake of one connection, as its tasks share it.
+/// The intake of one connection, shared between the source's own task and its helpers.
 pub(crate) struct SharedIntake {
-    intake: Mutex<Intake>,
+    intake: TryMutex<Intake>,
     processors: Processors,
-    /// The source's own task, where it waits for the intake.
+    /// Waker of the source's own task while it waits for the intake.
     waiting: Mutex<Option<Waker>>,
+    /// `true` if the source's own task waits for the intake.
     is_awaited: AtomicBool,
     offers: Watch<Offers>,
-    /// Helpers that wait for an offer,
+    /// Number of helpers that wait for an offer.
     idle: AtomicUsize,
-    /// and those that work.
+    /// Number of helpers that work.
     working: AtomicUsize,
-    /// When a helper left because it mostly waited for in-order sections.
+    /// Time at which a helper last stopped because it mostly waited for in-order sections.
     crowded_at: Mutex<Option<Instant>>,
 }
 
-/// The intake, in use by one task. A call of the plugin may be under way, and may take long: so a
-/// task waits for it without holding a thread, and helpers do not wait at all.
+/// Exclusive access to the intake.
+///
+/// The task that has the guard may be inside a call of the plugin, which may take long. Therefore other tasks never
+/// block a thread for the intake: the source's own task waits asynchronously, and helpers spin for a short time and
+/// give up.
 pub(crate) struct IntakeGuard<'l> {
-    // In this order: fields are dropped as they stand here.
-    guard: MutexGuard<'l, Intake>,
+    // Fields are dropped in this order: the lock is released before the waiting task is woken.
+    guard: TryMutexGuard<'l, Intake>,
     _wakes: Wakes<'l>,
 }
 
-/// Wakes the task that waits for the intake, once it is let go of.
+/// Wakes the task that waits for the intake. This happens in `drop`, after the lock was released.
 struct Wakes<'l> {
     of: &'l SharedIntake,
 }
 
-/// What helpers wait for.
+/// State for whose changes idle helpers wait.
 #[derive(Debug, Default)]
 struct Offers {
-    /// A processor to work on.
-    place: Option<Busy>,
-    /// Nothing more is pulled.
+    /// A processor on which one helper may work.
+    processor: Option<Busy>,
+    /// `true` once nothing more is pulled. All helpers end then.
     ended: bool,
 }
 
 impl SharedIntake {
     pub(crate) fn new(intake: Intake, processors: Processors) -> Self {
         Self {
-            intake: Mutex::new(intake),
+            intake: TryMutex::new(intake),
             processors,
             waiting: Mutex::default(),
             is_awaited: AtomicBool::new(false),
@@ -73,24 +77,31 @@ impl SharedIntake {
         }
     }
 
-    /// Waits for the intake. One task may: the source's own.
+    /// Waits for the intake. Only the source's own task may call this, because only one waker is kept.
     pub(crate) async fn lock(&self) -> IntakeGuard<'_> {
         poll_fn(|context| self.poll_lock(context)).await
     }
 
-    /// As [`SharedIntake::lock`].
+    /// Completes with the intake once it is free. Only the source's own task may call this, as with
+    /// [`SharedIntake::lock`].
     pub(crate) fn poll_lock(&self, context: &Context<'_>) -> Poll<IntakeGuard<'_>> {
         if let Some(intake) = self.lock_soon() {
             return Poll::Ready(intake);
         }
-        *self.lock_waiting() = Some(context.waker().clone());
+        *lock(&self.waiting) = Some(context.waker().clone());
         self.is_awaited.store(true, Ordering::Relaxed);
-        // Either that is seen by the task that lets go of the intake, or here that it has done so.
-        fence(Ordering::SeqCst);
+        // Pairs with the fence in `Wakes::drop`: either the releasing task sees `is_awaited`, or the second attempt
+        // below sees that the lock is free.
+        if !fault("intake_waits_without_fence") {
+            fence(Ordering::SeqCst);
+        }
+        if fault("intake_waits_without_second_try") {
+            return Poll::Pending;
+        }
         self.try_lock().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The intake, if no task uses it, or not for long.
+    /// Returns the intake if it is free, or if it becomes free while this function spins briefly.
     fn lock_soon(&self) -> Option<IntakeGuard<'_>> {
         self.try_lock().or_else(|| {
             let mut intake = None;
@@ -111,39 +122,37 @@ impl SharedIntake {
         Some(IntakeGuard { guard: intake, _wakes: Wakes { of: self } })
     }
 
-    fn lock_waiting(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has a helper work, where one waits and there is a processor for it.
+    /// Starts an idle helper, if there is one, if a processor is free, and if no helper was superfluous lately.
     pub(crate) fn offer(&self) {
         if self.idle.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(place) = self.processors.busy_if_free()
+        if let Some(processor) = self.processors.busy_if_free()
             && !self.was_crowded()
         {
-            self.offers.update(|offers| _ = offers.place.get_or_insert(place));
+            self.offers.update(|offers| _ = offers.processor.get_or_insert(processor));
         }
     }
 
-    /// Helpers end as soon as they have taken through what they have pulled.
+    /// Ends the helpers. Each helper first finishes the batch that it has pulled.
     pub(crate) async fn end(&self) {
-        self.lock().await.pauses();
-        self.offers.update(|offers| *offers = Offers { place: None, ended: true });
+        self.lock().await.leave_steady();
+        let ended = !fault("intake_ends_without_notice");
+        self.offers.update(|offers| *offers = Offers { processor: None, ended });
     }
 
-    /// Takes batches through whenever that helps, until the intake ends.
+    /// Runs a helper until the intake ends. The helper waits for an offer. Then it processes batches as long as the
+    /// source has data, processors are free, and the helper does not mostly wait. Returns the worker for reuse.
     pub(crate) async fn help(self: Arc<Self>, mut worker: Worker) -> Worker {
-        while let Some(_place) = self.offered().await {
+        while let Some(_processor) = self.next_offer().await {
             let _working = self.processors.working();
             self.working.fetch_add(1, Ordering::Relaxed);
-            worker.pace.forget_waits();
+            worker.sizer.forget_waits();
             let mut turn = Turn::of(HELPER_TIME_SLICE);
             turn.begin(Instant::now());
             while self.help_once(&mut worker).await
                 && !self.processors.are_crowded()
-                && !self.is_one_too_many(&worker)
+                && !self.is_superfluous(&worker)
             {
                 let now = Instant::now();
                 if turn.is_over(now) {
@@ -156,33 +165,30 @@ impl SharedIntake {
         worker
     }
 
-    /// Whether the others do the same without this helper, which then leaves. The first one stays.
-    fn is_one_too_many(&self, worker: &Worker) -> bool {
-        let leaves = worker.pace.mostly_waits() && self.working.load(Ordering::Relaxed) > 1;
+    /// Returns whether this helper should stop because it mostly waits for in-order sections. If so, records the time.
+    /// If only one helper works, it never stops for this reason.
+    fn is_superfluous(&self, worker: &Worker) -> bool {
+        let leaves = worker.sizer.mostly_waits() && self.working.load(Ordering::Relaxed) > 1;
         if leaves {
-            *self.lock_crowded_at() = Some(Instant::now());
+            *lock(&self.crowded_at) = Some(Instant::now());
         }
         leaves
     }
 
-    /// Whether a helper was one too many a short time ago.
+    /// Returns whether a helper stopped as superfluous within the last [`WITHOUT_MORE_HELP`].
     fn was_crowded(&self) -> bool {
-        self.lock_crowded_at().is_some_and(|at| at.elapsed() < WITHOUT_MORE_HELP)
+        lock(&self.crowded_at).is_some_and(|at| at.elapsed() < WITHOUT_MORE_HELP)
     }
 
-    fn lock_crowded_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.crowded_at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A processor to work on; none when the intake has ended.
-    async fn offered(&self) -> Option<Busy> {
+    /// Waits for an offer. Returns the processor that was offered, or `None` once the intake has ended.
+    async fn next_offer(&self) -> Option<Busy> {
         self.idle.fetch_add(1, Ordering::Relaxed);
         let offered = loop {
-            self.offers.wait(|it| (it.ended || it.place.is_some()).then_some(())).await;
-            match self.offers.update(|offers| (offers.ended, offers.place.take())) {
+            self.offers.wait(|it| (it.ended || it.processor.is_some()).then_some(())).await;
+            match self.offers.update(|offers| (offers.ended, offers.processor.take())) {
                 (true, _) => break None,
-                (false, Some(place)) => break Some(place),
-                // Another one was faster.
+                (false, Some(processor)) => break Some(processor),
+                // The offer was taken by another helper.
                 (false, None) => {}
             }
         };
@@ -190,32 +196,32 @@ impl SharedIntake {
         offered
     }
 
-    /// Takes one batch through. Whether another one may follow.
+    /// Processes one batch. Returns whether another batch may follow.
     pub(crate) async fn help_once(&self, worker: &mut Worker) -> bool {
         let mut batch = worker.batch();
         let since = Instant::now();
         let egress = &worker.router.egress;
-        let (pulled, goes_on) = poll_fn(|context| {
+        let (pulled, may_continue) = poll_fn(|context| {
             let Some(mut intake) = self.lock_soon() else {
                 return Poll::Ready((Next::Nothing, false));
             };
             if intake.has_more() {
                 return Poll::Ready((intake.next(egress), intake.is_steady()));
             }
-            let goes_on = intake.try_pull(context, &mut batch);
-            Poll::Ready((intake.next(egress), goes_on))
+            let may_continue = intake.try_pull(context, &mut batch);
+            Poll::Ready((intake.next(egress), may_continue))
         })
         .await;
         let yields = match pulled {
-            Next::Piece((pulled, ticket)) => worker.take_through(pulled, ticket, since).await,
+            Next::Piece((pulled, ticket)) => worker.decode_and_route(pulled, ticket, since).await,
             Next::More => true,
             Next::Nothing => false,
         };
-        if yields || !self.processors.are_roomy() {
-            // The sink may wait for this processor, and other tasks while a round follows another.
+        if yields || !self.processors.suffice() {
+            // The woken sink, or another task, may be waiting for this processor.
             executor::yield_now().await;
         }
-        goes_on
+        may_continue
     }
 }
 
@@ -235,10 +241,12 @@ impl DerefMut for IntakeGuard<'_> {
 
 impl Drop for Wakes<'_> {
     fn drop(&mut self) {
-        fence(Ordering::SeqCst);
+        if !fault("intake_is_released_without_fence") {
+            fence(Ordering::SeqCst);
+        }
         if self.of.is_awaited.load(Ordering::Relaxed) {
             self.of.is_awaited.store(false, Ordering::Relaxed);
-            let waiting = self.of.lock_waiting().take();
+            let waiting = lock(&self.of.waiting).take();
             if let Some(waker) = waiting {
                 waker.wake();
             }

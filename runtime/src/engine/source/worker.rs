@@ -1,56 +1,48 @@
-//! Takes batches through, from the pull into queues. A source has one for its own task, and where
-//! batches are best decoded and encoded by one core, others for tasks that help it.
+//! Workers, which take batches from the preprocessors to the queues. A source has one worker for its own task, and one
+//! for each helper task.
 
 use std::time::Instant;
 
-use tremor_abi::batch::{HostBatch, Rest};
+use tremor_abi::batch::{HostBatch, RemainingInput};
 use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
-    account::token::InFlight,
     route::router::{Router, Ticket},
-    source::{pace::Pace, preprocessors::Preprocessed},
+    source::{batch_sizer::BatchSizer, preprocessors::Preprocessed},
+    tracking::token::InFlight,
 };
 use crate::{
     codec::{BatchDecoder, Decoded},
     executor,
 };
 
-/// What one task takes batches through with.
+/// The decoder, router and batch sizer with which one task processes batches.
 pub(crate) struct Worker {
     pub(crate) router: Router,
-    /// None for structured connectors.
+    /// `None` for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchDecoder>>,
-    pub(crate) pace: Pace,
+    pub(crate) sizer: BatchSizer,
 }
 
 impl Worker {
-    /// A batch for a pull.
+    /// Creates an empty batch for a pull, with the current limits of the batch sizer.
     pub(crate) fn batch(&self) -> Batch {
         let mut batch = Batch::from_pool(&self.router.pool);
-        batch.set_limit(self.pace.limit());
+        batch.set_limit(self.sizer.limit());
         batch
     }
 
-    /// Takes what was pulled at `since` into queues. Whether that woke a task that was parked.
-    pub(crate) async fn take_through(
+    /// Decodes preprocessed messages that were pulled at `since`, and routes the events to queues. Returns whether that
+    /// has woken a parked task.
+    pub(crate) async fn decode_and_route(
         &mut self,
         pulled: Preprocessed,
         mut ticket: Ticket,
         since: Instant,
     ) -> bool {
-        let Preprocessed {
-            events,
-            bytes,
-            mut batch,
-            mut rejected,
-            discarded,
-            whole,
-            token,
-            is_made_here: _,
-        } = pulled;
+        let Preprocessed { mut batch, mut rejected, discarded, whole, token, events, .. } = pulled;
         let stats = &self.router.stats;
-        stats.bytes(bytes);
+        stats.bytes(pulled.bytes);
         stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));
         stats.discarded(discarded);
         if !whole {
@@ -58,20 +50,20 @@ impl Worker {
             stats.unrecoverable(usize::from(!token.is_tracked()));
             drop(token.clone());
         }
-        // Usually a batch is decoded at once, and nothing is left.
-        let mut rest = Rest::default();
+        // Usually a batch is decoded in one pass and nothing remains.
+        let mut remainder = RemainingInput::default();
         if batch.is_heavy() {
             if !rejected.is_empty() {
-                // They refer to the buffers as they are.
-                let mut shown = batch.clone();
-                shown.retain(|_| false);
-                ticket.set_goes_on(true);
+                // Rejected events refer to the buffers of the batch, so they are routed before the batch is divided.
+                let mut originals = batch.clone();
+                originals.retain(|_| false);
+                ticket.set_continues(true);
                 let rejected = std::mem::take(&mut rejected);
-                let item = InFlight::new(shown, token.clone());
+                let item = InFlight::new(originals, token.clone());
                 self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
             }
-            rest.put(batch);
-            batch = rest.take().unwrap_or_default();
+            remainder.put(batch);
+            batch = remainder.take().unwrap_or_default();
         }
         loop {
             let decoded = match &mut self.codec {
@@ -81,10 +73,10 @@ impl Worker {
             rejected.extend(decoded.rejected);
             self.router.stats.discarded(decoded.discarded);
             if let Some(undecoded) = batch.take_undecoded() {
-                rest.put(undecoded);
+                remainder.put(undecoded);
             }
-            ticket.set_goes_on(!rest.is_empty());
-            if rest.is_empty() {
+            ticket.set_continues(!remainder.is_empty());
+            if remainder.is_empty() {
                 let item = InFlight::new(batch, token);
                 self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
                 break;
@@ -92,21 +84,24 @@ impl Worker {
             let rejected = std::mem::take(&mut rejected);
             let item = InFlight::new(batch, token.clone());
             self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
-            batch = rest.take().unwrap_or_default();
-            // A queue with capacity does not wait, so that all of the rest would be decoded in one poll.
+            batch = remainder.take().unwrap_or_default();
+            // Sending to a queue with capacity does not yield. Without a yield here, the whole remainder would be
+            // decoded in one poll.
             executor::yield_now().await;
         }
         drop(ticket);
         let spent = self.router.take_spent();
-        self.pace.learn(events, since.elapsed(), spent);
+        self.sizer.learn(events, since.elapsed(), spent);
         spent.woke
     }
 }
 
-/// A structured source has no business with raw bytes.
+/// Rejects raw bytes, which the source of a structured connector must not send.
 fn without_codec(batch: &mut Batch) -> Decoded {
     let rejected = batch.decode_with(|_, _, _| {
-        Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
+        Err(Error::bad_data(
+            "the connector is declared as structured, but its source sent raw bytes",
+        ))
     });
     Decoded { rejected, discarded: 0 }
 }

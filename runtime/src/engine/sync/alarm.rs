@@ -1,4 +1,4 @@
-//! Times that tasks wait for.
+//! A timer for tasks that wait for one of several times.
 
 use std::{
     task::{Context, Poll},
@@ -7,12 +7,13 @@ use std::{
 
 use crate::executor;
 
-/// Times that a task waits for, the earliest of several at once.
+/// A timer that completes at the earliest of several times.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(executor::Alarm);
 
 impl Alarm {
-    /// Ready with the name of the earliest time once that has come; of two that are the same, the first.
+    /// Completes with the name of the earliest time once that time is reached. If several times are equal, the first
+    /// entry counts. Entries without a time are ignored.
     pub(crate) fn poll<N: Copy, const COUNT: usize>(
         &mut self,
         context: &mut Context<'_>,
@@ -37,7 +38,7 @@ mod tests {
     use crate::executor::block_on;
 
     #[test]
-    fn earliest_time_comes_first_and_a_later_one_when_asked_for() {
+    fn earliest_time_is_due_first() {
         let (mut alarm, now) = (Alarm::default(), Instant::now());
         let soon = now + Duration::from_millis(1);
         let times = |first| [(first, "first"), (None, "never"), (Some(soon), "soon")];

@@ -1,4 +1,4 @@
-//! Gauges of queues.
+//! Gauges that show the size of a queue.
 
 use std::sync::{
     Arc, OnceLock,
@@ -26,13 +26,13 @@ pub(crate) struct Gauge(Arc<Waiting>);
 struct Waiting {
     events: AtomicUsize,
     bytes: AtomicUsize,
-    /// Counts the queue in the memory of its flow.
+    /// Memory of the flow in which the queue is counted. Empty until [`Gauge::count_in`] was called.
     charge: OnceLock<Charge>,
 }
 
 impl Gauge {
-    /// Sets what is in the queue. Senders wait for the queue with batches of `waiting` bytes, which only the memory of the
-    /// flow counts.
+    /// Sets the size of the queue. `waiting` is the size of batches whose senders wait for capacity, in bytes, which
+    /// counts only as memory of the flow.
     pub(crate) fn set(&self, Queue { events, bytes }: Queue, waiting: usize) {
         self.0.events.store(events, Ordering::Relaxed);
         self.0.bytes.store(bytes, Ordering::Relaxed);
@@ -41,7 +41,8 @@ impl Gauge {
         }
     }
 
-    /// Counts the queue in the memory of a component, from now on.
+    /// Counts the queue in the memory of a component from the next [`Gauge::set`] on. Only the first call has an
+    /// effect.
     pub(crate) fn count_in(&self, component: Arc<Account>) {
         self.0.charge.get_or_init(|| Charge::new(component));
     }

@@ -1,4 +1,4 @@
-//! Ways to wait: values that tasks wait on, times, and turns on a thread. Counters that any task reads.
+//! Primitives for tasks that wait: values, timers and time slices. Also gauges, which any task can read.
 
 pub(crate) mod alarm;
 pub(crate) mod gauge;

@@ -1,10 +1,10 @@
-//! How long a task may keep its thread while its work never makes it wait.
+//! Time slices for tasks that never have to wait, so that they yield to other tasks.
 
 use std::time::{Duration, Instant};
 
 use crate::{engine::tuning::TIME_SLICE, executor};
 
-/// The time since a task last waited or gave its thread to other tasks.
+/// The time slice of a task: the time since the task last waited or yielded, and the limit of this time.
 #[derive(Debug)]
 pub(crate) struct Turn {
     since: Option<Instant>,
@@ -18,12 +18,12 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Makes turns of `slice` each; the first starts when it is checked.
+    /// Creates a time slice of this length. It starts when it is first checked.
     pub(crate) fn of(slice: Duration) -> Self {
         Self { since: None, slice }
     }
 
-    /// Gives the thread to other tasks if the turn is over at `now`.
+    /// Yields to other tasks if the time slice is over at `now`.
     pub(crate) async fn share(&mut self, now: Instant) {
         if self.is_over(now) {
             self.end();
@@ -31,18 +31,18 @@ impl Turn {
         }
     }
 
-    /// Returns whether the task has kept its thread for a whole turn at `now`.
+    /// Returns whether the time slice is over at `now`. Starts it if it has not started.
     pub(crate) fn is_over(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         now.saturating_duration_since(since) >= self.slice
     }
 
-    /// Starts another turn at `now`.
+    /// Starts a new time slice at `now`.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.since = Some(now);
     }
 
-    /// Ends the turn, because the task waits. Another one starts when it is checked.
+    /// Ends the time slice, because the task waits. The next one starts when it is first checked.
     pub(crate) fn end(&mut self) {
         self.since = None;
     }

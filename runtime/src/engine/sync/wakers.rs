@@ -1,86 +1,93 @@
-//! Tasks that wait for the same thing: each has one place, however often it asks again, and leaves
-//! nothing there once it waits no more. To wait again or no more costs the same however many wait.
+//! Sets of wakers for tasks that wait for the same event.
+//!
+//! Each task has at most one waker in the set, however often it polls, and no waker after it has left. Waiting and
+//! leaving take constant time.
 
 use std::task::Waker;
+
+use crate::sync::fault;
 
 /// The wakers of tasks that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
-    /// None where a task waits no more.
-    held: Vec<Option<Waker>>,
-    /// Where that is so.
+    /// Wakers by index. `None` if the task has left.
+    entries: Vec<Option<Waker>>,
+    /// Indexes in `entries` that are free.
     free: Vec<usize>,
-    /// How often all were woken. Places are given anew each time.
+    /// Number of times that all tasks were woken. An index is valid only in the round in which it was assigned to a
+    /// task.
     round: u64,
 }
 
-/// The place of a task that waits, or may wait.
+/// The registration of one task in a set of wakers. Empty while the task does not wait.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// Round and index of the waker.
+pub(crate) struct WakerSlot {
+    /// Round and index of the waker. `None` if the task has not waited, or has left.
     at: Option<(u64, usize)>,
-    /// Node of the flow whose task waits. Reported only.
+    /// Node of the flow whose task waits. Used only to report which node waits.
     node: u32,
-    /// Memory of the item that the task waits with, as a queue counts it, in bytes.
+    /// Memory of the item for which the task needs capacity in a queue, in bytes.
     pub(crate) bytes: usize,
 }
 
 impl Wakers {
-    /// Has `waker` woken next time.
-    pub(crate) fn wait(&mut self, place: &mut Place, waker: &Waker) {
-        if let Some(held) = self.find(place) {
-            match held {
-                Some(held) => held.clone_from(waker),
-                None => *held = Some(waker.clone()),
+    /// Registers `waker` to be woken in the current round.
+    pub(crate) fn wait(&mut self, slot: &mut WakerSlot, waker: &Waker) {
+        if let Some(entry) = self.find(slot) {
+            match entry {
+                Some(entry) => entry.clone_from(waker),
+                None => *entry = Some(waker.clone()),
             }
             return;
         }
         let waker = Some(waker.clone());
         let at = if let Some(at) = self.free.pop() {
-            self.held[at] = waker;
+            self.entries[at] = waker;
             at
         } else {
-            self.held.push(waker);
-            self.held.len() - 1
+            self.entries.push(waker);
+            self.entries.len() - 1
         };
-        place.at = Some((self.round, at));
+        slot.at = Some((self.round, at));
     }
 
-    /// The task that has this place waits no more.
-    pub(crate) fn leave(&mut self, place: &mut Place) {
-        if let Some(held) = self.find(place) {
-            *held = None;
-            self.free.extend(place.at.map(|(_, at)| at));
+    /// Removes the waker in `slot`, if any, because its task no longer waits.
+    pub(crate) fn leave(&mut self, slot: &mut WakerSlot) {
+        if let Some(entry) = self.find(slot) {
+            *entry = None;
+            self.free.extend(slot.at.map(|(_, at)| at));
         }
-        place.at = None;
+        slot.at = None;
     }
 
-    /// Takes all out, into a list that is empty: they are to be woken without a lock.
+    /// Moves all wakers to `into`, which must be empty, and starts the next round. The caller has to wake them after it
+    /// has released its lock.
     pub(crate) fn take(&mut self, into: &mut Vec<Option<Waker>>) {
-        std::mem::swap(&mut self.held, into);
+        std::mem::swap(&mut self.entries, into);
         self.free.clear();
         self.round += 1;
     }
 
-    fn find(&mut self, place: &Place) -> Option<&mut Option<Waker>> {
-        let (round, at) = place.at?;
-        if round == self.round { self.held.get_mut(at) } else { None }
+    fn find(&mut self, slot: &WakerSlot) -> Option<&mut Option<Waker>> {
+        let (round, at) = slot.at?;
+        let is_valid = round == self.round || fault("wakers_ignore_rounds");
+        if is_valid { self.entries.get_mut(at) } else { None }
     }
 
-    /// Returns the number of times that all were woken. Whatever waited before the last of them waits no more.
+    /// Returns the number of the current round. Tasks that registered in an earlier round no longer wait.
     pub(crate) fn round(&self) -> u64 {
         self.round
     }
 
-    /// How many wait.
+    /// Returns the number of tasks that wait.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.held.iter().flatten().count()
+        self.entries.iter().flatten().count()
     }
 }
 
-impl Place {
-    /// Returns the place of a task of `node`.
+impl WakerSlot {
+    /// Creates the slot of a task of `node`.
     pub(crate) fn of(node: u32) -> Self {
         Self { node, ..Self::default() }
     }
@@ -90,13 +97,14 @@ impl Place {
         self.node
     }
 
-    /// Whether there may be something to leave behind.
-    pub(crate) fn is_taken(&self) -> bool {
+    /// Returns whether the task may be registered in the set. The registration may be one of an earlier round, which
+    /// has ended.
+    pub(crate) fn may_wait(&self) -> bool {
         self.at.is_some()
     }
 }
 
-/// Wakes all in the list, and leaves it empty.
+/// Wakes all `wakers` and clears the list.
 pub(crate) fn wake(wakers: &mut Vec<Option<Waker>>) {
     wakers.drain(..).flatten().for_each(Waker::wake);
 }
@@ -105,28 +113,28 @@ pub(crate) fn wake(wakers: &mut Vec<Option<Waker>>) {
 mod tests {
     use std::task::Waker;
 
-    use super::{Place, Wakers};
+    use super::{WakerSlot, Wakers};
 
     #[test]
-    fn a_task_that_asks_again_has_one_place_and_one_that_leaves_has_none() {
+    fn task_has_one_entry_while_it_waits_and_none_after() {
         let mut wakers = Wakers::default();
-        let mut places: Vec<Place> = (0..3).map(|_| Place::default()).collect();
+        let mut slots: Vec<WakerSlot> = (0..3).map(|_| WakerSlot::default()).collect();
         for _ in 0..10 {
-            for place in &mut places {
-                wakers.wait(place, Waker::noop());
+            for slot in &mut slots {
+                wakers.wait(slot, Waker::noop());
             }
         }
         assert_eq!(wakers.len(), 3);
-        wakers.leave(&mut places[1]);
+        wakers.leave(&mut slots[1]);
         assert_eq!(wakers.len(), 2);
-        wakers.wait(&mut Place::default(), Waker::noop());
-        assert_eq!((wakers.len(), wakers.held.len()), (3, 3), "a free place is used again");
+        wakers.wait(&mut WakerSlot::default(), Waker::noop());
+        assert_eq!((wakers.len(), wakers.entries.len()), (3, 3), "the free index is reused");
     }
 
     #[test]
-    fn a_place_from_before_all_were_woken_belongs_to_no_other_task() {
+    fn slot_of_an_earlier_round_does_not_remove_another_waker() {
         let mut wakers = Wakers::default();
-        let (mut old, mut new) = (Place::default(), Place::default());
+        let (mut old, mut new) = (WakerSlot::default(), WakerSlot::default());
         wakers.wait(&mut old, Waker::noop());
         let mut taken = Vec::new();
         wakers.take(&mut taken);

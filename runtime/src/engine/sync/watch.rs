@@ -1,14 +1,14 @@
-//! Values that tasks wait on: for state that changes a few times in a run.
+//! Values for whose changes tasks can wait. Meant for state that changes only a few times during a run.
 
 use std::{
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use crate::engine::sync::wakers::{self, Place, Wakers};
+use crate::engine::sync::wakers::{self, WakerSlot, Wakers};
+use crate::sync::{Mutex, fault, lock};
 
-/// A value with the tasks that wait for it to change.
+/// A value, and the tasks that wait for changes of it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch<T> {
     inner: Mutex<Inner<T>>,
@@ -20,11 +20,11 @@ struct Inner<T> {
     waiting: Wakers,
 }
 
-/// A task that waits. Nothing is left of it in the watch once it is dropped.
+/// The registration of one task that waits for a [`Watch`]. Dropping the registration removes the task's waker.
 #[derive(Debug)]
 pub(crate) struct Waiter<'w, T> {
     watch: &'w Watch<T>,
-    place: Place,
+    slot: WakerSlot,
 }
 
 impl<T> Watch<T> {
@@ -32,106 +32,104 @@ impl<T> Watch<T> {
         Self { inner: Mutex::new(Inner { value, waiting: Wakers::default() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the value.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        read(&self.lock().value)
+        read(&lock(&self.inner).value)
     }
 
-    /// Changes the value and wakes all tasks that wait.
+    /// Changes the value and wakes all waiting tasks.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut waiting = Vec::new();
         let result = {
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.waiting.take(&mut waiting);
+            if fault("watch_wakes_before_change") {
+                drop(inner);
+                wakers::wake(&mut waiting);
+                inner = lock(&self.inner);
+            }
             change(&mut inner.value)
         };
         wakers::wake(&mut waiting);
         result
     }
 
-    /// A task that is going to wait.
+    /// Creates the registration of a task that is going to wait.
     pub(crate) fn waiter(&self) -> Waiter<'_, T> {
-        Waiter { watch: self, place: Place::default() }
+        Waiter { watch: self, slot: WakerSlot::default() }
     }
 
-    /// Waits until `decide` makes something of the value.
+    /// Waits until `decide` returns a result for the value.
     pub(crate) async fn wait<R>(&self, decide: impl Fn(&T) -> Option<R>) -> R {
         let mut waiter = self.waiter();
         poll_fn(|context| waiter.poll(context, &decide)).await
     }
 
-    /// How many wait.
+    /// Returns the number of waiting tasks.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+        lock(&self.inner).waiting.len()
     }
 }
 
 impl<T> Waiter<'_, T> {
-    /// Ready once `decide` makes something of the value; asked again after every change.
+    /// Completes once `decide` returns a result for the value. Otherwise the task is woken after every change.
     pub(crate) fn poll<R>(
         &mut self,
         context: &Context<'_>,
         decide: impl FnOnce(&T) -> Option<R>,
     ) -> Poll<R> {
-        let mut inner = self.watch.lock();
+        let mut inner = lock(&self.watch.inner);
         if let Some(result) = decide(&inner.value) {
             return Poll::Ready(result);
         }
-        inner.waiting.wait(&mut self.place, context.waker());
+        inner.waiting.wait(&mut self.slot, context.waker());
         Poll::Pending
     }
 }
 
 impl<T> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        if self.place.is_taken() {
-            self.watch.lock().waiting.leave(&mut self.place);
+        if self.slot.may_wait() {
+            lock(&self.watch.inner).waiting.leave(&mut self.slot);
         }
     }
 }
 
-/// A value that one task at a time waits on: the last that asked.
+/// A value for which one task at a time can wait. If several tasks poll, only the last one is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Single<T> {
     inner: Mutex<(T, Option<Waker>)>,
 }
 
 impl<T> Single<T> {
-    fn lock(&self) -> MutexGuard<'_, (T, Option<Waker>)> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the value.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        read(&self.lock().0)
+        read(&lock(&self.inner).0)
     }
 
-    /// Changes the value and wakes the task that waits.
+    /// Changes the value and wakes the waiting task.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let (result, waiting) = {
-            let (value, waiting) = &mut *self.lock();
+            let (value, waiting) = &mut *lock(&self.inner);
             (change(value), waiting.take())
         };
         waiting.into_iter().for_each(Waker::wake);
         result
     }
 
-    /// Ready once `decide` makes something of the value; asked again after every change.
+    /// Completes once `decide` returns a result for the value. Otherwise the task is woken after every change.
     pub(crate) fn poll<R>(
         &self,
         context: &Context<'_>,
         decide: impl FnOnce(&T) -> Option<R>,
     ) -> Poll<R> {
-        let (value, waiting) = &mut *self.lock();
+        let (value, waiting) = &mut *lock(&self.inner);
         if let Some(result) = decide(value) {
             return Poll::Ready(result);
         }
         match waiting {
+            Some(_) if fault("single_keeps_first_waker") => {}
             Some(waiting) => waiting.clone_from(context.waker()),
             None => *waiting = Some(context.waker().clone()),
         }
@@ -146,7 +144,7 @@ mod tests {
     use super::Watch;
 
     #[test]
-    fn a_task_that_has_waited_and_is_gone_leaves_no_waker() {
+    fn dropped_waiter_leaves_no_waker() {
         let watch = Watch::new(false);
         let context = Context::from_waker(Waker::noop());
         let is_set = |set: &bool| set.then_some(());

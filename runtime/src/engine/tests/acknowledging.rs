@@ -1,4 +1,4 @@
-//! What a source hears of its pulls, and when.
+//! Reports to sources how their pulls ended.
 
 use std::{
     future::poll_fn,
@@ -15,42 +15,42 @@ use tremor_pdk::{Acks, Batch, Buffered, Error, Operator, Output, Pull, Result};
 
 use super::{
     Harness, Setup, both,
-    doubles::{Pulls, Shared, Takes, Taking},
+    doubles::{Pulls, ScriptedSink, Shared, SinkScript},
     fragments, outlet, pipeline, router,
 };
 use crate::{
     dynamic::DynSource,
     engine::{
-        account::token::{Ended, InFlight, Ledger, Token},
         handle::connection::{Connection, End},
         processors::Processors,
         queue::{self, Bounds},
         source::{
-            intake::{Inlet, Intake},
+            intake::{Intake, IntakeState},
             preprocessors::Next,
         },
         target::{Ports, Target},
+        tracking::token::{Ended, InFlight, Ledger, Token},
     },
     executor::block_on,
 };
 
-/// A source that waits for the end of its first pull, and ends with that.
+/// A source that reads one message and ends once that is acknowledged.
 #[derive(Clone, Default)]
 struct Waits {
-    has_brought: bool,
-    heard: Shared<Option<u64>>,
+    has_read: bool,
+    acknowledged: Shared<Option<u64>>,
     waiting: Shared<Option<Waker>>,
     given_up: Arc<AtomicUsize>,
 }
 
 impl DynSource for Waits {
     fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
-        if !self.has_brought {
-            self.has_brought = true;
+        if !self.has_read {
+            self.has_read = true;
             batch.push_message(b"1");
             return Poll::Ready(Ok(Pull::Events));
         }
-        if self.heard.lock().map_err(Error::internal)?.is_some() {
+        if self.acknowledged.lock().map_err(Error::internal)?.is_some() {
             return Poll::Ready(Ok(Pull::Finished));
         }
         *self.waiting.lock().map_err(Error::internal)? = Some(context.waker().clone());
@@ -68,7 +68,7 @@ impl DynSource for Waits {
 
 impl Acks for Waits {
     fn ack(&mut self, pull: u64) -> Result<()> {
-        *self.heard.lock().map_err(Error::internal)? = Some(pull);
+        *self.acknowledged.lock().map_err(Error::internal)? = Some(pull);
         let waiting = self.waiting.lock().map_err(Error::internal)?.take();
         waiting.into_iter().for_each(Waker::wake);
         Ok(())
@@ -80,27 +80,27 @@ impl Acks for Waits {
 }
 
 #[test]
-fn a_source_hears_of_its_pulls_while_it_waits_for_events_and_goes_on_waiting() {
+fn waiting_source_is_notified_without_giving_up_its_pull() {
     let Harness { mut source, mut sink, .. } = Setup::default().harness();
     let (waits, connection) = (Waits::default(), Arc::<Connection>::default());
-    let (double, taking) = (waits.clone(), Taking(Takes::of([])));
+    let (double, scripted) = (waits.clone(), ScriptedSink(SinkScript::of([])));
     let sink_runs = async {
-        assert!(matches!(sink.run(Box::new(taking), &connection).await, End::Finished));
+        assert!(matches!(sink.run(Box::new(scripted), &connection).await, End::Finished));
     };
     let source_runs = async {
         assert!(matches!(source.run(Box::new(double), &connection).await, End::Finished));
     };
     block_on(both(sink_runs, source_runs));
-    assert_eq!(*waits.heard.lock().unwrap(), Some(1));
-    assert_eq!(waits.given_up.load(Ordering::Relaxed), 0, "no pull was dropped for it");
+    assert_eq!(*waits.acknowledged.lock().unwrap(), Some(1));
+    assert_eq!(waits.given_up.load(Ordering::Relaxed), 0, "no pull was canceled");
 }
 
 #[test]
-fn source_at_its_limit_is_pulled_for_remainder_of_message_only() {
+fn source_at_its_limit_is_pulled_only_to_complete_a_message() {
     let mut double = Pulls::of(&[&["half"], &[" a line\n"], &["whole\n"], &["more\n"]]);
     (double.fragments, double.most_in_flight) = (true, 1);
-    let inlet = Inlet { preprocessors: fragments::lines(), ..Inlet::default() };
-    let mut intake = Intake::new(inlet, Box::new(double), Processors::default());
+    let state = IntakeState { preprocessors: fragments::lines(), ..IntakeState::default() };
+    let mut intake = Intake::new(state, Box::new(double), Processors::default());
     let Harness { source, .. } = Setup::default().harness();
     let egress = source.worker.router.egress.clone();
     let mut pull = || {
@@ -109,17 +109,17 @@ fn source_at_its_limit_is_pulled_for_remainder_of_message_only() {
         let pulled = intake.next(&egress);
         (intake.may_pull(), pulled)
     };
-    assert!(pull().0, "the rest of the line is to come");
+    assert!(pull().0, "the remainder of the line was not pulled yet");
     let (may_pull, line) = pull();
     assert!(!may_pull);
     let Next::Piece((line, _)) = line else { panic!("a line was pulled") };
     line.token.settle();
     assert!(!intake.may_pull());
-    intake.tell_ended().unwrap();
+    intake.report_ended().unwrap();
     assert!(intake.may_pull());
 }
 
-/// An operator that makes one event of all events, and buffers it until no event follows.
+/// An operator that keeps the first event of a batch, and emits it when the pipeline is drained.
 #[derive(Default)]
 struct Sums {
     first: Batch,
@@ -139,7 +139,7 @@ impl Operator for Sums {
 }
 
 #[test]
-fn where_an_event_fails_that_others_became_part_of_before_it_was_held_all_of_their_pull_fail() {
+fn failed_aggregate_fails_the_whole_pull_of_its_parts() {
     let (to_sink, mut queue) = queue::bounded(Bounds::default(), &Processors::default());
     let ports = Ports { out: vec![Target::Pipeline(0)], ..Ports::default() };
     let pipelines = vec![pipeline(vec![Box::new(Sums::default())], Arc::default())];
@@ -157,6 +157,6 @@ fn where_an_event_fails_that_others_became_part_of_before_it_was_held_all_of_the
     let sum = block_on(poll_fn(|context| queue.poll_receive(context))).unwrap().item;
     assert_eq!(sum.batch.len(), 1);
     sum.token.fail(sum.batch.events());
-    // It says no positions: those of the other two are not with it any more.
+    // The positions are unknown, because the aggregate does not contain those of the other two events.
     assert_eq!(ledger.take_ended(), [Ended::of(1, Some(Vec::new()))]);
 }

@@ -1,4 +1,4 @@
-//! The page that describes the path of a batch names functions that exist.
+//! Tests that the page which describes the path of a batch names only functions that exist.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns the functions that a text names, as type and function.
+/// Returns the functions that a text names, each as its type and its name.
 fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let names = text.split(|it: char| !it.is_alphanumeric() && it != '_' && it != ':');
     let pairs = names.filter_map(|name| name.split_once("::"));
@@ -54,19 +54,19 @@ fn table_names_functions_of_at_most_ten_files() {
     let (mut files, mut steps) = (BTreeSet::new(), 0);
     for row in PAGE.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [_, number, names, _, places, _] = cells[..] else { panic!("{row}") };
+        let [_, number, names, _, paths, _] = cells[..] else { panic!("{row}") };
         if number.parse::<usize>().is_err() {
             continue;
         }
         steps += 1;
-        let places: Vec<&str> = quoted(places).collect();
+        let paths: Vec<&str> = quoted(paths).collect();
         let sources: Vec<String> =
-            places.iter().map(|it| fs::read_to_string(engine().join(it)).unwrap()).collect();
+            paths.iter().map(|it| fs::read_to_string(engine().join(it)).unwrap()).collect();
         for (of, function) in functions(names) {
             let is_there = sources.iter().any(|source| has(source, of, function));
-            assert!(is_there, "{places:?} has no `{of}::{function}`");
+            assert!(is_there, "{paths:?} has no `{of}::{function}`");
         }
-        files.extend(places);
+        files.extend(paths);
     }
     assert!(steps > 10 && files.len() <= 10, "{steps} steps in {files:?}");
 }

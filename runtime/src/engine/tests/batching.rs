@@ -1,4 +1,4 @@
-//! A sink whose batches are put together.
+//! Sinks whose batches are joined to deliveries.
 
 use std::{
     num::NonZeroUsize,
@@ -25,22 +25,23 @@ fn batches(max_events: usize, linger: Duration) -> Batching {
     Batching { max_events, max_bytes: NonZeroUsize::MAX, linger }
 }
 
+/// The last delivery does not wait for more events.
 #[test]
-fn pulls_that_are_delivered_together_end_together_and_the_last_wait_for_nothing() {
+fn pulls_of_one_delivery_end_together() {
     let desk = Shared::<Desk>::default();
-    let heard = run_batching(&[0; 5], (1, true), Some(batches(2, HOUR)), &desk, async {
+    let reports = run_batching(&[0; 5], (1, true), Some(batches(2, HOUR)), &desk, async {
         for (begun, message) in [(1, "12"), (2, "34"), (3, "5")] {
             until(&desk, begun, &[message]).await;
             desk.lock().unwrap().answer(message, Ok(Vec::new()));
         }
     });
-    assert_eq!(heard, pulls(5, true));
+    assert_eq!(reports, pulls(5, true));
 }
 
 #[test]
-fn of_a_delivery_of_several_pulls_each_event_ends_as_the_sink_says() {
+fn each_event_of_a_joined_delivery_ends_as_the_sink_reports() {
     let desk = Shared::<Desk>::default();
-    let heard = run_batching(&[0; 6], (1, true), Some(batches(6, HOUR)), &desk, async {
+    let reports = run_batching(&[0; 6], (1, true), Some(batches(6, HOUR)), &desk, async {
         until(&desk, 1, &["123456"]).await;
         let some = vec![
             exception(0..1, Error::bad_data("no")),
@@ -56,13 +57,13 @@ fn of_a_delivery_of_several_pulls_each_event_ends_as_the_sink_says() {
         until(&desk, 4, &["3"]).await;
         desk.lock().unwrap().answer("3", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(6, true), "what was dead-lettered is done with");
+    assert_eq!(reports, pulls(6, true), "dead letters are acknowledged");
 }
 
 #[test]
-fn where_the_connection_is_lost_the_delivery_is_made_again_before_what_follows() {
+fn lost_delivery_is_repeated_before_later_ones() {
     let desk = Shared::<Desk>::default();
-    let heard = run_batching(&[0; 4], (1, true), Some(batches(2, HOUR)), &desk, async {
+    let reports = run_batching(&[0; 4], (1, true), Some(batches(2, HOUR)), &desk, async {
         until(&desk, 1, &["12"]).await;
         desk.lock().unwrap().answer("12", Err(Error::connection_lost("reset")));
         until(&desk, 2, &["12"]).await;
@@ -70,13 +71,13 @@ fn where_the_connection_is_lost_the_delivery_is_made_again_before_what_follows()
         until(&desk, 3, &["34"]).await;
         desk.lock().unwrap().answer("34", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(4, true));
+    assert_eq!(reports, pulls(4, true));
 }
 
 #[test]
-fn in_order_each_stream_has_deliveries_of_its_own() {
+fn ordered_streams_do_not_share_deliveries() {
     let desk = Shared::<Desk>::default();
-    let heard =
+    let reports =
         run_batching(&[7, 8, 7, 8, 7, 8], (2, true), Some(batches(2, HOUR)), &desk, async {
             until(&desk, 2, &["13", "24"]).await;
             desk.lock().unwrap().answer("24", Ok(Vec::new()));
@@ -88,21 +89,21 @@ fn in_order_each_stream_has_deliveries_of_its_own() {
             until(&desk, 5, &["5"]).await;
             desk.lock().unwrap().answer("5", Ok(Vec::new()));
         });
-    assert_eq!(heard, pulls(6, true));
+    assert_eq!(reports, pulls(6, true));
     assert_eq!(desk.lock().unwrap().begun, ["13", "24", "6", "13", "5"]);
 }
 
 #[test]
-fn an_event_that_nothing_joins_goes_when_it_has_waited_its_time() {
+fn incomplete_delivery_leaves_after_its_linger_time() {
     let desk = Shared::<Desk>::default();
     let linger = batches(usize::MAX >> 8, Duration::from_millis(1));
     let may_end = Arc::<AtomicBool>::default();
     let source = Pulls { until: Some(may_end.clone()), ..Pulls::of(&[&["1"]]) };
-    let heard = source.heard.clone();
+    let reports = source.reports.clone();
     run_source(source, (1, true), Some(linger), &desk, async {
         until(&desk, 1, &["1"]).await;
         may_end.store(true, Ordering::Relaxed);
         desk.lock().unwrap().answer("1", Ok(Vec::new()));
     });
-    assert_eq!(sorted(&heard), pulls(1, true));
+    assert_eq!(sorted(&reports), pulls(1, true));
 }

@@ -1,4 +1,4 @@
-//! Connectors whose connections are lost.
+//! Connectors that lose their connections or cannot connect.
 
 use std::{
     sync::{
@@ -13,18 +13,17 @@ use tremor_pdk::{Batch, Error, Exception, Result, Sides};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Held, Pulls, Takes, Taking},
-    lines::lines,
+    doubles::{Gated, Pulls, ScriptedSink, SinkScript},
     peer::{Peer, Script, attempts},
     pulls, settled, sorted,
 };
 use crate::{
     dynamic::DynSink,
     engine::{
-        account::stats::Counts,
         control::{Control, Phase},
         handle::ConnectorHandle,
         retry::backoff::Policy,
+        tracking::stats::Counts,
     },
     executor::{self, block_on},
 };
@@ -33,50 +32,50 @@ fn lost<T>() -> Result<T> {
     Err(Error::connection_lost("gone"))
 }
 
-/// Runs a connector that is only a source; what it sends, a sink of doubles takes.
+/// Runs a connector that is only a source, and a scripted sink that receives its events.
 fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
-    let Harness { source, mut sink, books, .. } = Setup::default().harness();
+    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
     let connector = peer.task(Some(source), None, policy);
     block_on(both(connector.run(), async {
-        let taking = Box::new(Taking(Takes::of([])));
-        sink.run(taking, &Arc::default()).await;
+        let scripted = Box::new(ScriptedSink(SinkScript::of([])));
+        sink.run(scripted, &Arc::default()).await;
     }));
-    settled(&books)
+    settled(&counters)
 }
 
-/// A source that brings so many times three events, once, and a sink that takes them once it has ended.
+/// Creates a peer with a source and a sink. The source reads three events in each of `pulls` pulls, and can be created
+/// only once. The sink answers no delivery before the source has ended.
 fn both_sides(
     pulls: usize,
-    takes: impl IntoIterator<Item = Result<Vec<Exception>>>,
-) -> (Peer, Pulls, Taking) {
-    let (pulls, taking) = (Pulls::numbers(pulls), Taking(Takes::of(takes)));
-    let (source, sink, ended) = (Mutex::new(Some(pulls.clone())), taking.clone(), &pulls.ended);
+    script: impl IntoIterator<Item = Result<Vec<Exception>>>,
+) -> (Peer, Pulls, ScriptedSink) {
+    let (pulls, scripted) = (Pulls::numbers(pulls), ScriptedSink(SinkScript::of(script)));
+    let (source, sink, ended) = (Mutex::new(Some(pulls.clone())), scripted.clone(), &pulls.ended);
     let make_source = move |_: &_| match source.lock().unwrap().take() {
         Some(source) => Ok(Box::new(source) as _),
         None => Err(Error::internal("the source had ended")),
     };
     let ended = ended.clone();
     let make_sink =
-        move |_: &_| Ok(Box::new(Held { taking: sink.clone(), may: ended.clone() }) as _);
-    (Peer::new(Box::new(make_source), Box::new(make_sink)), pulls, taking)
+        move |_: &_| Ok(Box::new(Gated { scripted: sink.clone(), is_open: ended.clone() }) as _);
+    (Peer::new(Box::new(make_source), Box::new(make_sink)), pulls, scripted)
 }
 
 const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 
 #[test]
-fn a_source_that_has_ended_does_not_keep_its_own_sink_from_being_connected_again() {
+fn own_sink_of_an_ended_source_is_reconnected() {
     let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Vec::new()), lost()]);
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
-    assert_eq!(sorted(&source.heard), pulls(2, true), "it has heard of its acknowledgements");
+    assert_eq!(sorted(&source.reports), pulls(2, true), "all acknowledgements were reported");
     assert!(peer.control.failure().is_none());
     assert_eq!((peer.count("connect"), peer.count("source")), (4, 1));
     assert!(peer.calls().ends_with(&["close"]));
 }
 
-/// A sink that drains the flow with its first batch, and loses its connection when the source has
-/// noticed.
+/// A sink that drains the flow with its first batch, and loses its connection once the source has ended.
 struct Drains {
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
@@ -99,28 +98,28 @@ impl DynSink for Drains {
 }
 
 #[test]
-fn a_source_that_drains_does_not_keep_its_own_sink_from_being_connected_again() {
+fn own_sink_of_a_draining_source_is_reconnected() {
     let (mut peer, mut source, sink) = both_sides(1, []);
-    // It would bring more some day.
+    // Without this, the source would end after its pull instead of waiting until it is drained.
     source.until = Some(Arc::default());
     let (given, control, ended) = (source.clone(), peer.control.clone(), source.ended.clone());
     peer.source = Box::new(move |_| Ok(Box::new(given.clone())));
-    let (taking, first) = (sink.clone(), AtomicUsize::default());
+    let (scripted, first) = (sink.clone(), AtomicUsize::default());
     peer.sink = Box::new(move |_| match first.fetch_add(1, Ordering::Relaxed) {
         0 => Ok(Box::new(Drains { control: control.clone(), ended: ended.clone() })),
-        _ => Ok(Box::new(taking.clone())),
+        _ => Ok(Box::new(scripted.clone())),
     });
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX[..3]);
-    assert_eq!(sorted(&source.heard), pulls(1, true));
+    assert_eq!(sorted(&source.reports), pulls(1, true));
     assert_eq!((peer.count("connect"), peer.count("source")), (2, 1));
 }
 
 #[test]
-fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connected_again() {
+fn own_sink_of_a_source_that_awaits_other_sinks_is_reconnected() {
     let (mut peer, source, sink) = both_sides(2, []);
-    // There is another one, which is connected with the second connection of this one.
+    // The source also feeds another sink, which becomes ready with the second connection of this connector.
     let control = Arc::new(Control::new());
     let other = Arc::new(ConnectorHandle::new("other".into(), None));
     control.add_sink(1, other, vec![(0, "peer".to_owned())], Weak::new());
@@ -137,33 +136,24 @@ fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connecte
     });
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
-    assert_eq!(sorted(&source.heard), pulls(2, true));
+    assert_eq!(sorted(&source.reports), pulls(2, true));
     assert_eq!(peer.count("connect"), 2);
 }
 
 #[test]
-fn an_acknowledgement_that_a_source_cannot_take_any_more_fails_the_connector() {
+fn acknowledgement_that_a_source_rejects_fails_the_connector() {
     let (mut peer, source, _) = both_sides(2, []);
-    let source = Pulls { deaf: true, ..source };
+    let source = Pulls { rejects_acks: true, ..source };
     peer.source = Box::new(move |_| Ok(Box::new(source.clone())));
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     let failure = peer.control.failure().unwrap().error.to_string();
-    assert!(failure.contains("deaf"), "{failure}");
-    assert_eq!(peer.count("connect"), 1, "another connection does not mend it");
+    assert!(failure.contains("no acknowledgements"), "{failure}");
+    assert_eq!(peer.count("connect"), 1, "the connector does not reconnect");
 }
 
 #[test]
-fn lost_connections_that_were_of_no_use_are_attempts_that_have_failed() {
-    for allowed in [0, 3] {
-        let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
-        run(&peer, attempts(allowed));
-        assert_eq!(peer.count("connect") as u64, allowed + 1);
-        let failure = peer.control.failure().unwrap().error.to_string();
-        let attempts = if allowed == 0 { "after 1 attempt:" } else { "after 4 attempts:" };
-        assert!(failure.contains(attempts) && failure.ends_with("gone"), "{failure}");
-    }
-    // Those that could not be made are of the same kind.
+fn refused_and_lost_connections_count_as_attempts_together() {
     let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
     let refused = || Err(Error::connection_refused("nobody there"));
     *peer.connects.lock().unwrap() = [Ok(()), refused(), refused()].into();
@@ -173,7 +163,7 @@ fn lost_connections_that_were_of_no_use_are_attempts_that_have_failed() {
 }
 
 #[test]
-fn attempts_begin_again_after_an_event_that_came() {
+fn received_event_resets_the_attempts_to_connect() {
     let peer = Script::of((0..200).map(|pull| if pull % 2 == 0 { Ok("0") } else { lost() })).peer();
     assert_eq!(run(&peer, attempts(0)).events_out, 100);
     assert!(peer.control.failure().is_none());
@@ -181,9 +171,9 @@ fn attempts_begin_again_after_an_event_that_came() {
 }
 
 #[test]
-fn attempts_begin_again_after_an_event_that_was_delivered() {
+fn delivered_event_resets_the_attempts_to_connect() {
     let each = |pull| if pull % 2 == 0 { Ok(Vec::new()) } else { lost() };
-    // Those that a lost connection had are delivered again on the next.
+    // Deliveries of a lost connection are repeated on the next one.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, attempts(0)).run());
@@ -192,9 +182,9 @@ fn attempts_begin_again_after_an_event_that_was_delivered() {
 }
 
 #[test]
-fn attempts_begin_again_after_a_connection_that_has_lasted() {
+fn long_connection_resets_the_attempts_to_connect() {
     let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
-    // Whatever lasts at all has lasted longer than this.
+    // With a maximum of zero every connection counts as long.
     run(&peer, Policy { max: Duration::ZERO, ..attempts(0) });
     assert!(peer.control.failure().is_none());
     assert_eq!(peer.count("connect"), 101);
@@ -229,10 +219,10 @@ fn connect_that_cannot_make_a_half_is_retried() {
 }
 
 #[test]
-fn a_lost_connection_is_not_made_again_at_once() {
+fn lost_connection_is_followed_by_a_wait() {
     let peer = Script::of([lost()]).peer();
     let Harness { source, .. } = Setup::default().harness();
-    // Any time up to this is long.
+    // The wait is random, but almost certainly longer than the test.
     let policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
     let connector = peer.task(Some(source), None, policy);
     block_on(both(connector.run(), async {
@@ -242,23 +232,21 @@ fn a_lost_connection_is_not_made_again_at_once() {
         peer.control.advance(Phase::Stopped);
     }));
     assert_eq!(peer.count("connect"), 1);
-    assert!(peer.calls().ends_with(&["close"]), "a wait ends with the flow");
+    assert!(peer.calls().ends_with(&["close"]), "the end of the flow ends the wait");
 }
 
 #[test]
-fn ten_thousand_lost_connections_leave_nothing_behind_and_few_lines() {
+fn lost_connections_leave_no_waker_behind() {
     const LOST: usize = 10_000;
     let peer = Script::of(std::iter::repeat_n(lost(), LOST)).peer();
-    let lines = lines("peer", || _ = run(&peer, AT_ONCE));
+    run(&peer, AT_ONCE);
     assert_eq!(peer.count("connect"), LOST + 1);
-    // Its own task, its source and the sink of the doubles.
+    // Tasks that wait: the connector's task, its source, and the scripted sink.
     let most = peer.most_waiting.load(Ordering::Relaxed);
     assert!(most <= 3, "{most} wakers");
-    // The last says how many were left out.
-    assert!(lines <= 11, "{lines} lines");
 }
 
-/// A sink that takes nothing.
+/// A sink that never answers.
 struct Never;
 
 impl DynSink for Never {
@@ -272,8 +260,9 @@ impl DynSink for Never {
     }
 }
 
+/// The source and the sink belong to the same connector.
 #[test]
-fn what_a_source_brings_with_each_lost_connection_does_not_fill_the_queue_of_its_own_sink() {
+fn lost_connections_do_not_overfill_the_connectors_own_queue() {
     let (mut peer, _, _) = both_sides(0, []);
     peer.source = Box::new(|_| Ok(Box::new(Pulls::numbers(1_000))));
     let connected = Arc::new(Mutex::new(None));
@@ -284,9 +273,9 @@ fn what_a_source_brings_with_each_lost_connection_does_not_fill_the_queue_of_its
     });
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     let stats = harness.source.worker.router.stats.clone();
-    let brought = || stats.counts().taken;
+    let taken = || stats.counts().taken;
     block_on(both(peer.both_sides(harness, AT_ONCE).run(), async {
-        while brought() < 256 {
+        while taken() < 256 {
             executor::yield_now().await;
         }
         for connections in 2..20 {
@@ -294,13 +283,13 @@ fn what_a_source_brings_with_each_lost_connection_does_not_fill_the_queue_of_its
             while peer.count("sink") < connections {
                 executor::yield_now().await;
             }
-            // Time for the source, were it to bring something.
+            // If the source pulled again, it would do so while this test yields.
             for _ in 0..1_000 {
                 executor::yield_now().await;
             }
         }
         peer.control.advance(Phase::Stopped);
     }));
-    // The queue is full with 258, the sink has a batch, and the source had one.
-    assert!(brought() <= 264, "{} in a queue that takes 256", brought());
+    // The queue contains 258 events, and the sink and the source have one batch each.
+    assert!(taken() <= 264, "{} events with a queue limit of 256", taken());
 }

@@ -1,4 +1,4 @@
-//! What stands in for connectors, operators and codecs.
+//! Test doubles of connectors, operators and codecs.
 
 use std::{
     collections::VecDeque,
@@ -19,34 +19,35 @@ use crate::codec::{BatchDecoder, Decoded};
 use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
 pub(super) type Shared<T> = Arc<Mutex<T>>;
-/// Numbers of pulls, and whether they were acknowledged.
-pub(super) type Heard = Shared<Vec<(u64, bool)>>;
+/// Pulls whose end was reported to a source. The first value is the number of the pull, and the second one is `true` if
+/// the pull was acknowledged.
+pub(super) type Reports = Shared<Vec<(u64, bool)>>;
 
-/// The values of a batch as JSON.
+/// Returns the values of a batch as JSON.
 pub(super) fn values(batch: &Batch) -> Vec<String> {
     batch.events().iter().filter_map(|event| Some(batch.value(event)?.to_string())).collect()
 }
 
-/// A source that brings these messages, a list a pull, and ends.
+/// A source that reads one list of messages per pull, and then ends.
 #[derive(Clone)]
 pub(super) struct Pulls {
     pub(super) left: VecDeque<Vec<String>>,
-    pub(super) heard: Heard,
-    /// Where it does not end before this is set.
+    pub(super) reports: Reports,
+    /// If this is set, the source does not end before the value is `true`.
     pub(super) until: Option<Arc<AtomicBool>>,
-    /// Whether what it brings are parts of one stream, and no messages.
+    /// `true` if the source reads fragments of one stream instead of messages.
     pub(super) fragments: bool,
-    /// Whether it cannot take acknowledgements.
-    pub(super) deaf: bool,
-    /// Number of events in flight from which it is not pulled; zero is any number.
+    /// `true` if the source returns an error for every acknowledgement.
+    pub(super) rejects_acks: bool,
+    /// Maximum number of events in flight; 0 for no limit.
     pub(super) most_in_flight: usize,
-    /// Whether a sink was said to be down, each time.
+    /// States of the circuit breaker that were reported to the source.
     pub(super) breaker: Shared<Vec<bool>>,
-    /// Whether it has ended, or was given up while it waited.
+    /// `true` once the source has ended, or its last pull was canceled.
     pub(super) ended: Arc<AtomicBool>,
-    /// What its first pulls fail with.
+    /// Errors that the first pulls return.
     pub(super) errors: VecDeque<Error>,
-    /// How many pulls it had heard of when it was closed, each time.
+    /// Number of pulls that had been reported at each close of the source.
     pub(super) closed: Shared<Vec<usize>>,
 }
 
@@ -55,10 +56,10 @@ impl Pulls {
         let text = |messages: &&[&str]| messages.iter().map(ToString::to_string).collect();
         Self {
             left: messages.iter().map(text).collect(),
-            heard: Heard::default(),
+            reports: Reports::default(),
             until: None,
             fragments: false,
-            deaf: false,
+            rejects_acks: false,
             most_in_flight: 0,
             breaker: Shared::default(),
             ended: Arc::default(),
@@ -67,7 +68,7 @@ impl Pulls {
         }
     }
 
-    /// Numbers, three a pull, beginning with 0.
+    /// Creates a source that reads the numbers from 0, three per pull.
     pub(super) fn numbers(pulls: usize) -> Self {
         let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
         let left = (0..pulls).map(|pull| three(pull).collect()).collect();
@@ -105,15 +106,15 @@ impl DynSource for Pulls {
     }
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
-        let Self { heard, deaf, most_in_flight, .. } = self.clone();
-        Ok(Some(Box::new(Hears { heard, deaf, most_in_flight })))
+        let Self { reports, rejects_acks, most_in_flight, .. } = self.clone();
+        Ok(Some(Box::new(RecordingAcks { reports, rejects_acks, most_in_flight })))
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
-        let heard = self.heard.lock().map(|heard| heard.len()).map_err(Error::internal);
+        let reports = self.reports.lock().map(|reports| reports.len()).map_err(Error::internal);
         let closed = self.closed.clone();
         Box::pin(async move {
-            closed.lock().map_err(Error::internal)?.push(heard?);
+            closed.lock().map_err(Error::internal)?.push(reports?);
             Ok(())
         })
     }
@@ -124,15 +125,15 @@ impl DynSource for Pulls {
     }
 }
 
-/// Writes down how pulls end.
+/// A receiver that records how pulls end.
 #[derive(Clone, Default)]
-pub(super) struct Hears {
-    pub(super) heard: Heard,
-    pub(super) deaf: bool,
+pub(super) struct RecordingAcks {
+    pub(super) reports: Reports,
+    pub(super) rejects_acks: bool,
     pub(super) most_in_flight: usize,
 }
 
-impl Acks for Hears {
+impl Acks for RecordingAcks {
     fn most_in_flight(&self) -> InFlight {
         match self.most_in_flight {
             0 => InFlight::UNLIMITED,
@@ -141,84 +142,85 @@ impl Acks for Hears {
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
-        if self.deaf {
-            return Err(Error::connection_lost("deaf"));
+        if self.rejects_acks {
+            return Err(Error::connection_lost("no acknowledgements"));
         }
-        self.heard.lock().map_err(Error::internal)?.push((pull, true));
+        self.reports.lock().map_err(Error::internal)?.push((pull, true));
         Ok(())
     }
 
     fn fail(&mut self, pull: u64, _: &[Range<usize>]) -> Result<()> {
-        self.heard.lock().map_err(Error::internal)?.push((pull, false));
+        self.reports.lock().map_err(Error::internal)?.push((pull, false));
         Ok(())
     }
 }
 
-/// Events of a delivery that a sink does not take.
+/// Creates an exception for events of a delivery.
 pub(super) fn exception(events: Range<usize>, error: Error) -> Exception {
     Exception { events, error }
 }
 
-/// What a sink does with deliveries: what is here, and then it takes everything.
+/// The answers of a sink to its first deliveries, and the deliveries that the sink has accepted. After these answers,
+/// the sink accepts all deliveries.
 #[derive(Default)]
-pub(super) struct Takes {
+pub(super) struct SinkScript {
     pub(super) next: VecDeque<Result<Vec<Exception>>>,
     pub(super) delivered: Vec<Vec<String>>,
 }
 
-impl Takes {
+impl SinkScript {
     pub(super) fn of(next: impl IntoIterator<Item = Result<Vec<Exception>>>) -> Shared<Self> {
         let next = next.into_iter().collect();
         Arc::new(Mutex::new(Self { next, delivered: Vec::new() }))
     }
 }
 
-/// A sink of one connection.
+/// A sink that gives the answers of its script.
 #[derive(Clone)]
-pub(super) struct Taking(pub(super) Shared<Takes>);
+pub(super) struct ScriptedSink(pub(super) Shared<SinkScript>);
 
-impl DynSink for Taking {
+impl DynSink for ScriptedSink {
     fn poll_deliver(
         &mut self,
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>> {
-        let mut takes = self.0.lock().map_err(Error::internal)?;
-        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Vec::new()))?;
+        let mut script = self.0.lock().map_err(Error::internal)?;
+        let delivery = script.next.pop_front().unwrap_or_else(|| Ok(Vec::new()))?;
         let refused =
             |position: usize| delivery.iter().any(|exception| exception.events.contains(&position));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let messages = batch.events().iter().enumerate();
         let messages = messages.filter(|(position, _)| !refused(*position));
         let messages = messages.filter_map(|(_, event)| batch.raw(event).map(text)).collect();
-        takes.delivered.push(messages);
+        script.delivered.push(messages);
         Poll::Ready(Ok(delivery))
     }
 }
 
-/// A sink that answers to nothing before it may.
-pub(super) struct Held {
-    pub(super) taking: Taking,
-    pub(super) may: Arc<AtomicBool>,
+/// A sink that answers no delivery before `is_open` is set.
+pub(super) struct Gated {
+    pub(super) scripted: ScriptedSink,
+    pub(super) is_open: Arc<AtomicBool>,
 }
 
-impl DynSink for Held {
+impl DynSink for Gated {
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>> {
-        if self.may.load(Ordering::Relaxed) {
-            return self.taking.poll_deliver(context, slot, batch);
+        if self.is_open.load(Ordering::Relaxed) {
+            return self.scripted.poll_deliver(context, slot, batch);
         }
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Counts the batches that it decodes.
+/// A decoder that counts its batches.
 pub(super) struct Counted {
     pub(super) decoder: Box<dyn BatchDecoder>,
     pub(super) count: Arc<AtomicUsize>,
@@ -231,17 +233,17 @@ impl BatchDecoder for Counted {
     }
 }
 
-/// An operator that writes down what it sees, in order.
-pub(super) struct Sees(pub(super) Shared<Vec<String>>);
+/// An operator that records the values of all events in order.
+pub(super) struct Records(pub(super) Shared<Vec<String>>);
 
-impl Operator for Sees {
+impl Operator for Records {
     fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
         self.0.lock().map_err(Error::internal)?.extend(values(batch));
         Ok(())
     }
 }
 
-/// An operator that emits five events at a time.
+/// An operator that emits batches of five events.
 #[derive(Default)]
 pub(super) struct Fives {
     events: Batch,
@@ -265,13 +267,13 @@ impl Operator for Fives {
     }
 }
 
-/// An operator that wants to be told the time as soon as it has seen a batch, and says when it was.
-pub(super) struct Waits {
+/// An operator whose timer is due as soon as it has processed a batch. It emits an event when the timer runs.
+pub(super) struct Timed {
     pub(super) due: Option<u64>,
-    pub(super) told: Arc<AtomicBool>,
+    pub(super) was_called: Arc<AtomicBool>,
 }
 
-impl Operator for Waits {
+impl Operator for Timed {
     fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
         self.due = batch.events().last().map(|event| event.ingest_ns);
         Ok(())
@@ -283,8 +285,8 @@ impl Operator for Waits {
 
     fn on_time(&mut self, _: u64, output: &mut Output) -> Result<()> {
         self.due = None;
-        self.told.store(true, Ordering::Relaxed);
-        output.create(&"told")?;
+        self.was_called.store(true, Ordering::Relaxed);
+        output.create(&"timer")?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@ use tremor_pdk::testing::TestHost;
 
 use super::{
     Setup,
-    doubles::{Pulls, Takes},
+    doubles::{Pulls, SinkScript},
     pulls,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     plugin::HostContext, processor::Join,
 };
 
-/// What cuts a stream into lines.
+/// Creates preprocessors that split streams into lines.
 pub(super) fn lines() -> Preprocessors {
     let lines = factory(Kind::Preprocessor, "lines").unwrap();
     let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
@@ -19,29 +19,29 @@ pub(super) fn lines() -> Preprocessors {
 }
 
 #[test]
-fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
+fn pulls_of_fragments_are_acknowledged_with_their_message() {
     for helpers in [0, 3] {
         let codec = "string";
         let setup = Setup { source_codec: codec, sink_codec: codec, helpers, ..Setup::default() };
         let mut harness = setup.harness();
-        harness.source.inlet.preprocessors = lines();
+        harness.source.intake.preprocessors = lines();
         let parts = Pulls::of(&[&["one "], &["and "], &["a half\ntwo"], &[" and "], &["more\n"]]);
-        let outcome = harness.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
+        let outcome = harness.run(Pulls { fragments: true, ..parts }, &SinkScript::of([]));
         assert_eq!(outcome.messages(), ["one and a half", "two and more"]);
-        assert_eq!(outcome.heard, pulls(5, true));
+        assert_eq!(outcome.reports, pulls(5, true));
     }
 }
 
-/// A pull within a long line puts nothing out. Its bytes are counted with the next piece.
+/// A pull that reads a part of a long line has no output, so its bytes are counted together with the next output.
 #[test]
 fn bytes_of_pulls_without_output_are_counted() {
     let codec = "string";
     let setup = Setup { source_codec: codec, sink_codec: codec, ..Setup::default() };
     let mut harness = setup.harness();
-    harness.source.inlet.preprocessors = lines();
+    harness.source.intake.preprocessors = lines();
     let stats = harness.source.worker.router.stats.clone();
     let parts = Pulls::of(&[&["one "], &["long "], &["line\n"], &["two\n"]]);
-    let outcome = harness.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
+    let outcome = harness.run(Pulls { fragments: true, ..parts }, &SinkScript::of([]));
     assert_eq!(outcome.messages(), ["one long line", "two"]);
     assert_eq!(stats.counts().bytes, 18);
 }

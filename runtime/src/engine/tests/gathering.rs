@@ -1,4 +1,4 @@
-//! Sinks that answer several deliveries together, and what has them answer.
+//! Sinks that answer several deliveries together when they are flushed.
 
 use tremor_pdk::{Demand, Error};
 
@@ -7,7 +7,7 @@ use super::{
     parallel::{Desk, run, until},
 };
 
-/// The messages of each flush.
+/// Returns the messages that were in flight at each flush.
 fn flushed(desk: &Shared<Desk>) -> Vec<String> {
     desk.lock().unwrap().flushed.iter().map(|messages| messages.concat()).collect()
 }
@@ -15,18 +15,22 @@ fn flushed(desk: &Shared<Desk>) -> Vec<String> {
 #[test]
 fn sink_is_flushed_when_all_granted_deliveries_are_in_flight() {
     let desk = Desk::of(Demand::gather(3));
-    let heard = run(&[0; 7], (64, false), &desk, async {});
-    assert_eq!(flushed(&desk), ["123", "456", "7"], "the last one because the input has ended");
-    assert_eq!(heard.len(), 7);
-    assert!(heard.iter().all(|(_, acknowledged)| *acknowledged), "{heard:?}");
+    let reports = run(&[0; 7], (64, false), &desk, async {});
+    assert_eq!(
+        flushed(&desk),
+        ["123", "456", "7"],
+        "the end of the input flushes the last delivery"
+    );
+    assert_eq!(reports.len(), 7);
+    assert!(reports.iter().all(|(_, acknowledged)| *acknowledged), "{reports:?}");
 }
 
 #[test]
 fn ordered_stream_flushes_each_delivery_before_the_next() {
     let desk = Desk::of(Demand::gather(3));
-    let heard = run(&[0; 3], (64, true), &desk, async {});
+    let reports = run(&[0; 3], (64, true), &desk, async {});
     assert_eq!(flushed(&desk), ["1", "2", "3"]);
-    assert_eq!(heard.len(), 3);
+    assert_eq!(reports.len(), 3);
 }
 
 #[test]
@@ -46,7 +50,7 @@ fn parallel_sink_is_flushed_once_when_the_input_has_ended() {
 }
 
 #[test]
-fn delivery_that_is_tried_again_is_flushed_again() {
+fn retried_delivery_is_flushed_again() {
     let desk = Desk::of(Demand::new());
     let answers = async {
         until(&desk, 2, &["1", "2"]).await;

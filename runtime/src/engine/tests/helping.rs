@@ -11,27 +11,27 @@ use tremor_pdk::{Batch, Limit, Operator, Pull, Result};
 
 use super::{
     Setup, doubles,
-    doubles::{Pulls, Sees, Shared},
+    doubles::{Pulls, Records, Shared},
 };
 use crate::{
     codec::{BatchDecoder, Decoded},
     dynamic::DynSource,
     engine::{
-        account::token::Ended,
         processors::Processors,
         source::{
-            intake::{Inlet, Intake},
-            pace::Pace,
+            batch_sizer::BatchSizer,
+            intake::{Intake, IntakeState},
             preprocessors::Next,
             shared_intake::SharedIntake,
             worker::Worker,
         },
+        tracking::token::Ended,
         tuning::STEADY,
     },
     executor::block_on,
 };
 
-/// A batch that three events fill.
+/// Returns an empty batch with a limit of three events.
 fn batch() -> Batch {
     let mut batch = Batch::new();
     batch.set_limit(Limit { events: 3, ..Limit::default() });
@@ -46,9 +46,9 @@ fn try_pull(intake: &mut Intake, batch: &mut Batch) -> bool {
     intake.try_pull(&mut Context::from_waker(Waker::noop()), batch)
 }
 
-/// An intake whose source has brought events so often that others may pull, and those are gone.
+/// Returns an intake in the steady state, without pulled events.
 pub(super) fn steady(double: impl DynSource + 'static) -> Intake {
-    let mut intake = Intake::new(Inlet::default(), Box::new(double), Processors::default());
+    let mut intake = Intake::new(IntakeState::default(), Box::new(double), Processors::default());
     while !intake.is_steady() {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
@@ -56,19 +56,19 @@ pub(super) fn steady(double: impl DynSource + 'static) -> Intake {
     intake
 }
 
-/// How many messages were pulled and not taken further yet.
+/// Removes the pulled messages and returns their number.
 fn drain(intake: &mut Intake) -> usize {
     let mut messages = 0;
-    while let Next::Piece(piece) = intake.inlet.preprocessors.next() {
+    while let Next::Piece(piece) = intake.state.preprocessors.next() {
         messages += piece.batch.len();
     }
     messages
 }
 
 #[test]
-fn others_may_pull_once_several_pulls_in_a_row_brought_as_much_as_was_asked_for() {
+fn helpers_may_pull_after_consecutive_full_pulls() {
     let mut intake =
-        Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)), Processors::default());
+        Intake::new(IntakeState::default(), Box::new(Pulls::numbers(100)), Processors::default());
     let mut own = 0;
     while !try_pull(&mut intake, &mut batch()) {
         assert!(pull(&mut intake, &mut batch()).is_ready());
@@ -78,21 +78,21 @@ fn others_may_pull_once_several_pulls_in_a_row_brought_as_much_as_was_asked_for(
 }
 
 #[test]
-fn others_may_not_pull_where_a_source_brings_less_than_it_is_asked_for() {
+fn helpers_may_not_pull_if_a_source_has_less_than_a_batch() {
     let mut intake =
-        Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)), Processors::default());
+        Intake::new(IntakeState::default(), Box::new(Pulls::numbers(100)), Processors::default());
     for _ in 0..2 * STEADY {
         assert!(pull(&mut intake, &mut Batch::new()).is_ready());
         assert!(!intake.is_steady());
     }
     let mut intake = steady(Pulls::numbers(100));
     assert!(!try_pull(&mut intake, &mut Batch::new()));
-    assert_eq!(drain(&mut intake), 3, "it brought something");
+    assert_eq!(drain(&mut intake), 3, "the pull read events");
     assert!(!intake.is_steady());
 }
 
 #[test]
-fn a_source_that_waits_is_pulled_by_its_own_task_again() {
+fn helper_leaves_a_source_that_waits_to_its_own_task() {
     let until = Arc::<AtomicBool>::default();
     let double = Pulls { until: Some(until.clone()), ..Pulls::numbers(STEADY) };
     let mut intake = steady(double);
@@ -102,7 +102,7 @@ fn a_source_that_waits_is_pulled_by_its_own_task_again() {
 }
 
 #[test]
-fn what_another_tasks_pull_came_to_is_left_to_the_sources_own() {
+fn result_of_a_helpers_pull_is_left_to_the_sources_task() {
     let mut intake = steady(Pulls::numbers(STEADY));
     assert!(!try_pull(&mut intake, &mut batch()));
     assert!(!try_pull(&mut intake, &mut batch()), "the source has ended");
@@ -110,23 +110,23 @@ fn what_another_tasks_pull_came_to_is_left_to_the_sources_own() {
 }
 
 #[test]
-fn a_source_that_cannot_take_an_acknowledgement_hears_of_all_others() {
+fn rejected_acknowledgement_does_not_prevent_later_reports() {
     let mut double = Pulls::numbers(3);
-    let heard = double.heard.clone();
-    double.deaf = true;
-    let mut intake = Intake::new(Inlet::default(), Box::new(double), Processors::default());
+    let reports = double.reports.clone();
+    double.rejects_acks = true;
+    let mut intake = Intake::new(IntakeState::default(), Box::new(double), Processors::default());
     for _ in 0..3 {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
     let ended = [(1, None), (2, Some(Vec::new()))].map(|(pull, failed)| Ended::of(pull, failed));
-    assert!(intake.acknowledge(ended.into()).is_err(), "it is deaf to what went well");
-    assert_eq!(*heard.lock().unwrap(), [(2, false)]);
-    // The connection is over.
+    assert!(intake.acknowledge(ended.into()).is_err(), "the source rejects acknowledgements");
+    assert_eq!(*reports.lock().unwrap(), [(2, false)]);
+    // The end of the connection fails the remaining pull.
     intake.fail_outstanding().unwrap();
-    assert_eq!(*heard.lock().unwrap(), [(2, false), (3, false)]);
+    assert_eq!(*reports.lock().unwrap(), [(2, false), (3, false)]);
 }
 
-/// Decodes its first batch only when the other task has got its first too.
+/// A decoder that waits for the other task before it decodes its first batch, so that both tasks decode.
 struct Together {
     decoder: Box<dyn BatchDecoder>,
     barrier: Option<Arc<Barrier>>,
@@ -144,10 +144,10 @@ impl BatchDecoder for Together {
 }
 
 #[test]
-fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
+fn batches_of_concurrent_tasks_keep_their_order() {
     const PULLS: usize = 2_000;
     let seen = Shared::<Vec<String>>::default();
-    let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
+    let operators: Vec<Box<dyn Operator>> = vec![Box::new(Records(seen.clone()))];
     let harness = Setup { operators, helpers: 1, ..Setup::default() }.harness();
     let super::Harness { mut source, sink, .. } = harness;
     let barrier = Arc::new(Barrier::new(2));
@@ -161,19 +161,19 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     let intake =
         Arc::new(SharedIntake::new(steady(Pulls::numbers(PULLS + STEADY)), Processors::default()));
     let has_ended = Arc::<AtomicBool>::default();
-    // The second one is the source's own.
+    // The second worker belongs to the source's own task.
     let mut is_own = false;
     let threads = workers.map(|(mut worker, _)| {
         let (intake, has_ended) = (intake.clone(), has_ended.clone());
-        // Pulls are of three, always.
-        worker.pace = Pace::fixed(3);
+        // Every pull has three events.
+        worker.sizer = BatchSizer::fixed(3);
         let is_own = std::mem::replace(&mut is_own, true);
         std::thread::spawn(move || {
-            // A task that finds the intake in use for long pulls nothing: only the source's own
-            // waits for it, and knows so that there is nothing more.
+            // A helper pulls nothing if another task is using the intake. Only the source's own task waits for the
+            // intake, so only that task learns that the source has ended.
             while !has_ended.load(Ordering::Relaxed) {
-                let goes_on = block_on(intake.help_once(&mut worker));
-                if is_own && !goes_on && !block_on(intake.lock()).is_steady() {
+                let continues = block_on(intake.help_once(&mut worker));
+                if is_own && !continues && !block_on(intake.lock()).is_steady() {
                     has_ended.store(true, Ordering::Relaxed);
                 }
             }

@@ -1,5 +1,5 @@
-//! How many events are in flight where a sink does not answer: a batch in the sink's hands, a full
-//! queue, and a batch with each task that takes batches through. `docs/guide/flows.md` promises it.
+//! The number of events in flight if a sink does not answer: one batch in the sink, a full queue, and one batch in each
+//! task of the source. `docs/guide/flows.md` states this limit.
 
 use std::{
     pin::Pin,
@@ -12,24 +12,24 @@ use std::{
 
 use tremor_pdk::{Acks, Batch, Exception, Pull, Result};
 
-use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
+use super::{Harness, Reports, Setup, doubles::RecordingAcks, helping::steady};
 use crate::dynamic::{DynSink, DynSource};
 use crate::engine::{
     Kind,
-    account::stats::Books,
     handle::connection::Connection,
     processors::Processors,
     queue::{Bounds, mailbox::Host},
-    source::{pace::Pace, shared_intake::SharedIntake},
+    source::{batch_sizer::BatchSizer, shared_intake::SharedIntake},
     sync::gauge::Gauge,
+    tracking::stats::FlowCounters,
 };
 
-/// A source that always has as much as it is asked for.
+/// A source that fills every batch.
 #[derive(Clone, Default)]
 struct Endless {
-    brought: Arc<AtomicUsize>,
-    heard: Heard,
-    /// Number of events in flight from which it is not pulled; zero is any number.
+    produced: Arc<AtomicUsize>,
+    reports: Reports,
+    /// Maximum number of events in flight; 0 for no limit.
     most: usize,
 }
 
@@ -37,7 +37,7 @@ impl DynSource for Endless {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         while !batch.is_full() {
             batch.push_message(b"1");
-            self.brought.fetch_add(1, Ordering::Relaxed);
+            self.produced.fetch_add(1, Ordering::Relaxed);
         }
         Poll::Ready(Ok(Pull::Events))
     }
@@ -45,15 +45,15 @@ impl DynSource for Endless {
     fn give_up(&mut self, _: &mut Batch) {}
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
-        Ok(Some(Box::new(Hears {
-            heard: self.heard.clone(),
+        Ok(Some(Box::new(RecordingAcks {
+            reports: self.reports.clone(),
             most_in_flight: self.most,
-            ..Hears::default()
+            ..RecordingAcks::default()
         })))
     }
 }
 
-/// A sink that answers so many deliveries, and then none.
+/// A sink that answers `left` deliveries, and no later ones.
 #[derive(Clone, Default)]
 struct Answers {
     left: Arc<AtomicUsize>,
@@ -86,86 +86,92 @@ impl Wake for Woken {
     }
 }
 
-/// The tasks of a flow, polled in turn by the test.
+/// The tasks of a flow. The test polls one task after the other.
 struct Flow {
     tasks: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     source: Endless,
     sink: Answers,
-    books: Books,
+    counters: FlowCounters,
     queue: Gauge,
 }
 
 impl Flow {
-    /// A source whose own task and so many helpers take batches of so many events to a sink, which
-    /// whatever sends to it may run.
+    /// Creates a flow whose source reads batches of `batch` events with its own task and `helpers` helper tasks.
+    /// Senders may run the sink.
     fn of(bounds: Bounds, batch: u32, helpers: usize) -> Self {
         Self::of_source(bounds, batch, helpers, 0)
     }
 
-    /// Makes a harness whose source is not pulled from `most` events in flight on.
+    /// Creates a flow whose source may have at most `most` events in flight.
     fn of_source(bounds: Bounds, batch: u32, helpers: usize, most: usize) -> Self {
         let harness = Setup { bounds, helpers, ..Setup::default() }.harness();
-        let Harness { mut source, sink: mut side, books, .. } = harness;
+        let Harness { mut source, sink: mut side, counters, .. } = harness;
         let (endless, answers, queue) =
             (Endless { most, ..Endless::default() }, Answers::default(), side.queue.gauge());
         let (mailbox, double) = (side.queue.mailbox(), Box::new(answers.clone()));
         let connection = Arc::<Connection>::default();
         let sink = Host::new(mailbox, async move { _ = side.run(double, &connection).await });
         let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(sink)];
-        source.worker.pace = Pace::fixed(batch);
+        source.worker.sizer = BatchSizer::fixed(batch);
         if helpers == 0 {
             let double = Box::new(endless.clone());
-            tasks.push(Box::pin(async move { _ = source.bring(double, &Arc::default()).await }));
+            tasks.push(Box::pin(async move {
+                _ = source.pull_until_end(double, &Arc::default()).await;
+            }));
         } else {
             let intake = SharedIntake::new(steady(endless.clone()), Processors::new(usize::MAX));
-            endless.brought.store(0, Ordering::Relaxed);
+            endless.produced.store(0, Ordering::Relaxed);
             let intake = Arc::new(intake);
             for mut worker in source.helpers.into_iter().chain([source.worker]) {
                 let intake = intake.clone();
-                worker.pace = Pace::fixed(batch);
+                worker.sizer = BatchSizer::fixed(batch);
                 tasks.push(Box::pin(async move { while intake.help_once(&mut worker).await {} }));
             }
         }
-        Self { tasks, source: endless, sink: answers, books, queue }
+        Self { tasks, source: endless, sink: answers, counters, queue }
     }
 
-    /// Polls all tasks until none goes on. After each poll the counts say how many events the source has
-    /// brought of which the sink has not taken delivery.
+    /// Polls all tasks until none of them makes progress. After each poll, checks that the metrics show the events that
+    /// were produced and not delivered.
     fn settle(&mut self) {
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(woken.clone());
-        let mut goes_on = true;
-        while goes_on {
+        let mut continues = true;
+        while continues {
             for task in &mut self.tasks {
                 assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-                let brought = self.source.brought.load(Ordering::Relaxed);
+                let produced = self.source.produced.load(Ordering::Relaxed);
                 let delivered = self.sink.delivered.load(Ordering::Relaxed);
-                assert_eq!(in_flight(&self.books), brought - delivered);
+                assert_eq!(in_flight(&self.counters), produced - delivered);
             }
-            goes_on = woken.0.swap(false, Ordering::Relaxed);
+            continues = woken.0.swap(false, Ordering::Relaxed);
         }
     }
 
-    /// Where the events in flight are: in the sink's hands, in the queue, with other tasks.
+    /// Returns the numbers of events in flight in the sink, in its queue, and in other tasks.
     fn whereabouts(&self) -> [usize; 3] {
         let counts = |kind| {
-            let components = self.books.components().into_iter();
+            let components = self.counters.components().into_iter();
             components
                 .filter(move |it| it.kind == kind)
                 .map(|it| it.counts.in_flight())
                 .sum::<i64>()
         };
-        assert_eq!((counts(Kind::Source), counts(Kind::Pipeline)), (0, 0), "they hold nothing");
+        assert_eq!(
+            (counts(Kind::Source), counts(Kind::Pipeline)),
+            (0, 0),
+            "sources and pipelines buffer no events"
+        );
         let in_hand = usize::try_from(counts(Kind::Sink)).unwrap();
         let queued = self.queue.events();
-        [in_hand, queued, in_flight(&self.books) - queued - in_hand]
+        [in_hand, queued, in_flight(&self.counters) - queued - in_hand]
     }
 }
 
-/// What the source has taken in and components have made, less what has ended.
-fn in_flight(books: &Books) -> usize {
+/// Returns the number of events that were read or created and have not ended, according to the metrics.
+fn in_flight(counters: &FlowCounters) -> usize {
     let (mut came, mut ended) = (0, 0);
-    for component in books.components() {
+    for component in counters.components() {
         let counts = component.counts;
         came += counts.created + if component.kind == Kind::Source { counts.taken } else { 0 };
         ended += counts.discarded + counts.merged + counts.failed + counts.dead_lettered;
@@ -174,8 +180,10 @@ fn in_flight(books: &Books) -> usize {
     usize::try_from(came - ended).unwrap()
 }
 
+/// With a sink that never answers, one batch is in the sink, its queue is full, and each task of the source has one
+/// batch.
 #[test]
-fn a_sink_that_never_answers_has_a_batch_its_queue_is_full_and_each_task_has_a_batch() {
+fn events_in_flight_are_bounded_if_a_sink_never_answers() {
     for helpers in 0..4 {
         for (events, batch) in [(1, 1), (1, 3), (3, 3), (4, 3), (60, 3), (61, 7), (256, 100)] {
             let bounds = Bounds { events, ..Bounds::default() };
@@ -204,7 +212,7 @@ fn source_is_pulled_up_to_its_limit_of_events_in_flight() {
 }
 
 #[test]
-fn as_much_as_a_sink_takes_is_brought_and_the_source_has_heard_of_it() {
+fn source_is_pulled_and_notified_as_the_sink_answers() {
     let mut flow = Flow::of(Bounds { events: 10, ..Bounds::default() }, 3, 0);
     flow.settle();
     let stuck = flow.whereabouts();
@@ -212,8 +220,8 @@ fn as_much_as_a_sink_takes_is_brought_and_the_source_has_heard_of_it() {
         flow.sink.left.store(answers, Ordering::Relaxed);
         flow.settle();
         assert_eq!(flow.whereabouts(), stuck);
-        let heard = flow.source.heard.lock().unwrap();
-        assert!(heard.iter().all(|(_, acknowledged)| *acknowledged));
-        assert_eq!(3 * heard.len(), flow.sink.delivered.load(Ordering::Relaxed));
+        let reports = flow.source.reports.lock().unwrap();
+        assert!(reports.iter().all(|(_, acknowledged)| *acknowledged));
+        assert_eq!(3 * reports.len(), flow.sink.delivered.load(Ordering::Relaxed));
     }
 }

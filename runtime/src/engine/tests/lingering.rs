@@ -1,4 +1,4 @@
-//! A sink that puts batches together, and is idle: what wakes it.
+//! Wake-ups of an idle sink that joins batches.
 
 use std::{
     collections::VecDeque,
@@ -15,8 +15,8 @@ use std::{
 use tremor_pdk::{Acks, Batch, Pull, Result};
 
 use super::{
-    Harness, Heard, Setup, both,
-    doubles::{Hears, Shared, Takes, Taking},
+    Harness, Reports, Setup, both,
+    doubles::{RecordingAcks, ScriptedSink, Shared, SinkScript},
     parallel::batch,
     pulls, sorted,
 };
@@ -31,7 +31,7 @@ use crate::{
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A future, with a count of how often it was woken.
+/// A future that counts its wake-ups.
 struct Watched<F> {
     future: Pin<Box<F>>,
     wakes: Arc<Wakes>,
@@ -61,7 +61,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// What a source is to bring, a message a pull.
+/// Messages that a source has not read yet. It reads one message per pull.
 #[derive(Default)]
 struct Feed {
     messages: VecDeque<&'static str>,
@@ -72,7 +72,7 @@ struct Feed {
 #[derive(Default)]
 struct Fed {
     feed: Shared<Feed>,
-    heard: Heard,
+    reports: Reports,
 }
 
 impl DynSource for Fed {
@@ -92,28 +92,31 @@ impl DynSource for Fed {
     fn give_up(&mut self, _: &mut Batch) {}
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
-        Ok(Some(Box::new(Hears { heard: self.heard.clone(), ..Hears::default() })))
+        Ok(Some(Box::new(RecordingAcks {
+            reports: self.reports.clone(),
+            ..RecordingAcks::default()
+        })))
     }
 }
 
-/// What a test has of a run.
-struct Hands {
+/// Allows a test to control a run and to observe it.
+struct Controls {
     feed: Shared<Feed>,
-    heard: Heard,
-    takes: Shared<Takes>,
+    reports: Reports,
+    script: Shared<SinkScript>,
     wakes: Arc<Wakes>,
     linger: Duration,
 }
 
-impl Hands {
+impl Controls {
     fn change(&self, change: impl FnOnce(&mut Feed)) {
         let feed = &mut *self.feed.lock().unwrap();
         change(feed);
         feed.waits.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The source brings a message, and the sink has heard of it.
-    async fn bring(&self, message: &'static str) {
+    /// Lets the source read a message, and waits until the sink was woken because of that.
+    async fn send(&self, message: &'static str) {
         let before = self.wakes.count.load(Ordering::Relaxed);
         self.change(|feed| feed.messages.push_back(message));
         while self.wakes.count.load(Ordering::Relaxed) == before {
@@ -122,14 +125,14 @@ impl Hands {
         executor::yield_now().await;
     }
 
-    /// So many pulls are acknowledged.
+    /// Waits until `count` pulls are acknowledged.
     async fn are_acknowledged(&self, count: usize) {
-        while self.heard.lock().unwrap().len() < count {
+        while self.reports.lock().unwrap().len() < count {
             executor::yield_now().await;
         }
     }
 
-    /// How often the sink is woken until a timer has ended that would end after several of its own.
+    /// Waits for several linger times, and returns the number of wake-ups of the sink in this time.
     async fn wakes_while_idle(&self) -> usize {
         let before = self.wakes.count.load(Ordering::Relaxed);
         executor::sleep(4 * self.linger).await;
@@ -137,28 +140,29 @@ impl Hands {
     }
 
     fn delivered(&self) -> Vec<Vec<String>> {
-        self.takes.lock().unwrap().delivered.clone()
+        self.script.lock().unwrap().delivered.clone()
     }
 }
 
-/// Runs a source into a sink whose deliveries have two events at most.
-fn run(linger: Duration, work: impl AsyncFnOnce(Hands)) -> Vec<(u64, bool)> {
+/// Runs a source, a sink whose deliveries have at most two events, and `work` at the same time. Returns how the pulls
+/// ended.
+fn run(linger: Duration, work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
     let Harness { mut source, mut sink, mut letters, .. } = Setup::default().harness();
     let max_events = NonZeroUsize::new(2).unwrap();
     let batching = Batching { max_events, max_bytes: NonZeroUsize::MAX, linger };
     sink.terms.batch = Some(batch(batching));
     sink.tick = HOUR;
-    let (fed, takes, wakes) = (Fed::default(), Takes::of([]), Arc::<Wakes>::default());
-    let heard = fed.heard.clone();
-    let hands = Hands {
+    let (fed, script, wakes) = (Fed::default(), SinkScript::of([]), Arc::<Wakes>::default());
+    let reports = fed.reports.clone();
+    let controls = Controls {
         feed: fed.feed.clone(),
-        heard: heard.clone(),
-        takes: takes.clone(),
+        reports: reports.clone(),
+        script: script.clone(),
         wakes: wakes.clone(),
         linger,
     };
     let connection = Arc::<Connection>::default();
-    let double: Box<dyn DynSink> = Box::new(Taking(takes));
+    let double: Box<dyn DynSink> = Box::new(ScriptedSink(script));
     let sink_runs = async {
         assert!(matches!(sink.run(double, &connection).await, End::Finished));
     };
@@ -169,40 +173,40 @@ fn run(linger: Duration, work: impl AsyncFnOnce(Hands)) -> Vec<(u64, bool)> {
     let no_letters = async {
         assert!(std::future::poll_fn(|it| letters.poll_receive(it)).await.is_none());
     };
-    block_on(both(both(sink_runs, no_letters), both(source_runs, work(hands))));
-    sorted(&heard)
+    block_on(both(both(sink_runs, no_letters), both(source_runs, work(controls))));
+    sorted(&reports)
 }
 
 #[test]
-fn while_nothing_waits_to_be_joined_the_time_that_events_may_wait_wakes_nobody() {
-    let heard = run(Duration::from_millis(2), async |hands| {
-        assert_eq!(hands.wakes_while_idle().await, 0, "nothing has come");
+fn sink_without_waiting_events_is_not_woken_by_linger_time() {
+    let reports = run(Duration::from_millis(2), async |controls| {
+        assert_eq!(controls.wakes_while_idle().await, 0, "no event has arrived");
         for count in 1..=3 {
-            hands.bring("1").await;
-            hands.are_acknowledged(count).await;
-            assert_eq!(hands.wakes_while_idle().await, 0, "what came has waited, and left");
+            controls.send("1").await;
+            controls.are_acknowledged(count).await;
+            assert_eq!(controls.wakes_while_idle().await, 0, "the event was delivered");
         }
-        assert_eq!(hands.delivered(), [["1"]; 3]);
-        hands.change(|feed| feed.is_over = true);
+        assert_eq!(controls.delivered(), [["1"]; 3]);
+        controls.change(|feed| feed.is_over = true);
     });
-    assert_eq!(heard, pulls(3, true));
+    assert_eq!(reports, pulls(3, true));
 }
 
 #[test]
-fn a_delivery_that_is_full_leaves_no_timer_of_its_first_event_behind() {
-    run(Duration::from_millis(50), async |hands| {
-        // On a busy machine the first event may have waited its time before the second one is there.
+fn full_delivery_leaves_no_timer_of_its_first_event() {
+    run(Duration::from_millis(50), async |controls| {
+        // On a busy machine the linger time of the first event may end before the second one arrives.
         for round in 1.. {
             let begun = Instant::now();
-            hands.bring("1").await;
-            hands.bring("2").await;
-            hands.are_acknowledged(2 * round).await;
-            if begun.elapsed() < hands.linger / 2 {
+            controls.send("1").await;
+            controls.send("2").await;
+            controls.are_acknowledged(2 * round).await;
+            if begun.elapsed() < controls.linger / 2 {
                 break;
             }
         }
-        assert_eq!(hands.wakes_while_idle().await, 0);
-        assert_eq!(hands.delivered().pop().unwrap(), ["1", "2"]);
-        hands.change(|feed| feed.is_over = true);
+        assert_eq!(controls.wakes_while_idle().await, 0);
+        assert_eq!(controls.delivered().pop().unwrap(), ["1", "2"]);
+        controls.change(|feed| feed.is_over = true);
     });
 }

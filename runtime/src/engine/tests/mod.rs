@@ -1,5 +1,4 @@
-//! A source, operators and a sink, with doubles for connectors: what becomes of batches, whichever
-//! tasks take them through.
+//! Tests of the engine with test doubles of connectors: a source, operators and a sink, with and without helper tasks.
 
 mod acknowledging;
 mod batch_page;
@@ -9,18 +8,17 @@ mod doubles;
 mod fragments;
 mod gathering;
 mod helping;
-mod holding;
 mod in_flight;
 mod limits;
-mod lines;
 mod lingering;
 mod parallel;
+mod pausing;
 mod peer;
+mod processing;
 mod reconnecting;
 mod retrying;
 mod rounds;
 mod supervising;
-mod taking_through;
 mod ticking;
 mod timed;
 mod yielding;
@@ -39,10 +37,9 @@ use serde_json::Value as Config;
 use tremor_abi::batch::Pool;
 use tremor_pdk::Operator;
 
-use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
+use self::doubles::{Counted, Pulls, Reports, Shared, SinkScript};
 use crate::engine::{
     Kind,
-    account::stats::{Books, Component, Counts, Stats},
     control::Control,
     handle::{
         ConnectorHandle,
@@ -61,8 +58,9 @@ use crate::engine::{
         SinkSide, TICK, backlog::Backlog, postprocessors::Postprocessors, retry::Retries,
         terms::Terms,
     },
-    source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
+    source::{SourceSide, batch_sizer::BatchSizer, intake::IntakeState, worker::Worker},
     target::{Ports, Target},
+    tracking::stats::{Component, Counts, FlowCounters, Stats},
 };
 use crate::{
     codec::{BatchDecoder, Codec, MakeCodec, Terminator},
@@ -71,18 +69,18 @@ use crate::{
     executor::block_on,
 };
 
-/// What there is to a source that feeds a sink.
+/// Parameters of a source that feeds a sink through a pipeline.
 struct Setup {
-    /// What the source decodes.
+    /// Codec of the source.
     source_codec: &'static str,
-    /// What the sink gets.
+    /// Codec of the sink.
     sink_codec: &'static str,
-    /// Of the sink's queue.
+    /// Limits of the sink's queue.
     bounds: Bounds,
-    /// Tasks that may help the source's own.
+    /// Number of helper tasks of the source.
     helpers: usize,
     operators: Vec<Box<dyn Operator>>,
-    /// Whether what the source cannot decode goes to the sink as well.
+    /// `true` if the port `err` of the source is linked to the sink as well.
     err: bool,
 }
 
@@ -99,23 +97,23 @@ impl Default for Setup {
     }
 }
 
-/// Both sides, and what can be known of them from outside.
+/// The source side and the sink side of a flow, and values that tests observe.
 struct Harness {
     source: SourceSide,
     sink: SinkSide,
-    books: Books,
-    /// How many batches were decoded.
+    counters: FlowCounters,
+    /// Number of decoded batches.
     decoded: Arc<AtomicUsize>,
     /// Dead letters of the sink.
     letters: Receiver,
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Outcome {
-    /// The messages that were delivered, a list a batch.
+    /// The delivered messages by batch.
     delivered: Vec<Vec<String>>,
-    /// Pulls that ended, in order of their numbers, and whether they were acknowledged.
-    heard: Vec<(u64, bool)>,
+    /// Pulls that ended, in ascending order. The second value is `true` if the pull was acknowledged.
+    reports: Vec<(u64, bool)>,
     counts: Counts,
     decoded: usize,
     letters: Vec<String>,
@@ -136,7 +134,7 @@ fn encoding(name: &str) -> Encoding {
     Encoding { codec, terminator: Terminator::default(), pool: Pool::new(8) }
 }
 
-/// A component's way into queues.
+/// Creates the router of a component.
 fn router(
     name: &str,
     pipelines: Vec<Pipeline>,
@@ -162,7 +160,7 @@ fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
     Outlet { queue, stats: stats.clone() }
 }
 
-/// One pipeline whose events go to the first queue.
+/// Creates a pipeline whose events go to the first queue.
 fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
     let steps =
         operators.into_iter().map(|operator| Step::new("operator", operator, None, Vec::new()));
@@ -174,8 +172,8 @@ fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
 fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
     let codec = Some(MakeCodec::decoder(&codec(name)).unwrap());
     SourceSide {
-        inlet: Inlet { id, ..Inlet::default() },
-        worker: Worker { router, codec, pace: Pace::default() },
+        intake: IntakeState { id, ..IntakeState::default() },
+        worker: Worker { router, codec, sizer: BatchSizer::default() },
         helpers: Vec::new(),
         control: Arc::new(Control::new()),
         notices: notices(),
@@ -202,7 +200,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
     }
 }
 
-/// Any number of attempts, without a wait.
+/// A policy that permits any number of attempts, without waits.
 const AT_ONCE: Policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::MAX };
 
 fn notices() -> Arc<Notices> {
@@ -210,10 +208,10 @@ fn notices() -> Arc<Notices> {
 }
 
 impl SourceSide {
-    /// Runs a source until it knows what became of everything that it brought.
+    /// Runs a source until it has ended and the end of all its pulls was reported to it.
     async fn run(&mut self, source: Box<dyn DynSource>, connection: &Arc<Connection>) -> End {
-        match self.bring(source, connection).await {
-            Ok(settling) => settling.run().await.map_or_else(End::of, |()| End::Finished),
+        match self.pull_until_end(source, connection).await {
+            Ok(acks) => acks.run().await.map_or_else(End::of, |()| End::Finished),
             Err(end) => end,
         }
     }
@@ -221,9 +219,9 @@ impl SourceSide {
 
 impl Setup {
     fn harness(self) -> Harness {
-        let mut books = Books::default();
+        let mut counters = FlowCounters::default();
         let [stats, main, sinks] =
-            [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
+            [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| counters.of("it", kind));
         let (sender, queue) = queue::bounded(self.bounds, &Processors::default());
         let (dead, letters) = queue::bounded(Bounds::default(), &Processors::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
@@ -241,32 +239,33 @@ impl Setup {
         source.worker.codec = decoder();
         for _ in 0..self.helpers {
             let router = source.worker.router.another(encoding(self.sink_codec), Pool::new(8));
-            let helper = Worker { router, codec: decoder(), pace: Pace::default() };
+            let helper = Worker { router, codec: decoder(), sizer: BatchSizer::default() };
             source.helpers.push(helper);
         }
         let ports = Ports { err: vec![Target::Queue(0)], ..Ports::default() };
         let routed =
             router("sink", Vec::new(), ports, vec![outlet(dead, &Arc::default())], None, &sinks);
         let sink = sink_side(queue, routed, self.sink_codec);
-        Harness { source, sink, books, decoded, letters }
+        Harness { source, sink, counters, decoded, letters }
     }
 }
 
 impl Harness {
-    /// Runs both sides to their end. The sink is connected again as often as it is lost.
-    fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
-        self.run_into(pulls, takes, || Box::new(doubles::Taking(takes.clone())))
+    /// Runs both sides to their end. The sink is reconnected whenever its connection is lost.
+    fn run(self, pulls: Pulls, script: &Shared<SinkScript>) -> Outcome {
+        self.run_into(pulls, script, || Box::new(doubles::ScriptedSink(script.clone())))
     }
 
-    /// The same with a sink that leaves what it takes in `takes`.
+    /// Runs both sides in the same way as [`Harness::run`]. `double` creates the sink, which records its deliveries in
+    /// `script`.
     fn run_into(
         self,
         pulls: Pulls,
-        takes: &Shared<Takes>,
+        script: &Shared<SinkScript>,
         double: impl Fn() -> Box<dyn DynSink>,
     ) -> Outcome {
-        let heard = pulls.heard.clone();
-        let Self { mut source, mut sink, books, decoded, mut letters } = self;
+        let reports = pulls.reports.clone();
+        let Self { mut source, mut sink, counters, decoded, mut letters } = self;
         let connection = Arc::<Connection>::default();
         let sink_runs = async {
             loop {
@@ -288,41 +287,41 @@ impl Harness {
                 queued.item.token.settle();
             }
         };
-        // The sink is there before the source begins, as in a flow.
+        // The sink is polled before the source, because sinks start first in a flow too.
         block_on(both(sink_runs, both(source_runs, letters_are_read)));
         Outcome {
-            delivered: takes.lock().unwrap().delivered.clone(),
-            heard: sorted(&heard),
-            counts: settled(&books),
+            delivered: script.lock().unwrap().delivered.clone(),
+            reports: sorted(&reports),
+            counts: settled(&counters),
             decoded: decoded.load(Ordering::Relaxed),
             letters: dead,
         }
     }
 }
 
-/// What became of all events, once none is under way.
-fn settled(books: &Books) -> Counts {
-    let components = books.components();
+/// Checks that no event is in flight, and returns the counts of all events.
+fn settled(counters: &FlowCounters) -> Counts {
+    let components = counters.components();
     for Component { kind, counts, .. } in &components {
         assert_eq!(counts.in_flight(), 0, "{kind:?}: {counts:?}");
     }
     Counts::of(&components)
 }
 
-fn sorted(heard: &Heard) -> Vec<(u64, bool)> {
-    let mut heard = heard.lock().unwrap().clone();
-    heard.sort_unstable();
-    heard
+fn sorted(reports: &Reports) -> Vec<(u64, bool)> {
+    let mut reports = reports.lock().unwrap().clone();
+    reports.sort_unstable();
+    reports
 }
 
-/// Pulls 1 to `last`, all with the same end.
+/// Returns the pulls 1 to `last`, all with the same end.
 fn pulls(last: u64, acknowledged: bool) -> Vec<(u64, bool)> {
     (1..=last).map(|pull| (pull, acknowledged)).collect()
 }
 
-/// Runs two futures in turn, in this thread.
+/// Runs two futures concurrently in this thread.
 async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    // On the heap: without optimisation every layer has them on the stack once more.
+    // The futures are boxed, because without optimisation every nested call would copy them to its stack frame.
     let (mut one, mut other) = (Box::pin(one), Box::pin(other));
     let mut done = [false; 2];
     poll_fn(|context| {

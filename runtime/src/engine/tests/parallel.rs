@@ -1,4 +1,4 @@
-//! A sink with several deliveries under way.
+//! Sinks with several deliveries in flight.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Pull, Result};
 
 use super::{
-    AT_ONCE, Harness, Heard, Setup, both,
-    doubles::{Hears, Shared, exception},
+    AT_ONCE, Harness, Reports, Setup, both,
+    doubles::{RecordingAcks, Shared, exception},
     notices, pulls, settled, sorted,
 };
 use crate::{
@@ -26,40 +26,44 @@ use crate::{
     flow,
 };
 
-/// A source that brings one message of a stream with each pull: the number of the pull.
+/// A source that reads one message per pull. The message is the number of the pull, and its stream is the next one of
+/// `left`.
 struct Streams {
-    /// The streams, the next one last.
+    /// Streams of the remaining pulls in reverse order.
     left: Vec<u64>,
-    brought: u64,
-    heard: Heard,
+    pulled: u64,
+    reports: Reports,
 }
 
 impl DynSource for Streams {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         let Some(stream) = self.left.pop() else { return Poll::Ready(Ok(Pull::Finished)) };
-        self.brought += 1;
-        batch.stream(stream).push_message(self.brought.to_string().as_bytes());
+        self.pulled += 1;
+        batch.stream(stream).push_message(self.pulled.to_string().as_bytes());
         Poll::Ready(Ok(Pull::Events))
     }
 
     fn give_up(&mut self, _: &mut Batch) {}
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
-        Ok(Some(Box::new(Hears { heard: self.heard.clone(), ..Hears::default() })))
+        Ok(Some(Box::new(RecordingAcks {
+            reports: self.reports.clone(),
+            ..RecordingAcks::default()
+        })))
     }
 }
 
-/// What a sink has under way, by slot, and what it is to answer.
+/// The state of a sink: its deliveries in flight, by slot, and the answers that a test has set.
 #[derive(Default)]
 pub(super) struct Desk {
     most: usize,
-    /// The demand of the sink. One that gathers answers its deliveries when it is flushed.
+    /// Demand of the sink. If it gathers, the sink answers all deliveries when it is flushed.
     demand: Demand,
-    /// The deliveries in flight at each flush.
+    /// The deliveries that were in flight at each flush.
     pub(super) flushed: Vec<Vec<String>>,
-    under_way: BTreeMap<usize, (String, Waker)>,
+    in_flight: BTreeMap<usize, (String, Waker)>,
     answers: BTreeMap<usize, Result<Vec<Exception>>>,
-    /// Every delivery that has begun, in order.
+    /// Deliveries that have begun, in order.
     pub(super) begun: Vec<String>,
     delivered: Vec<String>,
     given_up: usize,
@@ -72,23 +76,23 @@ impl Desk {
         Arc::new(Mutex::new(Self { demand, ..Self::default() }))
     }
 
-    /// The messages under way, in their order.
+    /// Returns the messages in flight, sorted.
     fn messages(&self) -> Vec<String> {
-        let mut messages: Vec<_> = self.under_way.values().map(|(it, _)| it.clone()).collect();
+        let mut messages: Vec<_> = self.in_flight.values().map(|(it, _)| it.clone()).collect();
         messages.sort();
         messages
     }
 
     pub(super) fn answer(&mut self, message: &str, answer: Result<Vec<Exception>>) {
-        let found = self.under_way.iter().find(|(_, (it, _))| it == message);
-        let (slot, (_, waker)) = found.expect("it is under way");
+        let found = self.in_flight.iter().find(|(_, (it, _))| it == message);
+        let (slot, (_, waker)) = found.expect("the message is in flight");
         waker.wake_by_ref();
         let slot = *slot;
         self.answers.insert(slot, answer);
     }
 }
 
-/// A sink that answers when it is told to.
+/// A sink that gives the answers that the test sets.
 struct Answers(Shared<Desk>);
 
 impl DynSink for Answers {
@@ -105,7 +109,7 @@ impl DynSink for Answers {
     ) -> Poll<Result<Vec<Exception>>> {
         let desk = &mut *self.0.lock().unwrap();
         if let Some(answer) = desk.answers.remove(&slot) {
-            let (message, _) = desk.under_way.remove(&slot).unwrap();
+            let (message, _) = desk.in_flight.remove(&slot).unwrap();
             if answer.is_ok() {
                 desk.delivered.push(message);
             }
@@ -113,7 +117,7 @@ impl DynSink for Answers {
         }
         let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
         let message = batch.events().iter().map(text).collect::<String>();
-        let known = desk.under_way.insert(slot, (message.clone(), context.waker().clone()));
+        let known = desk.in_flight.insert(slot, (message.clone(), context.waker().clone()));
         if known.is_none() {
             desk.begun.push(message);
         }
@@ -122,7 +126,7 @@ impl DynSink for Answers {
 
     fn give_up(&mut self, slot: usize) {
         let desk = &mut *self.0.lock().unwrap();
-        desk.under_way.remove(&slot).expect("it is under way");
+        desk.in_flight.remove(&slot).expect("the delivery is in flight");
         desk.given_up += 1;
     }
 
@@ -138,30 +142,31 @@ impl DynSink for Answers {
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
         let mut desk = self.0.lock().unwrap();
-        assert!(desk.under_way.is_empty(), "closed after the last answer");
+        assert!(desk.in_flight.is_empty(), "the sink is closed after its last answer");
         desk.drained = true;
         Box::pin(async { Ok(()) })
     }
 }
 
-/// Until the sink has these messages under way, after so many deliveries.
+/// Waits until `begun` deliveries have begun and exactly `messages` are in flight.
 pub(super) async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
     for _ in 0..10_000 {
-        let (so_far, under_way) = {
+        let (so_far, in_flight) = {
             let desk = desk.lock().unwrap();
             (desk.begun.len(), desk.messages())
         };
-        assert!(so_far <= begun, "{under_way:?} instead of {messages:?}");
-        if so_far == begun && under_way == messages {
+        assert!(so_far <= begun, "{in_flight:?} instead of {messages:?}");
+        if so_far == begun && in_flight == messages {
             return;
         }
         executor::yield_now().await;
     }
-    panic!("under way are {:?} instead of {messages:?}", desk.lock().unwrap().messages());
+    panic!("in flight are {:?} instead of {messages:?}", desk.lock().unwrap().messages());
 }
 
-/// Runs a source of these streams into a sink with so many slots, which `work` tells what to answer. The
-/// sink connects again where its connection is lost. Gives how the pulls ended.
+/// Runs a source with these streams, a sink, and `work`, which sets the answers of the sink, at the same time.
+/// `parallel` contains the number of slots, and `true` if streams are ordered. The sink is reconnected if its
+/// connection is lost. Returns how the pulls ended.
 pub(super) fn run(
     streams: &[u64],
     parallel: (usize, bool),
@@ -171,7 +176,7 @@ pub(super) fn run(
     run_batching(streams, parallel, None, desk, work)
 }
 
-/// The same where batches are put together.
+/// Does the same as [`run`], with limits for the deliveries of the sink.
 pub(super) fn run_batching(
     streams: &[u64],
     parallel: (usize, bool),
@@ -179,20 +184,20 @@ pub(super) fn run_batching(
     desk: &Shared<Desk>,
     work: impl Future<Output = ()>,
 ) -> Vec<(u64, bool)> {
-    let heard = Heard::default();
+    let reports = Reports::default();
     let left = streams.iter().rev().copied().collect();
-    let source = Streams { left, brought: 0, heard: heard.clone() };
+    let source = Streams { left, pulled: 0, reports: reports.clone() };
     run_source(source, parallel, batching, desk, work);
-    sorted(&heard)
+    sorted(&reports)
 }
 
-/// Returns the keys of a flow that set this size of batches.
+/// Returns the keys of a flow that set these limits.
 pub(super) fn batch(Batching { max_events, max_bytes, linger }: Batching) -> flow::Batch {
     let (max_events, max_bytes) = (max_events.try_into().ok(), max_bytes.try_into().ok());
     flow::Batch { max_events, max_bytes, linger: Some(linger) }
 }
 
-/// The same with a source of any kind.
+/// Does the same as [`run_batching`], with any source.
 pub(super) fn run_source(
     double: impl DynSource + 'static,
     (slots, ordered): (usize, bool),
@@ -200,7 +205,7 @@ pub(super) fn run_source(
     desk: &Shared<Desk>,
     work: impl Future<Output = ()>,
 ) {
-    let Harness { mut source, mut sink, books, mut letters, .. } = Setup::default().harness();
+    let Harness { mut source, mut sink, counters, mut letters, .. } = Setup::default().harness();
     let in_flight = (!desk.lock().unwrap().demand.gathers).then_some(64);
     sink.terms = Terms { in_flight, ordered: Some(ordered), batch: batching.map(batch) };
     sink.retries = Retries::new(AT_ONCE, notices());
@@ -225,13 +230,13 @@ pub(super) fn run_source(
     };
     block_on(both(both(sink_runs, letters_are_read), both(source_runs, work)));
     assert!(desk.lock().unwrap().drained);
-    settled(&books);
+    settled(&counters);
 }
 
 #[test]
-fn a_sink_has_as_many_deliveries_as_it_takes_and_answers_come_in_any_order() {
+fn parallel_deliveries_may_be_answered_in_any_order() {
     let desk = Shared::<Desk>::default();
-    let heard = run(&[0; 5], (3, false), &desk, async {
+    let reports = run(&[0; 5], (3, false), &desk, async {
         until(&desk, 3, &["1", "2", "3"]).await;
         desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 4, &["1", "3", "4"]).await;
@@ -241,35 +246,35 @@ fn a_sink_has_as_many_deliveries_as_it_takes_and_answers_come_in_any_order() {
         until(&desk, 5, &["5"]).await;
         desk.lock().unwrap().answer("5", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(5, true));
+    assert_eq!(reports, pulls(5, true));
     assert_eq!(desk.lock().unwrap().delivered.len(), 5);
 }
 
 #[test]
-fn in_order_streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
+fn ordered_streams_are_parallel_and_their_batches_sequential() {
     let desk = Shared::<Desk>::default();
-    // Messages 1, 2 and 5 are of stream 7, the others of streams of their own.
-    let heard = run(&[7, 7, 8, 9, 7], (3, true), &desk, async {
+    // Messages 1, 2 and 5 belong to stream 7, the others to streams of their own.
+    let reports = run(&[7, 7, 8, 9, 7], (3, true), &desk, async {
         until(&desk, 3, &["1", "3", "4"]).await;
         desk.lock().unwrap().answer("3", Ok(Vec::new()));
         desk.lock().unwrap().answer("4", Ok(Vec::new()));
         until(&desk, 3, &["1"]).await;
         desk.lock().unwrap().answer("1", Err(Error::full("not now")));
-        // It is tried again, before those after it in its stream.
+        // Message 1 is retried before later messages of its stream.
         for (begun, message) in [(4, "1"), (5, "2"), (6, "5")] {
             until(&desk, begun, &[message]).await;
             desk.lock().unwrap().answer(message, Ok(Vec::new()));
         }
     });
-    assert_eq!(heard, pulls(5, true));
+    assert_eq!(reports, pulls(5, true));
     let desk = desk.lock().unwrap();
     assert_eq!(desk.begun, ["1", "3", "4", "1", "2", "5"]);
 }
 
 #[test]
-fn where_some_of_many_answers_fail_each_event_ends_once() {
+fn each_event_ends_once_if_some_answers_fail() {
     let desk = Shared::<Desk>::default();
-    let heard = run(&[1, 2, 3, 4], (4, true), &desk, async {
+    let reports = run(&[1, 2, 3, 4], (4, true), &desk, async {
         until(&desk, 4, &["1", "2", "3", "4"]).await;
         let bad = vec![exception(0..1, Error::bad_data("no"))];
         desk.lock().unwrap().answer("3", Ok(bad));
@@ -281,43 +286,43 @@ fn where_some_of_many_answers_fail_each_event_ends_once() {
         desk.lock().unwrap().answer("1", Ok(Vec::new()));
         desk.lock().unwrap().answer("2", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(4, true), "what was dead-lettered is done with");
+    assert_eq!(reports, pulls(4, true), "dead letters are acknowledged");
 }
 
 #[test]
-fn what_has_no_answer_when_the_connection_is_lost_is_delivered_in_order_on_the_next() {
+fn unanswered_deliveries_are_repeated_in_order_after_a_loss() {
     let desk = Shared::<Desk>::default();
-    let heard = run(&[1, 2, 3, 1], (3, true), &desk, async {
+    let reports = run(&[1, 2, 3, 1], (3, true), &desk, async {
         until(&desk, 3, &["1", "2", "3"]).await;
         desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 3, &["1", "3"]).await;
         desk.lock().unwrap().answer("3", Err(Error::connection_lost("reset")));
-        // The other one was given up.
+        // Delivery 1 was canceled.
         until(&desk, 5, &["1", "3"]).await;
         desk.lock().unwrap().answer("1", Ok(Vec::new()));
         desk.lock().unwrap().answer("3", Ok(Vec::new()));
         until(&desk, 6, &["4"]).await;
         desk.lock().unwrap().answer("4", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(4, true));
+    assert_eq!(reports, pulls(4, true));
     let desk = desk.lock().unwrap();
     assert_eq!((desk.delivered.len(), desk.given_up), (4, 1));
 }
 
 #[test]
-fn what_is_due_while_all_slots_are_taken_waits_for_one_and_keeps_no_task_busy() {
+fn due_retry_without_a_free_slot_keeps_no_task_busy() {
     let desk = Shared::<Desk>::default();
     let later = Duration::from_millis(40);
-    let heard = run(&[1, 2, 3], (2, false), &desk, async {
+    let reports = run(&[1, 2, 3], (2, false), &desk, async {
         until(&desk, 2, &["1", "2"]).await;
         desk.lock().unwrap().answer("1", Err(Error::full("429").retry_after(later)));
         until(&desk, 3, &["2", "3"]).await;
-        // Its time comes, and there is no slot: were the sink to look again and again, this would not end.
+        // The retry is due, but no slot is free. If the sink's task polled in a loop, this wait would never end.
         executor::sleep(later).await;
         desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 4, &["1", "3"]).await;
         desk.lock().unwrap().answer("1", Ok(Vec::new()));
         desk.lock().unwrap().answer("3", Ok(Vec::new()));
     });
-    assert_eq!(heard, pulls(3, true));
+    assert_eq!(reports, pulls(3, true));
 }

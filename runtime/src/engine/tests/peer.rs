@@ -1,4 +1,4 @@
-//! A connector whose connections come and go as a test says.
+//! A connector whose connections succeed and fail as a test requires.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_abi::connector::Hook;
-use tremor_pdk::{Batch, Error, Pull, Result, Sides};
+use tremor_pdk::{Batch, Error, Pull, Result, Sides, lock};
 
 use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
@@ -25,27 +25,26 @@ use crate::engine::{
 use crate::{
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     flow,
-    lock::lock,
 };
 
-/// What a peer does with one connection.
+/// Creates one half of a connection.
 type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;
 
-/// The other side of a connector's connections.
+/// The peer of a connector. It determines the results of the connector's calls, and records the calls.
 pub(super) struct Peer {
-    /// What attempts to connect come to, and then all of them succeed.
+    /// Results of the first attempts to connect. Later attempts succeed.
     pub(super) connects: Mutex<VecDeque<Result<()>>>,
-    /// What constructors come to, and then all of them succeed.
+    /// Results of the first calls of the constructor. Later calls succeed.
     pub(super) news: Mutex<VecDeque<Result<()>>>,
     pub(super) source: Make<dyn DynSource>,
     pub(super) sink: Make<dyn DynSink>,
-    /// Halves that connections have.
+    /// Halves of each connection.
     pub(super) sides: Sides,
-    /// What was called, in order.
+    /// Calls of the connector in order.
     pub(super) calls: Mutex<Vec<&'static str>>,
     /// The connection of the last instance.
     last: Mutex<Arc<Connection>>,
-    /// The most tasks that waited on the control of the flow, as seen when something was called.
+    /// Maximum number of tasks that waited for a change of the flow's control. It is sampled at each call.
     pub(super) most_waiting: AtomicUsize,
     pub(super) control: Arc<Control>,
 }
@@ -65,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// A peer that only sources are connected to.
+    /// Creates a peer for a connector that is only a source.
     pub(super) fn of_source(source: Make<dyn DynSource>) -> Self {
         Self::new(source, Box::new(|_| Err(Error::internal("no sink"))))
     }
@@ -74,17 +73,17 @@ impl Peer {
         lock(&self.calls)
     }
 
-    /// The connection of the last instance.
+    /// Returns the connection of the last instance.
     pub(super) fn last_connection(&self) -> Arc<Connection> {
         lock(&self.last).clone()
     }
 
-    /// How often something was called.
+    /// Returns how often `call` was called.
     pub(super) fn count(&self, call: &str) -> usize {
         self.calls().iter().filter(|it| **it == call).count()
     }
 
-    /// A connector that is linked to itself.
+    /// Creates a connector whose source feeds its own sink.
     pub(super) fn both_sides(self: &Arc<Self>, harness: Harness, policy: Policy) -> ConnectorTask {
         self.task(Some(harness.source), Some(harness.sink), policy)
     }
@@ -175,8 +174,8 @@ impl DynConnector for Instance {
     }
 }
 
-/// A source whose pulls come to these, whichever connection it is of; then it ends. An empty batch
-/// where there is nothing to bring.
+/// A source whose pulls have these results, which all connections share. `Ok` contains the message to read. The source
+/// ends after the last result.
 #[derive(Clone, Default)]
 pub(super) struct Script(pub(super) Shared<VecDeque<Result<&'static str>>>);
 
@@ -202,7 +201,7 @@ impl DynSource for Script {
     fn give_up(&mut self, _batch: &mut Batch) {}
 }
 
-/// So many attempts, without waits, and connections that count as short however long they last.
+/// Returns a policy with `attempts` retries and no waits, for which every connection counts as short.
 pub(super) fn attempts(attempts: u64) -> Policy {
     Policy { attempts: Some(attempts), ..AT_ONCE }
 }

@@ -4,7 +4,7 @@ use tremor_pdk::{Error, Operator};
 
 use super::{
     Harness, Setup, both,
-    doubles::{Pulls, Sees, Shared, Takes, Taking, exception},
+    doubles::{Pulls, Records, ScriptedSink, Shared, SinkScript, exception},
     pulls, settled, sorted,
 };
 use crate::{
@@ -13,74 +13,75 @@ use crate::{
 };
 
 #[test]
-fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
+fn encoded_batches_arrive_in_order_after_a_lost_connection() {
     let lost = || Err(Error::connection_lost("gone"));
     let done = || Ok(Vec::new());
     for next in [vec![lost()], vec![done(), lost()], vec![lost(), done(), lost(), lost()]] {
         for helpers in [0, 3] {
             let seen = Shared::<Vec<String>>::default();
-            let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
+            let operators: Vec<Box<dyn Operator>> = vec![Box::new(Records(seen.clone()))];
             let harness = Setup { helpers, operators, ..Setup::default() }.harness();
             let next = next.iter().cloned();
-            let outcome = harness.run(Pulls::numbers(5), &Takes::of(next));
+            let outcome = harness.run(Pulls::numbers(5), &SinkScript::of(next));
             let numbers: Vec<String> = (0..15).map(|number| number.to_string()).collect();
             assert_eq!(*seen.lock().unwrap(), numbers);
             assert_eq!(outcome.messages(), numbers);
-            assert_eq!(outcome.heard, pulls(5, true));
+            assert_eq!(outcome.reports, pulls(5, true));
         }
     }
 }
 
 #[test]
-fn what_is_to_be_delivered_again_is_encoded_again() {
+fn retried_events_are_encoded_again() {
     let exceptions = vec![exception(1..2, Error::timeout("not now"))];
-    let outcome = Setup::default().harness().run(Pulls::numbers(1), &Takes::of([Ok(exceptions)]));
+    let outcome =
+        Setup::default().harness().run(Pulls::numbers(1), &SinkScript::of([Ok(exceptions)]));
     assert_eq!(outcome.delivered, [vec!["0", "2"], vec!["1"]]);
-    assert_eq!(outcome.heard, pulls(1, true));
+    assert_eq!(outcome.reports, pulls(1, true));
 }
 
 #[test]
-fn the_part_that_a_lost_connection_kept_from_the_peer_is_delivered_on_the_next_and_in_order() {
+fn undelivered_part_is_delivered_in_order_after_a_reconnect() {
     let exceptions = vec![
         exception(0..1, Error::bad_data("never")),
         exception(1..2, Error::timeout("not now")),
         exception(2..3, Error::connection_lost("gone")),
     ];
-    let takes = Takes::of([Ok(exceptions)]);
-    let outcome = Setup::default().harness().run(Pulls::numbers(2), &takes);
+    let script = SinkScript::of([Ok(exceptions)]);
+    let outcome = Setup::default().harness().run(Pulls::numbers(2), &script);
     assert_eq!(outcome.messages(), ["1", "2", "3", "4", "5"]);
     assert_eq!(outcome.letters.len(), 1);
-    assert_eq!(outcome.heard, pulls(2, true));
+    assert_eq!(outcome.reports, pulls(2, true));
 }
 
 #[test]
-fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
+fn abandoned_sink_fails_the_pulls_of_its_batches() {
     for helpers in [0, 3] {
-        let Harness { mut source, sink, books, .. } =
+        let Harness { mut source, sink, counters, .. } =
             Setup { helpers, ..Setup::default() }.harness();
         let double = Pulls::numbers(7);
-        let heard = double.heard.clone();
+        let reports = double.reports.clone();
         let connection = Arc::<Connection>::default();
         let source_runs = async {
             let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
         block_on(both(source_runs, async { sink.abandon() }));
-        assert_eq!(sorted(&heard), pulls(7, false));
-        let counts = settled(&books);
+        assert_eq!(sorted(&reports), pulls(7, false));
+        let counts = settled(&counters);
         assert_eq!((counts.events_in, counts.failed), (21, 21));
     }
 }
 
 #[test]
-fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
+fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
     for helpers in [0, 3] {
         let Harness { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
-        let takes = Takes::of([Ok(Vec::new()), lost]);
+        let script = SinkScript::of([Ok(Vec::new()), lost]);
         let sink_runs = async {
-            let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+            let end = sink.run(Box::new(ScriptedSink(script.clone())), &connection).await;
             assert!(matches!(end, End::Lost(_)), "{end:?}");
             while !sink.queue.is_full() {
                 executor::yield_now().await;
@@ -88,16 +89,20 @@ fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
             connection.break_off();
         };
         let double = Pulls::numbers(10_000);
-        let (heard, closed) = (double.heard.clone(), double.closed.clone());
+        let (reports, closed) = (double.reports.clone(), double.closed.clone());
         let source_runs = async {
             let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Interrupted), "{end:?}");
         };
         block_on(both(sink_runs, source_runs));
-        assert_eq!(*closed.lock().unwrap(), [heard.lock().unwrap().len()], "closed, and last");
+        assert_eq!(
+            *closed.lock().unwrap(),
+            [reports.lock().unwrap().len()],
+            "closed after all reports"
+        );
         connection.restore();
         let sink_runs = async {
-            let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+            let end = sink.run(Box::new(ScriptedSink(script.clone())), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
         let source_runs = async {
@@ -105,7 +110,7 @@ fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
             assert!(matches!(end, End::Finished), "{end:?}");
         };
         block_on(both(sink_runs, source_runs));
-        let delivered = takes.lock().unwrap().delivered.concat();
+        let delivered = script.lock().unwrap().delivered.concat();
         let numbers: Vec<String> = (0..delivered.len()).map(|it| it.to_string()).collect();
         assert_eq!(delivered, numbers);
         assert!(delivered.len() >= 256, "the queue was full");

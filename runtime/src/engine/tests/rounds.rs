@@ -1,5 +1,5 @@
-//! Preprocessing that never ends: each poll of the source's task does one round of it, and what ends or pauses
-//! the source does so between two rounds.
+//! Preprocessing that never ends. Each poll of the source's task does one round. Interrupts and pauses take effect
+//! between two rounds.
 
 use std::{
     future::poll_fn,
@@ -16,7 +16,7 @@ use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result};
 
 use super::{
     Harness, Setup,
-    doubles::{Pulls, Takes, Taking},
+    doubles::{Pulls, ScriptedSink, SinkScript},
 };
 use crate::{
     dynamic::DynSource,
@@ -34,7 +34,7 @@ use crate::{
     processor::endless::Endless,
 };
 
-/// A source that has pulled something endless.
+/// A source whose preprocessor never finishes.
 struct Scene {
     source: SourceSide,
     rounds: Arc<AtomicUsize>,
@@ -53,12 +53,12 @@ impl Scene {
             let endless = endless.clone();
             Box::new(move || Ok(endless()))
         };
-        source.inlet.preprocessors = Preprocessors::restartable([(endless(), make)]);
+        source.intake.preprocessors = Preprocessors::restartable([(endless(), make)]);
         Self { source, rounds, connection: Arc::default() }
     }
 
-    /// Polls the source's task a hundred times, then calls `interrupt`, and polls the task up to `after` times
-    /// more. Returns how the connection ended, if it did, and the number of rounds after `interrupt`.
+    /// Polls the source's task a hundred times, then calls `interrupt`, and then polls the task up to `after` more
+    /// times. Returns how the connection ended, if it ended, and the number of rounds after `interrupt`.
     fn run(
         &mut self,
         double: impl DynSource + 'static,
@@ -68,7 +68,7 @@ impl Scene {
         const BEFORE: usize = 100;
         let Self { source, rounds, connection } = self;
         let (control, handle) = (source.control.clone(), source.handle.clone());
-        let mut runs = pin!(source.bring(Box::new(double), connection));
+        let mut runs = pin!(source.pull_until_end(Box::new(double), connection));
         let mut context = Context::from_waker(Waker::noop());
         let mut poll = || {
             let before = rounds.load(Ordering::Relaxed);
@@ -91,13 +91,13 @@ impl Scene {
     }
 }
 
-/// A source that hears how its pulls end.
+/// Returns a source that wants acknowledgements.
 fn tracked() -> Pulls {
     let until = Some(Arc::<AtomicBool>::default());
     Pulls { fragments: true, until, ..Pulls::of(&[&["bomb"]]) }
 }
 
-/// A source that does not want to hear how its pulls end.
+/// A source that wants no acknowledgements.
 struct Untracked(Pulls);
 
 impl DynSource for Untracked {
@@ -110,7 +110,7 @@ impl DynSource for Untracked {
     }
 }
 
-/// Puts out one message a round, `left` of them after its first input.
+/// A preprocessor that outputs one message in each round. After its first input, it outputs `left` messages in total.
 struct Many {
     left: usize,
     has_begun: bool,
@@ -131,7 +131,7 @@ impl Preprocessor for Many {
         self.has_begun && self.left > 0
     }
 
-    fn holds(&self, _stream: u64) -> bool {
+    fn buffers(&self, _stream: u64) -> bool {
         self.has_more()
     }
 
@@ -140,9 +140,9 @@ impl Preprocessor for Many {
     }
 }
 
-/// Loses the connection of a source after its first message of forty. Its queue takes 4 events, and its sink is
-/// polled at every fifth turn, or never. Returns the largest number of events in the queue, the number of
-/// delivered messages, and the number of failed events.
+/// Loses the connection of a source after its first message of forty. The limit of the queue is 4 events. If
+/// `sink_works` is set, the sink is polled once for every five polls of the source, otherwise never. Returns the
+/// maximum number of events in the queue, the number of delivered messages, and the number of failed events.
 fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let (source_codec, sink_codec) = ("string", "string");
     let bounds = Bounds { events: 4, bytes: usize::MAX };
@@ -150,13 +150,14 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let Harness { mut source, mut sink, letters: _letters, .. } = harness;
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
     let make: MakePreprocessor = Box::new(move || Ok(many(0)));
-    source.inlet.preprocessors = Preprocessors::restartable([(many(40), make)]);
+    source.intake.preprocessors = Preprocessors::restartable([(many(40), make)]);
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
-    let (takes, own, lost) = (Takes::of([]), Arc::<Connection>::default(), Arc::default());
+    let (script, own, lost) = (SinkScript::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
     {
-        let mut sink_runs = Box::pin(sink.run(Box::new(Taking(takes.clone())), &own));
-        let mut source_runs = Box::pin(source.bring(Box::new(Untracked(tracked())), &lost));
+        let mut sink_runs = Box::pin(sink.run(Box::new(ScriptedSink(script.clone())), &own));
+        let mut source_runs =
+            Box::pin(source.pull_until_end(Box::new(Untracked(tracked())), &lost));
         let end = block_on(poll_fn(|context| {
             turns += 1;
             if sink_works && turns % 5 == 0 {
@@ -172,23 +173,23 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
             }
             polled
         }));
-        assert!(matches!(end, Err(End::Interrupted)), "it has not ended as it should");
+        assert!(matches!(end, Err(End::Interrupted)), "the lost connection ends the source");
         drop(source_runs);
         drop(source);
         if sink_works {
             assert!(matches!(block_on(sink_runs), End::Finished));
         }
     }
-    let delivered = takes.lock().unwrap().delivered.concat().len();
+    let delivered = script.lock().unwrap().delivered.concat().len();
     (peak, delivered, stats.counts().failed)
 }
 
 #[test]
-fn lost_connection_keeps_bound_of_queue_and_all_events() {
+fn lost_connection_keeps_the_queue_bounded_and_all_events() {
     assert_eq!(lose_with_full_queue(true), (4, 40, 0));
 }
 
-/// The queue may be that of the same connector's sink, which is connected again only after the source has ended.
+/// The queue may belong to the sink of the same connector, which is reconnected only after the source has ended.
 #[test]
 fn lost_connection_does_not_wait_for_full_queue_forever() {
     let (peak, _, failed) = lose_with_full_queue(false);
@@ -215,7 +216,7 @@ fn draining_flow_preprocesses_until_it_is_stopped() {
         control.advance(Phase::Draining);
     };
     let (end, rounds) = scene.run(tracked(), drain, 1_000);
-    assert!(end.is_none(), "what was pulled may still arrive: {end:?}");
+    assert!(end.is_none(), "pulled events may still arrive: {end:?}");
     assert!(rounds >= 400, "{rounds}");
 }
 
@@ -223,12 +224,12 @@ fn draining_flow_preprocesses_until_it_is_stopped() {
 fn lost_connection_ends_endless_preprocessing() {
     let lose = |_: &Control, _: &ConnectorHandle, connection: &Connection| connection.break_off();
     let (mut scene, double) = (Scene::new(), tracked());
-    let heard = double.heard.clone();
+    let reports = double.reports.clone();
     let (end, rounds) = scene.run(double, lose, 1_000);
     assert!(matches!(end, Some(Err(End::Interrupted))), "{end:?}");
     assert!(rounds < 100, "{rounds}");
-    assert_eq!(*heard.lock().unwrap(), [(1, false)]);
-    assert!(!scene.source.inlet.preprocessors.has_more(), "the next connection begins anew");
+    assert_eq!(*reports.lock().unwrap(), [(1, false)]);
+    assert!(!scene.source.intake.preprocessors.has_more(), "the remaining input is discarded");
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn paused_source_preprocesses_nothing_further() {
     assert!(rounds <= 2, "{rounds}");
 }
 
-/// Brings one message and names an hour to wait for, at each pull.
+/// A source whose pulls read one message and ask for a wait of one hour.
 struct Hourly(Arc<AtomicUsize>);
 
 impl DynSource for Hourly {
@@ -264,13 +265,13 @@ impl DynSource for Hourly {
 }
 
 #[test]
-fn pause_does_not_end_the_wait_that_a_source_named() {
+fn pause_does_not_end_the_wait_that_a_source_asked_for() {
     let Harness { mut source, .. } = Setup::default().harness();
-    source.inlet.preprocessors =
+    source.intake.preprocessors =
         Preprocessors::new(vec![Box::new(Many { left: 100, has_begun: false })]);
     let (gate, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
-    let mut runs = pin!(source.bring(Box::new(Hourly(pulls.clone())), &connection));
+    let mut runs = pin!(source.pull_until_end(Box::new(Hourly(pulls.clone())), &connection));
     let mut poll = |times| {
         let mut context = Context::from_waker(Waker::noop());
         (0..times).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
@@ -278,7 +279,7 @@ fn pause_does_not_end_the_wait_that_a_source_named() {
     poll(10);
     gate.gate.pause();
     poll(10);
-    assert!(stats.counts().taken < 100, "the pause begins before all is preprocessed");
+    assert!(stats.counts().taken < 100, "the pause begins before all input is preprocessed");
     gate.gate.resume();
     gate.gate.open();
     poll(1_000);

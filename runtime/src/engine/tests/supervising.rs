@@ -1,4 +1,4 @@
-//! Connectors that fail, and are made anew.
+//! Connectors that fail and are restarted.
 
 use std::{
     sync::{
@@ -13,14 +13,13 @@ use tremor_pdk::{Batch, Error, ErrorPolicy, Result};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Heard, Held, Pulls, Takes, Taking},
+    doubles::{Gated, Pulls, Reports, ScriptedSink, SinkScript},
     peer::{Peer, Script},
     pulls, settled, sorted,
 };
 use crate::{
     dynamic::DynSource,
     engine::{
-        account::stats::Counts,
         connector::ConnectorTask,
         control::Phase,
         handle::{
@@ -28,6 +27,7 @@ use crate::{
             status::State,
         },
         retry::backoff::{Policy, Restarts},
+        tracking::stats::Counts,
     },
     executor::{self, block_on},
     flow,
@@ -45,22 +45,22 @@ fn restarts(attempts: u64) -> Restarts {
     Restarts::of(flow::Restart { attempts: Some(attempts), within: None }, AT_ONCE)
 }
 
-/// Runs a connector that is only a source; what it sends, a sink of doubles takes.
+/// Runs a connector that is only a source, and a scripted sink that receives its events.
 fn run(peer: &Arc<Peer>, restarts: Restarts) -> Counts {
-    let Harness { source, mut sink, books, .. } = Setup::default().harness();
+    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
     let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, AT_ONCE) };
     block_on(both(connector.run(), async {
-        sink.run(Box::new(Taking(Takes::of([]))), &Arc::default()).await;
+        sink.run(Box::new(ScriptedSink(SinkScript::of([]))), &Arc::default()).await;
     }));
-    settled(&books)
+    settled(&counters)
 }
 
 fn failure(peer: &Peer) -> String {
-    peer.control.failure().expect("it has failed").error.to_string()
+    peer.control.failure().expect("the flow has failed").error.to_string()
 }
 
 #[test]
-fn a_connector_that_panics_is_made_anew_as_often_as_its_flow_says_and_then_has_failed() {
+fn connector_that_panics_fails_after_its_last_restart() {
     for (attempts, says) in [(0, "oh"), (2, "failed again after 2 restarts within 60s: oh")] {
         let peer = Script::of((0..100).map(|_| panicked())).peer();
         run(&peer, restarts(attempts));
@@ -73,15 +73,7 @@ fn a_connector_that_panics_is_made_anew_as_often_as_its_flow_says_and_then_has_f
 }
 
 #[test]
-fn an_instance_that_panics_between_its_events_is_made_anew_and_no_event_is_lost() {
-    let peer = Script::of([Ok("1"), panicked(), Ok("2"), panicked(), Ok("3")]).peer();
-    assert_eq!(run(&peer, restarts(2)).events_out, 3);
-    assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
-    assert_eq!((peer.count("new"), peer.count("connect")), (3, 3));
-}
-
-#[test]
-fn an_instance_that_fails_in_order_keeps_its_state_and_that_is_a_restart_too() {
+fn error_without_panic_keeps_the_instance_and_is_a_restart() {
     let peer = Script::of([Ok("1"), broken(), Ok("2"), broken(), broken()]).peer();
     assert_eq!(run(&peer, restarts(2)).events_out, 2);
     assert_eq!((peer.count("new"), peer.count("connect")), (1, 3));
@@ -89,7 +81,7 @@ fn an_instance_that_fails_in_order_keeps_its_state_and_that_is_a_restart_too() {
 }
 
 #[test]
-fn what_time_does_not_mend_is_not_restarted() {
+fn connector_with_a_permanent_error_is_not_restarted() {
     let peer = Script::of([Err(Error::authentication("who?"))]).peer();
     run(&peer, restarts(2));
     assert_eq!(peer.count("new"), 1);
@@ -97,13 +89,13 @@ fn what_time_does_not_mend_is_not_restarted() {
 }
 
 #[test]
-fn a_constructor_that_fails_is_final_unless_an_instance_has_been_of_use() {
+fn failed_constructor_is_final_unless_an_instance_has_worked() {
     for kind in [panicked, broken] {
         let peer = Script::of([Ok("1")]).peer();
         *peer.news.lock().unwrap() = [kind()].into();
         run(&peer, restarts(5));
         assert_eq!(peer.count("new"), 1);
-        peer.control.failure().expect("it has failed");
+        peer.control.failure().expect("the flow has failed");
 
         let peer = Script::of([Ok("1"), panicked(), Ok("2")]).peer();
         *peer.news.lock().unwrap() = [Ok(()), kind(), kind()].into();
@@ -114,7 +106,7 @@ fn a_constructor_that_fails_is_final_unless_an_instance_has_been_of_use() {
 }
 
 #[test]
-fn a_connector_restarts_for_as_long_as_it_waits_before_that() {
+fn connector_is_restarting_while_it_waits_for_a_restart() {
     let peer = Script::of([panicked()]).peer();
     let Harness { source, .. } = Setup::default().harness();
     let restarts = Restarts::of(flow::Restart::default(), LONG);
@@ -126,34 +118,34 @@ fn a_connector_restarts_for_as_long_as_it_waits_before_that() {
         peer.control.advance(Phase::Stopped);
     }));
     assert_eq!(peer.count("new"), 1);
-    assert!(failure(&peer).ends_with("oh"), "a flow that was cut off says why");
+    assert!(failure(&peer).ends_with("oh"), "the stopped flow has the error of the connector");
 }
 
 #[test]
-fn what_a_sink_had_when_it_panicked_the_next_instance_delivers_in_order() {
-    let Harness { mut source, sink, books, .. } = Setup::default().harness();
-    let takes = Takes::of([Ok(Vec::new()), panicked(), panicked()]);
-    let taking = Taking(takes.clone());
+fn deliveries_of_a_sink_that_panicked_are_repeated_in_order() {
+    let Harness { mut source, sink, counters, .. } = Setup::default().harness();
+    let script = SinkScript::of([Ok(Vec::new()), panicked(), panicked()]);
+    let scripted = ScriptedSink(script.clone());
     let peer = Arc::new(Peer::new(
         Box::new(|_| Err(Error::internal("no source"))),
-        Box::new(move |_| Ok(Box::new(taking.clone()))),
+        Box::new(move |_| Ok(Box::new(scripted.clone()))),
     ));
     let connector = peer.task(None, Some(sink), AT_ONCE);
     let double = Pulls::numbers(4);
-    let heard = double.heard.clone();
+    let reports = double.reports.clone();
     block_on(both(connector.run(), async {
         let end = source.run(Box::new(double), &Arc::<Connection>::default()).await;
         assert!(matches!(end, End::Finished), "{end:?}");
-        // Its sender goes with it.
+        // Dropping the source ends the sink's queue.
         drop(source);
     }));
     let numbers: Vec<String> = (0..12).map(|number| number.to_string()).collect();
-    assert_eq!(takes.lock().unwrap().delivered.concat(), numbers);
-    assert_eq!(sorted(&heard), pulls(4, true));
-    assert_eq!((settled(&books).events_out, peer.count("new")), (12, 3));
+    assert_eq!(script.lock().unwrap().delivered.concat(), numbers);
+    assert_eq!(sorted(&reports), pulls(4, true));
+    assert_eq!((settled(&counters).events_out, peer.count("new")), (12, 3));
 }
 
-/// A source that panics once it has brought everything.
+/// A source that panics after its last message.
 struct Panics(Pulls);
 
 impl DynSource for Panics {
@@ -178,34 +170,38 @@ impl DynSource for Panics {
 }
 
 #[test]
-fn a_source_hears_of_no_pull_of_the_instance_before_it() {
-    let Harness { source, mut sink, books, .. } = Setup::default().harness();
+fn restarted_source_gets_no_reports_of_earlier_pulls() {
+    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
     let (first, second) = (Pulls::numbers(3), Pulls::numbers(1));
-    let heard: [Heard; 2] = [&first, &second].map(|pulls| pulls.heard.clone());
-    let may = Arc::<AtomicBool>::default();
-    let (first, second, own) = (Mutex::new(Some(first)), second.clone(), may.clone());
+    let reports: [Reports; 2] = [&first, &second].map(|pulls| pulls.reports.clone());
+    let is_open = Arc::<AtomicBool>::default();
+    let (first, second, own) = (Mutex::new(Some(first)), second.clone(), is_open.clone());
     let peer = Arc::new(Peer::of_source(Box::new(move |_| {
         if let Some(first) = first.lock().map_err(Error::internal)?.take() {
             return Ok(Box::new(Panics(first)));
         }
-        // What the first has brought ends while the second runs.
+        // The events of the first instance are delivered while the second instance runs.
         own.store(true, Ordering::Relaxed);
         Ok(Box::new(second.clone()))
     })));
     let connector = peer.task(Some(source), None, AT_ONCE);
-    let takes = Takes::of([]);
-    let held = Held { taking: Taking(takes.clone()), may };
+    let script = SinkScript::of([]);
+    let gated = Gated { scripted: ScriptedSink(script.clone()), is_open };
     block_on(both(connector.run(), async {
-        sink.run(Box::new(held), &Arc::default()).await;
+        sink.run(Box::new(gated), &Arc::default()).await;
     }));
-    assert_eq!(sorted(&heard[0]), pulls(3, false), "they had not ended when it failed");
-    assert_eq!(sorted(&heard[1]), pulls(1, true), "its own, once");
-    assert_eq!(takes.lock().unwrap().delivered.concat().len(), 12, "nothing was lost");
-    assert_eq!(settled(&books).events_out, 12);
+    assert_eq!(sorted(&reports[0]), pulls(3, false), "no pull had ended when the source failed");
+    assert_eq!(
+        sorted(&reports[1]),
+        pulls(1, true),
+        "the second instance gets only the report of its own pull"
+    );
+    assert_eq!(script.lock().unwrap().delivered.concat().len(), 12, "no event was lost");
+    assert_eq!(settled(&counters).events_out, 12);
 }
 
 #[test]
-fn an_instance_that_did_not_do_as_it_should_is_replaced_and_that_is_a_restart() {
+fn replaced_instance_counts_as_a_restart() {
     for attempts in [0, 1] {
         let peer = Arc::new(Peer::of_source(Box::new(|connection: &Arc<Connection>| {
             let error = Error::timeout("slow").with_policy(ErrorPolicy::RESTART);
@@ -215,11 +211,11 @@ fn an_instance_that_did_not_do_as_it_should_is_replaced_and_that_is_a_restart() 
         run(&peer, restarts(attempts));
         assert!(failure(&peer).ends_with("slow"), "{}", failure(&peer));
         assert_eq!(peer.count("new") as u64, attempts + 1);
-        assert_eq!(peer.count("close"), 0, "what is not well is not asked to stop");
+        assert_eq!(peer.count("close"), 0, "a failed instance is not closed");
     }
 }
 
-/// Runs a source, and restarts it from outside when it is in this state.
+/// Runs a source, and requests a restart once the connector is in `state` and has recorded an error.
 fn asked_in(state: State, peer: &Arc<Peer>, reconnect: Policy, restarts: Restarts) {
     let Harness { source, mut sink, .. } = Setup::default().harness();
     let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, reconnect) };
@@ -231,19 +227,19 @@ fn asked_in(state: State, peer: &Arc<Peer>, reconnect: Policy, restarts: Restart
             }
             handle.restart();
         };
-        let taking = async {
-            sink.run(Box::new(Taking(Takes::of([]))), &Arc::default()).await;
+        let scripted = async {
+            sink.run(Box::new(ScriptedSink(SinkScript::of([]))), &Arc::default()).await;
         };
-        both(asks, taking).await;
+        both(asks, scripted).await;
     }));
     assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
 }
 
-/// Any time up to these waits is long.
+/// Waits that are almost certainly longer than a test.
 const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
 
 #[test]
-fn a_restart_that_is_asked_for_waits_for_nothing() {
+fn requested_restart_ends_waits() {
     let peer = Script::of([panicked(), Ok("1")]).peer();
     let restarts = Restarts::of(flow::Restart::default(), LONG);
     asked_in(State::Restarting, &peer, AT_ONCE, restarts);
@@ -252,5 +248,5 @@ fn a_restart_that_is_asked_for_waits_for_nothing() {
     let peer = Script::of([Ok("1")]).peer();
     *peer.connects.lock().unwrap() = [Err(Error::connection_refused("no"))].into();
     asked_in(State::Connecting, &peer, LONG, self::restarts(0));
-    assert_eq!((peer.count("new"), peer.count("close")), (2, 2), "both have stopped in order");
+    assert_eq!((peer.count("new"), peer.count("close")), (2, 2), "both instances were closed");
 }

@@ -1,4 +1,4 @@
-//! When a sink is told the time.
+//! Calls of `on_tick`.
 
 use std::{
     sync::{Arc, Mutex},
@@ -10,19 +10,19 @@ use tremor_pdk::{Batch, Demand, Exception, Result};
 
 use super::{Setup, doubles::Shared, pulls};
 use crate::dynamic::{BoxFuture, DynSink};
-use crate::engine::tests::doubles::{Pulls, Takes};
+use crate::engine::tests::doubles::{Pulls, SinkScript};
 
-/// What a sink was asked to do, in order.
+/// The calls of a sink.
 #[derive(Default)]
 struct Calls {
     said: Vec<&'static str>,
-    /// Since when there is a delivery.
+    /// Start of the delivery in flight.
     begun: Option<Instant>,
     waker: Option<Waker>,
 }
 
-/// A sink that takes several deliveries at a time, and has one once it was told the time; or one that takes one at
-/// a time, and has it after several ticks.
+/// A sink with one of two behaviours. It either supports several deliveries in flight and answers each after a tick, or
+/// it supports one delivery and answers it after several tick intervals.
 #[derive(Clone)]
 struct Clock {
     most: usize,
@@ -40,14 +40,14 @@ impl DynSink for Clock {
         slot: usize,
         _: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>> {
-        assert_eq!(slot, 0, "the flow wants one delivery at a time");
+        assert_eq!(slot, 0, "the flow allows one delivery at a time");
         let calls = &mut *self.calls.lock().unwrap();
         if calls.begun.is_none() {
             calls.said.push("begins");
         }
         let begun = *calls.begun.get_or_insert_with(Instant::now);
-        let is_told = calls.said.ends_with(&["tick"]);
-        if is_told || (self.most == 1 && begun.elapsed() > 5 * TICK) {
+        let has_ticked = calls.said.ends_with(&["tick"]);
+        if has_ticked || (self.most == 1 && begun.elapsed() > 5 * TICK) {
             calls.said.push("ends");
             calls.begun = None;
             return Poll::Ready(Ok(Vec::new()));
@@ -70,28 +70,29 @@ impl DynSink for Clock {
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// What was said to a sink of three deliveries.
+/// Returns the calls of a sink that gets three deliveries.
 fn run(most: usize) -> Vec<&'static str> {
     let calls = Shared::default();
     let clock = Clock { most, calls: Arc::clone(&calls) };
     let mut harness = Setup::default().harness();
     harness.sink.tick = TICK;
-    let takes = Arc::new(Mutex::new(Takes::default()));
+    let script = Arc::new(Mutex::new(SinkScript::default()));
     let outcome = harness
-        .run_into(Pulls::numbers(3), &takes, move || Box::new(clock.clone()) as Box<dyn DynSink>);
-    assert_eq!(outcome.heard, pulls(3, true));
+        .run_into(Pulls::numbers(3), &script, move || Box::new(clock.clone()) as Box<dyn DynSink>);
+    assert_eq!(outcome.reports, pulls(3, true));
     std::mem::take(&mut calls.lock().unwrap().said)
 }
 
+/// The flow allows only one delivery at a time.
 #[test]
-fn a_sink_that_takes_several_hears_of_time_beside_a_delivery_also_where_the_flow_wants_one() {
+fn parallel_sink_gets_ticks_during_a_delivery() {
     let said = run(8);
     assert_eq!(said.iter().filter(|it| **it == "ends").count(), 3);
     assert!(said.windows(2).any(|two| two == ["begins", "tick"]), "{said:?}");
 }
 
 #[test]
-fn a_sink_that_takes_one_delivery_at_a_time_hears_of_time_between_deliveries() {
+fn sequential_sink_gets_ticks_between_deliveries() {
     let said = run(1);
     assert_eq!(said.iter().filter(|it| **it == "ends").count(), 3);
     let begins = said.iter().enumerate().filter(|(_, it)| **it == "begins");

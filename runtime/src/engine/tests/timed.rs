@@ -1,4 +1,4 @@
-//! Preprocessors that emit what they buffer once time has passed.
+//! Preprocessors that emit buffered bytes when their timer runs.
 
 use std::{
     pin::pin,
@@ -14,7 +14,7 @@ use tremor_pdk::{Acks, Batch, Error, Exception, Output, Preprocessor, Pull, Resu
 
 use super::{
     Harness, Setup,
-    doubles::{Heard, Hears, Pulls, Takes, Taking},
+    doubles::{Pulls, RecordingAcks, Reports, ScriptedSink, SinkScript},
     pulls,
 };
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
     },
 };
 
-/// Joins all fragments to one message, and asks for `due` once it has `missing` more of them.
+/// A preprocessor that joins all fragments to one message. Once it has received `missing` fragments, it sets its timer
+/// to `due`.
 struct Joins {
     text: Vec<u8>,
     missing: usize,
@@ -56,7 +57,7 @@ impl Preprocessor for Joins {
     }
 
     fn due(&self) -> Option<u64> {
-        (self.missing == 0 && self.holds(0)).then_some(self.due)
+        (self.missing == 0 && self.buffers(0)).then_some(self.due)
     }
 
     fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
@@ -65,18 +66,18 @@ impl Preprocessor for Joins {
         Ok(())
     }
 
-    fn holds(&self, _: u64) -> bool {
+    fn buffers(&self, _: u64) -> bool {
         !self.text.is_empty()
     }
 
     fn streams(&self) -> Vec<u64> {
-        if self.holds(0) { vec![0] } else { Vec::new() }
+        if self.buffers(0) { vec![0] } else { Vec::new() }
     }
 }
 
-/// A sink that lets the source end with its first delivery.
+/// A sink that makes the source end once the sink gets its first delivery.
 struct EndsSource {
-    taking: Taking,
+    scripted: ScriptedSink,
     until: Arc<AtomicBool>,
 }
 
@@ -88,7 +89,7 @@ impl DynSink for EndsSource {
         batch: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>> {
         self.until.store(true, Ordering::Relaxed);
-        self.taking.poll_deliver(context, slot, batch)
+        self.scripted.poll_deliver(context, slot, batch)
     }
 }
 
@@ -97,33 +98,34 @@ fn harness(helpers: usize) -> Harness {
     Setup { source_codec, sink_codec, helpers, ..Setup::default() }.harness()
 }
 
-/// The source waits for more until the message is delivered, so that only the time can emit it.
+/// The source waits for more data until the message is delivered. Therefore only the timer can cause the message to be
+/// emitted.
 #[test]
-fn pulls_of_a_message_by_time_are_acknowledged_with_it() {
+fn pulls_of_a_message_by_timer_are_acknowledged_with_it() {
     for helpers in [0, 3] {
         let mut harness = harness(helpers);
-        harness.source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(3, 1)]);
+        harness.source.intake.preprocessors = Preprocessors::new(vec![Joins::of(3, 1)]);
         let until = Arc::<AtomicBool>::default();
         let parts = Pulls::of(&[&["one "], &["stack "], &["trace"]]);
         let parts = Pulls { fragments: true, until: Some(until.clone()), ..parts };
-        let takes = Takes::of([]);
-        let outcome = harness.run_into(parts, &takes, || {
-            Box::new(EndsSource { taking: Taking(takes.clone()), until: until.clone() })
+        let script = SinkScript::of([]);
+        let outcome = harness.run_into(parts, &script, || {
+            Box::new(EndsSource { scripted: ScriptedSink(script.clone()), until: until.clone() })
         });
         assert_eq!(outcome.messages(), ["one stack trace"]);
-        assert_eq!(outcome.heard, pulls(3, true));
+        assert_eq!(outcome.reports, pulls(3, true));
     }
 }
 
-/// Reads one fragment, and names an hour to wait for.
+/// A source that reads one fragment and asks for a wait of one hour.
 struct Hourly {
     has_read: bool,
-    heard: Heard,
+    reports: Reports,
 }
 
 impl DynSource for Hourly {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
-        assert!(!self.has_read, "the source is pulled after an hour");
+        assert!(!self.has_read, "the source is pulled only after an hour");
         self.has_read = true;
         batch.stream(0).push_fragment(b"hour");
         Poll::Ready(Ok(Pull::Idle(Duration::from_hours(1))))
@@ -132,18 +134,21 @@ impl DynSource for Hourly {
     fn give_up(&mut self, _: &mut Batch) {}
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
-        Ok(Some(Box::new(Hears { heard: self.heard.clone(), ..Hears::default() })))
+        Ok(Some(Box::new(RecordingAcks {
+            reports: self.reports.clone(),
+            ..RecordingAcks::default()
+        })))
     }
 }
 
 #[test]
-fn idle_source_emits_by_time_and_not_during_a_pause() {
+fn idle_source_emits_by_timer_but_not_during_a_pause() {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
+    source.intake.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
     let (handle, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let connection = Arc::default();
-    let double = Hourly { has_read: false, heard: Heard::default() };
-    let mut runs = pin!(source.bring(Box::new(double), &connection));
+    let double = Hourly { has_read: false, reports: Reports::default() };
+    let mut runs = pin!(source.pull_until_end(Box::new(double), &connection));
     let mut poll = |times| {
         let mut context = Context::from_waker(Waker::noop());
         (0..times).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
@@ -157,18 +162,18 @@ fn idle_source_emits_by_time_and_not_during_a_pause() {
     assert_eq!(stats.counts().taken, 1);
 }
 
-/// Returns how a connection ends, and the pulls, if `interrupt` comes while a preprocessor waits for a time that
-/// never comes.
+/// Calls `interrupt` while a preprocessor waits for a timer that does not become due. Returns how the connection and
+/// its pulls ended.
 fn interrupted(
     interrupt: impl FnOnce(&crate::engine::control::Control, &Connection),
 ) -> (Result<(), End>, Vec<(u64, bool)>) {
     let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.inlet.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);
+    source.intake.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);
     let (control, connection) = (source.control.clone(), Arc::<Connection>::default());
-    let heard = Heard::default();
-    let double = Hourly { has_read: false, heard: heard.clone() };
+    let reports = Reports::default();
+    let double = Hourly { has_read: false, reports: reports.clone() };
     let end = {
-        let mut runs = pin!(source.bring(Box::new(double), &connection));
+        let mut runs = pin!(source.pull_until_end(Box::new(double), &connection));
         let mut context = Context::from_waker(Waker::noop());
         (0..10).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
         interrupt(&control, &connection);
@@ -178,25 +183,25 @@ fn interrupted(
         })
     };
     let end = match end.expect("the source ends") {
-        Ok(settling) => crate::executor::block_on(settling.run()).map_err(End::of),
+        Ok(acks) => crate::executor::block_on(acks.run()).map_err(End::of),
         Err(end) => Err(end),
     };
-    assert_eq!(source.inlet.preprocessors.due(), None, "no time is left for the next connection");
-    (end, super::sorted(&heard))
+    assert_eq!(source.intake.preprocessors.due(), None, "no timer is left for the next connection");
+    (end, super::sorted(&reports))
 }
 
 #[test]
-fn drain_fails_the_pulls_of_a_message_that_waits_for_time() {
-    let (end, heard) = interrupted(|control, _| {
+fn drain_fails_the_pulls_of_a_message_that_waits_for_timer() {
+    let (end, reports) = interrupted(|control, _| {
         control.advance(Phase::Draining);
     });
     assert!(end.is_ok(), "{end:?}");
-    assert_eq!(heard, [(1, false)]);
+    assert_eq!(reports, [(1, false)]);
 }
 
 #[test]
 fn lost_connection_fails_the_pulls_of_a_message_that_waits() {
-    let (end, heard) = interrupted(|_, connection| connection.break_off());
+    let (end, reports) = interrupted(|_, connection| connection.break_off());
     assert!(matches!(end, Err(End::Interrupted)), "{end:?}");
-    assert_eq!(heard, [(1, false)]);
+    assert_eq!(reports, [(1, false)]);
 }

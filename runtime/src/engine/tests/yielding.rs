@@ -1,4 +1,4 @@
-//! A source that never waits lets others work.
+//! Tests that sources which never wait still yield to other tasks.
 
 use std::{
     pin::pin,
@@ -16,7 +16,7 @@ use super::{Harness, Setup, both};
 use crate::dynamic::DynSource;
 use crate::executor::{self, block_on};
 
-/// Answers every pull at once in the same way, until it is told to end.
+/// A source that gives the same answer to every pull immediately, until `until` is set.
 struct Restless<F> {
     answer: F,
     until: Arc<AtomicBool>,
@@ -31,13 +31,13 @@ impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
     fn give_up(&mut self, _: &mut Batch) {}
 }
 
-/// Runs a source beside something else in one thread, which ends it as soon as it is polled twice.
+/// Runs a source and another task on one thread. The other task ends the source when it is polled for the second time.
 fn runs_beside_others(answer: impl FnMut() -> Result<Pull> + Send + 'static) {
     let Harness { mut source, .. } = Setup::default().harness();
     let until = Arc::<AtomicBool>::default();
     let restless = Box::new(Restless { answer, until: until.clone() });
     let source_runs = async {
-        assert!(source.bring(restless, &Arc::default()).await.is_ok());
+        assert!(source.pull_until_end(restless, &Arc::default()).await.is_ok());
     };
     block_on(both(source_runs, async {
         executor::yield_now().await;
@@ -46,23 +46,23 @@ fn runs_beside_others(answer: impl FnMut() -> Result<Pull> + Send + 'static) {
 }
 
 #[test]
-fn a_source_that_is_idle_for_microseconds_again_and_again_lets_others_work() {
+fn source_with_short_idle_times_yields() {
     runs_beside_others(|| Ok(Pull::Idle(Duration::from_micros(10))));
     runs_beside_others(|| Ok(Pull::Idle(Duration::ZERO)));
 }
 
 #[test]
-fn a_source_of_bad_data_without_end_lets_others_work() {
+fn source_with_endless_bad_data_yields() {
     runs_beside_others(|| Err(Error::bad_data("again")));
 }
 
 #[test]
-fn a_source_that_brings_nothing_without_end_lets_others_work() {
+fn source_with_endless_empty_pulls_yields() {
     runs_beside_others(|| Ok(Pull::Events));
 }
 
-/// Returns how often a source that always gives this answer is pulled within a thousand polls of its task, and
-/// the numbers of events that are counted.
+/// Polls the task of a source that always gives this answer a thousand times. Returns the number of pulls, and the
+/// numbers of events that were counted as read and as failed.
 fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64; 2]) {
     let Harness { mut source, .. } = Setup::default().harness();
     let stats = source.worker.router.stats.clone();
@@ -76,7 +76,7 @@ fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64;
     };
     let restless = Box::new(Restless { answer, until: Arc::default() });
     let connection = Arc::default();
-    let mut runs = pin!(source.bring(restless, &connection));
+    let mut runs = pin!(source.pull_until_end(restless, &connection));
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..1_000 {
         assert!(runs.as_mut().poll(&mut context).is_pending());
@@ -91,8 +91,8 @@ fn answers_without_events_slow_the_source_down() {
         [|| Ok(Pull::Events), || Ok(Pull::Idle(Duration::ZERO)), || Err(Error::bad_data("again"))]
     {
         let (pulls, events) = pulls_of(answer);
-        // Some at once, and some more whose random waits were short.
+        // The first pulls follow each other immediately. A few more pulls follow after short random waits.
         assert!((16..100).contains(&pulls), "{pulls}");
-        assert_eq!(events, [0, 0], "no event was there to be lost");
+        assert_eq!(events, [0, 0], "no event was read or lost");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that components read, as the schemas of their configurations mark them.
+//! Files that components read. The schemas of configurations mark the keys whose values are such files.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -13,9 +13,11 @@ use super::{
     Lookup, Resolver, components, schemas,
 };
 
-/// Returns the files that the components of a flow read, besides the data that flows: certificates, programs,
-/// tokens. Keys that name one have `"x-file": "read"` in the schema of the configuration. Relative paths start
-/// at the folder of the flow file.
+/// Returns the files that the components of a flow read, such as certificates, programs and tokens. Data files are not
+/// included.
+///
+/// If the value of a key is such a file, the schema of the configuration has `"x-file": "read"` at the key. Relative
+/// paths are relative to the folder of the flow file.
 pub fn files(flow: &Flow, resolver: &dyn Resolver) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (kind, component) in components(flow) {

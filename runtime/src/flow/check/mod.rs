@@ -1,4 +1,4 @@
-//! What can be checked once artefacts are known: types, configurations, ports of operators.
+//! Checks that need the components that a flow names: types, configurations, and ports of operators.
 
 mod files;
 mod schema;
@@ -27,7 +27,7 @@ use super::{
     suggest::{did_you_mean, list, quote},
 };
 
-/// A kind of artefact that a flow file can name.
+/// Kind of component that a flow file can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The `type` of a connector.
@@ -43,11 +43,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// Every kind of component.
     pub const ALL: [Self; 5] =
         [Self::Connector, Self::Codec, Self::Preprocessor, Self::Postprocessor, Self::Operator];
 
-    /// The kind in the words of messages and of plugins' metadata.
+    /// Returns the name of the kind in messages and in the metadata of plugins.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connector => "connector",
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// An artefact of this kind, in the words of messages.
+    /// Returns a component of this kind as messages name it, such as "codec type `json`".
     pub(crate) fn named(self, name: &str) -> String {
         format!("{self} type {}", quote(name))
     }
@@ -70,93 +70,100 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a [`Resolver`] knows about an artefact.
+/// The result of looking up a component with a [`Resolver`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup {
-    /// There is no such artefact.
+    /// No component has this kind and name.
     Unknown,
-    /// There is one, but it cannot be used, for a reason that completes "… cannot be used: ".
+    /// The component exists but cannot be used. The text is the reason, as it follows "cannot use …: ".
     Unusable(String),
-    /// There is one.
+    /// The component exists.
     Known {
-        /// The JSON Schema (draft 2020-12) of its configuration; `None`: any will do here.
+        /// JSON Schema (draft 2020-12) of the configuration; `None` accepts any configuration here.
         schema: Option<Value>,
     },
 }
 
-/// Knows the artefacts that flows can name: those of plugins and those that are built in.
+/// Access to the components that flows can name: built-in components and components of plugins.
 pub trait Resolver {
-    /// Looks an artefact up. Asked once for each kind and name in a flow.
+    /// Looks up a component. Called once for each kind and name in a flow.
     fn find(&self, kind: Kind, name: &str) -> Lookup;
 
-    /// The names of all artefacts of a kind, in any order.
+    /// Returns the names of all components of a kind, in any order.
     fn names(&self, kind: Kind) -> Vec<String>;
 
-    /// The folders and files that were searched for plugins.
+    /// Returns the folders and files that were searched for plugins.
     fn searched(&self) -> Vec<PathBuf>;
 
-    /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
-    /// Asked only for operators whose configuration fits their schema.
+    /// Returns the output ports other than `out` and `err` that an operator with this configuration has.
+    ///
+    /// Called only for operators whose configuration fits their schema.
     fn ports(&self, flow: &Flow, operator: &str, config: &Value) -> Vec<String> {
         let _ = (flow, operator, config);
         Vec::new()
     }
 
-    /// Returns the sides that a connector has in this configuration, if they are known. Asked only for connectors
-    /// whose configuration is good.
+    /// Returns the sides that a connector has with this configuration, or `None` if they are not known.
+    ///
+    /// Called only for connectors whose configuration is valid.
     fn sides(&self, flow: &Flow, connector: &str, config: &Value) -> Option<Sides> {
         let _ = (flow, connector, config);
         None
     }
 
-    /// Says what is wrong with a configuration beyond what its schema tells. Asked only for those that
-    /// fit their schema.
+    /// Checks a configuration beyond its schema. Called only for configurations that fit their schema.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the reason why the configuration is invalid.
     fn check(&self, flow: &Flow, kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<()> {
         let _ = (flow, kind, name, config);
         Ok(())
     }
 
-    /// Says whether the parts of a connector go together. Asked only where its type is known and nothing
-    /// is wrong with its codec.
+    /// Checks whether the connector, its codec and its processors can be combined.
+    ///
+    /// Called only if the type of the connector is known and its codec is valid.
     ///
     /// # Errors
-    /// What does not.
-    fn go_together(&self, flow: &Flow, connector: &Connector) -> Result<(), Diagnostic> {
+    /// Returns the combination that is not possible.
+    fn check_compatibility(&self, flow: &Flow, connector: &Connector) -> Result<(), Diagnostic> {
         let _ = (flow, connector);
         Ok(())
     }
 
-    /// Whether all of these fit, pairs of a schema and a configuration, if that can be told without
-    /// the validator in this process: its code and tables would stay in memory for as long as the
-    /// flow runs. `false` where one does not fit or this is not known: then the validator says more.
+    /// Returns `true` if it is known that all configurations fit their schemas.
+    ///
+    /// Implementations must not load the validator into this process, because its code and tables would stay in memory
+    /// as long as the flow runs. If one configuration does not fit or the answer is not known, they return `false`. The
+    /// validator of this process then finds the errors.
     fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         let _ = configurations;
         false
     }
 }
 
-/// Whether a configuration fits a schema; not where that is no schema.
+/// Returns whether a configuration fits a schema; `false` if the schema itself is invalid.
 pub(crate) fn fits(schema: &Value, config: &Value) -> bool {
     Schema::new(schema.clone()).is_ok_and(|schema| schema.admits(config))
 }
 
-/// Checks all of a flow that depends on artefacts: that every type is known, that every
-/// configuration fits its schema and its artefact, that the parts of connectors go together, and that
-/// connectors have the sides and operators the ports that links name.
+/// Checks everything that depends on components.
+///
+/// Every type must be known, every configuration must fit its schema and its component, the parts of each
+/// connector must be compatible, and connectors and operators must have the sides and ports that links use.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// Returns the errors that were found.
 pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
     let mut found = Report::new(Arc::clone(&flow.source));
     report(flow, &HashSet::new(), &[], resolver, &mut found);
     found.finish().map(drop)
 }
 
-/// As [`check`], for a flow that is no whole: there is more of those that are `faulty` than the flow
-/// has, and `loose` are components that are not in it.
+/// Implements [`check`] for a flow that may be incomplete.
+///
+/// `faulty` contains the names of connectors and pipelines that are missing in the flow or incomplete. `loose` contains
+/// components that are in the file but not in the flow.
 pub(super) fn report(
     flow: &Flow,
     faulty: &HashSet<String>,
@@ -169,20 +176,20 @@ pub(super) fn report(
     let mut checker = Checker { flow, resolver, report, found: found(&all, resolver) };
     loose().for_each(|(kind, component)| _ = checker.component(kind, component));
     for connector in &flow.spec.connectors {
-        let mut fit = checker.is_known(Kind::Connector, &connector.component);
+        let mut is_usable = checker.is_known(Kind::Connector, &connector.component);
         for (kind, component) in parts(connector) {
             let sound = checker.component(kind, component);
-            fit &= sound || kind != Kind::Codec;
+            is_usable &= sound || kind != Kind::Codec;
             if sound && kind == Kind::Connector {
                 checker.sides(connector);
             }
         }
-        if fit && let Err(error) = resolver.go_together(flow, connector) {
+        if is_usable && let Err(error) = resolver.check_compatibility(flow, connector) {
             checker.report.push(error);
         }
     }
     for pipeline in &flow.spec.pipelines {
-        // Operators that are unknown or misconfigured might have any port.
+        // An operator that is unknown or has an invalid configuration might have any port.
         let mut sound = !faulty.contains(&pipeline.name.value);
         for operator in &pipeline.operators {
             sound &= checker.component(Kind::Operator, operator);
@@ -193,8 +200,7 @@ pub(super) fn report(
     }
 }
 
-/// Looks everything up that a flow names, and compiles the schemas that are needed to say what is
-/// wrong.
+/// Looks up all components, and compiles the schemas unless all configurations are known to fit.
 fn found<'f>(
     components: &[(Kind, &'f Component)],
     resolver: &dyn Resolver,
@@ -204,7 +210,7 @@ fn found<'f>(
         let name = component.name.value.as_str();
         lookups.entry((*kind, name)).or_insert_with(|| resolver.find(*kind, name));
     }
-    // Before anything is said about a configuration.
+    // Secrets are registered before a message about any configuration is created.
     for (kind, component) in components {
         let schema = match lookups.get(&(*kind, component.name.value.as_str())) {
             Some(Lookup::Known { schema }) => schema.as_ref(),
@@ -232,21 +238,21 @@ fn found<'f>(
         Lookup::Unusable(why) => Found::Unusable(why),
         Lookup::Known { schema: Some(schema) } if !all_fit => match Schema::new(schema) {
             Ok(schema) => Found::Yes(Some(schema)),
-            Err(why) => Found::Unusable(format!("its configuration cannot be checked: {why}")),
+            Err(why) => Found::Unusable(format!("cannot check its configuration: {why}")),
         },
         Lookup::Known { .. } => Found::Yes(None),
     };
     lookups.into_iter().map(|(named, lookup)| (named, found(lookup))).collect()
 }
 
-/// All components that a flow names.
+/// Returns all components that a flow names.
 pub(crate) fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
     let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
     let of_connectors = flow.spec.connectors.iter().flat_map(parts);
     of_connectors.chain(operators.map(|operator| (Kind::Operator, operator)))
 }
 
-/// What a connector consists of.
+/// Returns the connector itself, its codec and its processors.
 fn parts(connector: &Connector) -> impl Iterator<Item = (Kind, &Component)> {
     let own = iter::once((Kind::Connector, &connector.component));
     let codec = connector.codec.iter().map(|codec| (Kind::Codec, codec));
@@ -262,21 +268,22 @@ struct Checker<'r> {
     found: HashMap<(Kind, &'r str), Found>,
 }
 
-/// What came of looking an artefact up, kept so that no plugin is asked twice.
+/// Result of looking up a component. It is stored, so that no plugin is asked twice.
 enum Found {
     No,
     Unusable(String),
-    /// With what its configurations are still to be compared with.
+    /// The component can be used. Contains the schema if there is one against which configurations still have to be
+    /// checked.
     Yes(Option<Schema>),
 }
 
 impl Checker<'_> {
-    /// Whether there is such a component, and it can be used.
+    /// Returns whether the component exists and can be used.
     fn is_known(&self, kind: Kind, component: &Component) -> bool {
         matches!(self.found.get(&(kind, component.name.value.as_str())), Some(Found::Yes(_)))
     }
 
-    /// Checks a component; `true` if nothing is wrong with it, as far as its configuration is known at all.
+    /// Checks a component. Returns `true` if the component is valid and all values of its configuration are known.
     fn component(&mut self, kind: Kind, component: &Component) -> bool {
         let (name, at) = (&component.name.value, component.name.at);
         match self.found.get(&(kind, name.as_str())) {
@@ -289,7 +296,7 @@ impl Checker<'_> {
                 false
             }
             Some(Found::Unusable(why)) => {
-                let message = format!("{} cannot be used: {why}", kind.named(name));
+                let message = format!("cannot use {}: {why}", kind.named(name));
                 self.report.push(self.report.error(at, message));
                 false
             }
@@ -302,7 +309,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks what the schema of a component does not tell; `true` if nothing is wrong.
+    /// Checks the configuration of a component beyond its schema. Returns `true` if there is no error.
     fn constructs(&mut self, kind: Kind, component: &Component) -> bool {
         let (name, config) = (&component.name.value, &component.config);
         let result = self.resolver.check(self.flow, kind, name, config.value());
@@ -310,12 +317,12 @@ impl Checker<'_> {
         if let Err(why) = result {
             let why = why.to_string();
             let message = format!("{}: {why}", kind.named(name));
-            self.report.push(self.report.error(config.place_of(&why), message));
+            self.report.push(self.report.error(config.span_for_message(&why), message));
         }
         sound
     }
 
-    /// Reports the first link that uses a side which the connector does not have in its configuration.
+    /// Reports the first link that uses a side which the connector does not have with its configuration.
     fn sides(&mut self, connector: &Connector) {
         let (name, Component { name: kind, config }) =
             (&connector.name.value, &connector.component);
@@ -346,7 +353,7 @@ impl Checker<'_> {
         }
         let name = &pipeline.name.value;
         let links = flow.spec.links.iter().map(|link| &link.from).filter(|from| from.name == *name);
-        // That nothing leaves by the port that events enter by has been said.
+        // A link from the port `in` was already reported when the graph was built.
         for from in links.filter(|from| from.port != IN && !ports.contains(&from.port)) {
             let message =
                 format!("pipeline {} has no output port {}", quote(name), quote(&from.port));
@@ -357,7 +364,7 @@ impl Checker<'_> {
     }
 }
 
-/// The advice for a name that no artefact has.
+/// Returns the advice for a name that no component has.
 fn unknown(resolver: &dyn Resolver, kind: Kind, name: &str) -> Vec<String> {
     let mut names = resolver.names(kind);
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Configurations against JSON Schemas.
+//! Checks of configurations against JSON Schemas.
 
 use std::{
     collections::BTreeSet,
@@ -20,22 +20,23 @@ use super::{
     words,
 };
 
-/// How long may be worked on a schema, or on a configuration with it. A few lines of a schema can be
-/// work for years.
+/// Maximum time for compiling a schema, or for checking a configuration against it.
+///
+/// Without a limit, a schema of a few lines could take years.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a configuration cannot be compared with its schema.
+/// Reason why a configuration cannot be checked against its schema.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
-    #[error("its schema is none: {0}")]
+    #[error("its schema is invalid: {0}")]
     Invalid(#[from] ValidationError<'static>),
-    #[error("its schema takes longer than {0:?}")]
+    #[error("the check against its schema took longer than {0:?}")]
     TooLong(Duration),
-    #[error("no thread can be started: {0}")]
+    #[error("cannot start a thread: {0}")]
     NoThread(#[from] io::Error),
 }
 
-/// The schema of a configuration, ready for use.
+/// Compiled schema of a configuration.
 pub(super) struct Schema {
     text: Value,
     validator: Arc<Validator>,
@@ -43,48 +44,53 @@ pub(super) struct Schema {
 }
 
 impl Schema {
+    /// Compiles a schema.
+    ///
     /// # Errors
-    /// Why this is no schema.
+    /// The schema is invalid, or compiling it takes too long.
     pub(super) fn new(text: Value) -> Result<Self, SchemaError> {
         let schema = text.clone();
-        // With options it would be compiled once more into this crate: 1 MiB of code. It fetches nothing,
-        // since nothing turns its features for that on.
+        // A validator with options would be compiled a second time, into this crate, which takes 1 MiB of code. The
+        // validator does not fetch schemas, because its features for that are not enabled.
         let validator = within(LIMIT, move || jsonschema::draft202012::new(&schema))??;
         Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })
     }
 
-    /// Whether a configuration fits, however long it takes to find out.
+    /// Returns whether a configuration fits. There is no time limit.
     pub(super) fn admits(&self, config: &Value) -> bool {
         self.validator.is_valid(config)
     }
 
-    /// What does not fit.
+    /// Returns the errors of a configuration.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// The check took too long, or no thread could be started.
     fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, SchemaError> {
         let (validator, config) = (Arc::clone(&self.validator), config.clone());
         within(self.limit, move || {
-            // What takes too long takes no memory until then, while errors take some each.
+            // The list of errors takes memory, so it is created only if the configuration does not fit. A check that
+            // takes too long then uses no memory until the process ends.
             let fits = validator.is_valid(&config);
             let errors = (!fits).then(|| validator.iter_errors(&config));
             errors.into_iter().flatten().map(ValidationError::to_owned).collect()
         })
     }
 
-    /// Reports what does not fit; `true` if all does. `owner` is what is configured, in the words
-    /// of a message: "connector type `file`".
+    /// Reports the errors of a configuration. Returns `true` if there are none.
+    ///
+    /// `owner` is the configured component as messages name it, such as "connector type `file`".
     pub(super) fn check(&self, config: &Config, owner: &str, report: &mut Report) -> bool {
         match self.errors(config.value()) {
             Ok(mut errors) => {
                 let unknown = config.unknown();
-                errors.retain(|error| unknown.iter().all(|value| is_sure(error, value)));
+                errors
+                    .retain(|error| unknown.iter().all(|value| holds_for_any_value(error, value)));
                 let complaint = Complaint { schema: &self.text, config, owner, errors: &errors };
                 errors.iter().for_each(|error| complaint.report(error, report));
                 errors.is_empty()
             }
             Err(why) => {
-                let message = format!("the configuration of {owner} cannot be checked: {why}");
+                let message = format!("cannot check the configuration of {owner}: {why}");
                 report.push(report.error(config.at(), message));
                 false
             }
@@ -92,11 +98,11 @@ impl Schema {
     }
 }
 
-/// The result of work on a thread of its own. One that takes too long is left to itself: the process
-/// has nothing to do but to say so and end.
+/// Runs `work` on a thread of its own and returns its result.
+/// If `work` takes too long, its thread continues to run, because the process only reports the error and exits.
 ///
 /// # Errors
-/// It took too long, panicked, or could not be started.
+/// Returns an error if the work took too long or panicked, or if the thread could not be started.
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -107,12 +113,12 @@ fn within<T: Send + 'static>(
     receiver.recv_timeout(limit).map_err(|_| SchemaError::TooLong(limit))
 }
 
-/// Turns what the validator says into diagnostics.
+/// Converts errors of the validator to diagnostics.
 struct Complaint<'c> {
     schema: &'c Value,
     config: &'c Config,
     owner: &'c str,
-    /// All that does not fit.
+    /// Errors of the configuration.
     errors: &'c [ValidationError<'static>],
 }
 
@@ -138,10 +144,10 @@ impl Complaint<'_> {
                 if self.is_misspelt(pointer, key) {
                     return;
                 }
-                let message = format!("missing key {} in {}", quote(key), self.place(pointer));
+                let message = format!("missing key {} in {}", quote(key), self.named(pointer));
                 report.push(
                     report
-                        .error(self.config.place(pointer), message)
+                        .error(self.config.span(pointer), message)
                         .maybe_help(self.about(error, key)),
                 );
             }
@@ -162,7 +168,8 @@ impl Complaint<'_> {
         }
     }
 
-    /// Whether an unknown key, which is reported, was probably meant to be this one of the same map.
+    /// Returns whether `key`, which is missing, is probably the correct spelling of an unknown key in the same map. A
+    /// separate message reports the unknown key.
     fn is_misspelt(&self, pointer: &str, key: &str) -> bool {
         use ValidationErrorKind as Kind;
         let unexpected = self.errors.iter().filter(|it| it.instance_path().as_str() == pointer);
@@ -175,9 +182,9 @@ impl Complaint<'_> {
     }
 
     fn wrong(&self, pointer: &str, expected: &str, found: &str, report: &Report) -> Diagnostic {
-        let place = self.place(pointer);
-        let message = format!("{place}: expected {expected}, found {found}");
-        report.error(self.config.place(pointer), message)
+        let value = self.named(pointer);
+        let message = format!("{value}: expected {expected}, found {found}");
+        report.error(self.config.span(pointer), message)
     }
 
     fn unknown_key(&self, error: &ValidationError<'_>, key: &str, report: &Report) -> Diagnostic {
@@ -191,15 +198,15 @@ impl Complaint<'_> {
             [] => "it has no keys".to_owned(),
             known => format!("known keys are {}", list(known)),
         };
-        let message = format!("unknown key {} in {}", quote(key), self.place(pointer));
+        let message = format!("unknown key {} in {}", quote(key), self.named(pointer));
         report
-            .error(self.config.key_place(pointer, key), message)
+            .error(self.config.key_span(pointer, key), message)
             .maybe_help(did_you_mean(key, known.iter().copied()))
             .help(keys)
     }
 
-    /// None of several alternatives fits: says what is wrong with the one that was meant, or what
-    /// there is to choose from.
+    /// Reports a value that fits none of several alternatives. If it is clear which alternative was meant, reports the
+    /// errors of this alternative, otherwise the possible alternatives.
     fn alternatives(
         &self,
         error: &ValidationError<'_>,
@@ -246,8 +253,8 @@ impl Complaint<'_> {
         report.push(diagnostic);
     }
 
-    /// What a pointer leads to, for a message: the configuration itself, or a path in it.
-    fn place(&self, pointer: &str) -> String {
+    /// Returns a description of the value at a JSON pointer for messages: the configuration itself, or a path in it.
+    fn named(&self, pointer: &str) -> String {
         if pointer.is_empty() {
             return format!("the configuration of {}", self.owner);
         }
@@ -264,7 +271,7 @@ impl Complaint<'_> {
         format!("{} of {}", quote(&path), self.owner)
     }
 
-    /// What the schema says about a key that is missing.
+    /// Returns the description of a missing key from the schema.
     fn about(&self, error: &ValidationError<'_>, key: &str) -> Option<String> {
         let property = self.enclosing(error)?.get("properties")?.get(key)?;
         let description = property.get("description")?.as_str()?;
@@ -272,15 +279,16 @@ impl Complaint<'_> {
         Some(format!("{}: {}", quote(key), first.join(" ")))
     }
 
-    /// The schema that the failed keyword stands in.
+    /// Returns the schema that contains the failed keyword.
     fn enclosing(&self, error: &ValidationError<'_>) -> Option<&Value> {
         let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
         self.schema.pointer(parent)
     }
 }
 
-/// Whether an error holds whatever the value is that a pointer leads to, for which there is a `null`.
-fn is_sure(error: &ValidationError<'_>, unknown: &str) -> bool {
+/// Returns whether an error would occur with any value at the pointer `unknown`. The value there is not known, and
+/// `null` replaces it.
+fn holds_for_any_value(error: &ValidationError<'_>, unknown: &str) -> bool {
     use ValidationErrorKind as Kind;
     let pointer = error.instance_path().as_str();
     let is_within = |inner: &str, outer: &str| {
@@ -289,7 +297,7 @@ fn is_sure(error: &ValidationError<'_>, unknown: &str) -> bool {
     if is_within(pointer, unknown) {
         return false;
     }
-    // What holds the value is a list or a map, whose keys and length are known.
+    // The error is about a list or a map that contains the unknown value. The keys or the length of it are known.
     !is_within(unknown, pointer)
         || matches!(
             error.kind(),
@@ -305,21 +313,22 @@ fn is_sure(error: &ValidationError<'_>, unknown: &str) -> bool {
         )
 }
 
-/// Whether the help for a failed keyword says how to write a value, and nothing of what it is.
+/// Returns whether the help for a failed keyword only says how a value has to be written. Such help does not reveal the
+/// value.
 fn is_about_quotes(kind: &ValidationErrorKind) -> bool {
     matches!(kind, ValidationErrorKind::Type { .. })
 }
 
-/// Whether this is the validator's shorter way to say that a map must be empty.
+/// Returns whether the error is the one with which the validator reports that a map must be empty.
 fn closes_a_map(error: &ValidationError<'_>) -> bool {
     let keyword = error.schema_path().as_str().rsplit('/').next();
     matches!(keyword, Some("additionalProperties" | "unevaluatedProperties"))
 }
 
-/// How many references and combinations are followed for a list of keys.
+/// Maximum number of references and combinations of schemas that are followed to collect keys.
 const MAX_HOPS: usize = 8;
 
-/// Collects the keys that a schema knows, through references and combinations.
+/// Collects the keys that a schema defines. Follows references and combinations of schemas.
 fn collect_properties<'s>(
     root: &'s Value,
     schema: &'s Value,
@@ -354,8 +363,8 @@ mod tests {
     use super::Schema;
 
     #[test]
-    fn a_schema_that_takes_too_long_is_given_up() {
-        // Each level asks the next one twice.
+    fn check_that_takes_too_long_is_abandoned() {
+        // Each level refers to the next one twice.
         let level = |next: usize| {
             let next = json!({ "$ref": format!("#/$defs/{next}") });
             json!({ "allOf": [next.clone(), next] })
@@ -368,11 +377,11 @@ mod tests {
         let schema = Schema::new(schema).map_err(|_| "no schema").unwrap();
         let schema = Schema { limit: Duration::from_millis(1), ..schema };
         let why = schema.errors(&json!({})).unwrap_err();
-        assert_eq!(why.to_string(), "its schema takes longer than 1ms");
+        assert_eq!(why.to_string(), "the check against its schema took longer than 1ms");
     }
 
     #[test]
-    fn nothing_is_fetched_that_a_schema_refers_to() {
+    fn schemas_referred_to_are_not_fetched() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("schema.json");
         std::fs::write(&file, "{}").unwrap();

@@ -1,4 +1,4 @@
-//! The schemas that the parts of a configuration have to fit, for marks in them.
+//! Finds the schemas that apply to the parts of a configuration.
 
 use std::{collections::HashSet, ptr};
 
@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::super::yaml::{Data, Node};
 
-/// Visits a node of a configuration and all nodes within it, each with the schemas that apply to it. `visit`
-/// returns whether the nodes within are visited.
+/// Visits a node of a configuration and all nodes below it, each with the schemas that apply to it.
+///
+/// `visit` returns whether the nodes below the node are visited.
 pub(super) fn walk(node: &Node, root: &Value, visit: &mut impl FnMut(&Node, &[&Value]) -> bool) {
     walk_below(node, root, &[root], visit);
 }
@@ -41,8 +42,10 @@ fn walk_below(
     }
 }
 
-/// Returns these schemas and all that they refer to or combine, each once. All alternatives count: a value that is
-/// marked in one of them is marked.
+/// Returns the given schemas and all schemas that they refer to or combine, each once.
+///
+/// The result includes all alternatives. If one of them marks a value, for example as secret, the value counts as
+/// marked.
 fn applied<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
     let mut seen = HashSet::new();
     let mut all = Vec::new();
@@ -63,12 +66,12 @@ fn applied<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
     all
 }
 
-/// Returns the schemas of the value of a key.
+/// Returns the schemas that apply to the value of a key.
 fn of_key<'s>(schema: &'s Value, key: &str) -> Vec<&'s Value> {
     if let Some(property) = schema.get("properties").and_then(|properties| properties.get(key)) {
         return vec![property];
     }
-    // Patterns are not compared with the key, so more may count as marked than is.
+    // Patterns are not compared with the key, so a value may count as marked although the pattern does not apply to it.
     let patterns = schema.get("patternProperties").and_then(Value::as_object);
     let patterns = patterns.into_iter().flat_map(|patterns| patterns.values());
     patterns.chain(schema.get("additionalProperties")).collect()

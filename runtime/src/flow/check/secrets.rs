@@ -1,4 +1,4 @@
-//! Values of a configuration that no message may have, as its schema marks them.
+//! Values of a configuration that no message may contain. The schema of the configuration marks these values.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,17 @@ use crate::redact;
 /// Secrecy of a value and of all values below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Secrecy {
-    /// Messages may have the value.
+    /// Messages may contain the value.
     #[default]
     Open,
-    /// Messages may have what the flow file itself says, and not the values of variables.
+    /// Messages may contain the parts that are in the flow file, but not the values of variables.
     Variables,
-    /// No message may have the value.
+    /// No message may contain the value.
     Secret,
 }
 
 impl Secrecy {
-    /// Returns the secrecy that a single schema states, without those that it refers to.
+    /// Returns the secrecy that this schema states itself. Schemas to which it refers are not considered.
     fn of(schema: &Value) -> Self {
         if schema.get("writeOnly") == Some(&Value::Bool(true)) {
             Self::Secret
@@ -35,8 +35,10 @@ impl Secrecy {
     }
 }
 
-/// Keeps the secret values of a configuration out of all messages. Without a schema every value of a
-/// variable is taken for secret. Call this before a message about the configuration is made.
+/// Keeps the secret values of a configuration out of all messages.
+///
+/// If there is no schema, the values of all variables are secret. Call this before any message about the configuration
+/// is created.
 pub(in crate::flow) fn keep(config: &Node, schema: Option<&Value>) {
     collect(config, schema, &mut |secret| redact::keep(secret));
 }
@@ -57,11 +59,11 @@ fn take_all(node: &Node, secrecy: Secrecy, take: &mut impl FnMut(&str)) {
         let (text, is_number) = match &scalar.data {
             Data::Number(number) => (Cow::Owned(number.to_string()), true),
             Data::Text(text) => (Cow::Borrowed(&**text), false),
-            // `true` is in too many messages.
+            // Booleans are not kept secret, because too many messages contain `true`.
             _ => return,
         };
         scalar.variables.iter().flat_map(|values| values.iter()).for_each(|value| take(value));
-        // Messages may write the number of a variable in another way than the variable.
+        // A message may show a number in another form than the variable, for example `4.2` instead of `4.20`.
         if secrecy == Secrecy::Secret || is_number && scalar.variables.is_some() {
             take(&text);
         }
@@ -77,8 +79,9 @@ mod tests {
     use super::collect;
     use crate::flow::{self, Environment, Limits};
 
-    /// Returns the secrets of a configuration that is written in YAML, each once. The variable `A` is `value-of-A`
-    /// and so on, but `N` is a number.
+    /// Returns the secrets of a configuration in YAML, each once.
+    ///
+    /// The variable `A` has the value `value-of-A`, and so on for other names. Only `N` has a number as its value.
     fn secrets(config: &str, schema: Option<&Value>) -> Vec<String> {
         secrets_of(
             &format!("connectors: {{ a: {{ type: x, config: {config} }} }}\nlinks: [a -> a]"),
@@ -150,14 +153,14 @@ mod tests {
     #[test]
     fn number_of_variable_is_secret_as_written_and_as_read() {
         let schema = json!({ "properties": { "pin": { "writeOnly": true } } });
-        // In braces a reference needs quotes, and would be a text.
+        // Within braces, a reference would need quotes, and its value would then be a text.
         let config = "\n      pin: ${env:N}\n";
         let text = format!("connectors:\n  a:\n    type: x\n    config:{config}links: [a -> a]");
         assert_eq!(secrets_of(&text, Some(&schema)), ["4.2", "4.20"]);
     }
 
     #[test]
-    fn schema_that_refers_to_itself_is_walked_once() {
+    fn schema_that_refers_to_itself_is_visited_once() {
         let level = |next: usize| {
             let next = json!({ "$ref": format!("#/$defs/{next}") });
             json!({ "allOf": [next.clone(), next] })

@@ -1,4 +1,4 @@
-//! What a JSON Schema's keywords demand, in plain words.
+//! Descriptions of what the keywords of a JSON Schema require.
 
 use jsonschema::{
     JsonType, ValidationError,
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::suggest::{did_you_mean, quote};
 
-/// What was expected instead of a value that failed a keyword, and what to do about it.
+/// Returns a description of what the keyword expected instead of the value `found`, and advice if there is any.
 pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     let text = match kind {
         Kind::Type { kind } => return expected_type(&types_of(kind), found),
@@ -35,19 +35,19 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
         Kind::AdditionalItems { limit } => format!("a list of {limit} items"),
         Kind::MinProperties { limit } => format!("a map of {limit} or more keys"),
         Kind::MaxProperties { limit } => format!("a map of at most {limit} keys"),
-        Kind::UniqueItems => "a list in which no item stands twice".to_owned(),
+        Kind::UniqueItems => "a list without repeated items".to_owned(),
         Kind::Pattern { pattern } => format!("a text that matches the pattern {}", quote(pattern)),
         Kind::Format { format } => format!("a text of the format `{format}`"),
-        Kind::OneOfMultipleValid { .. } => {
-            "what fits one alternative only; this fits several".to_owned()
-        }
-        kind => format!("what fits the keyword `{}` of the schema", kind.keyword()),
+        Kind::OneOfMultipleValid { .. } => "a value that fits exactly one alternative".to_owned(),
+        kind => format!("a value that fits the keyword `{}` of the schema", kind.keyword()),
     };
     (text, None)
 }
 
-/// Returns what is expected of a time or a size, and how to write it, if this is the schema of one. The words are those
-/// for the keys of the runtime.
+/// Returns the description of a time or a size and advice on how to write it, if `schema` is the schema of a time or a
+/// size.
+///
+/// The texts are the same as those for the runtime's own keys.
 pub(super) fn with_unit(schema: &Value) -> Option<(&'static str, &'static str)> {
     let pattern = schema.get("pattern")?.as_str()?;
     if pattern == "^[0-9]+ *(ms|s|m|h)$" {
@@ -58,7 +58,7 @@ pub(super) fn with_unit(schema: &Value) -> Option<(&'static str, &'static str)> 
     (pattern == "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$").then_some(("a number of bytes", help))
 }
 
-/// The same for a value that has none of these types.
+/// Returns the expected types and advice, for a value of another type.
 pub(super) fn expected_type(types: &[JsonType], found: &Value) -> (String, Option<String>) {
     (types_in_words(types), wrong_type_help(types, found))
 }
@@ -71,11 +71,11 @@ fn types_of(kind: &TypeKind) -> Vec<JsonType> {
 }
 
 fn types_in_words(types: &[JsonType]) -> String {
-    // Where there is a value, `null` is hardly what was meant.
+    // `null` is left out: the file has a value here, so its author probably did not mean `null`.
     let named: Vec<_> = types
         .iter()
         .filter(|kind| types.len() == 1 || **kind != JsonType::Null)
-        // An integer is a number.
+        // If numbers are expected, whole numbers need not be named.
         .filter(|kind| **kind != JsonType::Integer || !types.contains(&JsonType::Number))
         .map(|kind| match kind {
             JsonType::Array => "a list",
@@ -114,7 +114,7 @@ fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
     Some(help.to_owned())
 }
 
-/// "`a`, `b` or `c`", with "one of" before it if there are several.
+/// Returns the values as "`a`, `b` or `c`", with "one of" before them if there are several.
 pub(super) fn one_of(values: &[&Value]) -> String {
     let mut shown: Vec<_> = values.iter().map(|one| value(one)).collect();
     shown.sort_unstable();
@@ -133,16 +133,17 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// A value that several alternatives want to be different things.
+/// Value for which several alternatives expect different constants.
 pub(super) struct Choice<'e> {
-    /// Where the value is.
+    /// JSON pointer to the value.
     pub(super) pointer: &'e str,
-    /// What it may be.
+    /// Permitted values.
     pub(super) values: Vec<&'e Value>,
 }
 
-/// Recognises alternatives that all fail because one and the same value is none of those that
-/// they are chosen by: variants of an enumeration, or the tag of a tagged one.
+/// Recognises alternatives that all fail because one value matches none of the constants that they expect.
+///
+/// The alternatives may be the variants of an enumeration. If it is a tagged enumeration, the value is the tag.
 pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> Option<Choice<'e>> {
     let mut choice: Option<Choice<'e>> = None;
     for errors in alternatives {
@@ -169,8 +170,8 @@ pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> O
     choice
 }
 
-/// The errors of the alternative that was probably meant: the only one to which the value has the
-/// right type and the right tag. `pointer` is the value's.
+/// Returns the errors of the alternative that was probably meant: the only alternative for which the value at `pointer`
+/// has the right type and the right tag.
 pub(super) fn meant<'e>(
     alternatives: &'e [Vec<ValidationError<'static>>],
     pointer: &str,
@@ -189,7 +190,7 @@ pub(super) fn meant<'e>(
     }
 }
 
-/// Recognises alternatives that all fail because the value has none of their types.
+/// Returns the expected types if all alternatives fail because the value at `pointer` has the wrong type.
 pub(super) fn types(
     alternatives: &[Vec<ValidationError<'static>>],
     pointer: &str,

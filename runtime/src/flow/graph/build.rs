@@ -1,4 +1,4 @@
-//! From links to the graph, with every check that needs no plugin.
+//! Construction of the graph from the links, with all checks that are possible without plugins.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
     Edge, EdgeId, Graph, Node, NodeId, Output, Role, cycle,
 };
 
-/// What a name in a link stands for.
+/// Meaning of a name in a link: an index in the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Connector(usize),
@@ -29,7 +29,7 @@ impl Target {
     }
 }
 
-/// Builds the graph of a flow. It is empty if anything was reported.
+/// Builds the graph of a flow. The graph is empty if there is any error.
 pub(crate) fn build(draft: &Draft, report: &mut Report) -> Graph {
     let spec = &draft.spec;
     if !draft.has_links {
@@ -90,7 +90,8 @@ fn resolve<'l>(
         found
     };
     let (from, to) = (target(&link.from), target(&link.to));
-    // Which other ports a pipeline has, its operators say: that is checked with them.
+    // Only the operators of a pipeline determine its other output ports, so these are checked together with the
+    // operators.
     let from_fits = match from {
         Some(Target::Connector(_)) => [OUT, ERR].contains(&link.from.port.as_str()),
         Some(Target::Pipeline(_)) => link.from.port != IN,
@@ -148,8 +149,8 @@ fn report_duplicates(links: &[Resolved<'_>], report: &mut Report) {
         match seen.get(&ends) {
             Some(first) => report.push(
                 report
-                    .error(link.at(), format!("the link `{link}` stands here twice"))
-                    .note(*first, "it stands here first")
+                    .error(link.at(), format!("the link `{link}` is repeated"))
+                    .note(*first, "it appears here first")
                     .help("remove one; events would arrive twice"),
             ),
             None => _ = seen.insert(ends, link.at()),
@@ -166,8 +167,9 @@ struct Builder<'s> {
 
 impl Builder<'_> {
     fn edges(&mut self, links: &[Resolved<'_>], report: &mut Report) -> Vec<Edge> {
-        // A side of a connector is a node if something is linked to it. What fails there leaves by
-        // `err`, wherever in the file that is linked, so all nodes come first.
+        // If something is linked to a side of a connector, the side is a node. Events that fail on either side leave
+        // through `err`. A link from `err` may be in the file before the links of the sides, so all nodes are created
+        // first.
         for Resolved { link, from, to } in links {
             match *from {
                 Target::Connector(index) if link.from.port == OUT => {
@@ -220,7 +222,7 @@ impl Builder<'_> {
         edges
     }
 
-    /// Whether a connector may have sides that are not known, since a link was not understood.
+    /// Returns whether a connector may have sides that are not known, because some link could not be understood.
     fn may_be_linked(&self, name: &str, links: &[Resolved<'_>]) -> bool {
         let is_named = |link: &&Link| link.from.name == *name || link.to.name == *name;
         let is_resolved = |link: &Link| links.iter().any(|it| std::ptr::eq(it.link, link));
@@ -248,7 +250,7 @@ impl Builder<'_> {
     }
 }
 
-/// Renumbers the nodes so that every edge leads to a later one. There must be no cycle.
+/// Renumbers the nodes so that every edge leads to a node with a higher number. Requires that there is no cycle.
 fn in_order(nodes: Vec<Node>, mut edges: Vec<Edge>) -> Graph {
     let order = cycle::order(nodes.len(), &edges);
     let mut position = vec![0; nodes.len()];

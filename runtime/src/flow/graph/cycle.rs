@@ -1,4 +1,4 @@
-//! Order and cycles.
+//! Topological order and cycles of a graph.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,8 +10,10 @@ use super::{
     Edge, Node,
 };
 
-/// The nodes that are in no cycle and after none, such that edges lead from earlier to later ones
-/// (Kahn's algorithm); nodes that could come in any order come in that of their numbers.
+/// Returns the nodes that neither belong to a cycle nor can be reached from one, in an order in which edges lead from
+/// earlier to later nodes (Kahn's algorithm).
+///
+/// If the edges do not determine the order of two nodes, the node with the lower number comes first.
 pub(super) fn order(nodes: usize, edges: &[Edge]) -> Vec<usize> {
     let mut missing = vec![0_usize; nodes];
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes];
@@ -33,8 +35,9 @@ pub(super) fn order(nodes: usize, edges: &[Edge]) -> Vec<usize> {
     order
 }
 
-/// Cycles as lists of edges, each starting with its first edge in the file; no two of them share a
-/// node, so there may be more than these.
+/// Returns cycles as lists of edges. Each list begins with the edge that is first in the file.
+///
+/// The returned cycles have no nodes in common, so the graph may have more cycles than are returned.
 pub(super) fn find(nodes: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
     let mut open = vec![true; nodes];
     for node in order(nodes, edges) {
@@ -45,15 +48,15 @@ pub(super) fn find(nodes: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
         into[edge.to.0].push(index);
     }
     let mut cycles = Vec::new();
-    // Every open node has an edge from another open node, so going backwards from any of them ends
-    // up in a cycle, until taking cycles out makes an end to go to.
+    // Every open node has an edge from another open node, so a walk backwards from any node ends in a cycle. Later
+    // walks may also end at a node of a cycle that was already found and removed.
     for start in 0..nodes {
-        let mut way: Vec<usize> = Vec::new();
+        let mut path: Vec<usize> = Vec::new();
         let mut seen = HashMap::new();
         let mut node = start;
         while open[node] {
-            if let Some(since) = seen.insert(node, way.len()) {
-                let mut cycle = way.split_off(since);
+            if let Some(since) = seen.insert(node, path.len()) {
+                let mut cycle = path.split_off(since);
                 cycle.reverse();
                 let first = (0..cycle.len()).min_by_key(|position| cycle[*position]).unwrap_or(0);
                 cycle.rotate_left(first);
@@ -66,25 +69,25 @@ pub(super) fn find(nodes: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
             let Some(edge) = into[node].iter().find(|edge| open[edges[**edge].from.0]) else {
                 break;
             };
-            way.push(*edge);
+            path.push(*edge);
             node = edges[*edge].from.0;
         }
     }
     cycles
 }
 
-/// Reports a cycle, given by its edges.
+/// Reports a cycle, which is given by its edges.
 pub(super) fn report(cycle: &[usize], nodes: &[Node], edges: &[Edge], report: &mut Report) {
     let links: Vec<_> = cycle.iter().map(|edge| link(&edges[*edge], nodes)).collect();
     let Some(first) = links.first() else { return };
-    let way: String = links.iter().map(|link| link.from.written(OUT) + " -> ").collect();
-    let message = format!("the links make a cycle: {way}{}", first.from.name);
+    let path: String = links.iter().map(|link| link.from.written(OUT) + " -> ").collect();
+    let message = format!("the links form a cycle: {path}{}", first.from.name);
     let mut diagnostic = report.error(first.at(), message);
     for link in &links {
         diagnostic = diagnostic.note(link.at(), format!("`{link}`"));
     }
     report.push(diagnostic.help(
-        "remove one of these links: events that go round fill every queue until the flow stands still",
+        "remove one of these links: events that circulate fill every queue until the flow stops",
     ));
 }
 

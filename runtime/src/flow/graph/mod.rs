@@ -1,4 +1,4 @@
-//! The graph that a flow's links describe.
+//! The graph that the links of a flow describe.
 
 mod build;
 mod cycle;
@@ -9,19 +9,19 @@ pub(crate) use build::build;
 
 use super::source::Span;
 
-/// What a [`Node`] does, in the order in which events come to them.
+/// Role of a [`Node`], in the order in which events pass the roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// The side of a connector that events come from.
+    /// The side of a connector that produces events.
     Source,
     /// A pipeline.
     Pipeline,
-    /// The side of a connector that events go to.
+    /// The side of a connector that consumes events.
     Sink,
 }
 
 impl Role {
-    /// Its name.
+    /// Returns the name of the role in messages and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -31,89 +31,90 @@ impl Role {
     }
 }
 
-/// Names a [`Node`] of one [`Graph`]. Ids are dense, and ordered so that events only ever go from
-/// lower ones to higher ones.
+/// Identifier of a [`Node`] of one [`Graph`].
+///
+/// Identifiers are dense, and ordered so that edges lead only from lower to higher ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(usize);
 
 impl NodeId {
-    /// The id as an index, from 0 to the number of nodes.
+    /// Returns the identifier as an index below the number of nodes.
     pub fn index(self) -> usize {
         self.0
     }
 
-    /// Returns the index as the number by which queues and their senders name a node.
+    /// Returns the index as a number, by which queues and senders identify a node.
     pub(crate) fn number(self) -> u32 {
         u32::try_from(self.index()).unwrap_or(u32::MAX)
     }
 }
 
-/// Names an [`Edge`] of one [`Graph`].
+/// Identifier of an [`Edge`] of one [`Graph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(usize);
 
 impl EdgeId {
-    /// The id as an index, from 0 to the number of edges.
+    /// Returns the identifier as an index below the number of edges.
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// Something that events run through: one side of a connector, or a pipeline.
+/// A component that processes events: one side of a connector, or a pipeline.
 ///
-/// A connector that is linked both ways has two nodes, so `bench -> main -> bench` is no cycle.
+/// A connector that is linked in both directions has two nodes. Therefore `bench -> main -> bench` is not a cycle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it does.
+    /// Role of the node.
     pub role: Role,
     /// The name of the connector or pipeline.
     pub name: String,
-    /// Its position in [`Spec::connectors`](super::Spec::connectors), or for a pipeline in
+    /// Position in [`Spec::connectors`](super::Spec::connectors), or for a pipeline in
     /// [`Spec::pipelines`](super::Spec::pipelines).
     pub index: usize,
-    /// Edges that lead here, in the order of their links. A source has none.
+    /// Edges that lead to this node, in the order of their links. A source has none.
     pub inputs: Vec<EdgeId>,
-    /// The ports that are linked, in the order of their first links. A sink has `err` at most.
+    /// Output ports that are linked, in the order of their first links. A sink has at most `err`.
     pub outputs: Vec<Output>,
 }
 
 impl Node {
-    /// The edges that leave by a port; none if it is not linked.
+    /// Returns the edges that leave by a port; empty if the port is not linked.
     pub fn output(&self, port: &str) -> &[EdgeId] {
         self.outputs.iter().find(|output| output.port == port).map_or(&[], |output| &output.edges)
     }
 }
 
-/// A port of a [`Node`] that events leave by.
+/// Output port of a [`Node`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Its name.
+    /// Name of the port.
     pub port: String,
-    /// Where it leads, in the order of the links; never empty. Every edge gets every event.
+    /// Edges from the port in the order of the links; never empty. Every edge receives every event.
     pub edges: Vec<EdgeId>,
 }
 
-/// A way for events from one node to another.
+/// Connection between two nodes.
 ///
-/// A link is one edge, but for the link of a connector's `err`: what fails on either side of the
-/// connector leaves there, so there is an edge from its source and one from its sink.
+/// Each link is one edge, except a link from `err` of a connector: events that fail on either side of the connector
+/// leave through that port, so there is an edge from the source and another one from the sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// The node it comes from.
+    /// Node that the edge starts from.
     pub from: NodeId,
-    /// The port it leaves by.
+    /// Output port that the edge starts from.
     pub from_port: String,
-    /// Where the link names that end.
+    /// Location of the start in the link.
     pub from_at: Span,
-    /// The node it leads to.
+    /// Node that the edge leads to.
     pub to: NodeId,
-    /// The port it enters by.
+    /// Input port that the edge leads to.
     pub to_port: String,
-    /// Where the link names that end.
+    /// Location of the end in the link.
     pub to_at: Span,
 }
 
-/// A flow's nodes and edges, free of cycles.
+/// Nodes and edges of a flow, without cycles.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Graph {
     nodes: Vec<Node>,
@@ -121,17 +122,17 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// All nodes with their ids, in topological order: every edge leads to a later node.
+    /// Returns all nodes with their identifiers, in topological order: every edge leads to a later node.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator {
         self.nodes.iter().enumerate().map(|(index, node)| (NodeId(index), node))
     }
 
-    /// All edges with their ids, in the order of their links.
+    /// Returns all edges with their identifiers, in the order of their links.
     pub fn edges(&self) -> impl DoubleEndedIterator<Item = (EdgeId, &Edge)> + ExactSizeIterator {
         self.edges.iter().enumerate().map(|(index, edge)| (EdgeId(index), edge))
     }
 
-    /// The sources whose events may come to a node, by whatever ports.
+    /// Returns the sources whose events can reach a node through any ports.
     pub fn sources_of(&self, id: NodeId) -> Vec<NodeId> {
         let (mut reached, mut sources) = (vec![false; self.nodes.len()], Vec::new());
         let mut left = vec![id];
@@ -148,29 +149,29 @@ impl Graph {
         sources
     }
 
-    /// A node of this graph.
+    /// Returns a node of this graph.
     ///
     /// # Panics
-    /// May panic if the id is another graph's.
+    /// May panic if the identifier belongs to another graph.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
     }
 
-    /// An edge of this graph.
+    /// Returns an edge of this graph.
     ///
     /// # Panics
-    /// May panic if the id is another graph's.
+    /// May panic if the identifier belongs to another graph.
     pub fn edge(&self, id: EdgeId) -> &Edge {
         &self.edges[id.0]
     }
 
-    /// The node of a connector's side or of a pipeline, if the flow's links use it.
+    /// Returns the node of a side of a connector or of a pipeline; `None` if no link uses it.
     pub fn find(&self, role: Role, name: &str) -> Option<NodeId> {
         self.nodes().find(|(_, node)| node.role == role && node.name == name).map(|(id, _)| id)
     }
 }
 
-/// One node a line, in topological order, with the ways out of it.
+/// Displays a line for each node, in topological order, with the edges that leave the node.
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! What references refer to.
+//! Values of references.
 
 use std::{
     env,
@@ -13,10 +13,10 @@ use super::{
     To,
 };
 
-/// How large a file may be that a reference names, in bytes.
+/// Maximum size of a file that a reference names, in bytes.
 const FILE: u64 = 1 << 20;
 
-/// What the references of a flow file refer to, and what it means if that is missing.
+/// Source of the values of references. Also determines whether a missing value is an error or a warning.
 #[derive(Clone, Copy)]
 pub struct Environment<'v> {
     variable: &'v dyn Fn(&str) -> Option<OsString>,
@@ -29,7 +29,7 @@ impl fmt::Debug for Environment<'_> {
     }
 }
 
-/// The variables of this process; what is missing is an error.
+/// Uses the variables of this process. A missing value is an error.
 impl Default for Environment<'_> {
     fn default() -> Self {
         Self { variable: &|name: &str| env::var_os(name), missing: Severity::Error }
@@ -37,23 +37,25 @@ impl Default for Environment<'_> {
 }
 
 impl<'v> Environment<'v> {
-    /// With these variables in place of those of the process.
+    /// Makes the environment use `variable` instead of the variables of the process.
     #[must_use]
     pub fn variables(self, variable: &'v dyn Fn(&str) -> Option<OsString>) -> Self {
         Self { variable, ..self }
     }
 
-    /// A variable that is not set, or a file that cannot be read, is a warning, and its value is not
-    /// checked: for flows that are to run elsewhere. A flow with such a warning is not to be run.
+    /// Makes a missing value a warning instead of an error, for checking flows that are to run on another machine.
+    ///
+    /// If a variable is not set or a file cannot be read, the value is not checked. A flow with such a warning must not
+    /// be run.
     #[must_use]
     pub fn elsewhere(self) -> Self {
         Self { missing: Severity::Warning, ..self }
     }
 
-    /// The value of a reference in a file of `folder`.
+    /// Returns the value of a reference in a flow file in `folder`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason why the reference has no value.
     pub(crate) fn value(&self, to: To<'_>, folder: &Path) -> Result<String, Missing> {
         match to {
             To::Variable { name, default } => self.value_of(name, default),
@@ -63,14 +65,14 @@ impl<'v> Environment<'v> {
 
     fn value_of(&self, name: &str, default: Option<&str>) -> Result<String, Missing> {
         match ((self.variable)(name), default) {
-            // As a shell has it: an empty value is as good as none.
+            // An empty value counts as not set, as in a shell.
             (value, Some(default)) if value.as_ref().is_none_or(|value| value.is_empty()) => {
                 Ok(default.to_owned())
             }
             (Some(value), _) => value.into_string().map_err(|_| Missing {
                 severity: Severity::Error,
                 message: format!("the value of the variable {} is not UTF-8", quote(name)),
-                help: "set it to a text in UTF-8; `base64` makes one of any bytes".to_owned(),
+                help: "set it to text in UTF-8; encode other bytes with `base64`".to_owned(),
             }),
             (None, _) => Err(Missing {
                 severity: self.missing,
@@ -84,10 +86,10 @@ impl<'v> Environment<'v> {
         let shown = path.display();
         let unreadable = |why: &dyn fmt::Display| Missing {
             severity: self.missing,
-            message: format!("{shown}: the file cannot be read: {why}"),
-            help: "a relative path starts from the folder of the flow file".to_owned(),
+            message: format!("{shown}: cannot read the file: {why}"),
+            help: "a relative path is resolved against the folder of the flow file".to_owned(),
         };
-        // To open a pipe would wait for another process.
+        // Opening a named pipe would wait for another process.
         match fs::metadata(path) {
             Ok(about) if about.is_file() => {}
             Ok(_) => return Err(unreadable(&"it is not a regular file")),
@@ -107,12 +109,12 @@ impl<'v> Environment<'v> {
         };
         if bytes.len() as u64 > FILE {
             let message = format!("the file is larger than {FILE} bytes, the limit for a value");
-            return Err(wrong(message, "data belongs in files that connectors read"));
+            return Err(wrong(message, "read large data with a connector"));
         }
         let mut text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
-            let message = format!("the file is not UTF-8: byte {valid} cannot stand there");
-            wrong(message, "save it as UTF-8; `base64` makes a text of any bytes")
+            let message = format!("the file is not UTF-8: byte {valid} is not valid");
+            wrong(message, "save it as UTF-8; encode other bytes with `base64`")
         })?;
         if text.ends_with('\n') {
             text.pop();
@@ -124,7 +126,7 @@ impl<'v> Environment<'v> {
     }
 }
 
-/// Why a reference has no value.
+/// Reason why a reference has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) severity: Severity,
@@ -138,7 +140,7 @@ mod tests {
 
     use super::{super::To, Environment, FILE, Severity};
 
-    /// The value of a variable with this default, where `SET`, `EMPTY` and `BYTES` are set.
+    /// Returns the value of a variable with this default. The variables `SET`, `EMPTY` and `BYTES` are set.
     fn variable(name: &str, default: Option<&str>) -> Result<String, String> {
         let variable = |name: &str| match name {
             "SET" => Some(OsString::from("set here")),
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_stands_for_a_variable_that_is_not_set_or_empty() {
+    fn default_replaces_unset_or_empty_variable() {
         assert_eq!(variable("SET", None), Ok("set here".to_owned()));
         assert_eq!(variable("SET", Some("default")), Ok("set here".to_owned()));
         assert_eq!(variable("NONE", Some("default")), Ok("default".to_owned()));
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_all_is_the_value_but_for_one_line_break_at_its_end() {
+    fn one_line_break_at_end_of_file_is_not_part_of_value() {
         let folder = tempfile::tempdir().expect("a folder for tests");
         let value = |contents: &[u8]| {
             fs::write(folder.path().join("value"), contents).expect("writable");
@@ -175,16 +177,14 @@ mod tests {
         assert_eq!(value(b"text\r\n"), Ok("text".to_owned()));
         assert_eq!(value(b" a\nb\n\n"), Ok(" a\nb\n".to_owned()));
         assert_eq!(value(b""), Ok(String::new()));
-        assert!(
-            value(b"ab\xff").is_err_and(|it| it.ends_with("not UTF-8: byte 2 cannot stand there"))
-        );
+        assert!(value(b"ab\xff").is_err_and(|it| it.ends_with("not UTF-8: byte 2 is not valid")));
         let most = usize::try_from(FILE).expect("fits");
         assert_eq!(value(&vec![b'x'; most]).map(|it| it.len()), Ok(most));
         assert!(value(&vec![b'x'; most + 1]).is_err_and(|it| it.contains("larger than 1048576")));
     }
 
     #[test]
-    fn what_is_missing_is_as_grave_as_was_asked_for_and_what_is_wrong_is_an_error() {
+    fn missing_value_has_configured_severity_invalid_is_error() {
         let elsewhere = Environment::default().variables(&|_| None).elsewhere();
         let folder = tempfile::tempdir().expect("a folder for tests");
         fs::write(folder.path().join("bytes"), b"\xff").expect("writable");

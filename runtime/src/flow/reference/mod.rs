@@ -14,29 +14,29 @@ pub(crate) enum Part<'t> {
     Reference(Reference<'t>),
 }
 
-/// A reference, as it stands in a text.
+/// Reference in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reference<'t> {
-    /// All of it, from `$` to `}`.
+    /// Text of the reference from `$` to `}`.
     pub(crate) written: &'t str,
-    /// Where it starts, in characters from the start of the text.
+    /// Start of the reference, in characters from the start of the text.
     pub(crate) at: usize,
     pub(crate) to: To<'t>,
 }
 
-/// What a reference refers to.
+/// Target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To<'t> {
     Variable { name: &'t str, default: Option<&'t str> },
     File(&'t str),
 }
 
-/// What is wrong with a reference.
+/// Syntax error in a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Malformed {
-    /// Where it starts, in characters from the start of the text.
+    /// Start of the reference, in characters from the start of the text.
     pub(crate) at: usize,
-    /// How long it is, in characters.
+    /// Length of the reference, in characters.
     pub(crate) width: usize,
     pub(crate) message: String,
     pub(crate) help: &'static str,
@@ -45,26 +45,26 @@ pub(crate) struct Malformed {
 const FORMS: &str = "write `${env:NAME}`, `${env:NAME:-default}` or `${file:PATH}`; `$${` stands for \
                      the characters `${`";
 
-/// Takes the text of a value apart. `$${` stands for `${`.
+/// Splits the text of a value at its references. `$${` is replaced by `${`.
 ///
 /// # Errors
-/// The first reference that is none.
+/// Returns the first syntax error.
 pub(crate) fn split(text: &str) -> Result<Vec<Part<'_>>, Malformed> {
     let mut parts = Vec::new();
     let mut rest = text;
-    // How far the text was counted, in bytes and in characters.
+    // Position up to which characters were counted. The first value is in bytes, the second one in characters.
     let mut counted = (0, 0);
     while let Some(dollar) = next(rest) {
         let (before, from) = rest.split_at(dollar);
         if let Some(after) = from.strip_prefix("$$") {
-            // All but the first `$` is meant.
+            // `$${` is an escaped `${`, so the first `$` is dropped.
             parts.extend([Part::Text(before), Part::Text("${")]);
             rest = &after["{".len()..];
             continue;
         }
         parts.push(Part::Text(before));
-        let place = text.len() - from.len();
-        counted = (place, counted.1 + text[counted.0..place].chars().count());
+        let start = text.len() - from.len();
+        counted = (start, counted.1 + text[counted.0..start].chars().count());
         let at = counted.1;
         let Some(end) = from.find('}') else {
             let message = "expected `}` after `${`, found the end of the text".to_owned();
@@ -82,7 +82,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Part<'_>>, Malformed> {
     Ok(parts)
 }
 
-/// Where the next `${` or `$${` is.
+/// Returns the position of the next `${` or `$${`, in bytes.
 fn next(text: &str) -> Option<usize> {
     let brace = text.find("${")?;
     Some(if text[..brace].ends_with('$') { brace - 1 } else { brace })
@@ -106,14 +106,14 @@ fn to(inside: &str) -> Result<To<'_>, (String, &'static str)> {
                 let message = format!("expected the name of a variable, found {}", quote(name));
                 return Err((
                     message,
-                    "a name has letters, digits and `_`, and starts with no digit",
+                    "a name consists of letters, digits and `_`, and does not start with a digit",
                 ));
             }
             if default.is_some_and(|default| default.contains("${")) {
-                let message = "a reference stands in the default of another one".to_owned();
+                let message = "the default of a reference contains another reference".to_owned();
                 return Err((
                     message,
-                    "a default is a text; set the variable where the flow is run",
+                    "a default is plain text; set the variable where the flow runs",
                 ));
             }
             Ok(To::Variable { name, default })
@@ -136,7 +136,7 @@ fn is_variable(name: &str) -> bool {
 mod tests {
     use super::{Part, Reference, To, split};
 
-    /// The parts of a text, references in angle brackets.
+    /// Returns the parts of a text, with references in angle brackets.
     fn parts(text: &str) -> Vec<String> {
         let shown = |part: &Part<'_>| match part {
             Part::Text(text) => (*text).to_owned(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn references_stand_anywhere_in_a_text() {
+    fn references_can_be_anywhere_in_a_text() {
         assert_eq!(parts("plain $ {x} $x"), ["plain $ {x} $x"]);
         assert_eq!(parts("${env:A}"), ["<0 env A none>"]);
         assert_eq!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_many_references_is_split_in_one_pass() {
+    fn text_with_many_references_is_split_in_one_pass() {
         let text = "ä${env:A}".repeat(100_000);
         let parts = split(&text).expect("references");
         let Some(Part::Reference(last)) = parts.last() else { panic!("{:?}", parts.last()) };
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn two_dollars_stand_for_one_that_is_meant() {
+    fn two_dollars_are_replaced_by_one() {
         assert_eq!(parts("$${env:A}"), ["${", "env:A}"]);
         assert_eq!(parts("a$${b${env:C}"), ["a", "${", "b", "<5 env C none>"]);
         assert_eq!(parts("$$ $$$"), ["$$ $$$"]);
     }
 
     #[test]
-    fn what_is_no_reference_is_an_error_with_its_place() {
+    fn malformed_reference_is_an_error_with_its_position() {
         for (text, at, width, message) in [
             ("a ${env:A", 2, 7, "expected `}` after `${`, found the end of the text"),
             ("${}", 0, 3, "expected `env:` or `file:` after `${`, found ``"),
@@ -188,7 +188,7 @@ mod tests {
             ("${env:}", 0, 7, "expected the name of a variable, found ``"),
             ("${env:A-b}", 0, 10, "expected the name of a variable, found `A-b`"),
             ("${file:}", 0, 8, "expected a path after `file:`, found nothing"),
-            ("${env:A:-${env:B}}", 0, 17, "a reference stands in the default of another one"),
+            ("${env:A:-${env:B}}", 0, 17, "the default of a reference contains another reference"),
         ] {
             let error = split(text).expect_err(text);
             assert_eq!((error.at, error.width, &*error.message), (at, width, message), "{text}");

@@ -1,8 +1,8 @@
-//! Schemas of configurations within the schema of flow files: with references in place of values.
+//! Embeds the schemas of configurations in the schema of flow files, in which references may replace values.
 
 use serde_json::{Map, Value, json};
 
-/// The definition of a text with a reference.
+/// Name of the definition of a text that contains a reference.
 pub(super) const REFERENCE: &str = "reference";
 
 /// Keywords whose values are maps of schemas.
@@ -23,7 +23,7 @@ const SCHEMAS: [&str; 9] = [
     "else",
 ];
 
-/// A text with a reference in it.
+/// Returns the schema of a text that contains a reference.
 pub(super) fn reference() -> Value {
     json!({
         "type": "string",
@@ -32,12 +32,12 @@ pub(super) fn reference() -> Value {
     })
 }
 
-/// What a schema allows, or a reference.
+/// Returns a schema that accepts the values of `schema` and references.
 pub(super) fn or_reference(schema: &Value) -> Value {
     json!({ "anyOf": [schema, { "$ref": format!("#/$defs/{REFERENCE}") }] })
 }
 
-/// The schema of a configuration, for a place in another schema: `at` is its JSON pointer there.
+/// Prepares the schema of a configuration for being embedded in another schema at the location `at`, a JSON pointer.
 pub(super) fn embedded(mut schema: Value, at: &str) -> Value {
     if let Value::Object(map) = &mut schema {
         map.remove("$schema");
@@ -49,7 +49,7 @@ pub(super) fn embedded(mut schema: Value, at: &str) -> Value {
 
 fn adapt(schema: &mut Value, at: &str) {
     let Value::Object(map) = schema else { return };
-    // With references in them, alternatives may no longer exclude each other.
+    // A reference fits several alternatives, so `oneOf` would reject it.
     if let Some(alternatives) = map.remove("oneOf")
         && let Some(clash) = map.insert("anyOf".to_owned(), alternatives)
     {
@@ -68,20 +68,20 @@ fn adapt(schema: &mut Value, at: &str) {
                 for schema in schemas.values_mut() {
                     adapt(schema, at);
                     if is_value.contains(&keyword) {
-                        let_refer(schema);
+                        allow_reference(schema);
                     }
                 }
             }
             Value::Array(schemas) if LISTS.contains(&keyword) => {
                 schemas.iter_mut().for_each(|schema| adapt(schema, at));
                 if keyword == "prefixItems" {
-                    schemas.iter_mut().for_each(let_refer);
+                    schemas.iter_mut().for_each(allow_reference);
                 }
             }
             schema if SCHEMAS.contains(&keyword) => {
                 adapt(schema, at);
                 if ["items", "additionalProperties", "unevaluatedProperties"].contains(&keyword) {
-                    let_refer(schema);
+                    allow_reference(schema);
                 }
             }
             _ => {}
@@ -89,7 +89,7 @@ fn adapt(schema: &mut Value, at: &str) {
     }
 }
 
-/// Adds to a list of schemas.
+/// Appends schemas to the list of a keyword.
 fn merge(map: &mut Map<String, Value>, keyword: &str, more: Value) {
     match (map.get_mut(keyword), more) {
         (Some(Value::Array(there)), Value::Array(more)) => there.extend(more),
@@ -97,19 +97,19 @@ fn merge(map: &mut Map<String, Value>, keyword: &str, more: Value) {
     }
 }
 
-/// Lets a reference stand for a value, unless any text is one, or only a list or a map.
-fn let_refer(schema: &mut Value) {
+/// Makes the schema accept a reference instead of a value, unless it accepts any text already, or only lists or maps.
+fn allow_reference(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     if map.is_empty() || matches!(map.get("type").and_then(Value::as_str), Some("object" | "array"))
     {
         return;
     }
-    // These say something to people, and are looked for beside the value.
+    // Editors expect these annotations next to the value, not within an alternative.
     let about: Map<_, _> = ["title", "description", "default", "examples", "deprecated"]
         .into_iter()
         .filter_map(|keyword| map.remove_entry(keyword))
         .collect();
-    // Any text is one already.
+    // A schema that accepts any text accepts references already.
     if *schema != json!({ "type": "string" }) {
         *schema = or_reference(schema);
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::embedded;
 
     #[test]
-    fn values_may_be_references_and_lists_and_maps_may_not() {
+    fn values_but_not_lists_and_maps_may_be_references() {
         let schema = json!({
             "$schema": "x",
             "type": "object",

@@ -1,7 +1,8 @@
-//! A JSON Schema of flow files, for editors.
+//! JSON Schema of flow files, for editors.
 //!
-//! The reader of flow files is what decides. This says the same as far as a schema can: which names exist
-//! and what links make of them is beyond it. A test compares the keys of both.
+//! The reader of flow files decides what is valid. The schema describes the same rules as far as a schema can: it does
+//! not check which names exist, or whether links are possible. A test compares the keys of the schema with those of the
+//! reader.
 
 mod embed;
 
@@ -10,47 +11,49 @@ use serde_json::{Map, Value, json};
 use self::embed::{REFERENCE, embedded, or_reference};
 use super::{Kind, spec::MOST_IN_FLIGHT};
 
-/// What is known of a component.
+/// Description of a component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
-    /// Its kind.
+    /// Kind of the component.
     pub kind: Kind,
-    /// The name that flows use.
+    /// Name of the component in flow files.
     pub name: String,
-    /// What it is for, in a line.
+    /// Purpose of the component, in one line.
     pub description: String,
-    /// Of a connector: whether it needs a codec (`true`) or takes none (`false`), where it is one of both.
+    /// For a connector, `Some(true)` if it needs a codec, `Some(false)` if it accepts none, and `None` if a codec is
+    /// optional.
     pub codec: Option<bool>,
-    /// The JSON Schema of its configuration; none if any will do.
+    /// JSON Schema of the configuration; `None` accepts any configuration.
     pub config: Option<Value>,
 }
 
 impl Described {
-    /// Where its configuration is in the schema.
+    /// Returns the name of the definition of this component's configuration.
     fn id(&self) -> String {
         format!("{}.{}", self.kind, self.name)
     }
 
-    /// What its configuration must be.
+    /// Returns the schema that the value of `config` has to fit.
     fn config(&self) -> Value {
         let config = reference_to(&self.id());
         if self.needs_config() { config } else { json!({ "anyOf": [config, { "type": "null" }] }) }
     }
 
-    /// Whether it has a key without which it is not made.
+    /// Returns whether the configuration has a required key.
     fn needs_config(&self) -> bool {
         let required = self.config.as_ref().and_then(|config| config.get("required"));
         required.and_then(Value::as_array).is_some_and(|required| !required.is_empty())
     }
 
-    /// Its name.
+    /// Returns the schema that accepts the name of the component.
     fn named(&self) -> Value {
         json!({ "const": self.name, "description": self.description })
     }
 }
 
-/// The schema (draft 2020-12) of flow files with these components. Of a kind of which there is none, any
-/// name and any configuration will do.
+/// Returns the JSON Schema (draft 2020-12) of flow files with these components.
+///
+/// If there are no components of a kind, any name and any configuration of that kind is accepted.
 pub fn schema(components: &[Described]) -> Value {
     let mut definitions = Map::new();
     for component in components {
@@ -88,27 +91,27 @@ pub fn schema(components: &[Described]) -> Value {
             "name": {
                 "type": "string",
                 "pattern": NAME,
-                "description": "The name of the flow. Unless set, that of its file.",
+                "description": "The name of the flow; the name of its file unless set.",
             },
             "plugins": {
                 "type": ["array", "null"],
                 "items": literal(),
-                "description": "Folders and libraries to search for plugins. A relative path starts at \
-                                the folder of the flow file.",
+                "description": "Folders and libraries to search for plugins. A relative path is resolved \
+                                against the folder of the flow file.",
             },
             "connectors": map_of(
                 "connector",
-                "Where events come from and go to: a map from names to connectors.",
+                "Connectors by name: the sources and sinks of events.",
             ),
             "pipelines": map_of(
                 "pipeline",
-                "What is done with events: a map from names to pipelines.",
+                "Pipelines by name, which process events.",
             ),
             "links": {
                 "type": "array",
                 "minItems": 1,
                 "items": { "type": "string", "pattern": LINK },
-                "description": "Which way events go: chains `name[/port] -> name[/port] -> …`.",
+                "description": "Links, along which events flow: chains `name[/port] -> name[/port] -> …`.",
             },
         },
         "$defs": definitions,
@@ -117,19 +120,19 @@ pub fn schema(components: &[Described]) -> Value {
 
 const NAME: &str = "^[A-Za-z_][A-Za-z0-9_-]*$";
 
-/// A chain of two names or more, each with a port or without.
+/// Pattern of a chain of at least two names, each with or without a port.
 const LINK: &str = r"^\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*(->\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*)+$";
 
 fn reference_to(definition: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{definition}") })
 }
 
-/// A text in which no reference can stand.
+/// Returns the schema of a text that contains no reference.
 fn literal() -> Value {
     json!({ "type": "string", "not": reference_to(REFERENCE) })
 }
 
-/// The names of components; any where there are none.
+/// Returns the schema of the names of components. It accepts any name if there are no components.
 fn names(components: &[&Described]) -> Value {
     match components {
         [] => literal(),
@@ -137,7 +140,7 @@ fn names(components: &[&Described]) -> Value {
     }
 }
 
-/// Adds what follows from the type of a component.
+/// Adds the conditions that depend on the type of a component.
 fn with_types(mut schema: Value, components: &[&Described]) -> Value {
     let then = |component: &&Described| {
         let mut then = json!({ "properties": { "config": component.config() } });
@@ -168,35 +171,35 @@ fn connector(components: &[&Described]) -> Value {
     let mut connector = map(json!({
         "type": described(names(components), "The name of the connector's type."),
         "config": { "description": "The configuration of the connector." },
-        "codec": described(reference_to("codec"), "How bytes become values, and values bytes."),
+        "codec": described(reference_to("codec"), "Codec, which decodes bytes to values and encodes values to bytes."),
         "preprocessors": list_of(
             "preprocessor",
-            "What cuts and transforms bytes before the codec decodes them, in order.",
+            "Preprocessors, which split and transform bytes before the codec decodes them, in order.",
         ),
         "postprocessors": list_of(
             "postprocessor",
-            "What frames and transforms bytes after the codec has encoded them, in order.",
+            "Postprocessors, which frame and transform bytes after the codec has encoded them, in order.",
         ),
-        "reconnect": described(reference_to("retry"), "When to connect again."),
+        "reconnect": described(reference_to("retry"), "Reconnection after the connection was lost."),
         "retry": described(
             reference_to("retry"),
-            "When to deliver again what the peer could not take.",
+            "Retries of deliveries that the peer could not accept.",
         ),
-        "restart": section("How often the connector is restarted after it has failed.", json!({
-            "attempts": count(0, "How many restarts there may be; 5 unless set."),
-            "within": time("The time that restarts are counted in; 1m unless set."),
+        "restart": section("Limit of the restarts of a connector that failed.", json!({
+            "attempts": count(0, "Maximum number of restarts within `within`; 5 unless set."),
+            "within": time("Period in which restarts are counted; 1m unless set."),
         })),
         "call_limit": time(
-            "How long a call to the connector may hold a thread of the runtime before the connector is \
-             restarted; 1s unless set.",
+            "Maximum time that a call to the connector may block a thread of the runtime. After a longer call the \
+             connector is restarted; 1s unless set.",
         ),
         "hang_limit": time(
-            "How long such a call may take to return before the flow fails; 1m unless set.",
+            "Maximum time that a call may block its thread. If it has not returned by then, the flow fails; 1m unless set.",
         ),
         "on_failure": described(
             or_reference(&json!({ "enum": ["continue", "exit"] })),
-            "What becomes of the other flows of the process when the connector has failed for good; \
-             `continue` unless set.",
+            "Treatment of the other flows of the process when the connector has failed permanently: they `continue`, \
+             or drain and `exit`; `continue` unless set.",
         ),
         "in_flight": described(
             or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
@@ -204,20 +207,20 @@ fn connector(components: &[&Described]) -> Value {
         ),
         "ordered": described(
             or_reference(&json!({ "type": "boolean" })),
-            "Whether batches of one stream are delivered one after the other; true unless set, or what the sink \
+            "`true` to deliver the batches of one stream one after the other; `true` unless set, or what the sink \
              asks for.",
         ),
-        "batch": section("Puts batches together for the sink, and takes large ones apart.", json!({
-            "max_events": count(1, "Events that a delivery has at most; 1000 unless set."),
-            "max_bytes": bytes("Bytes that a delivery has at most, unless one event has more; 1MiB unless set."),
-            "linger": time("How long an event waits for others at most; 50ms unless set."),
+        "batch": section("Joins small batches for the sink, and splits large ones.", json!({
+            "max_events": count(1, "Maximum number of events of a delivery; 1000 unless set."),
+            "max_bytes": bytes("Maximum bytes of a delivery, unless a single event is larger; 1MiB unless set."),
+            "linger": time("Maximum time that an event waits for others; 50ms unless set."),
         })),
-        "pull": section("How much the source is asked for at a time.", json!({
-            "max_events": count(1, "Events that a pull may bring."),
+        "pull": section("Limits of a single read from the source.", json!({
+            "max_events": count(1, "Maximum number of events that a pull may return."),
         })),
-        "queue": section("Bounds of the queue before the sink.", json!({
-            "max_events": count(1, "Events that may wait; 256 unless set."),
-            "max_bytes": bytes("Bytes that may wait; 4MiB unless set."),
+        "queue": section("Limits of the queue before the sink.", json!({
+            "max_events": count(1, "Maximum number of waiting events; 256 unless set."),
+            "max_bytes": bytes("Maximum bytes of waiting events; 4MiB unless set."),
         })),
         "err": err(),
         "dead_letters": dead_letters(),
@@ -226,7 +229,7 @@ fn connector(components: &[&Described]) -> Value {
     with_types(connector, components)
 }
 
-/// A codec, a processor or an operator: its name, its name with its configuration, or at length.
+/// Returns the schema of a codec, a processor or an operator, which can be written in three forms.
 fn part(components: &[&Described]) -> Value {
     let alone: Vec<_> = components.iter().copied().filter(|it| !it.needs_config()).collect();
     let by_name: Map<_, _> = components.iter().map(|it| (it.name.clone(), it.config())).collect();
@@ -234,7 +237,7 @@ fn part(components: &[&Described]) -> Value {
     let alone = if is_open || !alone.is_empty() { names(&alone) } else { Value::Bool(false) };
     let mut at_length = map(json!({
         "type": names(components),
-        "config": { "description": "Its configuration." },
+        "config": { "description": "The configuration of the component." },
     }));
     at_length["required"] = json!(["type"]);
     json!({ "anyOf": [
@@ -253,7 +256,7 @@ fn part(components: &[&Described]) -> Value {
 
 fn pipeline() -> Value {
     map(json!({
-        "operators": list_of("operator", "What events run through, in order."),
+        "operators": list_of("operator", "Operators that process the events, in order."),
         "err": err(),
         "dead_letters": dead_letters(),
     }))
@@ -261,13 +264,13 @@ fn pipeline() -> Value {
 
 fn retry() -> Value {
     map(json!({
-        "attempts": count(0, "How many attempts may follow one that has failed; no limit unless set."),
-        "backoff": time("The longest wait before the first further attempt; 100ms unless set."),
-        "max_backoff": time("The longest wait between two attempts."),
+        "attempts": count(0, "Maximum number of further attempts after a failed one; no limit unless set."),
+        "backoff": time("Maximum wait before the first further attempt; 100ms unless set."),
+        "max_backoff": time("Maximum wait between two attempts."),
     }))
 }
 
-/// A map of these keys, and no others.
+/// Returns the schema of a map with these keys and no others.
 fn map(keys: Value) -> Value {
     let mut map = json!({ "type": "object", "additionalProperties": false });
     map["properties"] = keys;
@@ -300,12 +303,12 @@ fn err() -> Value {
     let choice = json!({ "enum": ["dead_letter", "discard"] });
     described(
         or_reference(&choice),
-        "What becomes of an event that cannot be handled, where nothing is linked to the port `err`.",
+        "Treatment of an event that cannot be processed, if nothing is linked to the port `err`.",
     )
 }
 
 fn dead_letters() -> Value {
-    let about = "Bytes of the original event that a dead letter contains; 4KiB unless set, and at most 16MiB.";
+    let about = "Maximum bytes of the original event that a dead letter contains; 4KiB unless set, and at most 16MiB.";
     section("Dead letters of this component.", json!({ "max_bytes": bytes(about) }))
 }
 

@@ -1,4 +1,4 @@
-//! The keys of the schema, and those of the reader.
+//! Compares the keys of the schema with the keys that the reader knows.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::super::spec::keys;
 use super::schema;
 
-/// The keys of the map that a pointer leads to.
+/// Returns the keys of the map at a JSON pointer.
 fn keys_at(schema: &Value, pointer: &str) -> BTreeSet<String> {
     let properties = schema.pointer(pointer).and_then(|found| found["properties"].as_object());
     properties.unwrap_or_else(|| panic!("{pointer}")).keys().cloned().collect()
 }
 
 #[test]
-fn the_keys_are_those_that_the_reader_knows() {
+fn schema_and_reader_know_the_same_keys() {
     let schema = schema(&[]);
     let connector = "/$defs/connector";
     for (pointer, known) in [
@@ -34,7 +34,7 @@ fn the_keys_are_those_that_the_reader_knows() {
 }
 
 #[test]
-fn every_key_says_what_it_is_for() {
+fn every_key_has_a_description() {
     let schema = schema(&[]);
     for pointer in ["", "/$defs/connector", "/$defs/pipeline", "/$defs/retry"] {
         let properties = schema.pointer(pointer).unwrap()["properties"].as_object().unwrap();

@@ -1,4 +1,4 @@
-//! Things that have a type and a configuration.
+//! Components: the elements of a flow that have a type and a configuration.
 
 use std::fmt;
 
@@ -15,38 +15,38 @@ use super::{
     keys,
 };
 
-/// Something that is made from an artefact and a configuration: a connector, codec, preprocessor,
-/// postprocessor or operator.
+/// Component of a flow: a connector, codec, preprocessor, postprocessor or operator.
 ///
-/// Besides connectors, which have more keys, it can be written in three ways: as its name alone,
-/// `lines`; with its configuration, `lines: { max_length: 4194304 }`; or at length,
+/// A connector has further keys. All other components can be written in three ways: as a name, `lines`; with a
+/// configuration, `lines: { max_length: 4194304 }`; or in full,
 /// `{ type: lines, config: { max_length: 4194304 } }`.
 #[derive(Debug, Clone)]
 pub struct Component {
-    /// The artefact's name.
+    /// Name of the component type.
     pub name: Located<String>,
-    /// Its configuration.
+    /// Configuration of the component.
     pub config: Config,
 }
 
 impl Component {
-    /// Returns a component without configuration that the flow file does not name. `at` is where errors point to.
+    /// Creates a component without configuration, for a component that is not in the flow file. Errors about it have
+    /// the location `at`.
     pub(crate) fn new(name: &str, at: Span) -> Self {
         let config = Config { value: Value::Object(Map::new()), at, node: None };
         Self { name: Located::new(name.to_owned(), at), config }
     }
 }
 
-/// A free-form configuration, whose places are known.
+/// Configuration of a component, with the locations of its values.
 #[derive(Clone)]
 pub struct Config {
     value: Value,
-    /// Where to point when something is missing.
+    /// Location for errors about missing values.
     at: Span,
     node: Option<Node>,
 }
 
-/// With references in place of their values.
+/// Displays the configuration with references instead of their values.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.node {
@@ -57,7 +57,7 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Takes a configuration over. Nothing at all stands for an empty map.
+    /// Reads a configuration. A missing or empty value becomes an empty map.
     pub(super) fn read(
         node: Option<&Node>,
         at: Span,
@@ -83,13 +83,12 @@ impl Config {
         }
     }
 
-    /// The configuration; a JSON object.
+    /// Returns the configuration, which is a JSON object.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Gives a key of the map this value instead of the one that the file gives it; `None` removes
-    /// it. Places stay those of the file.
+    /// Sets the value of a key, or removes the key if `value` is `None`. Locations remain those of the file.
     pub fn set(&mut self, key: &str, value: Option<Value>) {
         let Value::Object(map) = &mut self.value else { return };
         match value {
@@ -98,33 +97,33 @@ impl Config {
         }
     }
 
-    /// Where the configuration stands: its key, or what it belongs to where it has none.
+    /// Returns the location of the key of the configuration, or of the component if there is no key.
     pub fn at(&self) -> Span {
         self.at
     }
 
-    /// Where the value that a JSON pointer (RFC 6901) leads to stands. Where there is no such
-    /// value: the key of the innermost one on the way to it.
-    pub fn place(&self, pointer: &str) -> Span {
-        self.walk(pointer).map_or(self.at, |(place, node)| match node {
-            // A scalar is pointed at itself, a list or map by what introduces it.
+    /// Returns the location of the value at a JSON pointer (RFC 6901). If there is no such value, returns the location
+    /// of the innermost value on its path.
+    pub fn span(&self, pointer: &str) -> Span {
+        self.walk(pointer).map_or(self.at, |(span, node)| match node {
+            // The location of a scalar is that of its value, the location of a list or a map is that of its key.
             Some(node) if !matches!(node.data, Data::List(_) | Data::Map(_)) => node.at,
-            _ => place,
+            _ => span,
         })
     }
 
-    /// Where the values are that are not known, since their references have none: JSON pointers. They are
-    /// `null` in [`Config::value`].
+    /// Returns JSON pointers to the values that are unknown because their references have no value. [`Config::value`]
+    /// contains `null` in place of these values.
     pub(crate) fn unknown(&self) -> Vec<String> {
         self.pointers(&|node| node.data == Data::Unknown)
     }
 
-    /// Whether any value came from a reference.
+    /// Returns whether any value came from a reference.
     pub(crate) fn has_references(&self) -> bool {
         !self.pointers(&|node| node.references.is_some()).is_empty()
     }
 
-    /// The tree of the configuration; `None` if the file gives it nothing.
+    /// Returns the tree of the configuration; `None` if the file does not contain it.
     pub(crate) fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
@@ -137,15 +136,17 @@ impl Config {
         all
     }
 
-    /// Whether what a pointer leads to came from a reference.
+    /// Returns whether the value at a JSON pointer came from a reference.
     pub(crate) fn is_reference(&self, pointer: &str) -> bool {
         let found = self.walk(pointer).and_then(|(_, node)| node);
         found.is_some_and(|node| node.references.is_some())
     }
 
-    /// Where the value stands that a message is about which starts with its path, as those of the kit do:
-    /// `` `addresses[1].port`: … ``, or `` `addresses[1]`: `port`: … ``.
-    pub(crate) fn place_of(&self, message: &str) -> Span {
+    /// Returns the location of the value that a message is about.
+    ///
+    /// Messages of the kit begin with the path of the value, such as `` `addresses[1].port`: … `` or `` `addresses[1]`:
+    /// `port`: … ``.
+    pub(crate) fn span_for_message(&self, message: &str) -> Span {
         let (mut pointer, mut rest) = (String::new(), message);
         while let Some((path, after)) =
             rest.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
@@ -156,16 +157,16 @@ impl Config {
             }
             (pointer, rest) = (longer, after);
         }
-        if pointer.is_empty() { self.at } else { self.place(&pointer) }
+        if pointer.is_empty() { self.at } else { self.span(&pointer) }
     }
 
-    /// Where a key stands in the map that a JSON pointer leads to.
-    pub(crate) fn key_place(&self, pointer: &str, key: &str) -> Span {
+    /// Returns the location of a key in the map at a JSON pointer.
+    pub(crate) fn key_span(&self, pointer: &str, key: &str) -> Span {
         let entry = self.walk(pointer).and_then(|(_, node)| node).and_then(|node| node.entry(key));
-        entry.map_or_else(|| self.place(pointer), |entry| entry.at)
+        entry.map_or_else(|| self.span(pointer), |entry| entry.at)
     }
 
-    /// What a JSON pointer leads to, in the words of a message.
+    /// Returns a description of the value at a JSON pointer for messages, or "nothing".
     pub(crate) fn describe(&self, pointer: &str) -> String {
         match self.walk(pointer) {
             Some((_, Some(node))) => node.describe(),
@@ -173,10 +174,10 @@ impl Config {
         }
     }
 
-    /// Follows a pointer as far as it goes: the place of the last step, and the node if the whole
-    /// way exists.
+    /// Follows a JSON pointer as far as possible. Returns the location of the last step, and also the node if the whole
+    /// path exists. Returns `None` if there is no tree.
     fn walk(&self, pointer: &str) -> Option<(Span, Option<&Node>)> {
-        let (mut node, mut place) = (self.node.as_ref()?, self.at);
+        let (mut node, mut span) = (self.node.as_ref()?, self.at);
         for segment in pointer.split('/').skip(1) {
             let segment = segment.replace("~1", "/").replace("~0", "~");
             let next = match &node.data {
@@ -188,15 +189,17 @@ impl Config {
                     .map(|item| (item.at, item)),
                 _ => None,
             };
-            let Some(next) = next else { return Some((place, None)) };
-            (place, node) = next;
+            let Some(next) = next else { return Some((span, None)) };
+            (span, node) = next;
         }
-        Some((place, Some(node)))
+        Some((span, Some(node)))
     }
 }
 
-/// Reads a component in any of its forms. `kind` names it in messages: "codec"; `whole` names
-/// where it belongs: "connector `input`".
+/// Reads a component that is written in any of its forms.
+///
+/// `kind` describes the kind of the component in messages, such as "codec", and `whole` the component that contains it,
+/// such as "connector `input`".
 pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) -> Option<Component> {
     let a_kind = match kind {
         "operator" => format!("an {kind}"),
@@ -233,8 +236,9 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
     }
 }
 
-/// Reads the keys `type` and `config` of a map that may have more. `at` is where to point if there
-/// is no `type`.
+/// Reads the keys `type` and `config` of a map that may have further keys.
+///
+/// `at` is the location of the error if `type` is missing.
 pub(super) fn typed(
     fields: &Fields<'_>,
     at: Span,
@@ -248,7 +252,7 @@ pub(super) fn typed(
         report.push(
             report
                 .error(at, format!("{what} has no `type`"))
-                .help(format!("add `type: NAME`; {} may follow", list(&["config"]))),
+                .help(format!("add `type: NAME`, and {} if needed", list(&["config"]))),
         );
         return None;
     };

@@ -1,4 +1,4 @@
-//! Reading maps whose keys are known.
+//! Access to maps with a fixed set of keys.
 
 use super::super::{
     diagnostic::Report,
@@ -7,14 +7,14 @@ use super::super::{
     yaml::{Data, Entry, Node, report_repeated_keys_of},
 };
 
-/// A map whose keys are known; every other key has been reported.
+/// A map with a fixed set of keys. All other keys were reported.
 pub(super) struct Fields<'n> {
     node: &'n Node,
     known: &'static [&'static str],
 }
 
 impl<'n> Fields<'n> {
-    /// Takes a map apart. `what` names it in messages: "connector `input`".
+    /// Checks the keys of a map. `what` describes the map in messages, such as "connector `input`".
     pub(super) fn open(
         node: &'n Node,
         what: &str,
@@ -31,7 +31,7 @@ impl<'n> Fields<'n> {
             return None;
         };
         report_repeated_keys_of(entries, report, |key| {
-            format!("key {} stands twice in {what}", quote(key))
+            format!("key {} appears twice in {what}", quote(key))
         });
         for Entry { key, at, .. } in entries {
             if !known.contains(&key.as_str()) {
@@ -46,7 +46,7 @@ impl<'n> Fields<'n> {
         Some(Self { node, known })
     }
 
-    /// The map of a key of `owner`, where it is there and is one.
+    /// Returns the map of `key`, if the key exists and its value is a map.
     pub(super) fn section(
         &self,
         key: &str,
@@ -57,7 +57,7 @@ impl<'n> Fields<'n> {
         Self::open(self.get(key)?, &format!("`{key}` of {owner}"), known, report)
     }
 
-    /// What `read` makes of the value of a key, where it is there.
+    /// Converts the value of a key with `read`, if the key exists.
     pub(super) fn read<T>(
         &self,
         key: &str,
@@ -67,25 +67,25 @@ impl<'n> Fields<'n> {
         read(self.get(key)?, key, report)
     }
 
-    /// Whether an unknown key was probably meant to be this one.
+    /// Returns whether an unknown key is probably a misspelling of `key`.
     pub(super) fn is_misspelt(&self, key: &str) -> bool {
         let Data::Map(entries) = &self.node.data else { return false };
         let unknown = entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
         unknown.into_iter().any(|entry| near(&entry.key, self.known.iter().copied()).contains(&key))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         self.node.entry(key).map(|entry| &entry.value)
     }
 
-    /// A key with its place, and its value.
+    /// Returns the key with its location and its value.
     pub(super) fn entry(&self, key: &str) -> Option<&'n Entry> {
         self.node.entry(key)
     }
 }
 
-/// The items of a list; anything else is reported, nothing at all is an empty list.
+/// Returns the items of a list. A missing or empty value counts as an empty list. Any other value is reported.
 pub(super) fn items<'n>(node: Option<&'n Node>, what: &str, report: &mut Report) -> &'n [Node] {
     match node.map(|node| (&node.data, node)) {
         None | Some((Data::Null, _)) => &[],
@@ -108,7 +108,8 @@ pub(super) fn items<'n>(node: Option<&'n Node>, what: &str, report: &mut Report)
     }
 }
 
-/// The entries of a map whose keys are names that the user chose; the rest as for [`items`].
+/// Returns the entries of a map whose keys are names that the user chooses. A missing or empty value counts as an empty
+/// map. Any other value is reported.
 pub(super) fn entries<'n>(node: Option<&'n Node>, what: &str, report: &mut Report) -> &'n [Entry] {
     match node.map(|node| (&node.data, node)) {
         None | Some((Data::Null, _)) => &[],
@@ -125,16 +126,19 @@ pub(super) fn entries<'n>(node: Option<&'n Node>, what: &str, report: &mut Repor
     }
 }
 
-/// Whether a value stands in the file itself; a reference is reported.
+/// Returns `true` if the value is written in the file itself. If the value comes from a reference, reports an error.
 pub(super) fn is_literal(node: &Node, what: &str, report: &mut Report) -> bool {
     let Some(references) = &node.references else { return true };
-    report.push(report.error(node.at, format!("expected {what}, found {references}")).help(
-        "what a flow consists of stands in its file; values below `config` and settings may refer",
-    ));
+    report.push(
+        report
+            .error(node.at, format!("expected {what}, found {references}"))
+            .help("a reference can only replace a value below `config` or of a setting"),
+    );
     false
 }
 
-/// A text that stands in the file itself; anything else is reported. `what` names it in messages: "a path".
+/// Returns a text that is written in the file itself. Any other value is reported. `what` describes the value in
+/// messages, such as "a path".
 pub(super) fn text<'n>(node: &'n Node, what: &str, report: &mut Report) -> Option<(&'n str, Span)> {
     if !is_literal(node, what, report) {
         return None;

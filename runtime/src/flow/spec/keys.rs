@@ -1,4 +1,4 @@
-//! The keys that the reader knows.
+//! Keys that the reader of flow files knows.
 
 pub(crate) const FLOW: &[&str] = &["name", "plugins", "connectors", "pipelines", "links"];
 
@@ -25,10 +25,10 @@ pub(crate) const CONNECTOR: &[&str] = &[
 
 pub(crate) const PIPELINE: &[&str] = &["operators", "err", "dead_letters"];
 
-/// Of a codec, a processor or an operator that is written at length.
+/// Keys of a codec, a processor or an operator that is written in full.
 pub(crate) const COMPONENT: &[&str] = &["type", "config"];
 
-/// Of `reconnect` and `retry`.
+/// Keys of `reconnect` and `retry`.
 pub(crate) const RETRY: &[&str] = &["attempts", "backoff", "max_backoff"];
 
 pub(crate) const BATCH: &[&str] = &["max_events", "max_bytes", "linger"];

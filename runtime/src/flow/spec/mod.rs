@@ -1,4 +1,4 @@
-//! What a flow file says: the model of its keys.
+//! The content of a flow file as data types.
 
 mod component;
 mod fields;
@@ -18,106 +18,107 @@ pub(crate) use settings::{MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER};
 
 use super::{link::Link, source::Located};
 
-/// A flow file, read and found well-formed.
+/// Content of a flow file that was read and is well-formed.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// The flow's name: the key `name`, or the file's name without its extension.
+    /// Name of the flow: the value of `name`, or the name of the file without its extension.
     pub name: String,
-    /// Folders and files to look for plugins in. Relative ones are already relative to the folder
-    /// that the flow file lies in, not to the flow file itself.
+    /// Folders and files that are searched for plugins. Paths that are relative in the file were joined to its folder.
     pub plugins: Vec<Located<PathBuf>>,
-    /// In the file's order.
+    /// Connectors, in the order of the file.
     pub connectors: Vec<Connector>,
-    /// In the file's order.
+    /// Pipelines in the order of the file.
     pub pipelines: Vec<Pipeline>,
-    /// In the file's order, chains taken apart.
+    /// Links in the order of the file, with chains split into single links.
     pub links: Vec<Link>,
 }
 
 /// An entry of `connectors`.
 #[derive(Debug, Clone)]
 pub struct Connector {
-    /// Its name in this flow; no pipeline has the same one.
+    /// Name of the connector in this flow. No pipeline has the same name.
     pub name: Located<String>,
-    /// The artefact (`type`) and its `config`.
+    /// Type and configuration of the connector.
     pub component: Component,
-    /// Decodes what the source reads, encodes what the sink writes.
+    /// Codec that decodes the bytes of the source and encodes the events of the sink.
     pub codec: Option<Component>,
-    /// What turns the source's bytes into messages, first to last.
+    /// Preprocessors that turn the source's bytes into messages, first to last.
     pub preprocessors: Vec<Component>,
-    /// What turns messages into the sink's bytes, first to last.
+    /// Postprocessors that turn messages into the sink's bytes, first to last.
     pub postprocessors: Vec<Component>,
-    /// How to go on when the connection is lost.
+    /// Rules for reconnecting after the connection was lost.
     pub reconnect: Retry,
-    /// How often to restart what has failed.
+    /// Limit on restarts after failures.
     pub restart: Restart,
-    /// How long a call to it may hold a thread; it is restarted after one that has held it for longer.
+    /// Maximum time for which a call to the connector may block its thread. After a longer call, the connector is
+    /// restarted.
     pub call_limit: Option<Duration>,
-    /// The same for a call that has not returned: its flow fails.
+    /// Time after which a call that has not returned fails the flow.
     pub hang_limit: Option<Duration>,
-    /// What becomes of the run when it has failed for good.
+    /// Effect on the run if the connector fails permanently.
     pub on_failure: OnFailure,
-    /// How to go on when the sink's peer is full or slow.
+    /// Rules for repeating deliveries if the sink's peer is full or slow.
     pub retry: Retry,
-    /// Maximum number of deliveries that the sink has in flight; `None` leaves that to the sink.
+    /// Maximum number of deliveries that the sink has in flight; `None` leaves the choice to the sink.
     pub in_flight: Option<NonZeroU64>,
-    /// Whether batches of one stream are delivered one after the other; `None` leaves that to the sink.
+    /// `true` if batches of one stream are delivered one after the other; `None` leaves the choice to the sink.
     pub ordered: Option<bool>,
-    /// Sizes of the deliveries of the sink; `None` leaves them to the sink.
+    /// Sizes of the deliveries of the sink; `None` leaves the choice to the sink.
     pub batch: Option<Batch>,
-    /// How much the source is asked for at a time.
+    /// Limits of a single pull from the source.
     pub pull: Pull,
-    /// Bounds of the queue before the sink.
+    /// Limits of the queue before the sink.
     pub queue: Queue,
-    /// What becomes of events that cannot be handled; the same for both sides.
+    /// Treatment of events that cannot be processed, on both sides.
     pub err: Option<Unhandled>,
-    /// Dead letters of both sides.
+    /// Settings for dead letters of both sides.
     pub dead_letters: DeadLetters,
 }
 
 /// An entry of `pipelines`.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    /// Its name in this flow; no connector has the same one.
+    /// Name of the pipeline in this flow. No connector has the same name.
     pub name: Located<String>,
-    /// What events run through, first to last. May be empty: then they pass as they are.
+    /// Operators that process the events, first to last. Without operators, events pass unchanged.
     pub operators: Vec<Component>,
-    /// What becomes of events that cannot be handled.
+    /// Treatment of events that cannot be processed.
     pub err: Option<Unhandled>,
-    /// Dead letters of the pipeline.
+    /// Settings for dead letters of the pipeline.
     pub dead_letters: DeadLetters,
 }
 
-/// The key `dead_letters`. `None` is left to the runtime.
+/// The key `dead_letters`. `None` leaves a value to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeadLetters {
     /// Maximum bytes of the original event that a dead letter contains.
     pub max_bytes: Option<NonZeroU64>,
 }
 
-/// The key `err`: what becomes of an event that cannot be handled.
+/// The key `err`: the handling of an event that cannot be processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unhandled {
-    /// It leaves by the port `err`. Where nothing is linked to that, it fails back to its source.
+    /// The event leaves through the port `err`. If nothing is linked to that port, the event fails, which is reported
+    /// to its source.
     DeadLetter,
-    /// It is dropped and counted.
+    /// The event is dropped and counted.
     Discard,
 }
 
-/// The keys `reconnect`, which is for connecting, and `retry`, which is for deliveries. What is
-/// `None` is left to the runtime.
+/// The key `reconnect`, which applies to connecting, or the key `retry`, which applies to deliveries. `None` leaves a
+/// value to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retry {
-    /// How many attempts in a row may follow one that has failed; 0: none. After the last one the
-    /// connector has failed, or the events cannot be delivered.
+    /// Maximum number of consecutive attempts after the first one has failed; 0 means that there is no further attempt.
+    /// If the last attempt fails, the connector fails, or the events cannot be delivered.
     pub attempts: Option<u64>,
-    /// The longest time to wait before the first further attempt; it grows from there.
+    /// Upper bound of the wait before the first further attempt. The bounds of later waits are higher.
     pub backoff: Option<Duration>,
-    /// The longest time to wait between two attempts.
+    /// Upper bound of all waits between two attempts.
     pub max_backoff: Option<Duration>,
 }
 
-/// Default of `batch.max_events`, about as many events as a body of HTTP usually has.
+/// Default of `batch.max_events`. An HTTP body usually contains about this number of events.
 pub(crate) const SINK_BATCH_EVENTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// Default of `batch.max_bytes`.
@@ -126,49 +127,50 @@ pub(crate) const SINK_BATCH_BYTES: NonZeroUsize = NonZeroUsize::new(1 << 20).unw
 /// Default of `batch.linger`.
 pub(crate) const SINK_BATCH_LINGER: Duration = Duration::from_millis(50);
 
-/// The key `batch`. What is `None` is left to the runtime.
+/// The key `batch`. `None` leaves a value to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// Events that a delivery has at most.
+    /// Maximum number of events in a delivery.
     pub max_events: Option<NonZeroU64>,
-    /// Bytes that a delivery has at most, unless a single event has more.
+    /// Maximum bytes of a delivery. A single event may be larger.
     pub max_bytes: Option<NonZeroU64>,
-    /// How long an event waits for others at most.
+    /// Maximum time that an event waits for other events of its delivery.
     pub linger: Option<Duration>,
 }
 
-/// The key `restart`. What is `None` is left to the runtime.
+/// The key `restart`. `None` leaves a value to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Restart {
-    /// How many restarts there may be; 0: none. After the last one the connector has failed for good.
+    /// Maximum number of restarts within [`Restart::within`]; 0 means that there is no restart. If no restart is left,
+    /// the connector fails permanently.
     pub attempts: Option<u64>,
-    /// The time that they are counted in.
+    /// Period in which restarts are counted.
     pub within: Option<Duration>,
 }
 
-/// The key `on_failure`: what becomes of the other flows of a run when a connector has failed for good, and
-/// its flow with it.
+/// The key `on_failure`: the effect on the other flows of a run if a connector has failed permanently, so that its flow
+/// has failed too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// They go on.
+    /// The other flows continue.
     #[default]
     Continue,
-    /// They drain, and the run ends.
+    /// The other flows drain, and the run ends.
     Exit,
 }
 
-/// The key `pull`. What is `None` is left to the runtime, which goes by what events cost.
+/// The key `pull`. `None` leaves the size of a pull to the runtime, which adapts the size to the cost of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pull {
-    /// Events that a pull may bring.
+    /// Maximum number of events that a pull may return.
     pub max_events: Option<NonZeroU64>,
 }
 
-/// The key `queue`. What is `None` is left to the runtime.
+/// The key `queue`. `None` leaves a value to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Queue {
-    /// Events that may wait.
+    /// Maximum number of waiting events.
     pub max_events: Option<NonZeroU64>,
-    /// Bytes that may wait.
+    /// Maximum bytes of waiting events.
     pub max_bytes: Option<NonZeroU64>,
 }

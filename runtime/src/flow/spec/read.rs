@@ -1,4 +1,4 @@
-//! From the tree to the model, collecting everything that is wrong on the way.
+//! Converts the YAML tree to the data types of a flow file, and reports all errors.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,26 +20,24 @@ use super::{
     keys, settings,
 };
 
-/// A [`Spec`] that may be incomplete, for the sake of finding more errors.
+/// A [`Spec`] that may be incomplete, so that further errors can be found after the first one.
 pub(crate) struct Draft {
     pub(crate) spec: Spec,
-    /// Names of connectors and pipelines that are there but have been reported as faulty: they are not
-    /// in the spec, or not as a whole.
+    /// Names of connectors and pipelines whose errors were reported. They are missing in the spec or incomplete.
     pub(crate) faulty: HashSet<String>,
-    /// What those connectors and pipelines consist of that are not in the spec.
+    /// Components of faulty connectors and pipelines that are not in the spec.
     pub(crate) loose: Vec<(Kind, Component)>,
-    /// Whether there are or may be more connectors and pipelines than were understood: names that are not
-    /// known need not be wrong.
+    /// `true` if there may be connectors and pipelines that could not be read. An unknown name is not reported then.
     pub(crate) may_have_more: bool,
-    /// Whether the file has links at all, faulty ones included.
+    /// `true` if the file has links, including links with errors.
     pub(crate) has_links: bool,
-    /// Whether any link was not understood.
+    /// `true` if a link could not be read.
     pub(crate) has_faulty_links: bool,
-    /// Where the key `links` stands, or where to say that there is none.
+    /// Location of the key `links`, or of the error if the key is missing.
     pub(crate) links_at: Span,
 }
 
-/// Reads a whole flow file. `path` is the file's, for its name and folder.
+/// Reads a whole flow file. The path determines the default name of the flow and its folder.
 pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
     let mut draft = Draft {
         spec: Spec {
@@ -116,14 +114,14 @@ fn is_empty(node: &Node) -> bool {
     matches!(&node.data, Data::Null) || matches!(&node.data, Data::List(items) if items.is_empty())
 }
 
-/// The names of connectors and pipelines: one namespace, since links tell them apart by name.
+/// Names of connectors and pipelines. All of them have to differ, because links identify both kinds by name.
 #[derive(Default)]
 struct Names<'n> {
     declared: HashMap<&'n str, (&'static str, Span)>,
 }
 
 impl<'n> Names<'n> {
-    /// Takes a name; `false` if it is taken.
+    /// Adds a name. If the name was declared before, reports the error and returns `false`.
     fn declare(&mut self, entry: &'n Entry, kind: &'static str, report: &mut Report) -> bool {
         check_name(&entry.key, &format!("a {kind}"), entry.at, report);
         let Some((other, first)) = self.declared.get(entry.key.as_str()) else {
@@ -139,7 +137,7 @@ impl<'n> Names<'n> {
         report.push(
             report
                 .error(entry.at, message)
-                .note(*first, format!("the {other} {name} stands here first"))
+                .note(*first, format!("the {other} {name} appears here first"))
                 .help("rename one of them, and its links"),
         );
         false
@@ -161,7 +159,7 @@ fn read_plugin(node: &Node, folder: &Path, report: &mut Report) -> Option<Locate
     Some(Located::new(folder.join(path), at))
 }
 
-/// What a connector consists of goes to `loose` where it is no whole.
+/// Reads a connector. If the connector has no valid type or codec, returns `None` and adds its components to `loose`.
 fn read_connector(
     entry: &Entry,
     loose: &mut Vec<(Kind, Component)>,
@@ -227,7 +225,7 @@ fn read_connector(
     })
 }
 
-/// Components of a connector with their kinds.
+/// Returns the components of a connector with their kinds.
 fn kinds(
     component: Option<Component>,
     codec: Option<Component>,
@@ -285,13 +283,13 @@ fn read_links(node: &Node, report: &mut Report) -> Vec<Link> {
         return Vec::new();
     };
     let at = node.at;
-    let place = |start, width| match node.inline {
+    let span = |start, width| match node.inline {
         Some(before) => Span { line: at.line, column: at.column + before + start, width },
         None => at,
     };
-    link::parse(link, place).unwrap_or_else(|error| {
+    link::parse(link, span).unwrap_or_else(|error| {
         let (start, width) = error.range;
-        report.push(report.error(place(start, width), error.message).help(error.help));
+        report.push(report.error(span(start, width), error.message).help(error.help));
         Vec::new()
     })
 }

@@ -1,4 +1,4 @@
-//! The keys of connectors and pipelines that are no components: `reconnect`, `restart`, `queue` and so on.
+//! Keys of connectors and pipelines that are not components, such as `reconnect`, `restart` and `queue`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     keys,
 };
 
-/// The keys `reconnect` and `retry`, which say the same of different things.
+/// Reads one of the keys `reconnect` and `retry`, which have the same form.
 pub(super) fn retry(
     connector: &Fields<'_>,
     key: &str,
@@ -29,7 +29,9 @@ pub(super) fn retry(
         && max < first
     {
         let message = format!("`max_backoff` of `{key}` of {owner} is shorter than its `backoff`");
-        report.push(report.error(node.at, message).help("waits grow from `backoff` to it"));
+        report.push(
+            report.error(node.at, message).help("waits grow from `backoff` to `max_backoff`"),
+        );
     }
     Some(Retry { attempts: fields.read("attempts", report, number), backoff, max_backoff })
 }
@@ -40,7 +42,7 @@ pub(super) fn restart(connector: &Fields<'_>, owner: &str, report: &mut Report) 
     Some(Restart { attempts, within: fields.read("within", report, time) })
 }
 
-/// A time that is none at all would make no sense: a peer would get one attempt after the other, say.
+/// Reads a time greater than zero. A wait of zero, for example, would repeat attempts without a pause.
 pub(super) fn time(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let time = duration(node, key, report)?;
     if time.is_zero() {
@@ -61,11 +63,11 @@ pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
     Some(Queue { max_events, max_bytes: fields.read("max_bytes", report, bytes) })
 }
 
-/// The most bytes of a delivery: offsets into a batch have 32 bits, and nodes take more room than the bytes
-/// they come from.
+/// Maximum of `batch.max_bytes`. Offsets into a batch have 32 bits, and decoded nodes take more memory than the bytes
+/// from which they were decoded.
 pub(crate) const MOST_BATCH_BYTES: u64 = 1 << 30;
 
-/// What waits is in memory, and nowhere else.
+/// Maximum of `batch.linger`. Waiting events exist only in memory, so they should not wait for long.
 pub(crate) const MOST_LINGER: Duration = Duration::from_hours(1);
 
 pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Batch> {
@@ -120,11 +122,11 @@ pub(super) fn on_failure(node: &Node, key: &str, report: &mut Report) -> Option<
 
 pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandled> {
     let words = [("dead_letter", Unhandled::DeadLetter), ("discard", Unhandled::Discard)];
-    let help = "`discard` drops events that cannot be handled; without it they leave by `err`";
+    let help = "`discard` drops events that cannot be processed; without it they leave by `err`";
     one_of(words, help, node, key, report)
 }
 
-/// What one of two words stands for.
+/// Reads one of two words and returns the value of that word.
 fn one_of<T>(
     [first, second]: [(&str, T); 2],
     help: &str,
@@ -144,14 +146,14 @@ fn one_of<T>(
     }
 }
 
-/// The most deliveries that a sink may have under way: each has a batch in memory.
+/// Maximum of `in_flight`. Each delivery is a batch in memory.
 pub(crate) const MOST_IN_FLIGHT: u64 = 1_024;
 
 pub(super) fn in_flight(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     let number = count(node, key, report)?;
     if number.get() > MOST_IN_FLIGHT {
         let error = wrong(node, key, &format!("{MOST_IN_FLIGHT} or less"), report);
-        report.push(error.help("each delivery under way is a batch in memory"));
+        report.push(error.help("each delivery in flight is a batch in memory"));
         return None;
     }
     Some(number)
@@ -194,7 +196,7 @@ fn count(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     whole(node, 1, key, report).and_then(NonZeroU64::new)
 }
 
-/// A number of bytes, with or without a unit.
+/// Reads a number of bytes with or without a unit.
 fn bytes(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     let parsed = match &node.data {
         Data::Unknown => return None,
@@ -223,7 +225,7 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     parsed
 }
 
-/// What stands there is not what was expected for a key.
+/// Creates the error for a value that is not the one expected for a key.
 fn wrong(node: &Node, key: &str, expected: &str, report: &Report) -> Diagnostic {
     let found = match &node.data {
         Data::Text(text) if node.references.is_none() => quote(text),

@@ -1,9 +1,9 @@
-//! YAML as a tree in which every node knows its place.
+//! YAML as a tree in which every node has its location.
 //!
-//! The parser proper is `saphyr-parser`, used for its events. The tree is ours because a flow
-//! file's `config:` maps are free-form: what a plugin's schema finds wrong with them, long after
-//! parsing, must still be shown at its line and column; and because a typed deserialiser stops at
-//! the first error where a reader of a tree goes on and finds the rest.
+//! The tree is built from the events of the crate `saphyr-parser`. A flow file needs a tree of its own for two reasons.
+//! First, the `config:` maps are free-form, and errors that a plugin's schema finds in them long after parsing still
+//! have to be shown with line and column. Second, a typed deserialiser stops at the first error, whereas the reader of
+//! a tree can continue and find further errors.
 
 mod node;
 mod parse;

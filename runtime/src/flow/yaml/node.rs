@@ -1,4 +1,4 @@
-//! The tree.
+//! The nodes of the tree.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -6,21 +6,22 @@ use serde_json::{Number, Value};
 
 use super::super::{diagnostic::Report, source::Span, suggest::quote};
 
-/// A value in a YAML file, and its place.
+/// A value in a YAML file, with its location.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) at: Span,
     pub(crate) data: Data,
-    /// For a text whose characters stand one by one in a single line of the file: how many
-    /// characters precede the first one (a quotation mark). `None` where they do not.
+    /// Number of characters (0, or 1 for a quotation mark) before the first character of a text. `None` unless all
+    /// characters of the text appear unchanged on a single line of the file.
     pub(crate) inline: Option<usize>,
-    /// The references in a text, as they are written: the value must not be shown.
+    /// References in a text, as they are written in the file. If this is set, messages must not contain the value.
     pub(crate) references: Option<Arc<str>>,
-    /// The values of variables in it, but for defaults of the file. They are secret if the node is.
+    /// Values of the variables in the text, except defaults, which the flow file itself contains. They are secret if
+    /// the node is secret.
     pub(crate) variables: Option<Arc<[String]>>,
 }
 
-/// With references in place of their values.
+/// Displays the node with references instead of their values.
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.references {
@@ -30,17 +31,17 @@ impl fmt::Debug for Node {
     }
 }
 
-/// What a [`Node`] holds.
+/// Value of a [`Node`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Data {
-    /// The value of a reference that has none; why has been reported.
+    /// A reference has no value. The reason has been reported.
     Unknown,
     Null,
     Bool(bool),
     Number(Number),
     Text(String),
     List(Vec<Node>),
-    /// In the file's order, with repeated keys.
+    /// Entries in the order of the file, repeated keys included.
     Map(Vec<Entry>),
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// What stands there, in the words of a message: "the integer 5", "a map".
+    /// Returns a description of the value for messages, such as "the integer 5" or "a map".
     pub(crate) fn describe(&self) -> String {
         if let Some(references) = &self.references {
             let kind = match &self.data {
@@ -80,7 +81,7 @@ impl Node {
         }
     }
 
-    /// The same value without places. Of repeated keys the last one stands.
+    /// Returns the value without locations. If a key is repeated, its last value is used.
     pub(crate) fn to_json(&self) -> Value {
         match &self.data {
             Data::Null | Data::Unknown => Value::Null,
@@ -94,33 +95,34 @@ impl Node {
         }
     }
 
-    /// Adds the places of all scalars of this kind, as JSON pointers (RFC 6901); `at` is that of this one.
+    /// Adds the JSON pointers (RFC 6901) of the nodes for which `is_meant` returns `true`, among this node and all
+    /// nodes below it. `at` is the pointer of this node.
     pub(crate) fn pointers(
         &self,
-        is_meant: &dyn Fn(&Self) -> bool,
+        is_wanted: &dyn Fn(&Self) -> bool,
         at: &str,
         all: &mut Vec<String>,
     ) {
-        if is_meant(self) {
+        if is_wanted(self) {
             all.push(at.to_owned());
         }
         match &self.data {
             Data::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    item.pointers(is_meant, &format!("{at}/{index}"), all);
+                    item.pointers(is_wanted, &format!("{at}/{index}"), all);
                 }
             }
             Data::Map(entries) => {
                 for Entry { key, value, .. } in entries {
                     let key = key.replace('~', "~0").replace('/', "~1");
-                    value.pointers(is_meant, &format!("{at}/{key}"), all);
+                    value.pointers(is_wanted, &format!("{at}/{key}"), all);
                 }
             }
             _ => {}
         }
     }
 
-    /// Calls `take` for each scalar: this one, or all below.
+    /// Calls `take` for each scalar: this node, or all scalars below it.
     pub(crate) fn scalars(&self, take: &mut impl FnMut(&Self)) {
         match &self.data {
             Data::List(items) => items.iter().for_each(|item| item.scalars(take)),
@@ -129,7 +131,7 @@ impl Node {
         }
     }
 
-    /// The entry of that key, if this is a map that has it.
+    /// Returns the entry of a key, if this node is a map that has it.
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.data {
             Data::Map(entries) => entries.iter().find(|entry| entry.key == key),
@@ -137,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Reports every key that stands twice in one map, here and in all that is below.
+    /// Reports every repeated key in this node and all nodes below it.
     pub(crate) fn report_repeated_keys(&self, report: &mut Report) {
         match &self.data {
             Data::List(items) => {
@@ -147,7 +149,7 @@ impl Node {
             }
             Data::Map(entries) => {
                 report_repeated_keys_of(entries, report, |key| {
-                    format!("key {} stands twice in one map", quote(key))
+                    format!("key {} appears twice in one map", quote(key))
                 });
                 for entry in entries {
                     entry.value.report_repeated_keys(report);
@@ -158,7 +160,7 @@ impl Node {
     }
 }
 
-/// Reports every key that stands twice in one map, with both places.
+/// Reports every repeated key of a map, with both locations.
 pub(crate) fn report_repeated_keys_of(
     entries: &[Entry],
     report: &mut Report,
@@ -170,7 +172,7 @@ pub(crate) fn report_repeated_keys_of(
             Some(earlier) => report.push(
                 report
                     .error(entry.at, message(&entry.key))
-                    .note(*earlier, "it stands here first")
+                    .note(*earlier, "it appears here first")
                     .help("remove or rename one of them"),
             ),
             None => {

@@ -1,4 +1,4 @@
-//! From the parser's events to the tree.
+//! Construction of the tree from the parser's events.
 
 use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc};
 
@@ -18,21 +18,23 @@ use super::{
     syntax,
 };
 
-/// What a file holds.
+/// Content of a YAML file.
 pub(crate) struct Parsed {
-    /// The YAML document; `None` if there is none.
+    /// Root of the YAML document; `None` if the file is empty.
     pub(crate) root: Option<Node>,
-    /// What is wrong with references in it.
+    /// Errors of references in the document.
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Parses a file that holds one YAML document at most. With an environment, references in values stand for
-/// what they refer to there; without one they are text.
+/// Parses a file that contains at most one YAML document.
+///
+/// If there is an environment, references in values are replaced by their values in it. Otherwise references are plain
+/// text.
 ///
 /// # Errors
-/// The first thing in the file that is not YAML, or not the part of YAML that flow files use
-/// (text keys, no tags besides `!!str`, finite 64-bit numbers), or exceeds a limit. After it there
-/// is no telling what the rest means.
+/// Returns an error for the first part of the file that is not YAML, that uses YAML features which flow files do not
+/// support (keys other than text, tags other than `!!str`, numbers that are not finite or exceed 64 bits), or that
+/// exceeds a limit. Later parts are not checked, because their meaning is uncertain.
 pub(crate) fn parse(
     source: &Arc<Source>,
     limits: &Limits,
@@ -47,7 +49,7 @@ pub(crate) fn parse(
         expanded: 0,
         root: None,
     };
-    syntax::refuse_control_characters(source)?;
+    syntax::reject_control_characters(source)?;
     for event in Parser::new_from_str(source.text()) {
         let (event, range) =
             event.map_err(|error| syntax::explain(source, &error, builder.open_bracket()))?;
@@ -57,32 +59,32 @@ pub(crate) fn parse(
     Ok(Parsed { root: builder.root, problems })
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map whose end was not read yet.
 struct Open {
     start: Range,
     anchor: usize,
     data: Data,
-    /// The key whose value comes next.
+    /// Key that was read and whose value is read next.
     key: Option<(String, Span)>,
     size: Size,
 }
 
-/// What a finished node costs.
+/// Resources that a finished node uses.
 #[derive(Clone, Copy)]
 struct Size {
-    /// As [`Limits::max_expanded_bytes`] counts it.
+    /// Size in bytes, counted as described at [`Limits::max_expanded_bytes`].
     bytes: usize,
-    /// Levels of lists and maps, itself included.
+    /// Number of nested lists and maps, this node included.
     depth: usize,
 }
 
 struct Builder<'s> {
     source: &'s Arc<Source>,
     limits: &'s Limits,
-    /// None where references are text.
+    /// `None` if references are plain text.
     references: Option<References<'s>>,
     open: Vec<Open>,
-    /// Nodes that aliases may stand for; key: the parser's number of the anchor.
+    /// Nodes that aliases can refer to, by the number that the parser assigned to the anchor.
     anchors: HashMap<usize, (Rc<Node>, Size)>,
     expanded: usize,
     root: Option<Node>,
@@ -98,8 +100,13 @@ impl Builder<'_> {
             | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(true) if self.root.is_none() => Ok(()),
             Event::DocumentStart(true) => Err(self
-                .error(range, "a second document starts here, but a flow file holds one flow")
-                .help("put each flow into a file of its own, and name them all to `tremor run`")),
+                .error(
+                    range,
+                    "a second document starts here, but a flow file contains a single flow",
+                )
+                .help(
+                    "put each flow into a file of its own, and pass all of them to `tremor run`",
+                )),
             Event::Scalar(text, style, anchor, tag) => {
                 self.scalar(text, style, anchor, tag.as_deref(), range)
             }
@@ -122,7 +129,7 @@ impl Builder<'_> {
         tag: Option<&Tag>,
         range: Range,
     ) -> Result<(), Diagnostic> {
-        let is_text = style != ScalarStyle::Plain || self.refuse_tag(tag, range)?;
+        let is_text = style != ScalarStyle::Plain || self.check_tag(tag, range)?;
         let is_key = self.awaits_key();
         let marks = usize::from(style != ScalarStyle::Plain);
         let as_written = range.start.line() == range.end.line()
@@ -154,13 +161,13 @@ impl Builder<'_> {
     }
 
     fn unusable(&self, unusable: Unusable, text: &str, range: Range) -> Diagnostic {
-        let what = unusable.what();
-        self.error(range, format!("{} is {what}", quote(text)))
+        let description = unusable.description();
+        self.error(range, format!("{} is {description}", quote(text)))
             .help("put it in quotes if it is meant as a text")
     }
 
-    /// Says whether the tag makes a text of what follows; every tag but `!!str` and `!` is refused.
-    fn refuse_tag(&self, tag: Option<&Tag>, range: Range) -> Result<bool, Diagnostic> {
+    /// Returns whether the tag makes the next value a text. Every tag except `!!str` and `!` is an error.
+    fn check_tag(&self, tag: Option<&Tag>, range: Range) -> Result<bool, Diagnostic> {
         match tag {
             None => Ok(false),
             Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
@@ -183,7 +190,7 @@ impl Builder<'_> {
                 .error(range, "expected a text as a key, found a list or a map")
                 .help("quote a text that starts with `[` or `{`"));
         }
-        self.refuse_tag(tag, range)?;
+        self.check_tag(tag, range)?;
         self.check_depth(self.open.len() + 1, range)?;
         let size = Size { bytes: Limits::NODE_BYTES, depth: 1 };
         self.open.push(Open { start: range, anchor, data, key: None, size });
@@ -206,11 +213,11 @@ impl Builder<'_> {
     fn alias(&mut self, anchor: usize, range: Range) -> Result<(), Diagnostic> {
         let Some((node, size)) = self.anchors.get(&anchor).cloned() else {
             return Err(self
-                .error(range, "this alias stands inside of what it stands for")
-                .help("an alias can only name a value that is complete above it"));
+                .error(range, "this alias is part of the value that it refers to")
+                .help("an alias can only refer to a value that ends above it"));
         };
         self.check_depth(self.open.len() + size.depth, range)?;
-        // Counted before it is copied.
+        // The size is counted before the node is copied, so that the limit is never exceeded.
         self.count(size.bytes, range)?;
         let node = Node::clone(&node);
         if self.awaits_key() && !matches!(node.data, Data::Text(_)) {
@@ -219,12 +226,12 @@ impl Builder<'_> {
             );
         }
         if self.awaits_key() && node.references.is_some() {
-            return Err(self.error(range, "the value of a reference stands here as a key"));
+            return Err(self.error(range, "a key cannot be the value of a reference"));
         }
         self.attach(node, size, range)
     }
 
-    /// A node of the file itself is complete.
+    /// Adds a complete node of the file.
     fn finish(
         &mut self,
         node: Node,
@@ -233,7 +240,7 @@ impl Builder<'_> {
         range: Range,
     ) -> Result<(), Diagnostic> {
         if anchor != 0 {
-            // The copy that aliases are made from takes memory as well.
+            // This copy, from which aliases are created, takes memory as well.
             self.count(size.bytes, range)?;
             self.anchors.insert(anchor, (Rc::new(node.clone()), size));
         }
@@ -245,7 +252,7 @@ impl Builder<'_> {
         self.attach(node, size, range)
     }
 
-    /// Puts a node where it belongs: into the innermost open list or map, or at the root.
+    /// Adds a node to the innermost open list or map, or makes it the root.
     fn attach(&mut self, node: Node, size: Size, range: Range) -> Result<(), Diagnostic> {
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
@@ -269,7 +276,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Whether what comes next is a key: the innermost open collection is a map between entries.
+    /// Returns whether the next node is a key. This is so if the innermost open collection is a map, and no key waits
+    /// for its value.
     fn awaits_key(&self) -> bool {
         self.open.last().is_some_and(|open| open.key.is_none() && matches!(open.data, Data::Map(_)))
     }
@@ -279,7 +287,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let message = format!("lists and maps nest deeper than {} levels", self.limits.max_depth);
-        Err(self.error(range, message).help("a flow needs a few levels; make the value flatter"))
+        Err(self.error(range, message).help("reduce the depth of the value"))
     }
 
     fn count(&mut self, bytes: usize, range: Range) -> Result<(), Diagnostic> {
@@ -297,7 +305,7 @@ impl Builder<'_> {
         Span { line, column, width: end.saturating_sub(column) }
     }
 
-    /// Where the innermost `[` or `{` stands that has not been closed yet.
+    /// Returns the location of the innermost `[` or `{` that has not been closed.
     fn open_bracket(&self) -> Option<Span> {
         let is_bracket = |at: &Span| {
             let c = self.source.line(at.line).chars().nth(at.column - 1);

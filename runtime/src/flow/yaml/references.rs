@@ -1,4 +1,4 @@
-//! Scalars with references.
+//! Scalars that contain references.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
@@ -15,27 +15,27 @@ use super::{
 };
 use crate::redact;
 
-/// A scalar as it stands in the file.
+/// A scalar as it is written in the file.
 pub(super) struct Scalar<'t> {
     pub(super) text: &'t str,
-    /// Whether it is a text whatever it looks like: in quotes, say.
+    /// `true` if the scalar is a text whatever its characters are, for example because it is quoted.
     pub(super) is_text: bool,
     pub(super) at: Span,
-    /// How many characters precede its first one: a quotation mark.
+    /// Number of characters (a quotation mark) before the first character of the text.
     pub(super) marks: usize,
 }
 
-/// Of how many problems the exact place is looked for: in a long line that takes time.
-const PLACED: usize = 50;
+/// Maximum number of problems for which the exact location is determined, because this takes time in a long line.
+const MAX_LOCATED: usize = 50;
 
-/// Something that is wrong with a reference.
+/// An error of a reference.
 pub(crate) struct Problem {
-    /// Where the whole scalar stands.
+    /// Location of the whole scalar.
     pub(crate) scalar: Span,
     pub(crate) diagnostic: Diagnostic,
 }
 
-/// Puts values in place of the references of a file.
+/// Replaces the references of a file by their values.
 pub(super) struct References<'s> {
     source: &'s Arc<Source>,
     limits: &'s Limits,
@@ -52,11 +52,13 @@ impl<'s> References<'s> {
         Self { source, limits, environment, problems: Vec::new() }
     }
 
-    /// A scalar with what its references stand for. Where one of them has no value, or is none, that is a
-    /// problem, and the value of all is unknown.
+    /// Replaces the references of a scalar by their values.
+    ///
+    /// If a reference is malformed or has no value, adds this to the problems. The value of the whole scalar is unknown
+    /// then.
     ///
     /// # Errors
-    /// The values exceed a limit.
+    /// Returns an error if the values exceed a limit.
     pub(super) fn resolve(&mut self, scalar: &Scalar<'_>) -> Result<Node, Diagnostic> {
         let node = |data, references: &[&str], variables: Vec<String>| {
             let references = (!references.is_empty()).then(|| quoted(references).into());
@@ -66,7 +68,7 @@ impl<'s> References<'s> {
         let parts = match split(scalar.text) {
             Ok(parts) => parts,
             Err(malformed) => {
-                let at = self.place(scalar, malformed.at, malformed.width);
+                let at = self.span(scalar, malformed.at, malformed.width);
                 let error = Diagnostic::error(Arc::clone(self.source), at, malformed.message);
                 self.problem(scalar, error.help(malformed.help));
                 return Ok(node(Data::Unknown, &[scalar.text], Vec::new()));
@@ -92,12 +94,12 @@ impl<'s> References<'s> {
                         To::Variable { default, .. } if default != Some(&*value) => {
                             variables.push(value);
                         }
-                        // The flow file itself has the value.
+                        // The value is the default, which is written in the flow file itself.
                         To::Variable { .. } => {}
                     }
                 }
                 Err(Missing { severity, message, help }) => {
-                    let at = self.place(scalar, reference.at, reference.written.chars().count());
+                    let at = self.span(scalar, reference.at, reference.written.chars().count());
                     let diagnostic =
                         Diagnostic::new(severity, Arc::clone(self.source), at, message);
                     self.problem(scalar, diagnostic.help(help));
@@ -113,13 +115,14 @@ impl<'s> References<'s> {
             Data::Text(text)
         } else {
             scalar::resolve(&text).unwrap_or_else(|unusable| {
-                let message = format!("the value of {} is {}", quoted(&written), unusable.what());
+                let message =
+                    format!("the value of {} is {}", quoted(&written), unusable.description());
                 let error = Diagnostic::error(Arc::clone(self.source), scalar.at, message);
                 self.problem(scalar, error.help("put it in quotes if it is meant as a text"));
                 Data::Unknown
             })
         };
-        // `true` is no secret, and is in too many messages.
+        // Booleans are not kept secret, because too many messages contain `true`.
         if !matches!(data, Data::Bool(_) | Data::Null) {
             files.iter().for_each(|secret| redact::keep(secret));
             if let (Data::Number(number), false) = (&data, files.is_empty()) {
@@ -129,15 +132,16 @@ impl<'s> References<'s> {
         Ok(node(data, &written, variables))
     }
 
-    /// Where a part of a scalar stands: the whole, where its characters do not stand in one line one by one.
-    fn place(&self, scalar: &Scalar<'_>, start: usize, width: usize) -> Span {
+    /// Returns the location of a part of a scalar. If the characters of the scalar do not appear unchanged on one line,
+    /// returns the location of the whole scalar.
+    fn span(&self, scalar: &Scalar<'_>, start: usize, width: usize) -> Span {
         let Span { line, column, .. } = scalar.at;
         let column = column + scalar.marks;
         let inline = || {
             let written = self.source.line(line).chars().skip(column - 1);
             written.take(scalar.text.chars().count()).eq(scalar.text.chars())
         };
-        if self.problems.len() < PLACED && inline() {
+        if self.problems.len() < MAX_LOCATED && inline() {
             Span { line, column: column + start, width }
         } else {
             scalar.at
@@ -149,15 +153,17 @@ impl<'s> References<'s> {
     }
 }
 
-/// `` `${env:A}` and `${file:b}` ``, each once.
+/// Returns the references, each once, as `` `${env:A}` and `${file:b}` ``.
 fn quoted(references: &[&str]) -> String {
     let mut seen = HashSet::new();
     let each_once = references.iter().filter(|reference| seen.insert(**reference));
     each_once.map(|reference| quote(reference)).collect::<Vec<_>>().join(" and ")
 }
 
+/// Checks the size of the file after aliases and references were replaced.
+///
 /// # Errors
-/// The file is larger than the limit, once aliases and references are replaced.
+/// The size exceeds the limit.
 pub(super) fn check_length(
     bytes: usize,
     limits: &Limits,
@@ -168,9 +174,9 @@ pub(super) fn check_length(
         return Ok(());
     }
     let message = format!(
-        "with its aliases and references replaced by what they stand for, the file exceeds {} bytes",
+        "after aliases and references are replaced by their values, the file exceeds {} bytes",
         limits.max_expanded_bytes
     );
     let error = Diagnostic::error(Arc::clone(source), at, message);
-    Err(error.help("do not build aliases from aliases, or refer to less"))
+    Err(error.help("avoid aliases of values that contain aliases, or refer to smaller values"))
 }

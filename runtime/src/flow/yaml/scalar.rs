@@ -1,23 +1,23 @@
-//! What an unquoted text stands for, by YAML 1.2's core schema (section 10.3.2).
+//! Values of unquoted texts according to the core schema of YAML 1.2 (section 10.3.2).
 //!
-//! In short: `no`, `off` and `1:30` are texts, unlike in YAML 1.1.
+//! In contrast to YAML 1.1, `no`, `off` and `1:30` are texts.
 
 use serde_json::Number;
 
 use super::node::Data;
 
-/// Why a text that looks like a number is none that a flow can use.
+/// Reason why a flow cannot use a text that looks like a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// An integer that fits neither `i64` nor `u64`.
     TooLarge,
-    /// An infinity, a value that is not a number, or a float beyond `f64`'s range.
+    /// An infinity, a value that is not a number, or a float that is out of the range of `f64`.
     NotFinite,
 }
 
 impl Unusable {
-    /// What the text is, in words.
-    pub(super) const fn what(self) -> &'static str {
+    /// Returns a description of the text for messages.
+    pub(super) const fn description(self) -> &'static str {
         match self {
             Self::TooLarge => "an integer that does not fit 64 bits",
             Self::NotFinite => "not a finite number",
@@ -70,7 +70,8 @@ fn number(text: &str) -> Result<Option<Number>, Unusable> {
     }
 }
 
-/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
+/// Returns whether a text matches
+/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`.
 fn is_float(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -98,12 +99,12 @@ mod tests {
             Data::Bool(value) => value.to_string(),
             Data::Number(number) => number.to_string(),
             Data::Text(text) => format!("{text:?}"),
-            other => panic!("{other:?} is no scalar"),
+            other => panic!("{other:?} is not a scalar"),
         }
     }
 
     #[test]
-    fn core_schema() {
+    fn unquoted_texts_have_the_types_of_the_core_schema() {
         for (text, expected) in [
             ("", "null"),
             ("~", "null"),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_event_can_hold() {
+    fn numbers_out_of_range_are_rejected() {
         assert_eq!(resolve("18446744073709551616"), Err(Unusable::TooLarge));
         assert_eq!(resolve("-9223372036854775809"), Err(Unusable::TooLarge));
         assert_eq!(resolve("0x10000000000000000"), Err(Unusable::TooLarge));

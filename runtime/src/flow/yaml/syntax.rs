@@ -1,4 +1,4 @@
-//! The errors of the YAML parser, in words that help to mend a flow file.
+//! Translation of the parser's errors into messages that help to fix a flow file.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::{
     source::{Source, Span},
 };
 
-/// Part of the parser's message, our message, what to do about it. The first that fits is taken.
+/// A part of the parser's message, the message for the user, and the advice. The first entry that matches is used.
 const WORDS: &[(&str, &str, &str)] = &[
     ("tab ", TAB, "indent with spaces"),
     ("tabs ", TAB, "indent with spaces"),
@@ -56,8 +56,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "unknown escape character",
-        "this text has an escape that is not known in double quotes",
-        "write `\\\\` for a backslash, or use single quotes, in which nothing is escaped",
+        "this text contains an unknown escape sequence",
+        "write `\\\\` for a backslash, or use single quotes, which have no escape sequences",
     ),
     (
         "unknown anchor",
@@ -72,8 +72,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("misplaced bracket", "this bracket closes nothing", "remove it, or open the list or map"),
     (
         "invalid trailing content",
-        "something follows the quotation mark that ends this text",
-        "quote the whole text; in single quotes, `''` stands for one of them",
+        "unexpected characters follow the closing quotation mark",
+        "quote the whole text; in single quotes, write `''` for a single quote",
     ),
     ("unexpected character", "no text can start with this character", "quote the text"),
     (
@@ -83,7 +83,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "block sequence entries are not allowed",
-        "a `-` stands where no list can start",
+        "a list cannot start here",
         "put the list on lines of its own, below its key",
     ),
     (
@@ -93,20 +93,20 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-const TAB: &str = "a tab stands where YAML allows only spaces";
-const COLON: &str = "a `:` stands where no key can be";
+const TAB: &str = "a tab is used where YAML allows only spaces";
+const COLON: &str = "unexpected `:`: no key can be here";
 const QUOTE_COLON: &str =
     "quote a text that contains `: `, and check how far this line is indented";
 const NO_COLON: &str = "expected `:` after a key";
 const OPEN_QUOTE: &str = "a quotation mark is never closed";
 
-/// Explains what the parser found. `open` is where the innermost `[` or `{` stands that has not
-/// been closed.
+/// Converts an error of the parser to a diagnostic. `open` is the location of the innermost `[` or `{` that was not
+/// closed.
 pub(super) fn explain(source: &Arc<Source>, error: &ScanError, open: Option<Span>) -> Diagnostic {
     let mark = error.marker();
     let mut at = Span { line: mark.line().max(1), column: mark.col() + 1, width: 1 };
     let words = WORDS.iter().find(|(part, ..)| error.info().contains(part));
-    // The parser may find out only on a later line that something is missing.
+    // The parser may notice only on a later line that a `:` is missing.
     let misses = words.is_some_and(|(_, message, _)| *message == NO_COLON);
     while at.line > 1 && (source.line(at.line).trim().is_empty() || misses && is_start(source, at))
     {
@@ -115,7 +115,7 @@ pub(super) fn explain(source: &Arc<Source>, error: &ScanError, open: Option<Span
     }
     if source.line(at.line).chars().skip(at.column.saturating_sub(2)).take(2).eq("${".chars()) {
         let at = Span { column: at.column - 1, width: 2, ..at };
-        let message = "a reference stands without quotes within `{…}` or `[…]`";
+        let message = "a reference within `{…}` or `[…]` needs quotes";
         return Diagnostic::error(Arc::clone(source), at, message).help(
             "put the whole value in quotes; for a number, write its key on a line of its own",
         );
@@ -123,7 +123,7 @@ pub(super) fn explain(source: &Arc<Source>, error: &ScanError, open: Option<Span
     let open = open.filter(|open| open.line < at.line);
     let diagnostic = match words {
         Some((_, COLON, _)) if open.is_some() => {
-            let message = "a key stands in a list or map that is still open from a line above";
+            let message = "this key is in a list or map that is still open from a line above";
             Diagnostic::error(Arc::clone(source), at, message).help("close it with `]` or `}`")
         }
         Some((_, message, help)) => Diagnostic::error(Arc::clone(source), at, *message).help(*help),
@@ -143,12 +143,12 @@ fn is_start(source: &Source, at: Span) -> bool {
     source.line(at.line).chars().take(at.column - 1).all(char::is_whitespace)
 }
 
-/// Refuses characters that YAML 1.2 allows nowhere (section 5.1). The parser lets some of them
-/// pass and takes a NUL for the end of the file.
-pub(super) fn refuse_control_characters(source: &Arc<Source>) -> Result<(), Diagnostic> {
-    let is_refused = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+/// Rejects characters that YAML 1.2 permits nowhere (section 5.1). The parser would accept some of them, and would take
+/// NUL for the end of the file.
+pub(super) fn reject_control_characters(source: &Arc<Source>) -> Result<(), Diagnostic> {
+    let is_forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
     let Some((before, rest)) =
-        source.text().find(is_refused).map(|byte| source.text().split_at(byte))
+        source.text().find(is_forbidden).map(|byte| source.text().split_at(byte))
     else {
         return Ok(());
     };
@@ -158,7 +158,7 @@ pub(super) fn refuse_control_characters(source: &Arc<Source>) -> Result<(), Diag
     Err(Diagnostic::error(
         Arc::clone(source),
         at,
-        format!("the control character U+{code:04X} cannot stand in a flow file"),
+        format!("the control character U+{code:04X} is not allowed in a flow file"),
     )
-    .help("remove it, or write it as an escape in double quotes; is this a text file at all?"))
+    .help("remove it, or write it as an escape sequence in double quotes; check that this is a text file"))
 }

@@ -1,4 +1,4 @@
-//! The operator `bucket`: limits events per class and dimension within a window of time.
+//! The operator `bucket`, which limits the number of events per class and dimensions within a time window.
 
 use std::num::NonZeroU32;
 
@@ -13,23 +13,23 @@ use super::{
     key::KeyBuffer,
 };
 
-/// Passes at most so many events of a class and its dimensions within a window of time; what is
-/// over leaves by the port `overflow`.
+/// Passes a limited number of events of a class and its dimensions within a time window. Events above the limit
+/// leave by the port `overflow`.
 #[tremor_pdk::config]
 #[serde(default)]
 pub(crate) struct Config {
-    /// Where the class stands: what is limited.
+    /// Field with the class of the event, which determines what is limited.
     class: Field,
-    /// Where the rate stands: how many events of the class and dimensions may pass in a window, a
-    /// whole number.
+    /// Field with the rate: the number of events of the class and dimensions that may pass in a window, a whole
+    /// number.
     rate: Field,
-    /// Where the dimensions stand: a value of any kind, each of which is counted by itself. None is
+    /// Field with the dimensions. Each value, of any kind, is counted separately. A missing field counts as
     /// `null`.
     dimensions: Field,
-    /// How long a window is. It begins with the first event of its class and dimensions.
+    /// Duration of a window. A window begins with the first event of its class and dimensions.
     window: Interval,
-    /// How many classes and dimensions are counted at a time. When there are more, that whose
-    /// window began first makes room.
+    /// Maximum number of classes and dimensions that are counted at the same time. If there are more, the one
+    /// whose window began first is dropped.
     max_dimensions: NonZeroU32,
 }
 
@@ -48,7 +48,7 @@ impl Default for Config {
 
 #[derive(Clone, Copy)]
 struct Window {
-    /// In ns since the Unix epoch.
+    /// Start of the window, in ns since the Unix epoch.
     start: u64,
     passed: u64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Bucket {
     config: Config,
     key: KeyBuffer,
     windows: Bounded<Window>,
-    /// Windows that had not ended when they made room.
+    /// Number of windows that were evicted before they ended.
     evictions: Evictions,
 }
 
@@ -93,14 +93,14 @@ impl Bucket {
         let parts = EventParts::of(event);
         let class = self.config.class.get_in(&parts);
         let Some(class) = class.filter(|class| !class.is_null()) else {
-            return Verdict::Reject(lacking("class", &self.config.class));
+            return Verdict::Reject(missing("class", &self.config.class));
         };
         let rate = match self.config.rate.get_in(&parts) {
             Some(rate) => match whole(rate) {
                 Some(rate) => rate,
-                None => return Verdict::Reject(no_rate(&self.config.rate, rate)),
+                None => return Verdict::Reject(invalid_rate(&self.config.rate, rate)),
             },
-            None => return Verdict::Reject(lacking("rate", &self.config.rate)),
+            None => return Verdict::Reject(missing("rate", &self.config.rate)),
         };
         let dimensions = self.config.dimensions.get_in(&parts).unwrap_or(ValueRef::NULL);
         self.key.clear();
@@ -109,11 +109,11 @@ impl Bucket {
         if self.passes(event.ingest_ns(), rate) { Verdict::Keep } else { OVERFLOW }
     }
 
-    /// Counts an event of the key in hand.
+    /// Counts an event with the current key. Returns whether it may pass.
     fn passes(&mut self, now: u64, rate: u64) -> bool {
         let length = self.config.window.ns();
-        // A clock that jumps back by less than a window does not leave it, one that jumps back
-        // further begins another.
+        // If the clock jumps back by less than the duration of a window, the event is still in the window. If it jumps
+        // back further, a new window begins.
         let has_ended = |window: &Window| now.abs_diff(window.start) >= length;
         let begin = Window { start: now, passed: 0 };
         let slot = match self.windows.find_or_insert(self.key.key(), || begin) {
@@ -138,10 +138,10 @@ impl Bucket {
     }
 }
 
-/// A whole number that is not negative, be it written as a float.
+/// Returns a value as a whole number that is not negative. The value may be a float.
 #[inline]
 fn whole(value: ValueRef<'_>) -> Option<u64> {
-    // Up to 2^53 every whole number is a float.
+    // Floats represent all whole numbers up to 2^53 exactly.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
     let from_float = |float: f64| {
         let is_whole = float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float);
@@ -151,17 +151,17 @@ fn whole(value: ValueRef<'_>) -> Option<u64> {
 }
 
 #[cold]
-fn lacking(what: &str, field: &Field) -> Error {
+fn missing(what: &str, field: &Field) -> Error {
     Error::bad_data(format_args!(
-        "the event has no {what} to be limited by: expected one at `{field}`; an operator before \
-         `bucket` has to set it"
+        "the event has no {what}: expected one at `{field}`; set it with an operator before \
+         `bucket`"
     ))
 }
 
 #[cold]
-fn no_rate(field: &Field, found: ValueRef<'_>) -> Error {
+fn invalid_rate(field: &Field, found: ValueRef<'_>) -> Error {
     Error::bad_data(format_args!(
-        "expected a whole number of events, zero or above, as the rate at `{field}`, found {found}"
+        "invalid rate at `{field}`: expected a whole number of events, zero or more, found {found}"
     ))
 }
 

@@ -13,7 +13,7 @@ fn limited(rate: i64, dimension: &'static str) -> Value<'static> {
     literal!({ "class": "c", "rate": rate, "dimensions": dimension })
 }
 
-/// Which of the events pass, one each at these times.
+/// Processes the events, each with its time, and returns the positions of the events that pass.
 fn passing(bucket: &mut Bench, events: &[(u64, Value<'static>)]) -> Vec<usize> {
     let ran = bucket.process(with_metadata(events));
     assert_eq!(ran.out.len() + ran.port("overflow").len() + ran.rejected.len(), events.len());
@@ -22,15 +22,15 @@ fn passing(bucket: &mut Bench, events: &[(u64, Value<'static>)]) -> Vec<usize> {
 }
 
 #[test]
-fn what_is_over_the_rate_within_a_window_overflows() {
+fn events_above_rate_within_a_window_overflow() {
     let mut bucket = Bench::new("bucket", json!({}));
     let events = [0, 1, 2, 3].map(|time| (time, limited(2, "a")));
     assert_eq!(passing(&mut bucket, &events), [0, 1]);
-    assert_eq!(passing(&mut bucket, &events), [0; 0], "the window is still the same");
+    assert_eq!(passing(&mut bucket, &events), [0; 0], "the window has not ended");
 }
 
 #[test]
-fn a_window_begins_with_its_first_event_and_its_end_belongs_to_the_next() {
+fn window_begins_with_event_and_excludes_its_end() {
     let mut bucket = Bench::new("bucket", json!({ "window": "1s" }));
     let start = 500;
     let times =
@@ -40,7 +40,7 @@ fn a_window_begins_with_its_first_event_and_its_end_belongs_to_the_next() {
 }
 
 #[test]
-fn every_class_and_every_dimension_has_a_window_of_its_own() {
+fn each_class_and_dimension_has_its_own_window() {
     let mut bucket = Bench::new("bucket", json!({}));
     let of = |class: i64, dimensions: Value<'static>| {
         (0, literal!({ "class": class, "rate": 1, "dimensions": dimensions }))
@@ -57,11 +57,15 @@ fn every_class_and_every_dimension_has_a_window_of_its_own() {
         of(1, literal!(["a", "b"])),
         (0, literal!({ "class": 1, "rate": 1 })),
     ];
-    assert_eq!(passing(&mut bucket, &events), [0, 1, 2, 3, 4, 5, 6], "none is as null");
+    assert_eq!(
+        passing(&mut bucket, &events),
+        [0, 1, 2, 3, 4, 5, 6],
+        "missing dimensions count as null"
+    );
 }
 
 #[test]
-fn the_rate_is_that_of_the_event_at_hand() {
+fn rate_of_the_current_event_applies() {
     let mut bucket = Bench::new("bucket", json!({}));
     let events = [1, 1, 3, 0, 3, 3].map(|rate| (0, limited(rate, "a")));
     assert_eq!(passing(&mut bucket, &events), [0, 2, 4]);
@@ -70,17 +74,21 @@ fn the_rate_is_that_of_the_event_at_hand() {
 }
 
 #[test]
-fn a_clock_that_stands_still_keeps_its_window_and_one_that_jumps_back_never_counts_below_zero() {
+fn stopped_clock_keeps_window_and_jump_back_begins_one() {
     let mut bucket = Bench::new("bucket", json!({}));
     let at = |time| (time, limited(1, "a"));
     assert_eq!(passing(&mut bucket, &[at(10 * SECOND), at(10 * SECOND)]), [0]);
     let back = [at(9 * SECOND + 1), at(9 * SECOND), at(9 * SECOND), at(10 * SECOND - 1)];
-    assert_eq!(passing(&mut bucket, &back), [1], "less than a window back is within it");
+    assert_eq!(
+        passing(&mut bucket, &back),
+        [1],
+        "a time that is less than a window earlier is in the window"
+    );
     assert_eq!(passing(&mut bucket, &[at(0), at(0), at(u64::MAX), at(u64::MAX)]), [0, 2]);
 }
 
 #[test]
-fn an_event_without_a_class_or_a_sound_rate_is_rejected_with_the_cause() {
+fn event_without_class_or_valid_rate_is_rejected() {
     let mut bucket = Bench::new("bucket", json!({ "rate": "%limit" }));
     let events = [
         literal!({ "class": "a" }),
@@ -93,10 +101,10 @@ fn an_event_without_a_class_or_a_sound_rate_is_rejected_with_the_cause() {
     ];
     let ran = bucket.process(with_metadata(&events.map(|metadata| (0, metadata))));
     let expected = [
-        "no rate to be limited by: expected one at `%limit`",
-        "no class to be limited by: expected one at `%class`",
+        "no rate: expected one at `%limit`",
+        "no class: expected one at `%class`",
         "no class",
-        "at `%limit`, found \"1\"",
+        "invalid rate at `%limit`",
         "found -1",
         "found 1.5",
         "no class",
@@ -107,11 +115,14 @@ fn an_event_without_a_class_or_a_sound_rate_is_rejected_with_the_cause() {
     }
     let mut plain = Batch::new();
     plain.push(&1).unwrap();
-    assert!(bucket.process(plain).rejected[0].contains("no class"), "no metadata at all");
+    assert!(
+        bucket.process(plain).rejected[0].contains("no class"),
+        "an event without metadata is rejected"
+    );
 }
 
 #[test]
-fn fields_of_the_payload_may_be_counted_by() {
+fn fields_can_be_in_the_payload() {
     let config = json!({ "class": "kind", "rate": "limit", "dimensions": "by" });
     let mut bucket = Bench::new("bucket", config);
     let event = json!({ "kind": 1, "limit": 1, "by": [1] });
@@ -124,7 +135,7 @@ fn bucket(config: serde_json::Value) -> Bucket {
 }
 
 #[test]
-fn of_a_million_dimensions_the_oldest_make_room_and_are_counted() {
+fn oldest_dimensions_are_evicted_and_counted() {
     let mut bucket = bucket(json!({ "max_dimensions": 1_000 }));
     let mut passes = |dimension: u64| {
         bucket.key.clear();
@@ -133,25 +144,25 @@ fn of_a_million_dimensions_the_oldest_make_room_and_are_counted() {
         (passes, bucket.windows.len(), bucket.evictions.total())
     };
     for dimension in 0..1_000_000 {
-        assert!(passes(dimension).0, "each passes once");
+        assert!(passes(dimension).0, "the first event of each dimension passes");
     }
-    assert_eq!(passes(999_999), (false, 1_000, 999_000), "the newest are known");
-    assert_eq!(passes(0), (true, 1_000, 999_001), "the oldest are forgotten");
+    assert_eq!(passes(999_999), (false, 1_000, 999_000), "the newest dimensions are still counted");
+    assert_eq!(passes(0), (true, 1_000, 999_001), "the oldest dimensions were evicted");
 }
 
 #[test]
-fn a_window_that_had_ended_makes_room_without_being_counted() {
+fn eviction_of_ended_window_is_not_counted() {
     let mut bucket = bucket(json!({ "max_dimensions": 1 }));
     let mut output = Output::new();
     let events = [(0, limited(1, "a")), (SECOND, limited(1, "b")), (SECOND, limited(1, "a"))];
     bucket.process(&mut with_metadata(&events), &mut output).unwrap();
-    assert_eq!(bucket.evictions.total(), 1, "that of `b` had not");
+    assert_eq!(bucket.evictions.total(), 1, "only the window of `b` was evicted before its end");
 }
 
 proptest! {
-    /// The rule in its plainest words, as a program.
+    /// Compares the operator with a direct implementation of its rule.
     #[test]
-    fn it_decides_as_a_map_of_windows_would(
+    fn bucket_behaves_like_a_map_of_windows(
         events in prop::collection::vec((0..60u64, 0..3i64, 0..4i64, 0..4i64), 0..300),
         length in 1..20u64,
     ) {

@@ -1,4 +1,4 @@
-//! How conditions are written.
+//! Configuration of conditions.
 
 use regex::Regex;
 use schemars::JsonSchema;
@@ -10,42 +10,41 @@ use tremor_pdk::{Error, Result};
 use super::{Comparison, Condition, Order};
 use crate::operator::field::Field;
 
-/// A condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any`
-/// and `not`.
+/// Condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any` and `not`.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// What is compared.
+    /// Field that is compared.
     field: Option<Field>,
-    /// The field is there and has this value. Numbers are equal by what they are: 1 equals 1.0.
+    /// The field exists and has this value. Numbers are compared by value: 1 equals 1.0.
     #[serde(default, deserialize_with = "given")]
     equals: Option<Json>,
-    /// The field is there and has one of these values.
+    /// The field exists and has one of these values.
     one_of: Option<Vec<Json>>,
-    /// The field is there (`true`), be it `null`, or is not (`false`).
+    /// The field exists (`true`), even if it is `null`, or does not exist (`false`).
     exists: Option<bool>,
-    /// The field is text, and this regular expression is found in it.
+    /// The field is a text that this regular expression matches somewhere.
     matches: Option<String>,
-    /// The field is text with this in it, or an array with this element.
+    /// The field is a text that contains this text, or an array that contains this element.
     #[serde(default, deserialize_with = "given")]
     contains: Option<Json>,
-    /// The field is text that begins so.
+    /// The field is a text that starts with this text.
     starts_with: Option<String>,
-    /// The field is text that ends so.
+    /// The field is a text that ends with this text.
     ends_with: Option<String>,
-    /// The field is a number below this one, or text that sorts before this one.
+    /// The field is a number less than this number, or a text that sorts before this text.
     less: Option<Json>,
-    /// As `less`, or equal.
+    /// The field is less than this value, or equal.
     less_or_equal: Option<Json>,
-    /// The field is a number above this one, or text that sorts after this one.
+    /// The field is a number greater than this number, or a text that sorts after this text.
     greater: Option<Json>,
-    /// As `greater`, or equal.
+    /// The field is greater than this value, or equal.
     greater_or_equal: Option<Json>,
-    /// All of these hold.
+    /// Every one of these conditions holds.
     all: Option<Vec<Self>>,
-    /// At least one of these holds.
+    /// At least one of these conditions holds.
     any: Option<Vec<Self>>,
-    /// This does not hold. Beside a comparison, `true` turns that into its opposite.
+    /// This condition does not hold. Instead of a condition, `true` negates the comparison, `all` or `any` next to it.
     not: Option<Not>,
 }
 
@@ -56,7 +55,7 @@ enum Not {
     Of(Box<Config>),
 }
 
-/// Tells `equals: null` from no `equals`.
+/// Deserialises a value in such a way that `equals: null` differs from a missing key.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
@@ -68,7 +67,7 @@ impl Config {
     /// Compiles the condition.
     ///
     /// # Errors
-    /// What is wrong, and in which part of the condition.
+    /// Returns the reason why the condition is invalid, and the part of the condition to which it applies.
     pub(in crate::operator) fn compile(self) -> Result<Condition> {
         let opposite = matches!(self.not, Some(Not::Opposite(true)));
         let not_of = match &self.not {

@@ -1,5 +1,6 @@
-//! Conditions on events: a path, a comparison and a value, put together with and, or and not. They
-//! are compiled once, and allocate nothing when they are asked, unless they compare objects.
+//! Conditions on events: comparisons of fields with values, combined with and, or and not.
+//!
+//! A condition is compiled once. Evaluating it allocates nothing, unless it compares objects.
 
 mod config;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use tremor_pdk::{EventRef, Value, ValueRef};
 pub(super) use self::config::Config;
 use super::field::Field;
 
-/// A compiled condition.
+/// Compiled condition.
 #[derive(Debug)]
 pub(super) enum Condition {
     All(Box<[Condition]>),
@@ -22,12 +23,14 @@ pub(super) enum Condition {
     Field(Field, Comparison),
 }
 
-/// What is asked of a field. A field that is missing meets nothing but [`Comparison::Exists`] with
-/// `false`; one of another type than a comparison is about does not meet it.
+/// A comparison of a field with a value.
+///
+/// If the field is missing, only [`Comparison::Exists`] with `false` holds. If the field has another type than the
+/// comparison requires, the comparison does not hold.
 #[derive(Debug)]
 pub(super) enum Comparison {
     Equals(Value<'static>),
-    /// As `Equals`, for text.
+    /// Faster variant of `Equals` for texts.
     Text(Box<str>),
     OneOf(Box<[Value<'static>]>),
     Exists(bool),
@@ -35,7 +38,7 @@ pub(super) enum Comparison {
     Contains(Value<'static>),
     StartsWith(Box<str>),
     EndsWith(Box<str>),
-    /// The limit is a number or text.
+    /// Comparison with a number or a text.
     Order(Order, Value<'static>),
 }
 
@@ -48,7 +51,7 @@ pub(super) enum Order {
 }
 
 impl Condition {
-    /// Whether the event meets the condition.
+    /// Returns whether an event fulfils the condition.
     #[inline]
     pub(super) fn holds(&self, event: EventRef<'_>) -> bool {
         match self {

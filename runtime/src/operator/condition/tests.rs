@@ -25,7 +25,7 @@ fn event() -> Batch {
     batch
 }
 
-/// The same event in both representations.
+/// Evaluates a condition for the same event in both representations of batches.
 fn holds(config: &Json) -> bool {
     let condition = compiled(config.clone()).unwrap();
     let mut batch = event();
@@ -36,7 +36,7 @@ fn holds(config: &Json) -> bool {
 }
 
 #[test]
-fn each_comparison_asks_one_thing_of_one_field() {
+fn each_comparison_checks_one_property_of_a_field() {
     for (config, expected) in [
         (json!({"field": "level", "equals": "warn"}), true),
         (json!({"field": "level", "equals": "war"}), false),
@@ -76,7 +76,7 @@ fn each_comparison_asks_one_thing_of_one_field() {
 }
 
 #[test]
-fn order_is_that_of_numbers_or_of_text_and_never_between_the_two() {
+fn numbers_and_texts_are_ordered_but_not_mixed() {
     for (config, expected) in [
         (json!({"field": "code", "less": 17}), false),
         (json!({"field": "code", "less": 17.5}), true),
@@ -100,7 +100,7 @@ fn order_is_that_of_numbers_or_of_text_and_never_between_the_two() {
 }
 
 #[test]
-fn not_a_number_is_neither_less_nor_greater() {
+fn nan_is_neither_less_nor_greater() {
     let mut batch = Batch::new();
     batch.push(&Value::from(f64::NAN)).unwrap();
     for order in ["less", "less_or_equal", "greater", "greater_or_equal"] {
@@ -110,7 +110,7 @@ fn not_a_number_is_neither_less_nor_greater() {
 }
 
 #[test]
-fn conditions_are_put_together_with_all_any_and_not() {
+fn conditions_are_combined_with_all_any_and_not() {
     let warn = json!({"field": "level", "equals": "warn"});
     let error = json!({"field": "level", "equals": "error"});
     for (config, expected) in [
@@ -131,7 +131,7 @@ fn conditions_are_put_together_with_all_any_and_not() {
 }
 
 #[test]
-fn a_payload_that_is_no_object_meets_what_is_asked_of_the_whole() {
+fn payload_without_fields_is_compared_as_a_whole() {
     let mut batch = Batch::new();
     batch.push("text").unwrap();
     batch.push_message(b"raw");
@@ -144,7 +144,7 @@ fn a_payload_that_is_no_object_meets_what_is_asked_of_the_whole() {
 }
 
 #[test]
-fn a_bad_condition_says_what_is_wrong_and_where() {
+fn invalid_condition_names_fault_and_position() {
     for (config, expected) in [
         (json!({}), "expected `field` with a comparison"),
         (json!({"field": "a"}), "`field`: expected exactly one comparison for `a`: `equals`"),

@@ -1,9 +1,9 @@
-//! What is computed of the values of a group.
+//! Aggregate functions for the values of a group.
 
 use hdrhistogram::Histogram;
 use tremor_pdk::{Object, Value, ValueRef};
 
-/// An aggregate function.
+/// Aggregate function.
 #[derive(Clone, Debug)]
 pub(super) enum Function {
     Count,
@@ -16,23 +16,23 @@ pub(super) enum Function {
     Percentiles { at: Box<[f64]>, scale: Option<f64> },
 }
 
-/// The significant decimal digits that a histogram keeps apart: its values are at most 0.1 % above
-/// what was recorded.
+/// Number of significant decimal digits of a histogram. The values that it returns are at most 0.1 % greater than the
+/// recorded values.
 const DIGITS: u8 = 3;
 
-/// What is known of the values so far. Its memory does not grow with their number.
+/// The intermediate result of a function. Its size does not depend on the number of values.
 #[derive(Debug)]
 pub(super) enum State {
     Count(u64),
     Sum(Sum),
     Mean(Sum, u64),
-    /// The one that is the result so far.
+    /// Value that is the result so far.
     One(Option<Value<'static>>),
     Percentiles(Box<Histogram<u32>>),
 }
 
 impl State {
-    /// Returns about how much memory the state takes, in bytes.
+    /// Returns the approximate memory of the state, in bytes.
     pub(super) fn memory(&self) -> usize {
         let beside = match self {
             Self::One(Some(value)) => size(value.view()),
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// Returns about how much memory a value takes that owns its parts, in bytes.
+/// Returns the approximate memory of a value that owns its parts, in bytes.
 pub(super) fn size(value: ValueRef<'_>) -> usize {
     let array = value.as_array().into_iter().flatten().map(size);
     let object = value.as_object().into_iter().flatten();
@@ -66,7 +66,8 @@ impl Function {
         }
     }
 
-    /// Whether this can be computed of such a value; if not, what was expected.
+    /// Checks whether the function accepts a value. If it does not, returns a description of the values that it
+    /// accepts.
     pub(super) fn check(&self, value: ValueRef<'_>) -> Result<(), &'static str> {
         let number = value.cast_f64().filter(|number| number.is_finite());
         match self {
@@ -79,7 +80,7 @@ impl Function {
         }
     }
 
-    /// Takes a value in that was [checked](Function::check).
+    /// Adds a value that was [checked](Function::check).
     pub(super) fn add(&self, state: &mut State, value: ValueRef<'_>) {
         match state {
             State::Count(count) => *count += 1,
@@ -108,7 +109,7 @@ impl Function {
         }
     }
 
-    /// The result; `null` where there was no value.
+    /// Returns the result. If there were no values, counts and sums are 0, and all other results are `null`.
     #[expect(clippy::cast_precision_loss, reason = "means and percentiles are no exact numbers")]
     pub(super) fn end(&self, state: State) -> Value<'static> {
         match state {
@@ -137,7 +138,7 @@ impl Function {
     }
 }
 
-/// What a histogram counts a number as.
+/// Returns the integer that a histogram records for a number, or `None` if the number is out of range.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
 fn recorded(number: f64, scale: Option<f64>) -> Option<u64> {
     // 2^63
@@ -146,10 +147,10 @@ fn recorded(number: f64, scale: Option<f64>) -> Option<u64> {
     (0.0..END).contains(&scaled).then_some(scaled as u64)
 }
 
-/// A sum that is exact as long as all numbers are integers.
+/// A sum that is exact if all numbers are integers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
-    /// Of 64-bit integers: 2^63 of them cannot overflow it.
+    /// Sum of all 64-bit integers. 2^63 such integers cannot overflow it.
     integers: i128,
     floats: f64,
     has_floats: bool,
@@ -173,7 +174,7 @@ impl Sum {
         self.integers as f64 + self.floats
     }
 
-    /// An integer where all were and it fits, otherwise a float.
+    /// Returns an integer if all numbers were integers and their sum fits into 64 bits. Returns a float otherwise.
     fn value(self) -> Value<'static> {
         let signed = i64::try_from(self.integers).map(Value::from);
         let integer = signed.or_else(|_| u64::try_from(self.integers).map(Value::from));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_computes_what_its_name_says() {
+    fn each_function_computes_its_result() {
         let percentiles = |scale| Function::Percentiles { at: [50.0, 99.9, 100.0].into(), scale };
         for (function, values, expected) in [
             (Function::Count, literal!([1, "a", null]), literal!(3)),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_at_most_a_thousandth_above_what_was_recorded() {
+    fn percentiles_exceed_recorded_values_by_at_most_0_1_percent() {
         let function = Function::Percentiles { at: [100.0].into(), scale: None };
         for value in [0_u64, 1, 2_047, 2_048, 123_456_789, 1 << 62] {
             let found = of(&function, &literal!([value]));
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_computed_with_are_named() {
+    fn unsupported_values_are_rejected() {
         let percentiles = Function::Percentiles { at: [50.0].into(), scale: Some(10.0) };
         for (function, value) in [
             (&Function::Sum, literal!("1")),

@@ -1,4 +1,4 @@
-//! How windows are configured.
+//! Configuration of windows.
 
 use std::{
     collections::BTreeMap,
@@ -10,20 +10,21 @@ use tremor_pdk::{Error, Result, units::Interval};
 use super::aggregate::Function;
 use crate::operator::field::Field;
 
-/// Turns the events of a window into one event a group. Windows tumble: each event belongs to one.
+/// Aggregates the events of a window into one event per group. Windows do not overlap: each event belongs to one
+/// window.
 #[tremor_pdk::config]
 pub(crate) struct Config {
-    /// How long a window of time is. Windows of all groups begin at multiples of this since the
-    /// Unix epoch. Either this or `events` is given.
+    /// Duration of a time window. The windows of all groups begin at multiples of the duration since the Unix
+    /// epoch. Set either this key or `events`.
     pub(super) every: Option<Interval>,
-    /// How many events of a group make a window.
+    /// Number of events of a group that make up a window.
     pub(super) events: Option<NonZeroU64>,
-    /// The fields whose values make up a group. None is one group of all events.
+    /// Fields whose values identify a group. Without fields, all events form one group.
     #[serde(default)]
     pub(super) by: Vec<Field>,
-    /// What is computed of each group, by the name that it gets.
+    /// Aggregates that are computed for each group, by name.
     pub(super) aggregates: BTreeMap<String, Aggregate>,
-    /// How many groups are open at a time. When there are more, the oldest is emitted early.
+    /// Maximum number of open groups. If there are more, the oldest is emitted early.
     #[serde(default = "max_groups")]
     pub(super) max_groups: NonZeroU32,
 }
@@ -32,19 +33,19 @@ fn max_groups() -> NonZeroU32 {
     NonZeroU32::new(10_000).expect("not zero")
 }
 
-/// One aggregate.
+/// Aggregate of a group.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub(super) struct Aggregate {
-    /// What is computed.
+    /// Function that is computed.
     function: Name,
-    /// Of which field. Events that lack it do not count, nor do those in which it is `null`.
-    /// Required for everything but `count`, which without it counts all events.
+    /// Field that is aggregated. Events in which it is missing or `null` do not count. Required for all functions
+    /// except `count`, which counts all events without it.
     field: Option<Field>,
-    /// For `percentiles`: which ones, above 0 and at most 100.
+    /// Percentiles to compute, each above 0 and at most 100; only for `percentiles`.
     at: Option<Vec<f64>>,
-    /// For `percentiles`: values are multiplied by this and rounded before they are counted. With
-    /// 1000, 0.0125 is counted as 13, so as 0.013. Unless set, values are rounded to integers.
+    /// Factor by which values are multiplied before they are rounded and counted; only for `percentiles`. With
+    /// 1000, 0.0125 is counted as 13, which stands for 0.013. Unless set, values are rounded to integers.
     scale: Option<f64>,
 }
 
@@ -52,35 +53,35 @@ pub(super) struct Aggregate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Name {
-    /// How many events have the field.
+    /// Number of events that have the field.
     Count,
-    /// The sum of numbers.
+    /// Sum of numbers.
     Sum,
-    /// The least number.
+    /// Smallest number.
     Min,
-    /// The greatest number.
+    /// Greatest number.
     Max,
-    /// The arithmetic mean of numbers.
+    /// Arithmetic mean of numbers.
     Mean,
-    /// The first value of any kind.
+    /// First value of any kind.
     First,
-    /// The last value of any kind.
+    /// Last value of any kind.
     Last,
     /// Percentiles of numbers that are not negative, to three significant digits.
     Percentiles,
 }
 
-/// The percentiles that are computed unless others are asked for.
+/// Default of `at`.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 100.0];
 
-/// An aggregate as events are fed to it.
+/// Compiled aggregate.
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) field: Option<Field>,
     pub(super) function: Function,
 }
 
-/// The keys of an emitted event that are no aggregates.
+/// Keys of an emitted event that are not aggregates.
 const OWN_KEYS: [&str; 2] = ["window", "group"];
 
 impl Aggregate {
@@ -89,7 +90,10 @@ impl Aggregate {
             Err(Error::configuration(format_args!("`aggregates.{name}{key}`: {what}")))
         };
         if OWN_KEYS.contains(&name.as_str()) {
-            return wrong("", "expected another name: the emitted event has a key of this one");
+            return wrong(
+                "",
+                "expected another name than `window` and `group`, which emitted events contain",
+            );
         }
         if self.function != Name::Percentiles && (self.at.is_some() || self.scale.is_some()) {
             return wrong("", "expected neither `at` nor `scale`, which are for `percentiles`");

@@ -1,4 +1,4 @@
-//! The operator `window`: turns the events of a window into one event a group.
+//! The operator `window`, which aggregates the events of a window into one event per group.
 
 mod aggregate;
 mod config;
@@ -18,25 +18,25 @@ use super::{
     key::KeyBuffer,
 };
 
-/// What a window ends by.
+/// Condition that ends a window.
 #[derive(Clone, Copy)]
 enum Size {
-    /// So many ns.
+    /// Duration in ns.
     Time(u64),
-    /// So many events of one group.
+    /// Number of events of a group.
     Events(u64),
 }
 
 struct Group {
-    /// The values of the fields that it is made by.
+    /// Values of the fields that identify the group.
     by: Box<[Value<'static>]>,
     states: Box<[State]>,
     buffered: Buffered,
-    /// Bytes of the key and of the values that the group is made by.
+    /// Size of the key and of the values that identify the group, in bytes.
     fixed: usize,
-    /// Part of [`Windows::bytes`], as it was after the last batch with events of the group.
+    /// Part of [`Windows::bytes`] that this group takes, as of the last batch that had events of the group.
     bytes: usize,
-    /// `true` if the batch in hand has events of the group.
+    /// `true` if the current batch has events of the group.
     is_touched: bool,
     /// Times of the first and the last event, in ns since the Unix epoch.
     first: u64,
@@ -48,28 +48,28 @@ pub(crate) struct Windows {
     by: Vec<Field>,
     columns: Vec<Column>,
     key: KeyBuffer,
-    /// In the order of their first events.
+    /// Open groups in the order of their first events.
     groups: Bounded<Group>,
     evictions: Evictions,
-    /// Where the open window of time begins, or the last one ended; in ns since the Unix epoch.
-    /// Events before it are late.
+    /// Start of the open time window, or end of the last one if none is open, in ns since the Unix epoch. Events with
+    /// an earlier time are late.
     begin: u64,
     /// Memory of the open groups, in bytes.
     bytes: usize,
-    /// Counts them in the memory of the flow.
+    /// Reports `bytes` to the memory limit of the flow.
     memory: Memory,
-    /// The groups that the batch in hand has events of.
+    /// Groups of which the current batch has events.
     touched: Vec<Slot>,
     /// Rows that the current call emits.
     rows: Vec<Row>,
 }
 
-/// The result of a group.
+/// Result of a group.
 struct Row {
-    /// In ns since the Unix epoch.
+    /// Time of the emitted event, in ns since the Unix epoch.
     time: u64,
     value: Value<'static>,
-    /// The events that the row was made of.
+    /// Events from which the row was computed.
     buffered: Buffered,
 }
 
@@ -152,7 +152,7 @@ impl Windows {
         })
     }
 
-    /// Absorbs an event into its group.
+    /// Absorbs an event into its group, or rejects it.
     fn take(&mut self, absorbed: &EventMut<'_>) -> Verdict {
         let event = absorbed.get();
         if let Err(error) = self.check(event) {
@@ -187,7 +187,7 @@ impl Windows {
         verdict
     }
 
-    /// Whether all aggregates can take the event in: it counts in all of them or in none.
+    /// Checks that all aggregates accept the event, so that an event counts either in all of them or in none.
     fn check(&self, event: EventRef<'_>) -> Result<()> {
         for column in &self.columns {
             let Some(value) = column.value(event) else { continue };
@@ -202,7 +202,7 @@ impl Windows {
         Ok(())
     }
 
-    /// The group of an event, opened where there was none.
+    /// Returns the group of an event. Opens the group if it is not open.
     fn group(&mut self, event: EventRef<'_>) -> Slot {
         self.key.clear();
         self.by.iter().for_each(|field| self.key.push(field.get(event)));
@@ -231,8 +231,10 @@ impl Windows {
         }
     }
 
-    /// Counts the memory of the open groups. Windows of time end by themselves, and so may exceed the limit until then.
-    /// Windows of a number of events may not: while the sources wait for memory, no event comes that would end them.
+    /// Updates the memory of the open groups.
+    ///
+    /// Time windows may exceed the memory limit, because they end by themselves. Windows of a number of events must not
+    /// exceed it: while sources wait for memory, no event arrives that would end such a window.
     fn count(&mut self) {
         if let Size::Time(_) = self.size {
             return self.memory.resize(self.bytes);
@@ -244,7 +246,7 @@ impl Windows {
         }
     }
 
-    /// Ends the window of all groups.
+    /// Ends the windows of all groups.
     fn close(&mut self, is_partial: bool) {
         if self.groups.len() == 0 {
             return;
@@ -308,7 +310,7 @@ impl Windows {
 }
 
 impl Group {
-    /// Returns about how much memory the group takes, in bytes.
+    /// Returns the approximate memory of the group, in bytes.
     fn memory(&self) -> usize {
         let states: usize = self.states.iter().map(State::memory).sum();
         size_of::<Self>() + self.fixed + states
@@ -316,7 +318,7 @@ impl Group {
 }
 
 impl Column {
-    /// What an event has for this aggregate.
+    /// Returns the value of an event for the aggregate.
     fn value<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
         match &self.field {
             Some(field) => field.get(event).filter(|value| !value.is_null()),

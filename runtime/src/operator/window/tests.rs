@@ -6,7 +6,7 @@ use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, Operator as _, Output, testing::TestHost};
 
 use super::{Config, Windows};
-use crate::operator::testing::{Bench, Ran, batch, refused, timed};
+use crate::operator::testing::{Bench, Ran, batch, creation_error, timed};
 
 const MS: u64 = 1_000_000;
 
@@ -21,13 +21,13 @@ fn counting(config: Json) -> Bench {
     Bench::new("window", whole)
 }
 
-/// Times in ms, and a group each.
+/// Processes events, each with its time in ms and its group.
 fn at(window: &mut Bench, events: &[(u64, &str)]) -> Ran {
     let events: Vec<_> = events.iter().map(|(ms, by)| (ms * MS, json!({ "by": by }))).collect();
     window.process(timed(&events))
 }
 
-/// Start and end in ms, group and count of each row.
+/// Returns start in ms, end in ms, group and count of each row.
 fn rows(texts: &[String]) -> Vec<(u64, u64, String, u64)> {
     let row = |row: Json| {
         let time = |key: &str| row["window"][key].as_u64().unwrap() / MS;
@@ -43,18 +43,22 @@ fn row(start: u64, end: u64, by: &str, n: u64) -> (u64, u64, String, u64) {
 }
 
 #[test]
-fn a_window_of_time_emits_one_event_a_group_when_the_next_begins() {
+fn time_window_emits_its_groups_when_the_next_begins() {
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(12, "a"), (13, "b"), (19, "a")]);
     assert_eq!((ran.out.len(), ran.buffered), (0, 3));
     let ran = at(&mut window, &[(20, "b"), (55, "a")]);
     let expected = [row(10, 20, "a", 2), row(10, 20, "b", 1), row(20, 30, "b", 1)];
-    assert_eq!(rows(&ran.out), expected, "an event on the edge belongs to the next window");
+    assert_eq!(
+        rows(&ran.out),
+        expected,
+        "an event at the end of a window belongs to the next window"
+    );
     assert_eq!(rows(&window.flush().out), [row(50, 60, "a", 1)]);
 }
 
 #[test]
-fn without_events_a_window_ends_when_its_time_has_come() {
+fn time_window_without_further_events_ends_on_time() {
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     assert_eq!(window.operator.due(), None);
     at(&mut window, &[(12, "a")]);
@@ -63,11 +67,15 @@ fn without_events_a_window_ends_when_its_time_has_come() {
     assert_eq!(rows(&window.on_time(20 * MS).out), [row(10, 20, "a", 1)]);
     assert_eq!(window.operator.due(), None);
     let ran = at(&mut window, &[(19, "a"), (20, "a")]);
-    assert_eq!((ran.port("late").len(), ran.buffered), (1, 1), "the window was over");
+    assert_eq!(
+        (ran.port("late").len(), ran.buffered),
+        (1, 1),
+        "an event after the end of its window is late"
+    );
 }
 
 #[test]
-fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late() {
+fn late_events_leave_by_port_late() {
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(50, "a"), (49, "b"), (50, "a"), (0, "b"), (59, "a")]);
     assert_eq!(ran.port("late"), [r#"{"by":"b"}"#, r#"{"by":"b"}"#]);
@@ -76,7 +84,7 @@ fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late()
 }
 
 #[test]
-fn the_last_window_that_there_can_be_does_not_overflow() {
+fn last_representable_window_does_not_overflow() {
     let mut window = counting(json!({ "every": "10ms" }));
     let ran = window.process(timed(&[(u64::MAX, json!(1)), (u64::MAX, json!(2))]));
     assert_eq!(ran.buffered, 2);
@@ -85,7 +93,7 @@ fn the_last_window_that_there_can_be_does_not_overflow() {
 }
 
 #[test]
-fn a_window_of_events_ends_group_by_group() {
+fn window_of_events_ends_per_group() {
     let mut window = counting(json!({ "events": 2, "by": ["by"] }));
     let ran = at(&mut window, &[(5, "a"), (7, "b"), (6, "a"), (1, "a"), (0, "b")]);
     assert_eq!(rows(&ran.out), [row(5, 6, "a", 2), row(7, 0, "b", 2)]);
@@ -96,7 +104,7 @@ fn a_window_of_events_ends_group_by_group() {
 }
 
 #[test]
-fn groups_are_values_of_any_kind_and_missing_ones_too() {
+fn groups_are_identified_by_any_or_missing_values() {
     let config = json!({
         "events": 2,
         "by": ["a.b", "%class"],
@@ -120,7 +128,7 @@ fn groups_are_values_of_any_kind_and_missing_ones_too() {
 }
 
 #[test]
-fn fields_that_are_missing_do_not_count_and_wrong_types_are_rejected_as_a_whole() {
+fn missing_fields_do_not_count_and_invalid_events_are_rejected() {
     let config = json!({
         "events": 3,
         "aggregates": {
@@ -150,7 +158,7 @@ fn fields_that_are_missing_do_not_count_and_wrong_types_are_rejected_as_a_whole(
 }
 
 #[test]
-fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
+fn oldest_group_beyond_limit_is_emitted_early() {
     let config = json!({
         "every": "1s", "by": [""], "max_groups": 1_000,
         "aggregates": { "n": { "function": "count" } },
@@ -171,8 +179,8 @@ fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
     assert_eq!(window.evictions.total(), 99_000);
 }
 
-/// Absorbs an event of each of 40 groups with names of 50 KiB, with memory for twenty such groups. Returns the output of
-/// this call, and the operator.
+/// Absorbs one event in each of 40 groups. The names of the groups have 50 KiB, and there is memory for twenty groups.
+/// Returns the output of the call, and the operator.
 fn with_large_groups(host: &TestHost, size: &Json) -> (Output, Windows) {
     host.set_memory_limit(1 << 20);
     let mut config = json!({ "by": [""], "aggregates": { "n": { "function": "count" } } });
@@ -218,7 +226,7 @@ fn window_of_time_without_memory_is_counted_until_it_ends() {
 }
 
 #[test]
-fn a_bad_configuration_says_what_is_wrong() {
+fn invalid_configuration_is_reported_with_its_reason() {
     let with = |aggregate: Json| json!({ "events": 1, "aggregates": { "x": aggregate } });
     for (config, expected) in [
         (json!({ "aggregates": {} }), "exactly one of `every` and `events`"),
@@ -234,14 +242,14 @@ fn a_bad_configuration_says_what_is_wrong() {
             "`aggregates.group`: expected another name",
         ),
     ] {
-        let error = refused("window", &config);
+        let error = creation_error("window", &config);
         assert!(error.contains(expected), "{config}: {error}");
     }
 }
 
 proptest! {
     #[test]
-    fn with_times_in_order_every_event_is_in_the_window_of_its_time(
+    fn ordered_events_are_in_the_window_of_their_time(
         steps in prop::collection::vec((0..15u64, 0..3u64), 0..100),
         length in 1..20u64,
         cut in 1..10usize,

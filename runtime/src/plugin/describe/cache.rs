@@ -1,5 +1,6 @@
-//! Schemas by the contents of their library. A cache that does not work is slow and nothing worse:
-//! whatever goes wrong here is a miss.
+//! Cache of configuration schemas, by the contents of the library.
+//!
+//! An error in the cache is treated as a missing entry, so it only costs time.
 
 use std::{
     env, fs, io,
@@ -11,28 +12,28 @@ use serde::{Deserialize, Serialize};
 use super::Schemas;
 use crate::plugin::ContentHash;
 
-/// Changes when an entry of an earlier version would mislead.
+/// Version of the format of the entries. It is increased if entries of an earlier version would be wrong.
 const VERSION: u32 = 2;
 
-/// A folder with one file for each library.
+/// Folder with one file for each library.
 #[derive(Clone, Debug)]
 pub(super) struct Cache(PathBuf);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     version: u32,
-    /// The library's hash: a file under a wrong name is no entry.
+    /// Hash of the library, so that a file with a wrong name is not used.
     hash: String,
     schemas: Schemas,
 }
 
 impl Cache {
-    /// A cache in `folder`, which need not exist.
+    /// Returns a cache in `folder`, which need not exist.
     pub(super) fn new(folder: &Path) -> Self {
         Self(folder.join("schemas"))
     }
 
-    /// The cache in the user's folder for caches: `$XDG_CACHE_HOME/tremor` or `~/.cache/tremor`.
+    /// Returns the cache in the user's cache folder, `$XDG_CACHE_HOME/tremor` or `~/.cache/tremor`.
     pub(super) fn of_user() -> Option<Self> {
         let absolute = |path: &PathBuf| path.is_absolute();
         let folder = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(absolute);
@@ -56,12 +57,13 @@ impl Cache {
     fn write(&self, hash: ContentHash, schemas: &Schemas) -> io::Result<()> {
         fs::create_dir_all(&self.0)?;
         let entry = Entry { version: VERSION, hash: hash.to_string(), schemas: schemas.clone() };
-        // Whole or not at all: another process may read it at any moment, or write it as well.
+        // The entry is written to a temporary file that is then renamed, because another process may read or write the
+        // entry at the same time.
         let draft = self.0.join(format!(".{hash}.{}", std::process::id()));
         let written = fs::write(&draft, serde_json::to_vec(&entry)?)
             .and_then(|()| fs::rename(&draft, self.file(hash)));
         if written.is_err() {
-            // It may not even be there.
+            // The file may not have been created.
             let _ = fs::remove_file(&draft);
         }
         written

@@ -1,4 +1,4 @@
-//! The child's side: answers one question, for most of them from a library that it loads.
+//! The child process, which answers one question. For most questions it loads a library.
 
 use std::{
     ffi::OsString,
@@ -16,29 +16,30 @@ use crate::{
     plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
 };
 
-/// What the parent asks.
+/// Question of the parent.
 #[derive(Debug, Default)]
 struct Question {
     path: PathBuf,
     policy: Policy,
-    /// Whether there are configurations on standard input.
+    /// `true` if standard input contains configurations.
     checks: bool,
 }
 
-/// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
-/// standard output, and says how the process is to exit. `arguments` are those after the command.
+/// Runs the hidden command `plugin-describe`: loads the library that `arguments` name, writes the answer to standard
+/// output, and returns the exit code.
 ///
-/// Foreign code runs in here: it is for a process of its own.
+/// `arguments` are the command-line arguments after the command. Call this only in a separate process, because it runs
+/// the code of a plugin.
 pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let answer = match question(arguments.iter().cloned()) {
-        _ if arguments == [FIT] => all_fit().unwrap_or_else(refused),
+        _ if arguments == [FIT] => check_fit().unwrap_or_else(refused),
         Some(question) => respond(&question).unwrap_or_else(refused),
-        None => Answer::Refused("plugin-describe: this is a command for tremor itself".to_owned()),
+        None => Answer::Refused("plugin-describe: internal command of tremor".to_owned()),
     };
     let written = serde_json::to_string(&answer)
         .map_err(io::Error::from)
-        // On a line of its own, whatever the plugin has printed.
+        // The line feed ends a line that the plugin may have begun.
         .and_then(|json| writeln!(io::stdout(), "\n{MARK}{json}"));
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -66,7 +67,7 @@ fn respond(question: &Question) -> Result<Answer, Error> {
     if question.checks { checked(&plugin, question.policy) } else { Ok(schemas(&plugin)) }
 }
 
-/// Has an instance made of each configuration.
+/// Creates an instance for each configuration.
 fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
     let questions: Vec<(String, String, Value, String)> =
         serde_json::from_reader(io::stdin().lock()).map_err(|error| {
@@ -76,7 +77,8 @@ fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
     let ask = |(kind, name, config, folder): &(String, String, Value, String)| {
         match check(plugin.library(), (kind, name), config, folder, policy) {
             Ok(checked) => Ok(checked.map_err(|error| Wrong(error.to_string()))),
-            // The others can be asked. This one is asked again alone.
+            // The parent checks a configuration again if this process could not, so the other ones are still checked
+            // here.
             Err(error) if questions.len() > 1 => Ok(Err(Wrong(error.to_string()))),
             Err(error) => Err(error),
         }
@@ -84,15 +86,15 @@ fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
     Ok(Answer::Checked(questions.iter().map(ask).collect::<Result<_, _>>()?))
 }
 
-/// Compares configurations with their schemas.
-fn all_fit() -> serde_json::Result<Answer> {
+/// Checks configurations against their schemas.
+fn check_fit() -> serde_json::Result<Answer> {
     let configurations: Vec<(Value, Value)> = serde_json::from_reader(io::stdin().lock())?;
     Ok(Answer::Fit(configurations.iter().all(|(schema, config)| flow::fits(schema, config))))
 }
 
 fn schemas(plugin: &Plugin) -> Answer {
     let schema = |artefact: &ArtefactRef| {
-        // Text that is no JSON is no schema.
+        // A schema that is not valid JSON is treated as a missing schema.
         serde_json::from_str(artefact.config_schema()().as_str()).ok()
     };
     let schemas: Schemas = plugin

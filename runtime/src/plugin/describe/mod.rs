@@ -1,11 +1,13 @@
-//! What a plugin knows about its configuration, asked for in a child process: scanning and checking
-//! run no foreign code in this one, and a plugin that crashes or hangs ends no other process.
+//! Questions about the configurations of a plugin. A child process answers them.
 //!
-//! The child is the `tremor` binary under a hidden command, `tremor plugin-describe`, which does
-//! nothing but [`describe_main`]. What it says of schemas is cached by the library's contents.
+//! Therefore no code of plugins runs in this process while plugins are searched and checked, and a plugin that crashes
+//! or hangs does not end this process.
 //!
-//! Such a child also compares configurations with schemas, so that the validator, some MiB of code and
-//! tables, need not stay in the memory of a process that runs flows for months.
+//! The child is the `tremor` binary with the hidden command `tremor plugin-describe`, which only calls
+//! [`describe_main`]. Schemas are cached by the contents of the library.
+//!
+//! A child process also checks configurations against schemas. The validator has some MiB of code and tables, which
+//! would otherwise stay in the memory of a process that runs flows for months.
 
 mod cache;
 mod child;
@@ -33,56 +35,56 @@ use super::{
     program,
 };
 
-/// The hidden command of the binary.
+/// Hidden command of the binary.
 pub const COMMAND: &str = "plugin-describe";
 
-/// How long a child may take.
+/// Time limit of a child process.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a child may take to compare configurations: this process can do it as well.
+/// Time limit of a child process that checks configurations against schemas. After a timeout, this process checks the
+/// configurations itself.
 const FIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// In place of a library's path: pairs of a schema and a configuration are on standard input.
+/// Argument instead of the path of a library: standard input contains pairs of a schema and a configuration.
 const FIT: &str = "--fit";
 
-/// After a library's path: questions are on standard input.
+/// Argument after the path of a library: standard input contains questions.
 const CHECK: &str = "--check";
 
-/// In front of the line of standard output that answers: a plugin may print other lines.
+/// Beginning of the line on standard output that contains the answer. Other lines may come from the plugin.
 const MARK: &str = "tremor-plugin-describe: ";
 
-/// The schemas of a library's artefacts, by kind and name ([`id`]); none where the plugin has none
-/// to give.
+/// Schemas of the artefacts of a library, by kind and name ([`id`]); `None` if the plugin has no schema.
 type Schemas = BTreeMap<String, Option<Value>>;
 
-/// Names an artefact within its library.
+/// Returns the identifier of an artefact within its library.
 fn id(kind: &str, name: &str) -> String {
     format!("{kind} {name}")
 }
 
-/// What a child answers.
+/// Answer of a child process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    /// The schemas of the library with these contents.
+    /// The schemas of a library. `hash` is the hash of the library's contents.
     Schemas { hash: Option<String>, schemas: Schemas },
-    /// The result for each configuration.
+    /// The result for each configuration, in the order of the questions.
     Checked(Vec<Result<InstanceInfo, Wrong>>),
-    /// Whether all configurations fit their schemas.
+    /// `true` if all configurations fit their schemas.
     Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
     Refused(String),
 }
 
-/// Why a configuration is not good, in the plugin's words.
+/// Reason that a plugin gave for rejecting a configuration.
 #[derive(Debug, Serialize, Deserialize)]
 struct Wrong(String);
 
-/// Whether a configuration is good: the kind and the name of a component, the configuration, and the folder
-/// that relative paths start from.
+/// A question whether a configuration is valid: kind and name of a component, its configuration, and the folder to
+/// which relative paths are relative.
 pub(crate) type Question<'q> = (&'q str, &'q str, &'q Value, &'q Path);
 
-/// Asks plugins about their configurations.
+/// Client that asks plugins about their configurations.
 #[derive(Clone, Debug)]
 pub struct Describer {
     program: PathBuf,
@@ -93,8 +95,10 @@ pub struct Describer {
 }
 
 impl Describer {
-    /// Asks by way of this program itself, which therefore is the `tremor` binary or knows its
-    /// hidden command; caches where the user's caches are; waits ten seconds for an answer.
+    /// Creates a client that runs this program as the child process, uses the user's cache, and waits ten seconds
+    /// for an answer.
+    ///
+    /// This program has to be the `tremor` binary, or a program that has the hidden command.
     pub fn new(policy: Policy) -> Self {
         Self {
             program: program::own(),
@@ -105,35 +109,36 @@ impl Describer {
         }
     }
 
-    /// Also has a child compare configurations with schemas, those of what is built in as well.
+    /// Makes a child process also check configurations against schemas, including configurations of built-in
+    /// components.
     #[must_use]
     pub fn comparing(self) -> Self {
         Self { compares: true, ..self }
     }
 
-    /// Asks by way of the `tremor` binary at `program`.
+    /// Sets the path of the `tremor` binary that is run as the child process.
     #[must_use]
     pub fn program(self, program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), ..self }
     }
 
-    /// Waits this long for an answer.
+    /// Sets the maximum time to wait for an answer.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Caches in this folder, or not at all.
+    /// Sets the folder of the cache; `None` disables the cache.
     #[must_use]
     pub fn cache(self, folder: Option<&Path>) -> Self {
         Self { cache: folder.map(Cache::new), ..self }
     }
 
-    /// The JSON Schema of an artefact's configuration; none where the plugin has none to give, and
-    /// its constructor is what checks.
+    /// Returns the JSON Schema of an artefact's configuration. Returns `None` if the plugin has none, so that only its
+    /// constructor checks configurations.
     ///
     /// # Errors
-    /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
+    /// Errors of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
     pub fn config_schema(
         &self,
         library: &Library,
@@ -157,16 +162,17 @@ impl Describer {
                 }
                 Ok(schemas.remove(artefact).flatten())
             }
-            answer => Err(self.nonsense(library, &answer)),
+            answer => Err(self.unexpected(library, &answer)),
         }
     }
 
-    /// Has an instance made of a configuration, to see whether it is good beyond what its schema tells.
-    /// Relative paths start from `folder`.
+    /// Creates an instance to check whether a configuration is valid beyond its schema.
+    ///
+    /// Relative paths are relative to `folder`.
     ///
     /// # Errors
-    /// Kind [`Configuration`](ErrorKind::Configuration), where it is not, in the plugin's words.
-    /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
+    /// Kind [`Configuration`](ErrorKind::Configuration) with the plugin's reason if the configuration is invalid;
+    /// errors of [`Library::check`]; and kind [`Describe`](ErrorKind::Describe).
     pub fn check(
         &self,
         library: &Library,
@@ -186,13 +192,15 @@ impl Describer {
         let input = serde_json::to_vec(&[question]).unwrap_or_default();
         match self.ask(library, &[CHECK.into()], input)? {
             Answer::Checked(mut checked) if checked.len() == 1 => checked.remove(0).map_err(wrong),
-            answer => Err(self.nonsense(library, &answer)),
+            answer => Err(self.unexpected(library, &answer)),
         }
     }
 
-    /// Has instances made of several configurations, in one child process: the properties of those that are good.
-    /// Of those that have none, nothing is known, and each is to be asked about alone: a child that crashes, say, is
-    /// at fault for one of them.
+    /// Creates instances for several configurations in one child process, and returns the properties of each valid
+    /// configuration.
+    ///
+    /// `None` means that the configuration has to be checked on its own, not that it is invalid. For example, if one
+    /// configuration crashes the child process, there are no results for the others either.
     pub(crate) fn check_all(
         &self,
         library: &Library,
@@ -208,21 +216,23 @@ impl Describer {
         }
     }
 
-    /// Whether a child says that all of these fit, pairs of a schema and a configuration. Where it does
-    /// not say so, for whatever reason, they are to be compared in this process.
+    /// Returns `true` if a child process found that all configurations fit their schemas.
+    ///
+    /// If this returns `false`, the configurations have to be checked in this process. This includes all errors of the
+    /// child process.
     pub fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         if !self.compares {
             return false;
         }
-        let said = self.ask_whether_all_fit(configurations);
-        if let Err(error) = &said {
+        let answer = self.ask_all_fit(configurations);
+        if let Err(error) = &answer {
             let program = self.program.display();
-            tracing::debug!(%error, %program, "this process compares configurations with schemas");
+            tracing::debug!(%error, %program, "cannot check configurations in a child process; this process checks them");
         }
-        said.unwrap_or(false)
+        answer.unwrap_or(false)
     }
 
-    fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> io::Result<bool> {
+    fn ask_all_fit(&self, configurations: &[(&Value, &Value)]) -> io::Result<bool> {
         let input = serde_json::to_vec(configurations)?;
         let ran = run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT, None)?;
         let status = ran.status.ok_or(io::ErrorKind::TimedOut)?;
@@ -249,47 +259,47 @@ impl Describer {
         all.extend_from_slice(arguments);
         let failed = |message: String| {
             Error::new(ErrorKind::Describe, library.path(), message)
-                .help("the plugin is at fault: tell its author")
+                .help("report this to the author of the plugin")
         };
         let ran = run(&self.program, &all, input, self.timeout, None);
         let Finished { status, stdout, stderr } = ran.map_err(|error| {
             let program = self.program.display();
             let message =
-                format!("cannot ask for its configuration: `{program}` cannot be run: {error}");
+                format!("cannot ask for its configuration: cannot run `{program}`: {error}");
             Error::new(ErrorKind::Describe, library.path(), message)
         })?;
         let status = status.ok_or_else(|| {
-            failed(format!("gave no answer about its configuration within {:?}", self.timeout))
+            failed(format!("did not answer about its configuration within {:?}", self.timeout))
         })?;
         match answer(&stdout) {
             Some(Answer::Refused(why)) => Err(Error::without_file(ErrorKind::Describe, why)),
             Some(answer) if status.success() => Ok(answer),
             _ if status.success() => Err(failed(format!(
-                "gave an answer about its configuration that cannot be understood{}",
+                "returned an invalid answer about its configuration{}",
                 said(&stderr)
             ))),
             _ => Err(failed(format!(
-                "ended its process when it was asked about its configuration ({status}){}",
+                "ended the process that asked about its configuration ({status}){}",
                 said(&stderr)
             ))),
         }
     }
 
-    fn nonsense(&self, library: &Library, answer: &Answer) -> Error {
+    fn unexpected(&self, library: &Library, answer: &Answer) -> Error {
         let program = self.program.display();
-        let message = format!("`{program}` answered another question than was asked: {answer:?}");
+        let message = format!("`{program}` returned the answer to another question: {answer:?}");
         Error::new(ErrorKind::Describe, library.path(), message)
     }
 }
 
-/// The answer in what a child wrote to standard output.
+/// Returns the answer in the standard output of a child process.
 fn answer(stdout: &[u8]) -> Option<Answer> {
     let text = String::from_utf8_lossy(stdout);
     let line = text.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
     serde_json::from_str(line).ok()
 }
 
-/// The last lines of what a child wrote to standard error, to add to a message.
+/// Returns the last lines of a child's standard error, in the form of the end of a message.
 fn said(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);

@@ -1,4 +1,4 @@
-//! A child process with a deadline.
+//! Child processes with a time limit.
 
 use std::{
     ffi::OsString,
@@ -14,29 +14,29 @@ use rustix::{
     io::{Errno, ioctl_fionbio, read, write},
 };
 
-/// More than this of a child's output is not read. Bytes.
-const OUTPUT: usize = 16 << 20;
+/// Maximum number of bytes that are read from each output of a child.
+const MAX_OUTPUT: usize = 16 << 20;
 
-/// How long is waited at first until a child is looked at again, and at most.
+/// Shortest and longest pause between two checks whether a child has exited.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 
-/// How a child ended, and what it wrote.
+/// Outcome of a child process, with its output.
 #[derive(Debug)]
 pub(in crate::plugin) struct Finished {
-    /// None where it was killed when its time was over.
+    /// Exit status; `None` if the child was killed at the time limit.
     pub(in crate::plugin) status: Option<ExitStatus>,
     pub(in crate::plugin) stdout: Vec<u8>,
     pub(in crate::plugin) stderr: Vec<u8>,
 }
 
-/// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`. That
-/// begins anew with each line of its output that starts with `heartbeat`.
+/// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`.
 ///
-/// What counts is the child: processes that it has started and left behind may keep its output open
-/// for as long as they like.
+/// The time starts again with each line of standard output that begins with `heartbeat`.
+///
+/// This waits only for the child itself. Processes that it started may continue and keep its outputs open.
 ///
 /// # Errors
-/// Where the program cannot be started, or not be waited for.
+/// The program cannot be started, or waiting for it fails.
 pub(in crate::plugin) fn run(
     program: &Path,
     arguments: &[OsString],
@@ -66,9 +66,9 @@ pub(in crate::plugin) fn run(
         }
         if let (true, Some(heartbeat)) = (has_moved, heartbeat) {
             let stdout = String::from_utf8_lossy(&pipes.stdout.bytes);
-            let heard = stdout.lines().filter(|line| line.starts_with(heartbeat)).count();
-            if heard > beats {
-                (beats, started) = (heard, Instant::now());
+            let seen = stdout.lines().filter(|line| line.starts_with(heartbeat)).count();
+            if seen > beats {
+                (beats, started) = (seen, Instant::now());
             }
         }
         let left = timeout.saturating_sub(started.elapsed());
@@ -77,16 +77,16 @@ pub(in crate::plugin) fn run(
             child.wait()?;
             break None;
         }
-        // A child whose output has ended is as good as gone.
+        // The end of an output counts as moved data, because a child that closes an output is likely to exit soon.
         pause = if has_moved { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
         pipes.wait(pause.min(left))?;
     };
-    // What it wrote last.
+    // The child may have written between the last transfer and its exit.
     pipes.transfer();
     Ok(Finished { status, stdout: pipes.stdout.bytes, stderr: pipes.stderr.bytes })
 }
 
-/// What connects a child with this process.
+/// Pipes between a child and this process.
 struct Pipes {
     input: Input,
     stdout: Output,
@@ -94,7 +94,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    /// Those that are open, with what they are to be ready for.
+    /// Returns the open pipes with the events to poll for.
     fn all(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
         let input = self.input.pipe.as_ref().map(|pipe| (pipe.as_fd(), PollFlags::OUT));
         let [stdout, stderr] = [&self.stdout, &self.stderr]
@@ -102,13 +102,13 @@ impl Pipes {
         [input, stdout, stderr]
     }
 
-    /// Moves what can be moved without waiting. Whether there was anything.
+    /// Transfers as much data as possible without blocking. Returns whether data was transferred.
     fn transfer(&mut self) -> bool {
         let Self { input, stdout, stderr } = self;
         [input.write(), stdout.read(), stderr.read()].contains(&true)
     }
 
-    /// Waits until something can be moved, but no longer than this.
+    /// Waits until data can be transferred, for `pause` at most.
     fn wait(&self, pause: Duration) -> io::Result<()> {
         let all = self.all();
         let mut all: Vec<_> = all
@@ -124,7 +124,8 @@ impl Pipes {
     }
 }
 
-/// What a child is still to read. Closed once it has it all, or wants no more.
+/// Standard input of the child, with the data to write. The pipe is closed once all data was written or the child has
+/// closed its end.
 struct Input {
     pipe: Option<OwnedFd>,
     bytes: Vec<u8>,
@@ -141,7 +142,7 @@ impl Input {
                 Ok(written) => self.written += written,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                // A child that does not read its input has its reasons.
+                // The child has closed its standard input, which is not an error.
                 Err(_) => self.pipe = None,
             }
         }
@@ -149,14 +150,14 @@ impl Input {
     }
 }
 
-/// What a child has written. Closed where that has ended, or is too much.
+/// An output of the child. The pipe is closed at the end of the output, or after the maximum size.
 struct Output {
     pipe: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
 
 impl Output {
-    /// Whether there was anything, the end included.
+    /// Reads as much data as possible. Returns whether data was read or the end was reached.
     fn read(&mut self) -> bool {
         let mut block = [0; 8 << 10];
         let mut has_moved = false;
@@ -164,11 +165,11 @@ impl Output {
             match read(pipe, &mut block) {
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Ok(length @ 1..) if self.bytes.len() < OUTPUT => {
+                Ok(length @ 1..) if self.bytes.len() < MAX_OUTPUT => {
                     self.bytes.extend_from_slice(&block[..length]);
                     has_moved = true;
                 }
-                // What was read before an error is all there is.
+                // After an error, the data that was read before is kept.
                 Ok(_) | Err(_) => {
                     self.pipe = None;
                     has_moved = true;
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_status_of_a_child_are_told_however_much_it_writes() {
+    fn large_output_and_status_of_child_are_returned() {
         let script = "read line; echo \"$line\"; head -c 300000 /dev/zero >&2; exit 3";
         let finished = shell(script, "hello\n", Duration::from_mins(1));
         let Finished { status, stdout, stderr } = finished;
@@ -206,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_leaves_a_process_behind_is_not_waited_for_longer_than_it_runs() {
-        // The process that is left behind has the output open, and says who it is.
+    fn process_that_child_leaves_behind_is_not_awaited() {
+        // The process that is left behind keeps the output open and reports its process ID.
         let script = "sleep 600 & echo $!; echo done >&2";
         let finished = shell(script, "", Duration::from_secs(500));
         assert!(finished.is_success());
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_gets_all_of_its_input_and_need_not_read_it() {
+    fn child_receives_all_input_and_may_ignore_it() {
         let input = "x".repeat(1 << 20);
         let counted = shell("wc -c", &input, Duration::from_mins(1));
         assert_eq!(String::from_utf8_lossy(&counted.stdout).trim(), "1048576");
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_hangs_is_killed_whether_or_not_it_has_closed_its_output() {
+    fn child_that_hangs_is_killed() {
         for script in ["exec sleep 600", "exec >&- 2>&-; exec sleep 600"] {
             let finished = shell(script, "", Duration::from_millis(100));
             assert!(finished.status.is_none(), "{script}: {finished:?}");

@@ -1,14 +1,13 @@
-//! Whether two types are described in exactly the same words, down to everything in them.
+//! Checks whether two types have exactly the same layout description, including all types that they contain.
 //!
-//! `abi_stable` decides whether one type may stand for another by looking at one property after the
-//! other, and each of its rules lets equal properties pass. Where all of them are equal, it would do
-//! what it does when it compares the host with itself, which a test shows to succeed. To find equal
-//! properties equal takes a fraction of the time: nothing is kept to tell a difference by.
+//! `abi_stable` decides whether one type is compatible with another by comparing their properties one after the other.
+//! The rules of that comparison all accept equal properties. If all properties are equal, the result is therefore the
+//! same as that of comparing the host with itself, and a test shows that this comparison succeeds. A check for equality
+//! is much faster, because no information about differences has to be collected.
 //!
-//! What is looked at here is everything that `check_inner`, `check_fields`, `check_enum` and
-//! `check_prefix_types` of `abi_stable` 0.11.3 look at, and for equality alone. Where types bring
-//! checks of their own, as `abi_stable`'s trait objects do, those are asked as it asks them. Whatever
-//! is not identical is left to the full comparison to judge.
+//! The check covers everything that `check_inner`, `check_fields`, `check_enum` and `check_prefix_types` of
+//! `abi_stable` 0.11.3 read, and accepts only equal values. If types have additional checks, as the trait objects of
+//! `abi_stable` do, these are called in the same way. Types that are not identical are left to the full comparison.
 
 use std::ptr;
 
@@ -22,7 +21,7 @@ use hashbrown::HashSet;
 
 type Layout = &'static TypeLayout;
 
-/// Whether `plugin` and `host` are described alike, with every type that they contain.
+/// Returns whether `plugin` and `host` have the same description, including every type that they contain.
 pub(crate) fn identical(plugin: Layout, host: Layout) -> bool {
     let mut pairs = Pairs::default();
     pairs.add(plugin, host);
@@ -34,7 +33,7 @@ pub(crate) fn identical(plugin: Layout, host: Layout) -> bool {
     true
 }
 
-/// A type, and every type that it contains.
+/// Returns a type and all types that it contains.
 #[cfg(test)]
 #[allow(dead_code, reason = "a benchmark takes this file without its tests")]
 pub(super) fn every_type(layout: Layout) -> Vec<Layout> {
@@ -47,10 +46,10 @@ pub(super) fn every_type(layout: Layout) -> Vec<Layout> {
     every
 }
 
-/// The types that have to be alike. Types contain themselves, so each pair is looked at once.
+/// Pairs of types that have to be identical. Types can contain themselves, so each pair is compared once.
 #[derive(Default)]
 struct Pairs {
-    /// By their addresses.
+    /// Addresses of the pairs that were added.
     seen: HashSet<(usize, usize)>,
     open: Vec<(Layout, Layout)>,
 }
@@ -63,7 +62,7 @@ impl Pairs {
     }
 }
 
-/// What is said of a type as a whole.
+/// Compares the properties of the types as a whole.
 fn same(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
     plugin.size() == host.size()
         && plugin.alignment() == host.alignment()
@@ -77,8 +76,7 @@ fn same(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
         && own_checks_pass(plugin, host, pairs)
 }
 
-/// Whether the checks that the types bring with them pass, and leave nothing to be compared with
-/// what other plugins bring.
+/// Returns whether the additional checks that the types define pass, and require no comparison with other plugins.
 fn own_checks_pass(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
     let (plugins, hosts) = match (plugin.extra_checks(), host.extra_checks()) {
         (None, None) => return true,
@@ -86,15 +84,15 @@ fn own_checks_pass(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
         _ => return false,
     };
     let mut checker = TypeCheckerMut::from_ptr(pairs, TD_Opaque);
-    // Such a check may let more stand for less, so it is made both ways.
+    // An additional check may accept a type that contains more, so it is called in both directions.
     plugins.check_compatibility(plugin, host, checker.sabi_reborrow_mut()).is_ok()
         && hosts.check_compatibility(host, plugin, checker.sabi_reborrow_mut()).is_ok()
         && matches!(plugins.combine(hosts, checker), RResult::ROk(ROption::RNone))
 }
 
-/// Tells such checks of which types they may take one for the other: of all, on the condition that
-/// they are identical, too.
-// SAFETY: identical types are compatible, and nothing is taken for identical before all pairs are.
+/// Answers the question of additional checks whether two types are compatible. The answer is always yes, on the
+/// condition that the types are identical, which is checked later.
+// SAFETY: identical types are compatible, and the result is `true` only if all pairs are identical.
 unsafe impl TypeChecker for Pairs {
     fn check_compatibility(
         &mut self,
@@ -114,7 +112,7 @@ unsafe impl TypeChecker for Pairs {
     }
 }
 
-/// What a type consists of. The types of its parts are left to `pairs`.
+/// Compares the parts of the types. Adds the types of the parts to `pairs`.
 fn same_parts(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
     let of_own_kind = match (plugin.data(), host.data()) {
         (TLData::Opaque, TLData::Opaque) => true,

@@ -1,4 +1,4 @@
-//! Layout mismatches on one screen: `abi_stable`'s own text for one added method is 15 KB.
+//! Short descriptions of layout mismatches. The text of `abi_stable` for a single added method is 15 KB long.
 
 use std::fmt::{Display, Write};
 
@@ -10,18 +10,21 @@ use tremor_abi::version::AbiVersion;
 
 use crate::plugin::{Error, ErrorKind, Library};
 
-/// How long a description of a field may be, in characters.
+/// Maximum length of the description of a field, in characters.
 const FIELD: usize = 120;
 
-/// Renders what is wrong with the layout of `library`. The check's interface was the plugin's
-/// module, its implementation the host's: what `abi_stable` calls expected is the plugin's.
+/// Describes why the layout of `library` does not fit.
+///
+/// In the terms of `abi_stable`, the plugin's module is the interface and the host's module the implementation.
+/// `expected` is therefore the plugin's type.
 pub(super) fn mismatch(library: &Library, errors: &AbiInstabilityErrors) -> Error {
-    let (place, difference, others) = describe(errors);
-    let mut message = format!("its types are laid out differently from this tremor's\n  {place}");
+    let (location, difference, others) = describe(errors);
+    let mut message =
+        format!("its types are laid out differently from this tremor's\n  {location}");
     // Writing to a string cannot fail.
     let _ = write!(message, "\n  differs:  {difference}");
     if others > 0 {
-        let _ = write!(message, "\n  … and in {others} more places");
+        let _ = write!(message, "\n  … and {others} more differences");
     }
     let (plugin, host) = (library.abi_version(), AbiVersion::CURRENT);
     let _ = write!(
@@ -34,17 +37,17 @@ pub(super) fn mismatch(library: &Library, errors: &AbiInstabilityErrors) -> Erro
     ))
 }
 
-/// Where the difference is, what it is, and in how many more places there is one.
+/// Returns the type that differs, the difference, and the number of further differences.
 fn describe(errors: &AbiInstabilityErrors) -> (String, String, usize) {
-    let told: Vec<_> = errors.errors.iter().filter(|error| !error.errs.is_empty()).collect();
-    // The innermost is the cause; what contains it differs because it does.
-    let deepest = told.iter().map(|error| error.stack_trace.len()).max().unwrap_or(0);
-    let Some(cause) = told.iter().find(|error| error.stack_trace.len() == deepest) else {
-        return (String::new(), "abi_stable does not say how".to_owned(), 0);
+    let differing: Vec<_> = errors.errors.iter().filter(|error| !error.errs.is_empty()).collect();
+    // The innermost difference is the cause. Types that contain it differ only because of it.
+    let deepest = differing.iter().map(|error| error.stack_trace.len()).max().unwrap_or(0);
+    let Some(cause) = differing.iter().find(|error| error.stack_trace.len() == deepest) else {
+        return (String::new(), "abi_stable gave no details".to_owned(), 0);
     };
     let types = types(errors, cause);
-    let place = match types.last() {
-        Some((plugin, _)) => format!("type:     `{}`{}", plugin.full_type(), way(&types)),
+    let location = match types.last() {
+        Some((plugin, _)) => format!("type:     `{}`{}", plugin.full_type(), containers(&types)),
         None => String::new(),
     };
     let difference = types
@@ -52,14 +55,15 @@ fn describe(errors: &AbiInstabilityErrors) -> (String, String, usize) {
         .and_then(|(plugin, host)| fields(plugin, host))
         .or_else(|| cause.errs.first().map(instability))
         .unwrap_or_default();
-    (place, difference, told.len() - 1)
+    (location, difference, differing.len() - 1)
 }
 
-/// A type as it is in the plugin and in the host.
+/// Type in the plugin and the corresponding type in the host.
 type Pair = (&'static TypeLayout, &'static TypeLayout);
 
-/// The types on the way from the root module to the one that differs. A field that has another
-/// type altogether makes a difference of the type that it is a field of.
+/// Returns the types on the path from the root module to the type that differs.
+///
+/// If a field has an entirely different type, the difference counts as one of the type that contains the field.
 fn types(errors: &AbiInstabilityErrors, cause: &AbiInstabilityError) -> Vec<Pair> {
     let steps = cause.stack_trace.iter().filter_map(|step| match (&step.expected, &step.found) {
         (TLFieldOrFunction::Field(plugin), TLFieldOrFunction::Field(host)) => {
@@ -76,9 +80,11 @@ fn types(errors: &AbiInstabilityErrors, cause: &AbiInstabilityError) -> Vec<Pair
     types
 }
 
-/// The last few types around the one that differs: ours, since those of `abi_stable` (pointers,
-/// tables of functions) say nothing.
-fn way(types: &[Pair]) -> String {
+/// Returns the last few types that contain the type that differs.
+///
+/// Only types of this project are included. Types of `abi_stable`, such as pointers and tables of functions, do not
+/// help to find the cause.
+fn containers(types: &[Pair]) -> String {
     const SHOWN: usize = 4;
     let around = types[..types.len() - 1].iter().map(|(plugin, _)| plugin);
     let ours =
@@ -91,27 +97,27 @@ fn way(types: &[Pair]) -> String {
     }
 }
 
-/// The first field in which two types differ.
+/// Returns a description of the first field in which two types differ.
 fn fields(plugin: &'static TypeLayout, host: &'static TypeLayout) -> Option<String> {
     let all = |layout: &'static TypeLayout| -> Vec<TLField> {
         layout.get_fields().map(|fields| fields.iter().collect()).unwrap_or_default()
     };
     let (plugins, hosts) = (all(plugin), all(host));
     for position in 0..plugins.len().max(hosts.len()) {
-        let told = match (plugins.get(position), hosts.get(position)) {
+        let described = match (plugins.get(position), hosts.get(position)) {
             (Some(plugin), Some(host)) if text(plugin) != text(host) => {
                 format!(
-                    "field {}: {} in the plugin, {} here",
+                    "field {}: {} in the plugin, {} in this tremor",
                     position + 1,
                     text(plugin),
                     text(host)
                 )
             }
-            (Some(plugin), None) => format!("field {} is not known here", text(plugin)),
+            (Some(plugin), None) => format!("field {} is unknown to this tremor", text(plugin)),
             (None, Some(host)) => format!("field {} is missing in the plugin", text(host)),
             _ => continue,
         };
-        return Some(told);
+        return Some(described);
     }
     None
 }
@@ -132,7 +138,7 @@ fn shortened(text: impl Display) -> String {
 
 fn instability(error: &AbiInstability) -> String {
     fn both(what: &str, plugin: impl Display, host: impl Display) -> String {
-        format!("{what} {} in the plugin, {} here", shortened(plugin), shortened(host))
+        format!("{what} {} in the plugin, {} in this tremor", shortened(plugin), shortened(host))
     }
     match error {
         AbiInstability::Size(pair) => both("size in bytes:", pair.expected, pair.found),
@@ -146,7 +152,7 @@ fn instability(error: &AbiInstability) -> String {
             both("number of fields:", pair.expected, pair.found)
         }
         AbiInstability::MismatchedPrefixSize(pair) => {
-            both("number of fields that are always there:", pair.expected, pair.found)
+            both("number of fields that always exist:", pair.expected, pair.found)
         }
         AbiInstability::UnexpectedField(pair) => {
             both("field", pair.expected.name(), pair.found.name())

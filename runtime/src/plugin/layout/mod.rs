@@ -1,5 +1,5 @@
-//! Comparing the layout of every type that crosses the boundary, as the plugin was built with it and
-//! as the host was.
+//! Compares the layout of every type of the plugin ABI: the layout with which the plugin was built, and the layout with
+//! which the host was built.
 
 mod identical;
 mod mismatch;
@@ -17,30 +17,30 @@ use tremor_abi::module::PluginModuleRef;
 
 use super::{Error, Library};
 
-/// Checks that the host can work with `plugins`, the layout of the root module of `library` and of
-/// everything that it leads to.
+/// Checks that the host is compatible with `plugins`, which is the layout of the root module of `library` and includes
+/// all types that the module refers to.
 ///
 /// # Errors
 /// Kind [`Layout`](super::ErrorKind::Layout).
 pub(super) fn check(library: &Library, plugins: &'static TypeLayout) -> Result<(), Error> {
     let hosts = PluginModuleRef::LAYOUT;
-    // What was built with the very types of the host is seen to be so in a fraction of the time.
+    // If a plugin was built with exactly the types of the host, this fast check is enough.
     if identical::identical(plugins, hosts) {
         return Ok(());
     }
     fits(plugins, hosts).map_err(|errors| mismatch::mismatch(library, &errors))
 }
 
-/// Compares everything.
+/// Makes the full comparison of `abi_stable`.
 fn fits(
     plugins: &'static TypeLayout,
     hosts: &'static TypeLayout,
 ) -> Result<(), AbiInstabilityErrors> {
-    // The plugin's types are the interface and the host's the implementation: the host may have
-    // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
+    // The plugin's types are the interface and the host's types the implementation, because the host may have more
+    // than the plugin, but never less. `abi_stable`'s own check has the opposite direction.
     //
-    // Each plugin is compared with the host alone. With the process's own globals `abi_stable` would narrow
-    // the host's types to what the first older plugin has, and refuse a second one that differs from it.
-    // Nothing is lost: what a plugin has after a prefix, the host has as well, with the same types.
+    // Each plugin is compared only with the host. If the global state of the process were used, `abi_stable` would
+    // reduce the host's types to those of the first older plugin, and reject a second plugin that differs from it. The
+    // comparison is still complete: everything that a plugin has after a prefix exists in the host with the same types.
     check_layout_compatibility_with_globals(plugins, hosts, &CheckingGlobals::new())
 }

@@ -1,4 +1,4 @@
-//! What is taken for identical, and that the full comparison would let it pass.
+//! Tests that identical types are recognised, and that the full comparison accepts them.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{
 };
 
 #[test]
-fn the_host_is_identical_to_itself_and_passes_the_full_comparison_with_itself() {
+fn host_is_identical_to_itself() {
     let host = PluginModuleRef::LAYOUT;
     assert!(identical(host, host));
     check_layout_compatibility(host, host).unwrap();
 }
 
 #[test]
-fn layouts_hold_types_of_ours_and_of_two_pinned_crates_alone() {
+fn layouts_contain_own_types_and_those_of_pinned_crates() {
     let packages: BTreeSet<_> = every_type(PluginModuleRef::LAYOUT)
         .into_iter()
         .map(|layout| {
@@ -29,15 +29,17 @@ fn layouts_hold_types_of_ours_and_of_two_pinned_crates_alone() {
             package
         })
         .collect();
-    // `std` stands for the primitive types.
+    // The primitive types have the package name `std`.
     assert_eq!(
         packages.into_iter().collect::<Vec<_>>(),
         ["abi_stable", "async-ffi", "std", "tremor-abi"]
     );
 }
 
-/// Makes a module of each type, so that all can have one name, as in builds of one crate, and a
-/// table of their names and layouts. Each is within two other types, where nobody looks at once.
+/// Creates a module for each type, and a table of the names and layouts. All types can have the same name, as in
+/// different builds of a crate.
+///
+/// Each type is nested in two other types, so that comparing only the outermost type does not find the difference.
 macro_rules! types {
     ($($version:ident { $type:ident $($item:tt)* })*) => {
         $(#[allow(
@@ -112,18 +114,18 @@ types! {
 }
 
 #[test]
-fn a_plugin_may_have_less_after_a_prefix_than_the_host_and_never_more() {
+fn plugin_may_have_fewer_fields_after_prefix_than_host() {
     let named = |wanted: &str| TYPES.iter().find(|(name, _)| *name == wanted).unwrap().1;
     let host = named("more_behind_the_prefix");
     for older in ["older_prefix", "prefix", "more_behind_the_prefix"] {
         assert!(fits(named(older), host).is_ok(), "{older}");
     }
     assert!(fits(named("other_type_behind_the_prefix"), host).is_err());
-    assert!(fits(host, named("prefix")).is_err(), "more than the host");
+    assert!(fits(host, named("prefix")).is_err(), "the plugin has more fields than the host");
 }
 
 #[test]
-fn types_are_identical_where_nothing_in_them_differs() {
+fn only_equal_types_are_identical() {
     for (name, layout) in TYPES {
         for (other_name, other) in TYPES {
             let alike = |name: &str| ["fields", "alike"].contains(&name);

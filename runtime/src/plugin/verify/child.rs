@@ -1,4 +1,4 @@
-//! The child's side: checks one component of a library that it loads.
+//! The child process, which loads a library and checks one of its components.
 
 use std::{
     fs,
@@ -14,20 +14,20 @@ use tremor_pdk::testing::{
     conformance::{self, FILE, Instance, Make, Patience, Subject},
 };
 
-use super::{MARK, Question, Said};
+use super::{MARK, Message, Question};
 use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library};
 
-/// What the file has that configurations of the suite name.
+/// Number of lines of the file to which configurations of the conformance suite refer.
 const LINES: usize = 100;
 
-/// The hidden command `plugin-verify`: makes the checks that standard input asks for, and says on
-/// standard output what comes of each.
+/// Runs the hidden command `plugin-verify`: performs the checks that standard input requests, and writes the result of
+/// each to standard output.
 ///
-/// Foreign code runs in here: it is for a process of its own.
+/// Call this only in a separate process, because it runs the code of a plugin.
 pub fn verify_main() -> ExitCode {
     let question: Question = match serde_json::from_reader(io::stdin().lock()) {
         Ok(question) => question,
-        Err(error) => return refused(&format!("this is a command for tremor itself: {error}")),
+        Err(error) => return refused(&format!("internal command of tremor: {error}")),
     };
     let make = match make(&question) {
         Ok(make) => make,
@@ -49,13 +49,13 @@ pub fn verify_main() -> ExitCode {
             continue;
         }
         if question.is_scratch && prepare(&subject.folder).is_err() {
-            return refused("the folder for temporary files cannot be written to");
+            return refused("cannot write to the folder for temporary files");
         }
-        if say(&Said::Begins(name.to_owned())).is_err() {
+        if say(&Message::Begins(name.to_owned())).is_err() {
             return ExitCode::FAILURE;
         }
         let checked = subject.check(name, &report);
-        if say(&Said::Ends(checked.clone())).is_err() {
+        if say(&Message::Ends(checked.clone())).is_err() {
             return ExitCode::FAILURE;
         }
         report.checks.push(checked);
@@ -64,21 +64,23 @@ pub fn verify_main() -> ExitCode {
 }
 
 fn refused(why: &str) -> ExitCode {
-    let said = say(&Said::Refused(why.to_owned()));
-    if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let message = say(&Message::Refused(why.to_owned()));
+    if message.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Says something, on a line of its own, whatever the plugin has printed. What the plugin writes to
-/// standard error is told apart by check as well.
-fn say(said: &Said) -> io::Result<()> {
-    if let Said::Begins(name) = said {
+/// Writes a message on a line of its own, to separate it from output of the plugin.
+///
+/// The start of a check is also written to standard error, so that the parent can find out during which check the
+/// plugin wrote there.
+fn say(message: &Message) -> io::Result<()> {
+    if let Message::Begins(name) = message {
         writeln!(io::stderr(), "\n{MARK}{name}")?;
     }
-    writeln!(io::stdout(), "\n{MARK}{}", serde_json::to_string(said)?)?;
+    writeln!(io::stdout(), "\n{MARK}{}", serde_json::to_string(message)?)?;
     io::stdout().flush()
 }
 
-/// Makes the folder what it was at first: with one file, of a few lines.
+/// Restores the initial state of the folder, which contains one file of a few lines.
 fn prepare(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,9 +1,9 @@
-//! Whether a plugin keeps its contract: its file, its metadata and its layout, and then the conformance
-//! suite of the author's kit, in a child process.
+//! Verification of a plugin: checks its file, its metadata and its layout, and then runs the conformance suite of the
+//! plugin development kit in a child process.
 //!
-//! The child is the `tremor` binary under a hidden command, `tremor plugin-verify`. It checks one
-//! component, and writes a line before each check and one after it. Where it ends or hangs within a
-//! check, that check has failed, and another child goes on with the next.
+//! The child is the `tremor` binary with the hidden command `tremor plugin-verify`. It checks one component, and writes
+//! a line before and after each check. If the child ends or hangs during a check, that check has failed, and a new
+//! child continues with the next check.
 
 mod child;
 
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::{flow, redact};
 
-/// The hidden command of the binary.
+/// Hidden command of the binary.
 const COMMAND: &str = "plugin-verify";
 
-/// In front of each line that a child writes for its parent, on both of its outputs.
+/// Beginning of each line that a child writes for its parent, on both of its outputs.
 const MARK: &str = "tremor-plugin-verify: ";
 
-/// What a child is asked.
+/// Question to a child.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
     library: PathBuf,
@@ -43,23 +43,23 @@ struct Question {
     config: Json,
     samples: Vec<Vec<u8>>,
     folder: PathBuf,
-    /// Whether the folder is there for the checks alone: each finds in it what the first found.
+    /// `true` if the folder exists only for these checks. It is then restored to its initial state before each check.
     is_scratch: bool,
-    /// The checks that were made.
+    /// Results of the checks that were already performed.
     before: Report,
 }
 
-/// What a child says.
+/// Message of a child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+enum Message {
     Begins(String),
     Ends(Checked),
     /// The library cannot be loaded, or has no such component.
     Refused(String),
 }
 
-/// Configurations that work and samples of formats, by the names of components.
+/// Configurations and samples for the checks, by the name of the component.
 #[derive(Debug, Default)]
 pub struct Configurations {
     configs: BTreeMap<String, Vec<(Json, PathBuf)>>,
@@ -67,8 +67,10 @@ pub struct Configurations {
 }
 
 impl Configurations {
-    /// Adds the configuration of a component, from a file of JSON or YAML. Relative paths in it start
-    /// from the folder of the file. A component may have several: it is checked with each of them.
+    /// Adds a configuration for a component from a JSON or YAML file.
+    ///
+    /// Relative paths in it are relative to the folder of the file. If a component has several configurations, it
+    /// is checked with each of them.
     ///
     /// # Errors
     /// Errors of reading the file.
@@ -79,7 +81,8 @@ impl Configurations {
         Ok(())
     }
 
-    /// Adds a message of the format of a codec, or a byte stream of a processor: the contents of the file.
+    /// Adds the contents of a file as a sample: a message in the format of a codec, or a byte stream of a
+    /// processor.
     ///
     /// # Errors
     /// Errors of reading the file.
@@ -89,7 +92,7 @@ impl Configurations {
         Ok(())
     }
 
-    /// The first name that is none of these.
+    /// Returns the first name that belongs to none of these components.
     pub fn unknown(&self, components: &[ArtefactMetadata]) -> Option<&str> {
         let is_known = |name: &String| components.iter().any(|component| component.name == *name);
         let mut names = self.configs.keys().chain(self.samples.keys());
@@ -97,40 +100,40 @@ impl Configurations {
     }
 }
 
-/// What came of the checks of a library.
+/// Results of the checks of a library.
 #[derive(Debug, Serialize)]
 pub struct Verification {
-    /// The library.
+    /// Path of the library.
     pub library: PathBuf,
-    /// The checks of the library as a whole.
+    /// Checks of the library as a whole.
     pub stages: Report,
-    /// Its components, with each configuration that they were checked with.
+    /// Results for the components, one for each configuration.
     pub components: Vec<Verified>,
 }
 
-/// What came of the checks of a component with one configuration.
+/// Results of the checks of a component with one configuration.
 #[derive(Debug, Serialize)]
 pub struct Verified {
-    /// Its kind, in the words of metadata.
+    /// Kind of the component, as in metadata.
     pub kind: String,
-    /// Its name.
+    /// Name of the component.
     pub name: String,
-    /// The configuration.
+    /// Configuration that the component was checked with.
     pub config: Json,
-    /// The checks.
+    /// Results of the checks.
     #[serde(flatten)]
     pub report: Report,
 }
 
 impl Verification {
-    /// All checks that were made.
+    /// Returns the results of all checks.
     pub fn checks(&self) -> impl Iterator<Item = &Checked> {
         let components = self.components.iter().map(|component| &component.report);
         std::iter::once(&self.stages).chain(components).flat_map(|report| &report.checks)
     }
 }
 
-/// Checks the library at `path`. A check that takes longer than `limit` has failed.
+/// Checks the library at `path`. A check that takes longer than `limit` fails.
 pub fn verify(
     path: &Path,
     policy: Policy,
@@ -170,7 +173,7 @@ pub fn verify(
                 limit,
             );
             let (kind, name) = (component.kind.clone(), component.name.clone());
-            // A configuration that cannot be searched for secrets is not shown.
+            // If the secrets of a configuration could not be determined, the whole configuration is hidden.
             let config = kept.map_or_else(|_| redact::REDACTED.into(), |()| config.clone());
             verification.components.push(Verified { kind, name, config, report });
         };
@@ -182,23 +185,23 @@ pub fn verify(
     verification
 }
 
-/// The checks of a library as a whole in the order of loading, each with its contract and with what
-/// helps where it is broken. The last one loads the library, in a child, and asks for its schemas.
+/// Checks of a library as a whole, in the order of loading. Each has the rule that it checks and advice for a
+/// violation. The last check loads the library in a child process and asks for its schemas.
 const STAGES: [[&str; 3]; 4] = [
     ["file", "a plugin is a shared library for this system", "name the library that cargo built"],
     [
         "access",
         "nobody but you and root may write to a plugin or its folder",
-        "take the rights from the others: `chmod go-w`",
+        "remove the write access of others: `chmod go-w`",
     ],
     [
         "metadata",
-        "a plugin says in its metadata what it offers, and for which version of the ABI it was built",
+        "a plugin lists in its metadata what it offers, and for which version of the ABI it was built",
         "export it with `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
     ],
     [
         "layout",
-        "a plugin loads, its types are laid out as in this tremor, and it offers what its metadata says",
+        "a plugin loads, its types are laid out as in this tremor, and it offers what its metadata lists",
         "export it with one `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
     ],
 ];
@@ -207,10 +210,10 @@ fn passed(name: &str) -> Checked {
     Checked { check: name.to_owned(), outcome: Outcome::Passed }
 }
 
-/// A library with the schemas of its components.
+/// Library with the schemas of its components.
 type Loaded = (Library, Vec<Option<Json>>);
 
-/// Goes through the stages; an error comes with the place of the one that failed.
+/// Performs the checks of the library as a whole. An error has the index of the check that failed.
 fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
     let loaded = Library::inspect(path).and_then(|library| {
         library.check(policy)?;
@@ -236,7 +239,7 @@ fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
     Ok((library, schemas))
 }
 
-/// Checks a component, in as many children as it takes.
+/// Checks a component. Starts another child process if one ended before all checks were done.
 fn check(
     library: &Library,
     policy: Policy,
@@ -252,7 +255,9 @@ fn check(
     };
     let scratch = match tempfile::tempdir() {
         Ok(scratch) => scratch,
-        Err(error) => return skipped(format!("there is no folder for temporary files: {error}")),
+        Err(error) => {
+            return skipped(format!("cannot create a folder for temporary files: {error}"));
+        }
     };
     let mut question = Question {
         library: library.path().to_owned(),
@@ -267,11 +272,11 @@ fn check(
         before: Report::default(),
     };
     let count = conformance::checks(&component.kind).len();
-    // Each child ends at least one check, or there is no use in another.
+    // A child that has finished no check is not replaced, because another child would not finish one either.
     while question.before.checks.len() < count {
         match ask(&question, limit) {
             Ok(checks) if checks.is_empty() => {
-                return skipped("the process that checks it says nothing".to_owned());
+                return skipped("the process that checks it returned no result".to_owned());
             }
             Ok(checks) => question.before.checks.extend(checks),
             Err(error) => return skipped(error.to_string()),
@@ -280,65 +285,69 @@ fn check(
     question.before
 }
 
-/// The checks that one child has made, with the one that it did not survive.
+/// Returns the results of the checks that one child performed, including the check during which the child ended.
 fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, Error> {
     let program = program::own();
     let failed = |message: String| Error::without_file(ErrorKind::Describe, message);
     let input = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
     let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK));
     let Finished { status, stdout, stderr } =
-        ran.map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
+        ran.map_err(|error| failed(format!("cannot run `{}`: {error}", program.display())))?;
     let end = match status {
         Some(status) => format!("the plugin ended the process ({status})"),
-        None => format!("there was no answer within {limit:?}"),
+        None => format!("it did not answer within {limit:?}"),
     };
     let (mut checks, mut begun) = (Vec::new(), None);
-    for said in said(&stdout) {
-        match said {
-            Said::Begins(name) => begun = Some(name),
-            Said::Ends(mut checked) => {
+    for message in messages(&stdout) {
+        match message {
+            Message::Begins(name) => begun = Some(name),
+            Message::Ends(mut checked) => {
                 begun = None;
                 note_panic(&mut checked, &stderr);
                 checks.push(checked);
             }
-            Said::Refused(why) => return Err(failed(why)),
+            Message::Refused(why) => return Err(failed(why)),
         }
     }
     if let Some(name) = begun {
-        let last = words(&stderr, &name).lines().next_back().map(str::to_owned).unwrap_or_default();
+        let last = output_during(&stderr, &name)
+            .lines()
+            .next_back()
+            .map(str::to_owned)
+            .unwrap_or_default();
         let seen = if last.is_empty() { end } else { format!("{end}: {last}") };
         checks.push(conformance::cut_short(&question.kind, &name, &seen));
     }
     Ok(checks)
 }
 
-fn said(stdout: &[u8]) -> Vec<Said> {
+fn messages(stdout: &[u8]) -> Vec<Message> {
     let text = String::from_utf8_lossy(stdout);
     let lines = text.lines().filter_map(|line| line.strip_prefix(MARK));
     lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// What a child wrote to standard error during a check.
-fn words(stderr: &[u8], check: &str) -> String {
+/// Returns the text that a child wrote to standard error during a check.
+fn output_during(stderr: &[u8], check: &str) -> String {
     let text = String::from_utf8_lossy(stderr);
     let begin = format!("{MARK}{check}\n");
-    let words = text.split_once(&begin).map_or("", |(_, rest)| rest);
-    words.split(MARK).next().unwrap_or_default().trim().to_owned()
+    let output_during = text.split_once(&begin).map_or("", |(_, rest)| rest);
+    output_during.split(MARK).next().unwrap_or_default().trim().to_owned()
 }
 
-/// A panic in a drop, in a task or on a thread reaches no caller. The message of its hook does.
+/// Marks a passed check as failed if a panic message was printed during it. The panic may have occurred in a drop, a
+/// task or a thread, where no caller notices it.
 fn note_panic(checked: &mut Checked, stderr: &[u8]) {
-    let words = words(stderr, &checked.check);
-    let Some(panicked) = words.lines().position(|line| line.contains("panicked at")) else {
+    let output_during = output_during(stderr, &checked.check);
+    let Some(panicked) = output_during.lines().position(|line| line.contains("panicked at")) else {
         return;
     };
     if checked.outcome == Outcome::Passed {
-        let text: Vec<&str> = words.lines().skip(panicked).take(2).collect();
+        let text: Vec<&str> = output_during.lines().skip(panicked).take(2).collect();
         checked.outcome = Outcome::Failed(Fault {
-            seen: format!("something panicked that nothing waits for: {}", text.join(" ")),
-            contract: "nothing of a plugin panics, a `Drop`, a task and a thread included"
-                .to_owned(),
-            help: "find the place in the message, and handle the error there".to_owned(),
+            seen: format!("a panic reached no caller: {}", text.join(" ")),
+            contract: "no part of a plugin panics, including `Drop`, tasks and threads".to_owned(),
+            help: "handle the error at the location in the message".to_owned(),
         });
     }
 }
@@ -347,7 +356,7 @@ fn note_panic(checked: &mut Checked, stderr: &[u8]) {
 mod tests {
     use tremor_pdk::testing::conformance::{Checked, Outcome};
 
-    use super::{MARK, note_panic, passed, said, words};
+    use super::{MARK, messages, note_panic, output_during, passed};
 
     fn outcome(check: &str, stderr: &str) -> Outcome {
         let mut checked = passed(check);
@@ -356,11 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_that_no_caller_hears_of_belongs_to_the_check_in_which_it_was_printed() {
+    fn uncaught_panic_fails_the_check_that_printed_it() {
         let stderr = format!(
             "\n{MARK}pulls\nall is well\n\n{MARK}drains\nthread 'x' panicked at src/lib.rs:1:2:\nno\n"
         );
-        assert_eq!(words(stderr.as_bytes(), "pulls"), "all is well");
+        assert_eq!(output_during(stderr.as_bytes(), "pulls"), "all is well");
         assert_eq!(outcome("pulls", &stderr), Outcome::Passed);
         assert_eq!(outcome("lives", &stderr), Outcome::Passed);
         let Outcome::Failed(fault) = outcome("drains", &stderr) else { panic!("no fault") };
@@ -372,17 +381,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plugin_prints_is_not_taken_for_what_the_child_says() {
+    fn output_of_plugin_is_not_a_message_of_child() {
         let stdout = format!(
             "hello\n{{\"begins\":\"x\"}}\n{MARK}{{\"begins\":\"pulls\"}}\n{MARK}nonsense\n"
         );
-        let said: Vec<String> =
-            said(stdout.as_bytes()).iter().map(|it| format!("{it:?}")).collect();
-        assert_eq!(said, ["Begins(\"pulls\")"]);
+        let messages: Vec<String> =
+            messages(stdout.as_bytes()).iter().map(|it| format!("{it:?}")).collect();
+        assert_eq!(messages, ["Begins(\"pulls\")"]);
     }
 
     #[test]
-    fn a_check_that_has_failed_keeps_its_fault() {
+    fn failed_check_keeps_its_fault() {
         let stderr = format!("{MARK}pulls\nthread panicked at x\nno\n");
         let outcome = Outcome::Skipped { reason: "there is no source".to_owned() };
         let mut checked = Checked { check: "pulls".to_owned(), outcome: outcome.clone() };

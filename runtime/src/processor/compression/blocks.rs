@@ -1,5 +1,5 @@
-//! Formats whose libraries read whole blocks: lz4 and snappy. What they are given are whole blocks,
-//! so that they never see an end that is none.
+//! Support for formats whose libraries read whole blocks: lz4 and snappy. The libraries receive only whole blocks, so
+//! that they never see a premature end.
 
 use std::io::{BufRead, Read};
 
@@ -7,48 +7,48 @@ use tremor_pdk::Error;
 
 use super::{
     Decode,
-    room::{Room, corrupt, cut_off},
+    buffer::{LimitedBuffer, corrupt, cut_off},
 };
 
-/// What a stream goes on with.
+/// The next unit of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// So many bytes have to be there before more can be said.
+    /// Unknown until the given number of bytes is available.
     Unknown(usize),
-    /// A block of so many bytes.
+    /// A block of the given number of bytes.
     Block(usize),
-    /// So many bytes that say nothing.
+    /// Bytes without data, of the given number.
     Skipped(u64),
 }
 
-/// Where the blocks of a format end.
+/// Finds the ends of the blocks of a format.
 pub(super) trait Units: Default + Send {
-    /// What its users call it.
+    /// Name of the format for users.
     const NAME: &'static str;
 
-    /// Whether a stream has a mark at its end, after which its reader takes another one.
+    /// `true` if a stream has an end mark, after which the decompressor accepts another stream.
     const HAS_END: bool;
 
-    /// What comes next, as far as `start` tells.
+    /// Returns the next unit, as far as `start`, the beginning of the remaining input, determines it.
     fn next(&self, start: &[u8]) -> Result<Unit, Error>;
 
-    /// The block has been decompressed; whether the stream may end after it.
+    /// Records that `block` was decompressed. Returns whether the stream may end after it.
     fn done(&mut self, block: &[u8]) -> bool;
 
-    /// A library's decompressor for a stream.
+    /// Creates the library's decompressor for a stream.
     fn reader(&self) -> Box<dyn BufReadFrom>;
 
-    /// How much that takes, in bytes, after so many have come out of the stream.
+    /// Returns the memory of that decompressor in bytes, after it produced `produced` bytes.
     fn memory(&self, produced: usize) -> usize;
 }
 
-/// A decompressor that blocks are put into.
+/// A decompressor that reads blocks from a queue.
 pub(super) trait BufReadFrom: BufRead + Send {
-    /// What it reads from.
+    /// Returns the queue that the decompressor reads from.
     fn queue(&mut self) -> &mut Queue;
 }
 
-/// The blocks that a decompressor reads from.
+/// The block that a decompressor reads from.
 #[derive(Default)]
 pub(super) struct Queue {
     bytes: Vec<u8>,
@@ -71,34 +71,34 @@ impl Read for Queue {
     }
 }
 
-/// Decompresses block by block.
+/// Decompresses a stream block by block.
 #[derive(Default)]
 pub(super) struct Blocks<U> {
     units: U,
     reader: Option<Box<dyn BufReadFrom>>,
-    /// The beginning of a block whose end has not come yet.
+    /// Beginning of a block whose end has not arrived.
     partial: Vec<u8>,
     skip: u64,
-    /// More has to follow the last block.
+    /// `true` if the stream must continue after the last block.
     expects_more: bool,
-    /// The last block may not be out in whole.
+    /// `true` if the output of the last block may be incomplete.
     is_open: bool,
-    /// Bytes that have come out.
+    /// Bytes produced so far.
     produced: usize,
 }
 
 impl<U: Units> Blocks<U> {
-    /// Decompresses a block, as far as there is room.
-    fn block(&mut self, block: &[u8], out: &mut Room) -> Result<(), Error> {
+    /// Decompresses a block, as far as `out` has capacity.
+    fn block(&mut self, block: &[u8], out: &mut LimitedBuffer) -> Result<(), Error> {
         let reader = self.reader.get_or_insert_with(|| self.units.reader());
         reader.queue().put(block);
         self.expects_more = !self.units.done(block);
         self.is_open = true;
-        self.go_on(out)
+        self.resume(out)
     }
 
-    /// Goes on with the last block.
-    fn go_on(&mut self, out: &mut Room) -> Result<(), Error> {
+    /// Continues with the last block, as far as `out` has capacity.
+    fn resume(&mut self, out: &mut LimitedBuffer) -> Result<(), Error> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         while self.is_open && !out.is_full() {
             let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, error))?;
@@ -112,9 +112,9 @@ impl<U: Units> Blocks<U> {
 }
 
 impl<U: Units> Decode for Blocks<U> {
-    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<usize, Error> {
+    fn push(&mut self, mut input: &[u8], out: &mut LimitedBuffer) -> Result<usize, Error> {
         let length = input.len();
-        self.go_on(out)?;
+        self.resume(out)?;
         let mut partial = std::mem::take(&mut self.partial);
         while !out.is_full() {
             let skipped = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
@@ -162,7 +162,7 @@ impl<U: Units> Decode for Blocks<U> {
         self.partial.is_empty() && self.skip == 0 && !self.expects_more && !self.is_open
     }
 
-    fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
+    fn end(&mut self, _out: &mut LimitedBuffer) -> Result<(), Error> {
         let whole = self.may_end();
         self.partial.clear();
         if whole {

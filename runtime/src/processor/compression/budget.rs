@@ -1,55 +1,62 @@
-//! What the decompressors of all streams may take of memory.
+//! Memory limit of the decompressors of all streams.
 
 use tremor_pdk::{Error, Memory};
 
-/// However little has come, a few bytes of it can ask for a window of many MiB. What has been read
-/// of the streams pays for what they take beyond the limit: this many bytes for each.
+/// Bytes of memory that each byte of input allows beyond the limit. A few bytes of input can request a window of many
+/// MiB, so only streams with enough input may exceed the limit together.
 const PAID: u64 = 32;
 
-/// The memory of the streams of one preprocessor.
+/// The memory of the decompressors of one preprocessor.
 pub(super) struct Budget {
-    /// What they may always take, in bytes.
+    /// Bytes that the streams may always take.
     most: usize,
     taken: usize,
+    /// Bytes of the decompressor of whole messages, which no limit rejects.
+    message: usize,
     read: u64,
-    /// Number of streams that take something.
+    /// Number of streams that take memory.
     streams: usize,
-    /// Counts what is taken in the memory of the flow.
+    /// Accounting of the memory in the flow.
     memory: Memory,
 }
 
-/// One stream's part of it.
+/// The part of the budget that a stream takes.
 #[derive(Default)]
 pub(super) struct Part {
     taken: usize,
-    /// Compressed bytes so far.
+    /// Compressed bytes read so far.
     pub(super) read: u64,
 }
 
 impl Budget {
     pub(super) fn new(most: usize, memory: Memory) -> Self {
-        Self { most, taken: 0, read: 0, streams: 0, memory }
+        Self { most, taken: 0, message: 0, read: 0, streams: 0, memory }
     }
 
-    /// So many more bytes of a stream have been read.
+    /// Counts `bytes` more bytes read from a stream.
     pub(super) fn read(&mut self, part: &mut Part, bytes: usize) {
         part.read += bytes as u64;
         self.read += bytes as u64;
     }
 
-    /// Counts `memory` bytes for a stream in place of what it took before.
+    /// Sets the memory of a stream to `memory` bytes.
     ///
     /// # Errors
-    /// Streams take too much together, or the flow may take no more memory. The only stream is not refused memory
-    /// of the flow: waiting for it would not help.
+    /// Returns an error if the streams exceed the limit, or if the flow has reached its memory limit. A single stream
+    /// may exceed the limit of the flow, because waiting would not free memory.
     pub(super) fn take(&mut self, part: &mut Part, memory: usize) -> Result<(), Error> {
         self.streams = self.streams + usize::from(memory > 0) - usize::from(part.taken > 0);
         self.taken = self.taken - part.taken + memory;
         part.taken = memory;
-        let is_counted = self.memory.try_resize(self.taken);
+        let counted = self.taken + self.message;
+        let is_counted = self.memory.try_resize(counted);
         let paid = usize::try_from(self.read.saturating_mul(PAID)).unwrap_or(usize::MAX);
         if self.taken <= self.most.max(paid) {
-            if is_counted || self.streams <= 1 {
+            if is_counted {
+                return Ok(());
+            }
+            if self.streams <= 1 {
+                self.memory.resize(counted);
                 return Ok(());
             }
             return Err(Error::bad_data(
@@ -58,18 +65,24 @@ impl Budget {
             ));
         }
         Err(Error::bad_data(format_args!(
-            "with this stream, decompression takes {} bytes of memory: raise `max_memory` if it may \
-             take so many",
+            "cannot decompress the stream: the streams would take {} bytes of memory; raise \
+             `max_memory` to allow more",
             self.taken
         )))
     }
 
-    /// A stream has ended, or is lost.
+    /// Releases the memory of a stream that has ended or failed.
     pub(super) fn give_back(&mut self, part: &Part) {
         self.taken -= part.taken;
         self.streams -= usize::from(part.taken > 0);
         self.read -= part.read;
-        // Fewer bytes are never refused.
-        _ = self.memory.try_resize(self.taken);
+        self.memory.resize(self.taken + self.message);
+    }
+
+    /// Sets the memory that is kept between whole messages to `bytes`, even beyond the limits: a whole message was
+    /// accepted already.
+    pub(super) fn set_message(&mut self, bytes: usize) {
+        self.message = bytes;
+        self.memory.resize(self.taken + self.message);
     }
 }

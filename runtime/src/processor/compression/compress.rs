@@ -1,26 +1,26 @@
-//! The postprocessors that compress: every message by itself.
+//! The postprocessors that compress each message separately.
 
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, NoConfig, Output, Postprocessor, Result,
 };
 
-use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
+use super::{Encode, buffer::KEPT, decompress::SnappyFormat, gzip, lz4, snappy, xz, zstd};
 
-/// Compresses every message by itself.
+/// Compresses each message separately.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct GzipConfig {
-    /// From 0, no compression, to 9, the best.
+    /// Compression level from 0 (no compression) to 9 (smallest output).
     #[serde(default = "middle")]
     #[schemars(range(max = 9))]
     level: u32,
 }
 
-/// Compresses every message by itself.
+/// Compresses each message separately.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct XzConfig {
-    /// From 0, the fastest, to 9, the best.
+    /// Compression level from 0 (fastest) to 9 (smallest output).
     #[serde(default = "middle")]
     #[schemars(range(max = 9))]
     level: u32,
@@ -30,11 +30,11 @@ const fn middle() -> u32 {
     6
 }
 
-/// Compresses every message by itself.
+/// Compresses each message separately.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct ZstdConfig {
-    /// From 1, the fastest, to 22, the best; above 19 it takes much memory.
+    /// Compression level from 1 (fastest) to 22 (smallest output). Levels above 19 take much memory.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
@@ -44,11 +44,11 @@ const fn three() -> i32 {
     3
 }
 
-/// Compresses every message by itself.
+/// Compresses each message separately.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct SnappyConfig {
-    /// What the data is to look like.
+    /// Format of the compressed data.
     #[serde(default)]
     format: SnappyFormat,
 }
@@ -113,7 +113,7 @@ impl Compress {
                 Ok(()) => cutter.emit_joined(out, 0..0),
                 Err(error) => cutter.refuse(error),
             }
-            // Of a large message nothing is kept for the next.
+            // The buffer of a large message is freed.
             out.clear();
             out.shrink_to(KEPT);
         }));

@@ -10,53 +10,51 @@ use tremor_pdk::{Component, ComponentContext, Error, Result};
 use super::{
     Decode,
     budget::{Budget, Part},
-    gzip, lz4,
-    room::{Room, too_large},
-    snappy, sniff, xz, zstd,
+    buffer::{LimitedBuffer, too_large},
+    gzip, lz4, snappy, sniff, xz, zstd,
 };
 use crate::processor::{
     max_length,
     streams::{Cut, States, Streams},
 };
 
-/// The most that a message may become in any configuration, in bytes.
+/// Maximum of `max_bytes`, in bytes.
 const MESSAGE: usize = 1 << 30;
 
-/// Decompresses. A stream is decompressed as it comes, members one after the other; a whole
-/// message is decompressed by itself.
+/// Decompresses data. A stream is decompressed while it arrives, and may contain several members; a whole message is
+/// decompressed separately.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The most that a whole message may become, in bytes. More goes to `err`.
+    /// Maximum size of a decompressed whole message in bytes. Larger messages go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
-    /// The largest window or dictionary that a stream may ask for, in bytes, and about the most that
-    /// those of all streams may take; that grows with what is read of them.
+    /// Maximum window or dictionary of a stream in bytes, and approximate maximum of those of all streams together. The
+    /// maximum for all streams grows with the input that was read.
     #[serde(default = "max_memory")]
     #[schemars(range(min = 1))]
     max_memory: usize,
 }
 
-/// Decompresses snappy.
+/// Decompresses snappy data.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct SnappyConfig {
-    /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
+    /// Maximum size of a decompressed whole message or raw block in bytes. Larger ones go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
-    /// The most that the decompressors of all streams may take, in bytes. It grows with what is
-    /// read of them.
+    /// Maximum memory of the decompressors of all streams in bytes. The maximum grows with the input that was read.
     #[serde(default = "max_memory")]
     #[schemars(range(min = 1))]
     max_memory: usize,
-    /// What the data looks like.
+    /// Format of the compressed data.
     #[serde(default)]
     format: SnappyFormat,
 }
 
-/// The forms of snappy data.
+/// The formats of snappy data.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -64,34 +62,33 @@ pub(in crate::processor) enum SnappyFormat {
     /// The framing format: chunks with checksums.
     #[default]
     Framed,
-    /// One block, as Kafka, Parquet and Prometheus have it: a whole message, or a stream up to its
-    /// end.
+    /// A single block, as used by Kafka, Parquet and Prometheus: a whole message, or a stream up to its end.
     Raw,
 }
 
-/// The largest window that the usual presets of any format ask for.
+/// Returns the default of `max_memory`, the largest window of the usual presets of any format.
 const fn max_memory() -> usize {
     64 << 20
 }
 
-/// What a decompressor takes at most besides its window, in bytes.
+/// Maximum memory of a decompressor in addition to its window, in bytes.
 const BESIDE: usize = 2 << 20;
 
-/// A format as flows name it.
+/// A format with the name that flows use.
 pub(crate) trait Format: Send + 'static {
     const NAME: &'static str;
     type Config: DeserializeOwned + JsonSchema;
 
-    /// The limits, and how a decompressor is made.
+    /// Returns the limits, and the constructor of decompressors.
     fn configure(config: Self::Config) -> (Limits, Make);
-    /// Whether a message can be told to be none of the format's, and is handed on.
+    /// Returns whether a whole message is recognisably not in this format, so that it passes unchanged.
     fn passes(message: &[u8]) -> bool {
         let _ = message;
         false
     }
 }
 
-/// How much may become of what.
+/// Limits from a configuration.
 pub(crate) struct Limits {
     message: usize,
     memory: usize,
@@ -133,14 +130,14 @@ formats! {
         passes |message| !matches!(sniff::format(message), sniff::Found::Format(_));
 }
 
-/// The preprocessor.
+/// The preprocessor of a format.
 pub(crate) struct Decompress<F> {
     max_bytes: usize,
     make: Make,
-    /// For whole messages; none before the first, and where the last has failed.
+    /// Decompressor for whole messages; `None` before the first message and after a failure.
     message: Option<Box<dyn Decode>>,
     budget: Budget,
-    room: Room,
+    buffer: LimitedBuffer,
     format: PhantomData<F>,
 }
 
@@ -152,7 +149,7 @@ pub(crate) struct Stream {
 
 enum State {
     Open(Box<dyn Decode>),
-    /// Nothing can be told of what comes after the place where it failed: of so many bytes.
+    /// The stream failed, and the data after the failure cannot be decompressed. The field counts its bytes.
     Lost(u64),
 }
 
@@ -176,7 +173,7 @@ impl<F: Format> Component for Streams<Decompress<F>> {
             make,
             message: None,
             budget: Budget::new(memory.saturating_add(BESIDE), context.memory()),
-            room: Room::default(),
+            buffer: LimitedBuffer::default(),
             format: PhantomData,
         }))
     }
@@ -215,20 +212,20 @@ impl<F: Format> Decompress<F> {
                 return;
             }
         };
-        self.room.clear(cutter.room());
-        let pushed = decode.push(cutter.payload(), &mut self.room);
+        self.buffer.clear(cutter.capacity());
+        let pushed = decode.push(cutter.payload(), &mut self.buffer);
         let start = part.read;
         self.budget.read(part, pushed.as_ref().map_or(length, |taken| *taken));
-        if !self.room.bytes().is_empty() {
-            cutter.emit_fragment(self.room.bytes());
+        if !self.buffer.bytes().is_empty() {
+            cutter.emit_fragment(self.buffer.bytes());
         }
         let admitted = self.budget.take(part, decode.memory());
         match pushed.and_then(|taken| admitted.map(|()| taken)) {
-            Ok(taken) if self.room.is_full() => cutter.leave(taken),
+            Ok(taken) if self.buffer.is_full() => cutter.leave(taken),
             Ok(_) => {}
             Err(error) => {
                 let context = format!(
-                    "the rest of the stream is lost, from its bytes {start} to {} on",
+                    "the remainder of the stream is lost, from its bytes {start} to {} on",
                     start + length as u64
                 );
                 cutter.refuse(error.context(context));
@@ -249,10 +246,10 @@ impl<F: Format> Decompress<F> {
                     F::NAME
                 ))),
                 State::Open(mut decode) => {
-                    self.room.clear(self.max_bytes);
-                    let result = decode.end(&mut self.room);
-                    if !self.room.bytes().is_empty() {
-                        cutter.emit_fragment(self.room.bytes());
+                    self.buffer.clear(self.max_bytes);
+                    let result = decode.end(&mut self.buffer);
+                    if !self.buffer.bytes().is_empty() {
+                        cutter.emit_fragment(self.buffer.bytes());
                     }
                     result.map_err(|error| {
                         error.context(format_args!("the stream ends after {read} bytes"))
@@ -274,19 +271,23 @@ impl<F: Format> Decompress<F> {
         if F::passes(cutter.payload()) {
             return cutter.pass();
         }
-        let Self { message, make, room, max_bytes, .. } = self;
+        let Self { message, make, buffer, max_bytes, budget, .. } = self;
         let decode = message.get_or_insert_with(|| make());
-        room.clear(*max_bytes + 1);
-        let pushed = decode.push(cutter.payload(), room);
+        buffer.clear(*max_bytes + 1);
+        let pushed = decode.push(cutter.payload(), buffer);
         let ended = pushed.and_then(|_| {
-            if room.is_full() { Err(too_large(*max_bytes)) } else { decode.end(room) }
+            if buffer.is_full() { Err(too_large(*max_bytes)) } else { decode.end(buffer) }
         });
         match ended {
-            Ok(()) => cutter.emit_joined(room.bytes(), 0..0),
+            Ok(()) => cutter.emit_joined(buffer.bytes(), 0..0),
             Err(error) => {
                 *message = None;
                 cutter.refuse(error);
             }
         }
+        // The output was copied into the batch.
+        buffer.clear(0);
+        budget
+            .set_message(message.as_ref().map_or(0, |decode| decode.memory()) + buffer.capacity());
     }
 }

@@ -5,14 +5,14 @@ use tremor_pdk::Error;
 
 use super::{
     Encode,
-    room::corrupt,
+    buffer::corrupt,
     steps::{Members, Step, Steps},
 };
 
-/// The window of 32 KiB that the format has, as an exponent of two.
+/// Window of the format, 32 KiB, as an exponent of two.
 const WINDOW: u8 = 15;
 
-/// What a decompressor takes, in bytes: its window, and its tables.
+/// Memory of a decompressor in bytes: its window and its tables.
 const MEMORY: usize = 48 << 10;
 
 pub(super) struct Inflate(Decompress);

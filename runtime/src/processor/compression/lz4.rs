@@ -6,26 +6,26 @@ use tremor_pdk::Error;
 use super::{
     Encode,
     blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
-    room::corrupt,
+    buffer::corrupt,
 };
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// Magic number, flags, block size and a checksum: the shortest header.
+/// Shortest header in bytes: magic number, flags, block size and a checksum.
 const HEADER: usize = 7;
-/// The largest block that the format has, in bytes.
+/// Largest block of the format, in bytes.
 const LARGEST: usize = 4 << 20;
 
-/// What a decompressor takes besides its blocks, in bytes.
+/// Memory of a decompressor in addition to its blocks, in bytes.
 const BESIDE: usize = 64 << 10;
 
-/// Where the blocks of frames end.
+/// Finds the ends of the blocks of frames.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// The flags of the frame that has begun.
+    /// Flags of the current frame, if one has begun.
     within: Option<Flags>,
 }
 
-/// The second byte of a header that matters here, after the magic number.
+/// The flags of a frame, the byte after the magic number.
 #[derive(Clone, Copy)]
 struct Flags(u8);
 
@@ -51,7 +51,7 @@ pub(super) fn decoder() -> Blocks<Frames> {
     Blocks::default()
 }
 
-/// The little-endian number at the start, if it is there.
+/// Returns the little-endian number at the start of `bytes`, or `None` if `bytes` is too short.
 fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
@@ -105,7 +105,7 @@ impl Units for Frames {
     }
 
     fn memory(&self, produced: usize) -> usize {
-        // A compressed block, and two that are decompressed. They are as large as frames say.
+        // A compressed block and two decompressed blocks, whose size the frame determines.
         BESIDE + produced.min(3 * LARGEST)
     }
 }
@@ -132,7 +132,7 @@ impl Encode for Compress {
     fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         use std::io::Write;
         if message.is_empty() {
-            // One that has ended a frame begins none for nothing.
+            // An encoder that has ended a frame begins no frame for an empty message.
             self.0 = encoder();
         }
         std::mem::swap(self.0.get_mut(), out);

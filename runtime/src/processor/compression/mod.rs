@@ -1,14 +1,13 @@
-//! Compression, a format a module. Before a codec streams are decompressed as they come, a
-//! fragment at a time, and whole messages each by itself; after a codec every message is
-//! compressed by itself.
+//! Compression, with a module for each format. Before a codec, streams are decompressed while they arrive, fragment by
+//! fragment, and whole messages separately. After a codec, each message is compressed separately.
 
 mod blocks;
 mod budget;
+mod buffer;
 mod compress;
 mod decompress;
 mod gzip;
 mod lz4;
-mod room;
 mod snappy;
 mod sniff;
 mod steps;
@@ -17,7 +16,7 @@ mod zstd;
 
 use tremor_pdk::Error;
 
-use self::room::Room;
+use self::buffer::LimitedBuffer;
 pub(crate) use self::{
     compress::{CompressGzip, CompressLz4, CompressSnappy, CompressXz, CompressZstd},
     decompress::{
@@ -26,25 +25,25 @@ pub(crate) use self::{
     },
 };
 
-/// Decompresses one stream or message, and then the next.
+/// Decompresses streams or messages, one after the other.
 pub(crate) trait Decode: Send {
-    /// Decompresses what goes on after the input so far, until `out` is full; says how much of the
-    /// input it has taken. Once `out` is full, there may be more to come, even without any input.
-    /// Where it fails, what `out` has been given by then is good, and the rest of the stream is
-    /// lost.
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error>;
+    /// Decompresses `input`, the continuation of the input so far, until `out` is full. Returns the number of bytes
+    /// consumed. If `out` is full, more output may follow, even without input. After an error, the output so far is
+    /// valid, and the remaining stream cannot be decompressed.
+    fn push(&mut self, input: &[u8], out: &mut LimitedBuffer) -> Result<usize, Error>;
 
-    /// About how much memory it takes, in bytes: what it has written to, not what it has reserved.
+    /// Returns an estimate of the memory of the decompressor in bytes: the memory it has written to, excluding reserved
+    /// memory.
     fn memory(&self) -> usize;
 
-    /// Whether the input may end here: everything that came of it is put out.
+    /// Returns whether the input may end here and all output has been returned.
     fn may_end(&self) -> bool;
 
-    /// The input ends here; what comes next is another one.
+    /// Ends the input; the next input is a new one.
     ///
     /// # Errors
-    /// It must not end here.
-    fn end(&mut self, out: &mut Room) -> Result<(), Error>;
+    /// Returns an error if the input is incomplete.
+    fn end(&mut self, out: &mut LimitedBuffer) -> Result<(), Error>;
 }
 
 /// Compresses messages.

@@ -1,5 +1,4 @@
-//! Snappy: the framing format,
-//! <https://github.com/google/snappy/blob/main/framing_format.txt>, and raw blocks.
+//! Snappy: the framing format, <https://github.com/google/snappy/blob/main/framing_format.txt>, and raw blocks.
 
 use std::io::{BufReader, Write};
 
@@ -9,25 +8,25 @@ use tremor_pdk::Error;
 use super::{
     Decode, Encode,
     blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
-    room::{Room, corrupt, too_large},
+    buffer::{LimitedBuffer, corrupt, too_large},
 };
 
-/// What a chunk is called by: its kind in one byte, its length in three.
+/// Header of a chunk in bytes: its kind in one byte, its length in three.
 const HEADER: usize = 4;
-/// Kinds that must not be skipped, and that nothing is known of.
+/// Kinds of unknown chunks that must not be skipped.
 const RESERVED: std::ops::Range<u8> = 0x02..0x80;
-/// The kinds from here on may be skipped but for the last, which starts a stream.
+/// Kinds of chunks that may be skipped. The kind 0xff after them starts a stream.
 const SKIPPED: std::ops::Range<u8> = 0x80..0xff;
 
-/// The chunk that a stream starts with.
+/// The chunk at the start of a stream.
 const START: &[u8] = b"\xff\x06\0\0sNaPpY";
-/// The longest chunk of data, in bytes: a checksum, and 64 KiB that did not get shorter.
+/// Maximum length of a data chunk in bytes: a checksum, and 64 KiB of incompressible data.
 const LONGEST: usize = 4 + 76_490;
 
-/// What a decompressor takes, in bytes: a chunk twice, compressed and not.
+/// Memory of a decompressor in bytes: a chunk in compressed and decompressed form.
 const MEMORY: usize = 256 << 10;
 
-/// Where chunks end.
+/// Finds the ends of chunks.
 #[derive(Default)]
 pub(super) struct Chunks {
     begun: bool,
@@ -87,11 +86,11 @@ impl BufReadFrom for BufReader<FrameDecoder<Queue>> {
     }
 }
 
-/// A raw block, which has to be there in whole.
+/// A raw block, which is buffered completely before it is decompressed.
 pub(super) struct Raw {
     block: Vec<u8>,
     decoder: raw::Decoder,
-    /// How many bytes it may have, compressed and not.
+    /// Maximum length of the block in bytes, both compressed and decompressed.
     most: usize,
 }
 
@@ -102,10 +101,10 @@ impl Raw {
 }
 
 impl Decode for Raw {
-    fn push(&mut self, input: &[u8], _out: &mut Room) -> Result<usize, Error> {
+    fn push(&mut self, input: &[u8], _out: &mut LimitedBuffer) -> Result<usize, Error> {
         if self.block.len() + input.len() > self.most {
             return Err(Error::bad_data(format_args!(
-                "the raw snappy block has more than {} bytes: raise `max_bytes` if it may have more",
+                "the raw snappy block has more than {} bytes: raise `max_bytes` to allow more",
                 self.most
             )));
         }
@@ -121,13 +120,13 @@ impl Decode for Raw {
         self.block.is_empty()
     }
 
-    fn end(&mut self, out: &mut Room) -> Result<(), Error> {
+    fn end(&mut self, out: &mut LimitedBuffer) -> Result<(), Error> {
         let block = std::mem::take(&mut self.block);
         if block.is_empty() {
             return Ok(());
         }
         let corrupt = |error| corrupt(Chunks::NAME, error);
-        // The length is what the block says of itself; nothing is allocated before it is admitted.
+        // The block contains its decompressed length, which is checked before memory is allocated.
         if raw::decompress_len(&block).map_err(corrupt)? > self.most {
             return Err(too_large(self.most));
         }

@@ -1,8 +1,8 @@
-//! Telling formats apart by the bytes that they start with.
+//! Detection of formats by their first bytes.
 
 use tremor_pdk::Error;
 
-use super::{Decode, gzip, lz4, room::Room, snappy, xz, zstd};
+use super::{Decode, buffer::LimitedBuffer, gzip, lz4, snappy, xz, zstd};
 
 /// A format with a magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +14,10 @@ pub(super) enum Format {
     Xz,
 }
 
-/// The bytes that each format starts with. Skippable frames, which zstd and lz4 have in common,
-/// say nothing about what is after them, and are left out.
+/// The first bytes of each format. Skippable frames, which zstd and lz4 share, do not identify the format, so they are
+/// omitted.
 const MAGIC: [(&[u8], Format); 5] = [
-    // Behind the two bytes of the magic number stands the method, and there is only one.
+    // The two bytes of the magic number are followed by the method, of which only one exists.
     (&[0x1f, 0x8b, 0x08], Format::Gzip),
     (&[0x28, 0xb5, 0x2f, 0xfd], Format::Zstd),
     (&[0x04, 0x22, 0x4d, 0x18], Format::Lz4),
@@ -25,16 +25,16 @@ const MAGIC: [(&[u8], Format); 5] = [
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], Format::Xz),
 ];
 
-/// The longest of these starts, in bytes.
+/// Length in bytes of the longest magic number.
 const LONGEST: usize = 10;
 
-/// What a start tells.
+/// The result of a detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Format(Format),
-    /// It is none of them.
+    /// The data is in none of the formats.
     None,
-    /// Nothing yet: it is too short.
+    /// The data is too short for a decision.
     Unknown,
 }
 
@@ -60,9 +60,9 @@ impl Format {
     }
 }
 
-/// Decompresses what starts like any of the formats, and hands on what does not.
+/// Decompresses data that starts like one of the formats, and passes other data unchanged.
 pub(super) struct Sniffing {
-    /// What has come before anything could be told.
+    /// Bytes received before the format was detected.
     start: Vec<u8>,
     found: Option<Box<dyn Decode>>,
     max_memory: usize,
@@ -75,7 +75,7 @@ impl Sniffing {
 }
 
 impl Decode for Sniffing {
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error> {
+    fn push(&mut self, input: &[u8], out: &mut LimitedBuffer) -> Result<usize, Error> {
         if let Some(found) = &mut self.found {
             return found.push(input, out);
         }
@@ -85,7 +85,7 @@ impl Decode for Sniffing {
         if found == Found::Unknown {
             return Ok(input.len());
         }
-        // What came before this input is only a few bytes, and all of it is taken.
+        // The bytes before this input are few, so the decoder consumes all of them.
         let start = std::mem::take(&mut self.start);
         let found: Box<dyn Decode> = if let Found::Format(format) = found {
             let mut decoder = format.decoder(self.max_memory);
@@ -106,7 +106,7 @@ impl Decode for Sniffing {
         self.start.is_empty() && self.found.as_ref().is_none_or(|found| found.may_end())
     }
 
-    fn end(&mut self, out: &mut Room) -> Result<(), Error> {
+    fn end(&mut self, out: &mut LimitedBuffer) -> Result<(), Error> {
         let start = std::mem::take(&mut self.start);
         if let Some(mut found) = self.found.take() {
             return found.end(out);
@@ -119,7 +119,7 @@ impl Decode for Sniffing {
 struct Plain;
 
 impl Decode for Plain {
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error> {
+    fn push(&mut self, input: &[u8], out: &mut LimitedBuffer) -> Result<usize, Error> {
         Ok(out.take(input))
     }
 
@@ -131,7 +131,7 @@ impl Decode for Plain {
         true
     }
 
-    fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
+    fn end(&mut self, _out: &mut LimitedBuffer) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::{Format, Found, format};
 
     #[test]
-    fn a_start_tells_a_format_as_soon_as_there_is_no_doubt() {
+    fn format_is_detected_from_the_fewest_bytes() {
         for (start, expected) in [
             (&b""[..], Found::Unknown),
             (b"\x1f", Found::Unknown),

@@ -1,32 +1,32 @@
-//! Formats whose libraries take any piece of input: gzip, zstd, xz.
+//! Support for formats whose libraries accept any part of the input: gzip, zstd, xz.
 
 use tremor_pdk::Error;
 
 use super::{
     Decode,
-    room::{Room, corrupt, cut_off},
+    buffer::{LimitedBuffer, corrupt, cut_off},
 };
 
-/// How far a step went.
+/// The result of a step.
 pub(super) struct Step {
-    /// Bytes of the input that it took.
+    /// Bytes of the input that were consumed.
     pub(super) taken: usize,
-    /// Whether a member ends after them.
+    /// `true` if a member ends after the consumed bytes.
     pub(super) ended: bool,
 }
 
 /// A library's decompressor.
 pub(super) trait Steps: Send {
-    /// What its users call it.
+    /// Name of the format for users.
     const NAME: &'static str;
 
-    /// Makes ready for a member, the first or another one.
+    /// Prepares the decompressor for a member, the first or a later one.
     fn begin(&mut self) -> Result<(), Error>;
 
-    /// Takes some input and appends to the space that `out` has; it does not make more.
+    /// Consumes input and appends to the capacity of `out`, which does not grow.
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error>;
 
-    /// As [`Decode::memory`], after so many bytes have come out of the member.
+    /// Returns the memory as [`Decode::memory`] does, after the member produced `produced` bytes.
     fn memory(&self, produced: usize) -> usize;
 }
 
@@ -34,7 +34,7 @@ pub(super) trait Steps: Send {
 pub(super) struct Members<S> {
     steps: S,
     within: bool,
-    /// Bytes that have come out of this member, or the last.
+    /// Bytes produced by the current or the last member.
     produced: usize,
 }
 
@@ -45,11 +45,11 @@ impl<S: Steps> Members<S> {
 }
 
 impl<S: Steps> Decode for Members<S> {
-    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<usize, Error> {
+    fn push(&mut self, mut input: &[u8], out: &mut LimitedBuffer) -> Result<usize, Error> {
         let length = input.len();
         while !out.is_full() {
             if !self.within {
-                // Tapes and disks pad with zeros, and no member begins with one.
+                // Tapes and disks pad data with zeros, and no member begins with a zero.
                 let padding = input.iter().take_while(|byte| **byte == 0).count();
                 input = &input[padding..];
                 if input.is_empty() {
@@ -87,7 +87,7 @@ impl<S: Steps> Decode for Members<S> {
         !self.within
     }
 
-    fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
+    fn end(&mut self, _out: &mut LimitedBuffer) -> Result<(), Error> {
         if std::mem::take(&mut self.within) { Err(cut_off(S::NAME)) } else { Ok(()) }
     }
 }

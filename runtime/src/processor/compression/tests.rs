@@ -6,7 +6,7 @@ use crate::processor::testing::{
     cut_anywhere, frame, messages, postprocessor, pre, preprocessor, process, run,
 };
 
-/// The formats: how they are named, and their configurations before and after a codec.
+/// Returns the formats: their names, and their configurations before and after a codec.
 fn formats() -> Vec<(&'static str, Value, Value)> {
     let none = json!(null);
     let raw = json!({ "format": "raw" });
@@ -17,12 +17,12 @@ fn formats() -> Vec<(&'static str, Value, Value)> {
     formats
 }
 
-/// Formats of streams: members one after the other.
+/// Returns the formats of streams, which may contain several members.
 fn streams() -> Vec<&'static str> {
     formats().into_iter().filter(|(_, pre, _)| pre.is_null()).map(|(name, ..)| name).collect()
 }
 
-/// Bytes that compress somewhat.
+/// Returns `length` bytes that are moderately compressible.
 fn text(length: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = || {
@@ -33,7 +33,7 @@ fn text(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_that_is_compressed_is_decompressed_to_itself() {
+fn message_is_unchanged_by_compression() {
     let texts = [text(0), text(1), b"x".repeat(100_000), text(300_000)];
     for (name, before, behind) in formats() {
         let (compressed, rejected) = frame(name, &behind, &texts);
@@ -53,7 +53,7 @@ fn a_message_that_is_compressed_is_decompressed_to_itself() {
 }
 
 #[test]
-fn a_stream_of_several_members_is_the_same_wherever_it_is_cut() {
+fn stream_of_members_is_the_same_in_any_fragments() {
     let texts = [text(2_000), text(0), text(10)];
     for name in streams() {
         let stream = frame(name, &json!(null), &texts).0.concat();
@@ -71,7 +71,7 @@ fn a_stream_of_several_members_is_the_same_wherever_it_is_cut() {
 }
 
 #[test]
-fn what_comes_of_a_stream_is_a_stream_with_its_end() {
+fn decompressed_stream_keeps_its_end() {
     for name in streams() {
         let stream = frame(name, &json!(null), &[text(100)]).0.concat();
         let mut batch = Batch::new();
@@ -85,7 +85,7 @@ fn what_comes_of_a_stream_is_a_stream_with_its_end() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
+fn truncated_stream_yields_its_data_and_an_error() {
     for name in streams() {
         let stream = frame(name, &json!(null), &[text(5_000)]).0.concat();
         for length in [1, 5, 11, stream.len() / 2, stream.len() - 1] {
@@ -102,12 +102,12 @@ fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
 }
 
 #[test]
-fn after_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
+fn corrupt_stream_is_lost_and_others_continue() {
     for name in streams() {
         let good = frame(name, &json!(null), &[text(100)]).0.concat();
         let decompress = &mut *pre(name, &json!(null));
         let mut batch = Batch::new();
-        batch.stream(1).push_fragment(b"this is no compressed data at all");
+        batch.stream(1).push_fragment(b"this is not compressed data at all");
         batch.stream(2).push_fragment(&good);
         batch.stream(1).push_fragment(b"rest");
         batch.stream(1).push_fragment(&good);
@@ -116,14 +116,14 @@ fn after_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
         let rejected = process(decompress, &mut batch);
         assert!(messages(&batch).concat() == [text(100), text(100)].concat(), "{name}");
         assert_eq!(rejected.len(), 2, "{name}: {rejected:?}");
-        assert!(rejected[0].contains("the rest of the stream is lost"), "{}", rejected[0]);
+        assert!(rejected[0].contains("the remainder of the stream is lost"), "{}", rejected[0]);
         let expected = format!("{} bytes after the failure", 4 + good.len());
         assert!(rejected[1].contains(&expected), "{}", rejected[1]);
     }
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
+fn flipped_bit_is_found_and_next_message_unaffected() {
     for (name, before, behind) in formats().into_iter().filter(|(_, before, _)| before.is_null()) {
         let good = frame(name, &behind, &[text(3_000)]).0.concat();
         let decompress = &mut *pre(name, &before);
@@ -135,7 +135,7 @@ fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
             batch.push_message(&good);
             let rejected = process(decompress, &mut batch);
             let found = messages(&batch);
-            // A few bits say nothing about the data: times, names of systems.
+            // A few bits, such as times and system names, do not affect the data.
             let harmless = rejected.is_empty() && found[0] == text(3_000);
             assert!(harmless || rejected.len() == 1, "{name}, byte {position}: {rejected:?}");
             assert!(found.last() == Some(&text(3_000)), "{name}, byte {position}");
@@ -144,7 +144,7 @@ fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
 }
 
 #[test]
-fn no_more_than_the_limit_comes_of_a_message() {
+fn decompressed_message_stays_within_its_limit() {
     let bomb = vec![0; 10 << 20];
     for (name, mut before, behind) in formats() {
         let compressed = frame(name, &behind, &[bomb.as_slice(), b"next"]).0;
@@ -159,10 +159,8 @@ fn no_more_than_the_limit_comes_of_a_message() {
         assert_eq!(messages(&batch), [b"next"], "{name}");
         assert_eq!(
             rejected,
-            [
-                "the decompressed message has more than 1000000 bytes: raise `max_bytes` if it may have \
-              more"
-            ],
+            ["the decompressed message has more than 1000000 bytes: raise `max_bytes` to allow \
+              more"],
             "{name}"
         );
         assert!(batch.byte_capacity() < 4 << 20, "{name}: {}", batch.byte_capacity());
@@ -170,7 +168,7 @@ fn no_more_than_the_limit_comes_of_a_message() {
 }
 
 #[test]
-fn a_long_stream_is_decompressed_without_a_limit_on_the_whole() {
+fn long_stream_has_no_total_limit() {
     let long = text(3_000_000);
     for name in streams() {
         let stream = frame(name, &json!(null), std::slice::from_ref(&long)).0.concat();
@@ -182,7 +180,7 @@ fn a_long_stream_is_decompressed_without_a_limit_on_the_whole() {
 }
 
 #[test]
-fn what_is_not_compressed_passes_where_formats_are_sniffed() {
+fn uncompressed_data_passes_format_detection() {
     let texts = [&b"{}"[..], b"", b"\x1f", b"\x1f\x8b", b"plain text"];
     let mut batch = Batch::new();
     texts.iter().for_each(|text| batch.push_message(text));
@@ -200,7 +198,7 @@ fn what_is_not_compressed_passes_where_formats_are_sniffed() {
 }
 
 #[test]
-fn streams_pass_their_padding() {
+fn padding_of_streams_is_skipped() {
     for name in ["gzip", "xz", "zstd"] {
         let mut stream = frame(name, &json!(null), &[text(10)]).0.concat();
         stream.extend([0; 512]);
@@ -216,7 +214,7 @@ fn streams_pass_their_padding() {
 
 #[test]
 fn frames_without_data_are_skipped() {
-    // A skippable frame, which zstd and lz4 have in common, and snappy's.
+    // The skippable frame that zstd and lz4 share, and the one of snappy.
     for (name, skipped) in [
         ("zstd", &b"\x53\x2a\x4d\x18\x04\0\0\0skip"[..]),
         ("lz4", b"\x53\x2a\x4d\x18\x04\0\0\0skip"),
@@ -237,7 +235,7 @@ fn frames_without_data_are_skipped() {
 }
 
 #[test]
-fn options_that_are_wrong_are_refused() {
+fn invalid_options_are_rejected() {
     for (name, config) in [
         ("gzip", json!({ "level": 10 })),
         ("zstd", json!({ "level": 0 })),

@@ -5,35 +5,35 @@ use tremor_pdk::Error;
 
 use super::{
     Encode,
-    room::corrupt,
+    buffer::corrupt,
     steps::{Members, Step, Steps},
 };
 
-/// What a decompressor takes besides its dictionary, in bytes, and a little more.
+/// Memory of a decompressor in addition to its dictionary, in bytes, rounded up.
 const BESIDE: u64 = 1 << 20;
 
-/// What it has written to of that, in bytes.
+/// The part of that memory that the decompressor writes to, in bytes.
 const STATE: usize = 128 << 10;
 
-/// A decompressor may take so much at first, in bytes: what the usual presets need.
+/// Initial memory limit of a decompressor in bytes, which suffices for the usual presets.
 const FIRST: u64 = (8 << 20) + BESIDE;
 
 pub(super) struct Blocks {
     stream: Option<Stream>,
-    /// How much it may take at most.
+    /// Maximum memory in bytes.
     most: u64,
-    /// How much it may take now, which is about what it takes.
+    /// Current memory limit in bytes, which approximates the memory taken.
     limit: u64,
 }
 
-/// A decompressor whose dictionary has at most so many bytes.
+/// Creates a decompressor whose dictionary has at most `max_dictionary` bytes.
 pub(super) fn decoder(max_dictionary: usize) -> Members<Blocks> {
     let most = (max_dictionary as u64).saturating_add(BESIDE);
     Members::new(Blocks { stream: None, most, limit: 0 })
 }
 
 impl Blocks {
-    /// Lets it take more, where it may.
+    /// Doubles the memory limit, up to the maximum.
     fn raise(&mut self) -> Result<(), Error> {
         let raised = self.limit.saturating_mul(2).min(self.most);
         let may = self.limit < self.most;
@@ -41,7 +41,7 @@ impl Blocks {
         match &mut self.stream {
             Some(stream) if may => stream.set_memlimit(raised).or(Ok(())),
             _ => Err(Error::bad_data(format_args!(
-                "decompression needs more than {} bytes of memory: raise `max_memory` if it may take \
+                "decompression needs more than {} bytes of memory: raise `max_memory` to allow \
                  more",
                 self.most
             ))),
@@ -89,8 +89,7 @@ impl Compress {
         Self { preset }
     }
 
-    /// A compressor whose memory is in proportion to the message: a preset of its own takes up to
-    /// 674 MiB.
+    /// Creates a compressor whose memory is proportional to the message, because a preset alone may take up to 674 MiB.
     fn stream(&self, length: usize) -> Result<Stream, liblzma::stream::Error> {
         let mut options = LzmaOptions::new_preset(self.preset)?;
         let window = length.next_power_of_two().clamp(4 << 10, 64 << 20);
@@ -100,7 +99,7 @@ impl Compress {
     }
 }
 
-/// The window of a preset in bytes, as in `man xz`.
+/// Returns the window of a preset in bytes, according to `man xz`.
 const fn window_of(preset: u32) -> u32 {
     match preset {
         0 => 256 << 10,

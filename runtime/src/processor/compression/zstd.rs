@@ -10,35 +10,35 @@ use zstd::{
 
 use super::{
     Encode,
-    room::corrupt,
+    buffer::corrupt,
     steps::{Members, Step, Steps},
 };
 
-/// What a decompressor takes besides its window, in bytes.
+/// Memory of a decompressor in addition to its window, in bytes.
 const BESIDE: usize = 512 << 10;
 
-/// Exponents of two that a window may have, in any frame.
+/// Exponents of two of the windows that frames may have.
 const WINDOWS: std::ops::RangeInclusive<u32> = 10..=31;
 
 pub(super) struct Frames {
     context: Option<DCtx<'static>>,
-    /// How large a window a frame may ask for, as an exponent of two.
+    /// Maximum window of a frame, as an exponent of two.
     window: u32,
 }
 
-/// A decompressor whose window has at most so many bytes.
+/// Creates a decompressor whose window has at most `max_window` bytes.
 pub(super) fn decoder(max_window: usize) -> Members<Frames> {
     let window = max_window.max(1).ilog2().clamp(*WINDOWS.start(), *WINDOWS.end());
     Members::new(Frames { context: None, window })
 }
 
-/// What the library says of a window that is larger than allowed.
+/// Error text of the library for a window that exceeds the limit.
 const TOO_LARGE: &str = "Frame requires too much memory for decoding";
 
 fn failed(code: usize) -> Error {
     match get_error_name(code) {
         TOO_LARGE => Error::bad_data(
-            "the window of the data is larger than `max_memory`: raise that if it may be so large",
+            "the window of the data is larger than `max_memory`: raise `max_memory` to allow it",
         ),
         name => corrupt(Frames::NAME, name),
     }
@@ -77,7 +77,7 @@ pub(super) struct Compress(Compressor<'static>);
 
 impl Compress {
     /// # Errors
-    /// The library has no memory.
+    /// Returns an error if the library has no memory.
     pub(super) fn new(level: i32) -> Result<Self, Error> {
         let compressor = Compressor::new(level)
             .and_then(|mut it| it.include_checksum(true).map(|()| it))

@@ -1,13 +1,13 @@
-//! The length before a message.
+//! Length prefixes of messages.
 
 use tremor_pdk::{Error, Result};
 
-/// What a length looks like.
+/// The format of a length.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Prefix {
-    /// One byte.
+    /// A single byte.
     U8,
     /// Two bytes.
     U16,
@@ -16,33 +16,33 @@ pub(super) enum Prefix {
     U32,
     /// Eight bytes.
     U64,
-    /// Seven bits a byte, the lowest first, and the topmost bit set in all bytes but the last, as
-    /// in Protocol Buffers.
+    /// Seven bits per byte, the lowest bits first; the topmost bit is set in all bytes except the last, as in Protocol
+    /// Buffers.
     Varint,
-    /// Decimal digits and a space, the first digit not zero: octet counting of syslog, as in RFC 6587.
+    /// Decimal digits without a leading zero, followed by a space: the octet counting of syslog (RFC 6587).
     Decimal,
 }
 
-/// The order of bytes.
+/// The byte order of a length.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Endianness {
-    /// The highest byte first: network order.
+    /// Big-endian, which is network byte order.
     #[default]
     Big,
-    /// The lowest byte first.
+    /// Little-endian.
     Little,
 }
 
-/// The most bytes that a varint has: 64 bits, seven a byte.
+/// Maximum number of bytes of a varint: 64 bits, seven per byte.
 const VARINT: usize = 10;
-/// The most digits of 64 bits.
+/// Maximum number of decimal digits of 64 bits.
 const DIGITS: usize = 20;
-/// Digits and a space.
+/// Maximum number of bytes of a length: digits and a space.
 const LONGEST: usize = DIGITS + 1;
 
-/// The bytes of a length, or the first of them.
+/// The bytes of a length. The length may be incomplete.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Head {
     bytes: [u8; LONGEST],
@@ -54,17 +54,17 @@ impl Head {
         &self.bytes[..self.len]
     }
 
-    /// Adds a byte; there is room for those of any length.
+    /// Adds a byte. The buffer is large enough for a length of any format.
     pub(super) fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
+        if let Some(next) = self.bytes.get_mut(self.len) {
+            *next = byte;
             self.len += 1;
         }
     }
 }
 
 impl Prefix {
-    /// How many bytes a length has; none where that depends.
+    /// Returns the number of bytes of a length, or `None` if it varies.
     const fn width(self) -> Option<usize> {
         match self {
             Self::U8 => Some(1),
@@ -75,10 +75,10 @@ impl Prefix {
         }
     }
 
-    /// The length that these bytes say; none where there are more of it to come.
+    /// Returns the length that the bytes contain, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Bad data for a varint of more than 64 bits, and for what is no decimal number.
+    /// Returns an error of kind "bad data" if a varint has more than 64 bits, or if the text is not a decimal number.
     pub(super) fn length(self, endianness: Endianness, head: &Head) -> Result<Option<u64>> {
         let bytes = head.bytes();
         let Some(width) = self.width() else {
@@ -94,10 +94,10 @@ impl Prefix {
         }))
     }
 
-    /// The bytes that say a length.
+    /// Returns the bytes that represent `length`.
     ///
     /// # Errors
-    /// Bad data for a length that does not fit.
+    /// Returns an error of kind "bad data" if the length does not fit the format.
     pub(super) fn head(self, endianness: Endianness, length: usize) -> Result<Head> {
         let mut head = Head::default();
         let mut rest = length as u64;
@@ -133,7 +133,7 @@ fn varint(bytes: &[u8]) -> Result<Option<u64>> {
     let Some((last, _)) = bytes.split_last() else { return Ok(None) };
     if bytes.len() == VARINT && *last > 1 {
         return Err(Error::bad_data(
-            "the length has more than 64 bits: the rest of the stream is lost",
+            "the length has more than 64 bits: the remainder of the stream is lost",
         ));
     }
     if *last > 0x7f {
@@ -151,7 +151,7 @@ fn decimal(bytes: &[u8]) -> Result<Option<u64>> {
         Some(length) if is_over => Ok(Some(length)),
         _ if is_next && bytes.len() <= DIGITS => Ok(None),
         _ => Err(Error::bad_data(
-            "expected a length in decimal digits, the first from 1 to 9, and a space: the rest of the stream is \
+            "expected a length in decimal digits, the first from 1 to 9, and a space: the remainder of the stream is \
              lost",
         )),
     }

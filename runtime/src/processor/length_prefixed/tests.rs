@@ -4,7 +4,7 @@ use tremor_pdk::Batch;
 use crate::processor::testing::{cut_anywhere, frame, messages, pre, process};
 
 #[test]
-fn what_is_framed_is_cut_again_wherever_the_stream_is_cut() {
+fn framed_messages_are_split_in_any_fragments() {
     let long = "x".repeat(300);
     let texts = ["one", "", "three", long.as_str()];
     for (config, overhead) in [
@@ -30,7 +30,7 @@ fn what_is_framed_is_cut_again_wherever_the_stream_is_cut() {
 }
 
 #[test]
-fn bytes_are_in_the_order_that_is_asked_for() {
+fn length_has_the_configured_byte_order() {
     for (config, expected) in [
         (json!({}), &b"\0\0\0\x02ab"[..]),
         (json!({ "endianness": "little" }), b"\x02\0\0\0ab"),
@@ -42,7 +42,7 @@ fn bytes_are_in_the_order_that_is_asked_for() {
 }
 
 #[test]
-fn messages_of_syslog_are_framed_by_octet_counting() {
+fn syslog_messages_are_framed_by_octet_counting() {
     let (one, two) = ("<13>1 - host app - - - one", "<13>two\nlines");
     let config = json!({ "prefix": "decimal" });
     let (framed, rejected) = frame("length-prefixed", &config, &[one, two]);
@@ -59,7 +59,7 @@ fn messages_of_syslog_are_framed_by_octet_counting() {
 }
 
 #[test]
-fn what_is_no_decimal_length_ends_the_stream() {
+fn invalid_decimal_length_ends_the_stream() {
     for stream in ["1 a<13>message", "1 a 1 b", "1 a0 ", "1 a12x", "1 a184467440737095516160 "] {
         let config = json!({ "prefix": "decimal" });
         cut_anywhere(
@@ -74,7 +74,7 @@ fn what_is_no_decimal_length_ends_the_stream() {
 }
 
 #[test]
-fn what_is_too_long_for_its_length_is_rejected_and_the_rest_is_framed() {
+fn message_too_long_for_its_prefix_is_rejected() {
     let (framed, rejected) =
         frame("length-prefixed", &json!({ "prefix": "u8" }), &["a", &"x".repeat(256), "b"]);
     assert_eq!(framed, [b"\x01a", b"\x01b"]);
@@ -82,7 +82,7 @@ fn what_is_too_long_for_its_length_is_rejected_and_the_rest_is_framed() {
 }
 
 #[test]
-fn a_message_above_the_limit_is_rejected_and_the_stream_goes_on_behind_it() {
+fn stream_continues_after_too_long_message() {
     let config = json!({ "prefix": "u8", "max_length": 3 });
     cut_anywhere(
         b"\x03abc\x04abcd\x01e",
@@ -100,9 +100,9 @@ fn a_message_above_the_limit_is_rejected_and_the_stream_goes_on_behind_it() {
 }
 
 #[test]
-fn a_stream_that_ends_too_early_says_what_is_missing() {
+fn truncated_stream_names_the_missing_part() {
     for (stream, expected) in [
-        (&b"\x01a\x04ab"[..], "the stream ends within a message: 2 of 4 bytes have come"),
+        (&b"\x01a\x04ab"[..], "the stream ended within a message: 2 of 4 bytes were received"),
         (b"\x01a\x81", "the stream ends within a length"),
     ] {
         let config = json!({ "prefix": "varint" });
@@ -118,7 +118,7 @@ fn a_stream_that_ends_too_early_says_what_is_missing() {
 }
 
 #[test]
-fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
+fn stream_is_lost_after_an_invalid_length() {
     let stream = [&b"\x01a"[..], &[0xff; 10], b"rest"].concat();
     let config = json!({ "prefix": "varint" });
     cut_anywhere(
@@ -129,8 +129,8 @@ fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
             assert_eq!(
                 rejected,
                 [
-                    "the length has more than 64 bits: the rest of the stream is lost",
-                    "14 bytes from the failure of the stream on were not split into messages",
+                    "the length has more than 64 bits: the remainder of the stream is lost",
+                    "14 bytes were not split into messages, because an earlier part of the stream could not be split",
                 ]
             );
         },
@@ -138,7 +138,7 @@ fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
 }
 
 #[test]
-fn streams_do_not_mix_and_whole_messages_stand_for_themselves() {
+fn streams_and_whole_messages_do_not_mix() {
     let mut split = pre("length-prefixed", &json!({ "prefix": "u8" }));
     let mut batch = Batch::new();
     batch.stream(1).push_fragment(b"\x02a");

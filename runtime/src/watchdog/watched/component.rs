@@ -1,4 +1,4 @@
-//! Operators, processors and codecs.
+//! Watched operators, processors and codecs.
 
 use tremor_abi::batch::{Pool, Rejected};
 use tremor_pdk::{Batch, Operator, Output, Postprocessor, Preprocessor, Result};
@@ -6,7 +6,7 @@ use tremor_pdk::{Batch, Operator, Output, Postprocessor, Preprocessor, Result};
 use super::{Call, Dropped, Watched};
 use crate::codec::{BatchDecoder, BatchEncoder, Decoded, MakeCodec, Terminator};
 
-/// A component of a plugin with its record.
+/// Component of a plugin with its record.
 struct Component<T> {
     inner: Dropped<T>,
     record: Watched,
@@ -17,17 +17,17 @@ impl Watched {
         Component { inner: Dropped::new(inner, self), record: self.clone() }
     }
 
-    /// An operator whose calls are recorded.
+    /// Returns an operator whose calls are recorded.
     pub(crate) fn operator(&self, operator: Box<dyn Operator>) -> Box<dyn Operator> {
         Box::new(self.component(operator))
     }
 
-    /// A preprocessor whose calls are recorded.
+    /// Returns a preprocessor whose calls are recorded.
     pub(crate) fn preprocessor(&self, inner: Box<dyn Preprocessor>) -> Box<dyn Preprocessor> {
         Box::new(self.component(inner))
     }
 
-    /// A postprocessor whose calls are recorded.
+    /// Returns a postprocessor whose calls are recorded.
     pub(crate) fn postprocessor(&self, inner: Box<dyn Postprocessor>) -> Box<dyn Postprocessor> {
         Box::new(self.component(inner))
     }
@@ -51,7 +51,7 @@ impl Operator for Component<Box<dyn Operator>> {
     }
 
     fn ports(&self) -> Vec<String> {
-        // What it said when it was made.
+        // The ports were determined when the operator was created, so this does not call the plugin.
         self.inner.inner.ports()
     }
 }
@@ -73,8 +73,13 @@ impl Preprocessor for Component<Box<dyn Preprocessor>> {
         self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
     }
 
-    fn holds(&self, stream: u64) -> bool {
-        self.record.call(Call::Holds, || self.inner.inner.holds(stream))
+    fn buffers(&self, stream: u64) -> bool {
+        self.record.call(Call::Buffers, || self.inner.inner.buffers(stream))
+    }
+
+    fn buffered_since(&self, stream: u64) -> Option<u64> {
+        // The interface of plugins does not have this method, so this does not call the plugin.
+        self.inner.inner.buffered_since(stream)
     }
 
     fn streams(&self) -> Vec<u64> {
@@ -84,7 +89,7 @@ impl Preprocessor for Component<Box<dyn Preprocessor>> {
 
 impl Postprocessor for Component<Box<dyn Postprocessor>> {
     fn suffix(&self) -> Option<&[u8]> {
-        // What it said when it was made.
+        // The suffix was determined when the postprocessor was created, so this does not call the plugin.
         self.inner.inner.suffix()
     }
 
@@ -93,8 +98,9 @@ impl Postprocessor for Component<Box<dyn Postprocessor>> {
     }
 }
 
-/// A codec of a plugin whose instances' calls are recorded. Each instance has a record of its own,
-/// which `watch` makes: they may work at the same time.
+/// Codec of a plugin whose instances are watched.
+///
+/// Each instance has a record of its own, because instances may work at the same time. `watch` creates the record.
 pub(crate) struct WatchedCodec<C, W> {
     pub(crate) codec: C,
     pub(crate) watch: W,

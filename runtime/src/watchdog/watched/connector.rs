@@ -1,4 +1,4 @@
-//! Connectors, sources and sinks.
+//! Watched connectors, sources and sinks.
 
 use std::{
     ops::Range,
@@ -13,9 +13,10 @@ use super::{Call, Dropped, Watched};
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 
 impl Watched {
-    /// A connector whose calls are recorded, as are those of its sides. `another` makes a record for each
-    /// of them, and for each delivery that a sink may have under way: one that is answered says nothing of
-    /// the others.
+    /// Returns a connector whose calls are recorded, including those of its sides.
+    ///
+    /// `another` creates further records: one for each side, and one for each delivery that a sink may have in flight,
+    /// because the answer to a delivery must not hide that another delivery is unanswered.
     pub(crate) fn connector(
         &self,
         connector: Box<dyn DynConnector>,
@@ -109,15 +110,15 @@ impl DynSource for Source {
     }
 }
 
-/// Called by the task that has the source, between polls of a pull.
+/// Watched receiver of acknowledgements. The task of the source calls it between polls of a pull, not during a poll.
 struct Acks {
     inner: Dropped<Box<dyn pdk::Acks>>,
     record: Watched,
 }
 
 impl pdk::Acks for Acks {
-    fn brings_again(&self) -> bool {
-        self.record.call(Call::Acks, || self.inner.inner.brings_again())
+    fn replays_failed(&self) -> bool {
+        self.record.call(Call::Acks, || self.inner.inner.replays_failed())
     }
 
     fn most_in_flight(&self) -> pdk::InFlight {
@@ -140,7 +141,7 @@ impl pdk::Acks for Acks {
 struct Sink {
     inner: Dropped<Box<dyn DynSink>>,
     record: Watched,
-    /// Of the deliveries. Empty if the sink has one at a time and does not gather.
+    /// Records of the deliveries by slot. Empty if the sink has one delivery at a time and does not gather.
     slots: Vec<Watched>,
     gathers: bool,
     another: MakeWatched,
@@ -189,7 +190,8 @@ impl DynSink for Sink {
         Box::pin(async move {
             let result = flush.await;
             if *gathers && result.is_ok() {
-                // A sink that does not answer after a flush answers none of its deliveries: one stands for them.
+                // A sink with this fault answers none of its deliveries on a flush, so a finding for one delivery is
+                // enough.
                 _ = slots.iter().any(|slot| slot.0.flushed());
             }
             result

@@ -1,7 +1,8 @@
-//! Components of plugins whose calls are recorded: wrapped where they are made, whether they were
-//! loaded or linked, so that nobody else has to think of it.
+//! Components of plugins whose calls are recorded.
+//!
+//! Components are wrapped when they are created, whether loaded or linked, so that no other code has to record calls.
 
-// A method with a default that is not forwarded would silently be the default.
+// If a method with a default implementation were not forwarded, the default would be used without notice.
 #![deny(clippy::missing_trait_methods)]
 
 mod component;
@@ -17,7 +18,7 @@ use std::{
 pub(crate) use self::component::WatchedCodec;
 use super::record::{Call, Record};
 
-/// What the calls to one component, or to one side of a connector, are recorded with.
+/// Record of the calls to one component or one side of a connector, with the methods that write it.
 #[derive(Clone)]
 pub(crate) struct Watched(Arc<Record>);
 
@@ -26,13 +27,13 @@ impl Watched {
         Self(record)
     }
 
-    /// Makes a call that does not wait.
+    /// Makes a call that returns its result directly.
     pub(crate) fn call<T>(&self, call: Call, make: impl FnOnce() -> T) -> T {
         let _inside = self.0.enter(call);
         make()
     }
 
-    /// Makes a call whose answer is a future.
+    /// Makes a call that returns a future.
     fn wait<F: Future + Unpin>(&self, call: Call, make: impl FnOnce() -> F) -> Waiting<F> {
         let inside = self.0.enter(call);
         let future = Dropped::new(make(), self);
@@ -40,13 +41,13 @@ impl Watched {
         Waiting { future, call, record: self.clone() }
     }
 
-    /// Runs a task of the runtime's own, each poll of which is recorded as a turn.
+    /// Runs a task of the runtime's own, and records each poll of the task as a turn.
     pub(crate) async fn turns<F: Future>(self, task: F) -> F::Output {
         let mut task = pin!(task);
         poll_fn(|context| self.call(Call::Turn, || task.as_mut().poll(context))).await
     }
 
-    /// A future that goes on in the background, as a task of the component.
+    /// Returns a future that runs in the background as a task of the component.
     pub(crate) fn task(
         self,
         future: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -55,7 +56,7 @@ impl Watched {
     }
 }
 
-/// A future of a plugin. What is given up is over.
+/// Future of a plugin. If it is dropped before it is ready, the call counts as ended.
 struct Waiting<F> {
     future: Dropped<F>,
     call: Call,
@@ -74,9 +75,9 @@ impl<F: Future + Unpin> Future for Waiting<F> {
     }
 }
 
-/// Records that what is in it is dropped: a plugin has something to say there as well.
+/// Value whose drop is recorded, because dropping may run code of a plugin.
 struct Dropped<T> {
-    // In this order: fields are dropped as they stand here.
+    // The order matters: fields are dropped in the order of their declaration.
     _before: Before,
     inner: T,
     _after: After,
@@ -92,7 +93,7 @@ struct Before(Watched);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // The thread stays in it until `After` is dropped.
+        // The word shows the call until `After` is dropped.
         std::mem::forget(self.0.0.enter(Call::Drop));
     }
 }

@@ -1,4 +1,5 @@
-//! A hostile client of a server.
+//! A hostile client, which sends bombs to a server. A bomb is a message that would take much memory to receive or
+//! decode.
 
 use std::{
     io::{self, Write},
@@ -15,7 +16,7 @@ use super::{
     tls,
 };
 
-/// Longest time that a write may take, so that a server that does not read delays nothing for long.
+/// Maximum time of a write, so that a server that does not read cannot block the test.
 const WRITE: Duration = Duration::from_secs(5);
 
 /// The server's address.
@@ -24,21 +25,22 @@ pub(super) enum Server {
     Tcp(String),
     Unix(PathBuf),
     Udp(String),
-    /// A server of TLS, and its certificate in PEM. Bombs come without TLS unless they are [half records](Client::halves).
+    /// The address of a server with TLS, and the server's certificate in PEM. The client sends bombs without a TLS
+    /// handshake, unless they are [half records](Client::halves).
     Tls(String, String),
 }
 
-/// A client that sends parts of a bomb, each on a connection of its own, and of UDP each as a datagram.
+/// A client that sends each of its bombs on a connection of its own, or over UDP as one datagram.
 pub(super) struct Client {
     pub(super) server: Server,
-    /// Bytes at the beginning of each connection.
+    /// Bytes that are sent first on each connection.
     pub(super) opening: Vec<u8>,
     pub(super) bombs: Vec<Vec<u8>>,
-    /// `true` if each bomb is half of a TLS record after the handshake.
+    /// `true` if the client performs the TLS handshake, and then sends half of a TLS record that contains the bomb.
     pub(super) halves: bool,
-    /// Makes the bytes of the good event with this number.
+    /// Returns the bytes of the valid event with this number.
     pub(super) good: Box<dyn Fn(usize) -> Vec<u8>>,
-    /// `true` if the good event ends with the stream.
+    /// `true` if the client has to end the stream after the valid event.
     pub(super) ends: bool,
     pub(super) open: Vec<Connection>,
 }
@@ -72,8 +74,8 @@ impl Connection {
         })
     }
 
-    /// Connects by TLS, if that is what the server speaks.
-    fn good(server: &Server) -> io::Result<Self> {
+    /// Connects, and performs the TLS handshake if the server uses TLS.
+    fn with_handshake(server: &Server) -> io::Result<Self> {
         let Server::Tls(address, certificate) = server else { return Self::to(server) };
         let stream = TcpStream::connect(address)?;
         stream.set_write_timeout(Some(WRITE))?;
@@ -115,13 +117,13 @@ impl Client {
         }
         for bomb in &self.bombs {
             let mut connection = if self.halves {
-                Connection::good(&self.server)?
+                Connection::with_handshake(&self.server)?
             } else {
                 Connection::to(&self.server)?
             };
             connection.send(&self.opening)?;
             let length = if then == Then::Breaks { bomb.len() / 2 } else { bomb.len() };
-            // A server may refuse the bomb before it has read all of it.
+            // A server may reject the bomb before it has read all of it.
             let _ = match &mut connection {
                 Connection::Tls(client) => tls::send_half(client, &bomb[..length]),
                 connection => connection.send(&bomb[..length]),
@@ -138,7 +140,7 @@ impl Client {
     }
 
     fn try_send_good(&mut self, number: usize) -> io::Result<()> {
-        let mut connection = Connection::good(&self.server)?;
+        let mut connection = Connection::with_handshake(&self.server)?;
         connection.send(&self.opening)?;
         connection.send(&(self.good)(number))?;
         if self.ends {
@@ -152,12 +154,12 @@ impl Client {
 impl Peer for Client {
     fn attack(&mut self, then: Then) {
         self.open.clear();
-        // The server may have closed a connection.
+        // Ignore errors: the server may have closed the connection.
         let _ = self.try_attack(then);
     }
 
     fn send_good(&mut self, number: usize) {
-        // The event is sent again until it arrives.
+        // Ignore errors: the caller repeats the call until the event arrives.
         let _ = self.try_send_good(number);
     }
 }

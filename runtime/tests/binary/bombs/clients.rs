@@ -1,4 +1,4 @@
-//! Clients and child processes, each with a hostile peer.
+//! Tests of clients with hostile servers, and of child processes with hostile output.
 
 use std::{
     fs,
@@ -15,9 +15,12 @@ use super::{
     server::{Behaviour, Form, Greet, Server},
     tls,
 };
-use crate::{peer::wait_until, tls::certificate};
+use crate::{
+    peer::{free_address, wait_until},
+    tls::certificate,
+};
 
-/// A hostile server of a client.
+/// An attack by the server of a client connector.
 struct Attack<'n> {
     name: &'n str,
     /// Keys of the connector. `ADDRESS` stands for the address of the server.
@@ -27,7 +30,7 @@ struct Attack<'n> {
     good: fn(usize) -> Vec<u8>,
 }
 
-/// Runs one of these attacks, or all of them in the long form.
+/// Runs a sample of these attacks, or all of them with `TREMOR_BOMBS=all`.
 fn run<const N: usize>(attacks: [Attack<'_>; N]) {
     let rows = attacks.map(|attack| (attack.name.to_owned(), attack));
     sample::run(rows, &[], 1, |_, attack| attack.run());
@@ -36,7 +39,7 @@ fn run<const N: usize>(attacks: [Attack<'_>; N]) {
 impl Attack<'_> {
     fn run(self) {
         let Self { name, input, greet, bomb, good } = self;
-        let address = row::free_address();
+        let address = free_address();
         let target = Target::source(&input.replace("ADDRESS", &address));
         let behaviour = Behaviour { greet, tls: None, form: Form::Whole };
         let server = Server::start(&address, behaviour, bomb.clone(), good);
@@ -46,7 +49,7 @@ impl Attack<'_> {
     /// Attacks the connector through TLS.
     fn run_with_tls(self, form: Form) {
         let Self { name, input, greet, bomb, good } = self;
-        let address = row::free_address();
+        let address = free_address();
         let (certificate, key) = certificate();
         let target = Target::source(&input.replace("ADDRESS", &address))
             .write("cert.pem", certificate.as_bytes());
@@ -72,24 +75,24 @@ const WS_TLS: &str = "type: ws_client, codec: string, \
     reconnect: { backoff: 1ms, max_backoff: 1ms }, \
     config: { url: 'wss://ADDRESS/', tls: { ca_file: cert.pem } }";
 
-/// Good event of a server of byte streams.
+/// Returns the bytes with which a server of byte streams sends the valid event `number`.
 fn line(number: usize) -> Vec<u8> {
     format!("{GOOD} {number}\n").into_bytes()
 }
 
-/// Good event of a server of HTTP.
+/// Returns the response with which an HTTP server sends the valid event `number`.
 fn response(number: usize) -> Vec<u8> {
     let body = format!("{GOOD} {number}");
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Good event of a server of WebSockets.
+/// Returns the frame with which a WebSocket server sends the valid event `number`.
 fn frame(number: usize) -> Vec<u8> {
     let text = format!("{GOOD} {number}");
     [&[0x81, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
 }
 
-/// Agrees to a WebSocket.
+/// Returns the response that accepts a WebSocket handshake.
 fn agree(request: &str) -> Vec<u8> {
     let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
     let accept = derive_accept_key(key.unwrap().as_bytes());
@@ -151,12 +154,13 @@ fn ws_client_stays_within_bounds() {
     run(rows.map(|(name, bomb)| Attack { name, input: WS, greet, bomb, good: frame }));
 }
 
-/// A client: its type, its configuration, the greeting that it expects, and a good message of a length.
+/// A client connector: its type, its configuration, the greeting that it expects from the server, and the function that
+/// returns the valid event with a given number.
 type Client = (&'static str, &'static str, Greet, fn(usize) -> Vec<u8>);
 
 #[test]
 fn clients_stay_within_bounds_of_hostile_tls_servers() {
-    // A message of the handshake that is longer than its record, which is longer than what is sent of it.
+    // A handshake message that is longer than its record. Only a part of the record is sent.
     let start = [&[22, 3, 3, 0x3f, 0xff, 2, 0, 0x7f, 0xff][..], &[0; 9_000]].concat();
     let record = [&[22, 3, 3, 0x40, 0][..], &[0; 16 << 10]].concat();
     let mut endless = record.repeat(INPUT / record.len());
@@ -183,24 +187,24 @@ fn clients_stay_within_bounds_of_hostile_tls_servers() {
     });
 }
 
-/// A child process, which runs a script again and again.
+/// A child process that repeatedly runs a script.
 pub(super) struct Child {
     folder: PathBuf,
-    /// Command that writes the bomb, with `COUNT` for its bytes.
+    /// Command that writes the bomb. `COUNT` stands for the number of bytes.
     bomb: &'static str,
-    /// Script of a good event, with `NUMBER` for its number.
+    /// Script that writes a valid event. `NUMBER` stands for the number of the event.
     good: &'static str,
 }
 
 impl Child {
     pub(super) fn start(folder: &Path, bomb: &'static str, good: &'static str) -> Self {
         let child = Self { folder: folder.to_owned(), bomb, good };
-        child.say("sleep 0.05");
+        child.set_script("sleep 0.05");
         child
     }
 
-    /// Replaces the script.
-    fn say(&self, script: &str) {
+    /// Replaces the script that the child process runs.
+    fn set_script(&self, script: &str) {
         let new = self.folder.join("script.new");
         fs::write(&new, script).unwrap();
         fs::rename(new, self.folder.join("script")).unwrap();
@@ -213,9 +217,9 @@ impl Peer for Child {
             format!("touch begun; {}", self.bomb.replace("COUNT", &bytes.to_string()))
         };
         let begun = self.folder.join("begun");
-        // The first bomb has no file to remove.
+        // Ignore the error: the file does not exist before the first bomb.
         let _ = fs::remove_file(&begun);
-        self.say(&match then {
+        self.set_script(&match then {
             Then::Closes => bomb(INPUT),
             Then::Breaks => bomb(INPUT / 2) + "; kill -9 $$",
             Then::Stays => bomb(INPUT) + "; sleep 0.2",
@@ -224,11 +228,11 @@ impl Peer for Child {
     }
 
     fn send_good(&mut self, number: usize) {
-        self.say(&self.good.replace("NUMBER", &number.to_string()));
+        self.set_script(&self.good.replace("NUMBER", &number.to_string()));
     }
 }
 
-/// Commands that write the bombs of a child process, with `COUNT` for their bytes.
+/// Names of bombs, and the commands with which a child process writes them. `COUNT` stands for the number of bytes.
 pub(super) const WRITTEN: [(&str, &str); 5] = [
     ("endless line", "head -c COUNT /dev/zero"),
     ("empty lines", "head -c COUNT /dev/zero | tr '\\0' '\\n'"),

@@ -1,4 +1,5 @@
-//! Pairs of built-in preprocessors, each with a bomb that passes the first and expands in the second.
+//! Tests of pairs of built-in preprocessors. The bomb of a pair passes the first preprocessor and expands in the second
+//! one.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use tremor_runtime::{components::built_in_names, flow::Kind};
@@ -10,20 +11,22 @@ use super::{
     row::{self, Target},
     sample,
 };
+use crate::peer::free_address;
 
 /// Number of pairs in the sample.
 const SAMPLE: usize = 5;
 
-/// Bytes that a compressed bomb expands to: many times what a batch, a queue and a message may have.
+/// Length of a compressed bomb after decompression, in bytes: many times the limit of a batch, a queue or a message.
 const EXPANDED: usize = 32 << 20;
 
-/// Size of the expanded bombs of snappy, which compresses 20 to 1 at best. See [`EXPANDED`].
+/// Length of a bomb of snappy after decompression, in bytes. Less than [`EXPANDED`], because snappy compresses at most
+/// 20 to 1.
 const EXPANDED_BY_SNAPPY: usize = 12 << 20;
 
-/// Bytes of a bomb that nothing compresses, short enough for two times base64.
+/// Length of a bomb without compression, in bytes. Encoded twice with base64, it still fits into [`INPUT`].
 const PLAIN: usize = INPUT / 2;
 
-/// Bytes of the longest bomb before it is base64.
+/// Length of the longest bomb whose base64 encoding fits into [`INPUT`], in bytes.
 const BEFORE_BASE64: usize = INPUT / 4 * 3 - 3;
 
 #[test]
@@ -35,9 +38,10 @@ fn pairs_of_preprocessors_expand_within_bounds() {
 }
 
 fn survives(first: &'static str, second: &'static str) {
-    let address = row::free_address();
+    let address = free_address();
+    let [one, two] = [first, second].map(configured);
     let target = Target::source(&format!(
-        "type: tcp_server, preprocessors: [{first}, {second}], codec: string, config: {{ listen: '{address}' }}"
+        "type: tcp_server, preprocessors: [{one}, {two}], codec: string, config: {{ listen: '{address}' }}"
     ));
     let bomb = bomb(first, second);
     let bytes = bomb.len();
@@ -59,7 +63,15 @@ fn survives(first: &'static str, second: &'static str) {
     row::survives(&format!("{first}, {second}"), target, bytes, |_| Box::new(client));
 }
 
-/// Returns the format that a preprocessor decompresses, if it does.
+/// Returns a preprocessor with the configuration that it needs.
+fn configured(name: &str) -> &str {
+    match name {
+        "multiline" => "{ multiline: { preset: all } }",
+        _ => name,
+    }
+}
+
+/// Returns the compression format of a preprocessor, or `None` if the preprocessor does not decompress.
 fn format(name: &str) -> Option<&str> {
     match name {
         "decompress" => Some("zstd"),
@@ -72,7 +84,17 @@ fn format(name: &str) -> Option<&str> {
 fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some(format)) => compressed(format, message, 1, b""),
-        ("lines", _) => [message, b"\n"].concat(),
+        ("lines" | "multiline", _) => [message, b"\n"].concat(),
+        ("cri", _) => [b"2026 stdout F ", line(message), b"\n"].concat(),
+        ("docker", _) => {
+            let mut escaped = Vec::new();
+            for byte in line(message) {
+                escaped.extend(matches!(byte, b'"' | b'\\').then_some(b'\\'));
+                escaped.push(*byte);
+            }
+            let end = br#"\n","stream":"stdout","time":"2026"}"#;
+            [br#"{"log":""#, &escaped[..], end, b"\n"].concat()
+        }
         ("base64", _) => BASE64_STANDARD.encode(message).into_bytes(),
         ("length-prefixed", _) => {
             let length = u32::try_from(message.len()).unwrap().to_be_bytes();
@@ -80,12 +102,18 @@ fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
         }
         ("join" | "remove-empty", _) => message.to_vec(),
         _ => {
-            panic!("add the preprocessor `{name}` here, with the input that it makes a message of")
+            panic!("add the preprocessor `{name}` here, with input from which it makes a message")
         }
     }
 }
 
-/// Returns about `length` bytes for a preprocessor that puts many messages out, some of them empty and one too long.
+/// Returns a message without the line feed at its end.
+fn line(message: &[u8]) -> &[u8] {
+    message.strip_suffix(b"\n").unwrap_or(message)
+}
+
+/// Returns about `length` bytes that a preprocessor splits into many messages. Some of the messages are empty, and one
+/// is too long.
 pub(super) fn many(name: &str, length: usize) -> Vec<u8> {
     let (empty, long, short) = ((length / 50).min(100_000), length / 3, b"x".repeat(999));
     let mut all = wrapped(name, b"").repeat(empty);
@@ -95,13 +123,13 @@ pub(super) fn many(name: &str, length: usize) -> Vec<u8> {
     all
 }
 
-/// Returns input for a preprocessor that it makes as much as possible of.
+/// Returns input that a preprocessor expands as much as possible.
 fn expanding(name: &str, length: usize) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some("snappy")) => compressed("snappy", &many("lines", EXPANDED_BY_SNAPPY), 1, b""),
         (_, Some(format)) => compressed(format, &many("lines", EXPANDED), 1, b""),
-        ("lines" | "length-prefixed", _) => many(name, length),
-        // A stream of these is one message.
+        ("lines" | "multiline" | "cri" | "docker" | "length-prefixed", _) => many(name, length),
+        // For these preprocessors, a whole stream is one message.
         _ => wrapped(name, &many("lines", length)),
     }
 }
@@ -111,11 +139,11 @@ fn bomb(first: &str, second: &str) -> Vec<u8> {
     if let Some(format) = format(first) {
         let length = if format == "snappy" { EXPANDED_BY_SNAPPY } else { EXPANDED };
         let mut bomb = compressed(format, &expanding(second, length), 1, b"");
-        // Bytes that were compressed once do not become fewer.
+        // Compressed data cannot be compressed again, so cut it.
         bomb.truncate(INPUT);
         return bomb;
     }
-    // A message of the first preprocessor is a bomb for the second, as long as a message may be.
+    // A message of the first preprocessor is a bomb for the second one, and has the maximum length of a message.
     let mut messages = variant(first, |variant| {
         let inner = match self::format(second) {
             Some(format) => {
@@ -133,13 +161,14 @@ fn bomb(first: &str, second: &str) -> Vec<u8> {
     messages
 }
 
-/// Returns the first variant, or for `lines` the first without a line feed before its end and a carriage return there,
-/// because these would cut it.
+/// Returns the first variant. For preprocessors of lines, returns the first variant without a line feed in it and without a carriage
+/// return at its end, because these would change such a message.
 fn variant(first: &str, make: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let is_line = |bytes: &Vec<u8>| {
         let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         !line.contains(&b'\n') && !line.ends_with(b"\r")
     };
-    let count = if first == "lines" { 20 } else { 1 };
+    let is_of_lines = ["lines", "multiline", "cri", "docker"].contains(&first);
+    let count = if is_of_lines { 20 } else { 1 };
     (0..count).map(&make).find(is_line).unwrap_or_else(|| make(0))
 }

@@ -1,5 +1,5 @@
-//! A row of the table of bombs: a flow, a hostile peer of its connector `target`, and what has to hold whatever breaks
-//! meanwhile.
+//! A row of the table of bombs: a flow, a hostile peer of its connector `target`, and the conditions that have to be
+//! met during the attack.
 
 use std::{
     fs, panic,
@@ -14,27 +14,26 @@ use std::{
 use super::{GOOD, INPUT, MOST};
 use crate::{
     api::{Asked, start_with},
-    peer::free_port,
     tremor::Scene,
 };
 
-/// Longest time that a good event may take after a bomb, and that a drain may take. Much longer than either takes.
+/// Maximum time until a valid event arrives after a bomb, and maximum time of a drain. Both usually take much less.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Time after which a good event is sent again: the connection that it was sent on may have been lost with the
-/// connector that was restarted, and UDP may lose it.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Time after which a valid event is sent again. The first one may have been lost with the connection of a restarted
+/// connector, or by UDP.
+const RESEND_AFTER: Duration = Duration::from_secs(2);
 
-/// Interval in which the memory of the process is read while the process drains.
+/// Time between two reads of the process's memory while it drains.
 const SAMPLE: Duration = Duration::from_millis(5);
 
-/// Beginning of the metric that counts what the attacked sink has delivered.
+/// Beginning of the line of the metric that counts the events that the attacked sink has delivered.
 const DELIVERED: &str = r#"tremor_events_total{flow="flow",component="target",role="sink",port="out",result="delivered"}"#;
 
-/// Fate of the connection that a bomb is sent on.
+/// Treatment of the connection on which a bomb is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The connection stays open until the next bomb or good event.
+    /// The connection stays open until the next bomb or valid event.
     Stays,
     /// The connection is closed after the bomb.
     Closes,
@@ -42,12 +41,13 @@ pub(super) enum Then {
     Breaks,
 }
 
-/// The hostile peer of a flow. Both functions may be called in any order.
+/// The hostile peer of a flow. The methods may be called in any order.
 pub(super) trait Peer {
-    /// Sends the bomb, or as much of it as the flow reads.
+    /// Sends the bomb, or the part of it that the flow reads.
     fn attack(&mut self, then: Then);
 
-    /// Sends an event to a source that begins with [`GOOD`] and ends with this number, or lets a sink deliver.
+    /// Sends an event that begins with [`GOOD`] and ends with `number`, if the connector is a source. Lets the
+    /// connector deliver, if it is a sink.
     fn send_good(&mut self, number: usize);
 }
 
@@ -58,7 +58,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A source whose good events go to standard output. `keys` are those of the connector.
+    /// Returns a flow whose source is attacked. Its valid events go to standard output. `keys` are the keys of the
+    /// source.
     pub(super) fn source(keys: &str) -> Self {
         let scene = Scene::new(&format!(
             "connectors:
@@ -72,7 +73,8 @@ links: [target -> good, good -> output, target/err -> refused]"
         Self { scene, is_sink: false }
     }
 
-    /// A sink that gets an event every few milliseconds. `keys` are those of the connector.
+    /// Returns a flow whose sink is attacked. The sink gets an event every few milliseconds. `keys` are the keys of the
+    /// sink.
     pub(super) fn sink(keys: &str) -> Self {
         let scene = Scene::new(&format!(
             "connectors:
@@ -90,11 +92,6 @@ links: [ticks -> target, target/err -> refused]"
     }
 }
 
-/// An address of the loopback interface that is free.
-pub(super) fn free_address() -> String {
-    format!("127.0.0.1:{}", free_port())
-}
-
 /// A running flow and its hostile peer.
 struct Row<'n> {
     name: &'n str,
@@ -104,8 +101,9 @@ struct Row<'n> {
     sent: usize,
 }
 
-/// Sends the bomb four times: the connection is closed after it, the connection breaks, the connector is restarted,
-/// the flow drains. Each time a good event arrives, but for the drain, which ends.
+/// Sends the bomb four times. The connection is closed after the first bomb and reset within the second one, and the
+/// connector is restarted after the third one. Each time, a valid event has to arrive then. After the fourth bomb the
+/// flow is drained, and the drain has to end.
 #[track_caller]
 pub(super) fn survives(
     name: &str,
@@ -116,7 +114,7 @@ pub(super) fn survives(
     survives_within(MOST, name, target, bytes, make);
 }
 
-/// Attacks like [`survives`], with another limit for the memory of the process, in bytes.
+/// Attacks like [`survives`], with another memory limit of the process, in bytes.
 #[track_caller]
 pub(super) fn survives_within(
     most: u64,
@@ -153,16 +151,16 @@ impl Row<'_> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             self.peer.send_good(self.sent);
-            let again = Instant::now() + AGAIN;
+            let again = Instant::now() + RESEND_AFTER;
             if if self.is_sink { self.delivers(delivered, again) } else { self.arrives(again) } {
                 return;
             }
         }
         let (_, flow) = self.asked.request("GET", "/v1/flows/flow");
-        panic!("{}: no good event after {after}: {flow}", self.name);
+        panic!("{}: no valid event after {after}: {flow}", self.name);
     }
 
-    /// Waits for the good event on standard output until `end`. Returns whether it arrived.
+    /// Waits until `end` for the valid event on standard output. Returns whether the event arrived.
     fn arrives(&self, end: Instant) -> bool {
         let number = format!(" {}", self.sent);
         while let Some(event) = self.asked.event_until(end) {
@@ -180,7 +178,7 @@ impl Row<'_> {
         line.map_or(0, |value| value.trim().parse().unwrap())
     }
 
-    /// Waits until the sink has delivered more than `before` events, or until `end`. Returns whether it has.
+    /// Waits until `end` for the sink to deliver more than `before` events. Returns whether it did.
     fn delivers(&self, before: u64, end: Instant) -> bool {
         while Instant::now() < end {
             if self.delivered() > before {
@@ -196,7 +194,7 @@ impl Row<'_> {
         let target = "/v1/flows/flow/connectors/target";
         let before = self.asked.json("GET", target)["restarts"].as_u64();
         self.asked.json("POST", &format!("{target}/restart"));
-        // A hostile server may let the new instance never connect.
+        // Do not wait for a connection, because with a hostile server the new instance may never connect.
         self.asked.until(target, |it| it["restarts"].as_u64() > before);
     }
 
@@ -217,8 +215,8 @@ impl Row<'_> {
         let run = asked.stop("TERM");
         assert!(start.elapsed() < PATIENCE, "{name}: the drain took {:?}", start.elapsed());
         drop(peer);
-        // A drain that has not delivered everything within its deadline ends with status 1, or with 4 if the source asks for
-        // no acknowledgements. Either may happen on a busy machine.
+        // A drain that has not delivered everything within its deadline ends with status 1, or with 4 if the source
+        // does not request acknowledgements. This may happen on a busy machine.
         let is_expected = matches!(run.status, Some(0 | 1 | 4));
         assert!(is_expected, "{name}: {:?}: {}", run.status, run.stderr);
         sampler.join().unwrap_or_else(|failure| panic::resume_unwind(failure));

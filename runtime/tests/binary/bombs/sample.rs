@@ -1,7 +1,7 @@
-//! Selection of the rows of the table of bombs that run.
+//! Selects the rows of the table of bombs that run.
 //!
-//! With `TREMOR_BOMBS=all` all rows run, and with `TREMOR_BOMBS='NAME'` the row with this name. Otherwise each test runs the
-//! rows that have found a fault or that represent others, and a random sample of the remaining ones.
+//! With `TREMOR_BOMBS=all` all rows run, and with `TREMOR_BOMBS='NAME'` the row with this name. Otherwise each test
+//! runs the rows that found a fault before or that represent others, and a random sample of the remaining rows.
 
 use std::{
     env,
@@ -11,9 +11,9 @@ use std::{
 
 use fastrand::Rng;
 
-/// Runs rows, which have names. Unless `TREMOR_BOMBS` says otherwise, these are the rows in `always` and `count` others.
-/// The names of rows that do not run are written to standard error, also where the test harness captures what tests
-/// print.
+/// Runs the rows whose names are in `always` and `count` other rows, unless `TREMOR_BOMBS` selects other rows. The
+/// names of rows that do not run are written directly to standard error, because the test harness would capture printed
+/// text.
 pub(super) fn run<R>(
     rows: impl IntoIterator<Item = (String, R)>,
     always: &[&str],
@@ -42,7 +42,7 @@ pub(super) fn run<R>(
         let names: Vec<_> = skipped.iter().map(|(name, _)| &**name).collect();
         let (count, names) = (names.len(), names.join("; "));
         let text = format!("SKIPPED: {count} bombs, which TREMOR_BOMBS=all runs: {names}\n");
-        // Nobody has to read it.
+        // Ignore the error, which means that standard error is closed.
         let _ = io::stderr().write_all(text.as_bytes());
     }
     for (name, row) in rows {

@@ -1,4 +1,4 @@
-//! A hostile server of clients.
+//! A hostile server for clients.
 
 use std::{
     io::{self, Read, Write},
@@ -20,24 +20,24 @@ use super::{
 };
 use crate::peer::wait_until;
 
-/// Longest time that a read or a write may take, so that a client that does nothing delays nothing for long.
+/// Maximum time of a read or a write, so that a client that does nothing cannot block the test.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Pause of a server that nobody connects to.
+/// Pause between checks for a new connection.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Makes the first bytes of an answer from the head of a request, unless the answer is a response of HTTP itself. `None`
-/// for protocols without a request.
+/// Function that returns the first bytes of an answer for the head of a request. They are not sent before an answer
+/// that is an HTTP response. `None` for protocols without a request.
 pub(super) type Greet = Option<fn(&str) -> Vec<u8>>;
 
-/// Form in which a server of TLS sends a bomb.
+/// Form in which a TLS server sends a bomb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Within TLS, if the server speaks it.
+    /// The bomb is sent as a whole, through TLS if the server uses TLS.
     Whole,
-    /// In place of the server's side of the handshake.
+    /// The bomb is sent instead of the server's messages of the TLS handshake.
     Handshake,
-    /// Half of a record after the handshake.
+    /// After the handshake, half of the record that contains the bomb is sent.
     HalfRecord,
 }
 
@@ -53,14 +53,14 @@ pub(super) struct Server {
     shared: Arc<Shared>,
     bomb: Vec<u8>,
     form: Form,
-    /// Makes the answer with the good event of this number.
+    /// Returns the answer with the valid event of a given number.
     good: fn(usize) -> Vec<u8>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 struct Shared {
     answer: Mutex<Answer>,
-    /// Number of connections that got the answer, since that was set.
+    /// Number of connections that got the current answer.
     served: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -102,14 +102,14 @@ impl Shared {
         let mut _open = None;
         while !self.is_over.load(Relaxed) {
             if self.served.load(Relaxed) == 0 {
-                // The answer has changed: a client that still waits on an earlier connection connects again.
+                // The answer has changed, so close the last connection. A client that waits on it has to reconnect.
                 _open = None;
             }
             let Ok((stream, _)) = listener.accept() else {
                 thread::sleep(PAUSE);
                 continue;
             };
-            // The client may close its connection at any time.
+            // Ignore errors, because the client may close its connection at any time.
             _open = self.answer(stream, behaviour).unwrap_or(None);
             self.served.fetch_add(1, Relaxed);
         }
@@ -170,7 +170,7 @@ fn greeting(behaviour: &Behaviour, stream: &mut impl Read) -> io::Result<Vec<u8>
     behaviour.greet.map_or(Ok(Vec::new()), |greet| Ok(greet(&read_head(stream)?)))
 }
 
-/// Returns an answer with its first bytes.
+/// Returns the complete answer: the first bytes for the request, unless the answer is an HTTP response, and the answer.
 fn answer_of(greeting: &[u8], bytes: &[u8]) -> Vec<u8> {
     if bytes.starts_with(b"HTTP/") { bytes.to_vec() } else { [greeting, bytes].concat() }
 }

@@ -1,4 +1,4 @@
-//! Servers that strangers can reach, each with hostile clients.
+//! Tests of servers with hostile clients.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -11,35 +11,38 @@ use super::{
     sample, tls,
 };
 use crate::{
+    peer::free_address,
     servers::{as_frames, as_requests},
     tls::certificate,
 };
 
-/// Hostile clients of a server.
+/// An attack by clients of a server connector.
 struct Attack<'a> {
     name: &'a str,
-    /// Keys of the connector. `ADDRESS` stands for its address.
+    /// Keys of the connector. `ADDRESS` stands for the address of the server.
     input: &'a str,
-    /// Bytes at the beginning of each connection.
+    /// Bytes that are sent first on each connection.
     opening: Vec<u8>,
-    /// Input of each connection, or each datagram.
+    /// Bytes that are sent on each connection, or in each datagram.
     bombs: Vec<Vec<u8>>,
-    /// `true` if each bomb is half of a TLS record.
+    /// `true` if the client performs the TLS handshake, and then sends half of a TLS record that contains the bomb.
     halves: bool,
+    /// Returns the bytes with which a client sends the valid event with a number. Such an event has to arrive after
+    /// each attack.
     good: fn(usize) -> Vec<u8>,
 }
 
-/// Runs one of these attacks and the ones in `always`, or all of them in the long form.
+/// Runs the attacks in `always` and a sample of the others, or all of them with `TREMOR_BOMBS=all`.
 fn run<'a>(attacks: impl IntoIterator<Item = Attack<'a>>, always: &[&str]) {
     let rows = attacks.into_iter().map(|attack| (attack.name.to_owned(), attack));
     sample::run(rows, always, 1, |_, attack| attack.run_within(MOST));
 }
 
 impl Attack<'_> {
-    /// Makes the attack on a process that may take `most` bytes.
+    /// Runs the attack on a process that may use `most` bytes of memory.
     fn run_within(self, most: u64) {
         let Self { name, input, opening, bombs, halves, good } = self;
-        let address = row::free_address();
+        let address = free_address();
         let (certificate, key) = certificate();
         let target = Target::source(&input.replace("ADDRESS", &address))
             .write("cert.pem", certificate.as_bytes())
@@ -78,13 +81,13 @@ fn frame(number: usize) -> Vec<u8> {
     as_frames(&format!("{GOOD} {number}"), false)
 }
 
-/// The handshake of WebSockets.
+/// Returns the WebSocket handshake.
 fn upgrade() -> Vec<u8> {
     let (both, frame) = (as_frames("", true), as_frames("", false));
     both[..both.len() - frame.len()].to_vec()
 }
 
-/// Returns a request of HTTP with these further headers.
+/// Returns an HTTP request with these further headers.
 fn post(headers: &str, body: &[u8]) -> Vec<u8> {
     [format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes(), body].concat()
 }
@@ -198,14 +201,15 @@ fn ws_server_stays_within_bounds() {
 /// Memory of a process without connections, in bytes.
 const IDLE: u64 = 40 << 20;
 
-/// Makes the good event with a number.
+/// Function that returns the valid event with a number.
 type Good = fn(usize) -> Vec<u8>;
 
-/// A part of the connections that a server accepts by default takes this part of the memory.
+/// The attack opens a part of the connections that a server accepts by default. It may use the same part of the memory
+/// limit.
 #[test]
-fn connections_that_say_little_stay_within_bounds() {
+fn memory_of_slow_connections_is_bounded() {
     let first = |number| [upgrade(), frame(number)].concat();
-    // The beginning of a handshake, whose record is longer than what is sent of it.
+    // The beginning of a handshake, of which only a part of the first record is sent.
     let hello = [&[22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb, 3, 3][..], &[0; 100]].concat();
     let attacks: [(_, _, _, Vec<u8>, Good); 8] = [
         ("tcp_server, half lines", "tcp_server", "", vec![b'x'; 100], line),
@@ -217,12 +221,12 @@ fn connections_that_say_little_stay_within_bounds() {
         ("http_server with TLS, half hellos", "http_server", TLS, hello.clone(), request),
         ("ws_server with TLS, half hellos", "ws_server", TLS, hello, first),
     ];
-    // Both processes need descriptors.
+    // The test and the tested process need a descriptor for each connection.
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let most_connections = usize::try_from(limit / 2).unwrap_or(usize::MAX);
     let rows = attacks
         .map(|(name, connector, tls, bomb, good)| (name.to_owned(), (connector, tls, bomb, good)));
-    // hyper's buffers, and once the future of a connection, took more than this.
+    // Run these always, because hyper's buffers and the future of a connection once took more memory than permitted.
     let always = ["http_server, idle", "ws_server, half handshakes"];
     sample::run(rows, &always, 1, |name, (connector, tls, bomb, good)| {
         let default = if connector == "http_server" { 5_000 } else { 10_000 };

@@ -1,4 +1,4 @@
-//! Sinks, each with a hostile peer.
+//! Tests of sinks with hostile peers.
 
 use super::{
     INPUT,
@@ -8,6 +8,7 @@ use super::{
     sample,
     server::{Behaviour, Form, Greet, Server},
 };
+use crate::peer::free_address;
 
 const HTTP: &str = "type: http_client, codec: json, retry: { backoff: 1ms, max_backoff: 1ms }, \
     config: { url: 'http://ADDRESS/', timeout: 1s }";
@@ -34,7 +35,7 @@ fn http_client_as_sink_stays_within_bounds() {
     ];
     let rows = rows.map(|(what, bomb)| (format!("http_client as a sink, {what}"), bomb));
     sample::run(rows, &[], 1, |name, bomb| {
-        let address = row::free_address();
+        let address = free_address();
         let target = Target::sink(&HTTP.replace("ADDRESS", &address));
         let greet: Greet = Some(|_| Vec::new());
         let behaviour = Behaviour { greet, tls: None, form: Form::Whole };

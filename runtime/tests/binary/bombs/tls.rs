@@ -1,4 +1,4 @@
-//! TLS of hostile peers, which may send half of a record.
+//! TLS of hostile peers, which can send half of a record.
 
 use std::{
     io::{self, Write},
@@ -14,13 +14,13 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 
-/// Bytes of a record that is cut: about as many as a record may have.
+/// Maximum number of bytes of a bomb in a record of which half is sent. About the maximum length of a record.
 pub(super) const RECORD: usize = 16_000;
 
-/// The side of a client.
+/// Client side of a TLS connection.
 pub(super) type Client = StreamOwned<ClientConnection, TcpStream>;
 
-/// Shakes hands with a server that has this certificate in PEM.
+/// Performs the TLS handshake with a server that has this certificate, in PEM.
 pub(super) fn connect(mut stream: TcpStream, certificate: &str) -> io::Result<Client> {
     let mut roots = RootCertStore::empty();
     let trusted = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
@@ -38,7 +38,7 @@ pub(super) fn connect(mut stream: TcpStream, certificate: &str) -> io::Result<Cl
     Ok(StreamOwned::new(session, stream))
 }
 
-/// Returns the configuration of a server with a certificate and its key, both in PEM.
+/// Returns the configuration of a server with this certificate and key, both in PEM.
 pub(super) fn server(certificate: &str, key: &str) -> Arc<ServerConfig> {
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
@@ -50,7 +50,7 @@ pub(super) fn server(certificate: &str, key: &str) -> Arc<ServerConfig> {
     Arc::new(config.unwrap())
 }
 
-/// Shakes hands with a client.
+/// Performs the TLS handshake with a client.
 pub(super) fn accept(
     mut stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -62,7 +62,7 @@ pub(super) fn accept(
     Ok(StreamOwned::new(session, stream))
 }
 
-/// Sends the first half of the record that has these bytes.
+/// Sends the first half of the record that contains these bytes.
 pub(super) fn send_half<C, S>(
     stream: &mut StreamOwned<C, TcpStream>,
     bytes: &[u8],

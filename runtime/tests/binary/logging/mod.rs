@@ -1,6 +1,6 @@
-//! The four flows that classify and limit log events, against an independent program of a few lines:
-//! class, rate, dimensions and port of every event, through codec, plugin and `bucket`, on a clock
-//! that is exact.
+//! Tests of the four flows that classify and limit log events. A short independent program (`reference`) computes the
+//! class, the rate, the dimensions and the port of every event, and the results of the flows have to be equal. The
+//! flows run in `tremor test`, which sets the clock to the time of each event, so that rates are exact.
 
 mod reference;
 
@@ -9,10 +9,10 @@ use std::{env, fs};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 
-use self::reference::{DEFAULT, Event, Left, RULES, reference};
+use self::reference::{DEFAULT, Event, PortEvents, RULES, reference};
 use crate::{support::workspace, tremor::Scene};
 
-/// Each of these is a test of the flows with an operator in Rust, and one of those in VRL.
+/// Defines two tests for each function: one for the flows with an operator in Rust, and one for the flows in VRL.
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod native {
@@ -34,22 +34,22 @@ macro_rules! tests {
 }
 
 tests! {
-    generated_log_events_leave_as_the_reference_says,
-    log_events_of_the_environment_leave_as_the_reference_says,
-    every_class_passes_its_rate_in_a_second_and_again_in_the_next,
-    fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all,
-    what_a_format_alone_can_say_is_the_same_to_all,
-    binary_data_in_utf8_is_text_to_all,
-    the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source,
+    generated_log_events_match_the_reference,
+    log_events_of_the_user_match_the_reference,
+    every_class_passes_its_rate_in_each_second,
+    missing_and_mistyped_fields_are_treated_alike,
+    format_specific_values_are_treated_alike,
+    binary_data_in_utf8_is_treated_as_text,
+    sink_gets_passing_and_excess_events_in_source_order,
 }
 
-/// The text of a flow in `bench/flows`, without its plugin folder.
+/// Returns the text of a flow in `bench/flows`, without its plugin folder.
 pub(crate) fn flow_of_the_project(name: &str) -> String {
     let path = workspace().join("bench/flows").join(format!("{name}.yaml"));
     without(&fs::read_to_string(path).unwrap(), "plugins: [../../target/release]\n")
 }
 
-/// The program of those that are in VRL.
+/// Returns the program of the flows with VRL.
 pub(crate) fn logging_vrl() -> String {
     fs::read_to_string(workspace().join("bench/flows/logging.vrl")).unwrap()
 }
@@ -59,9 +59,9 @@ fn without(text: &str, part: &str) -> String {
     text.replace(part, "")
 }
 
-/// What a flow makes of events: what reaches the sink, and what leaves by `overflow` where that is
-/// not linked.
-fn run(flow: &str, events: &[Event]) -> (Left, Left) {
+/// Runs a flow on these events. Returns the events that reach the sink, and the events at the port `overflow` if that
+/// port is not linked.
+fn run(flow: &str, events: &[Event]) -> (PortEvents, PortEvents) {
     let scene = Scene::new(flow).write("logging.vrl", logging_vrl().as_bytes());
     for folder in ["input", "expected"] {
         fs::create_dir(scene.path().join(folder)).unwrap();
@@ -75,7 +75,7 @@ fn run(flow: &str, events: &[Event]) -> (Left, Left) {
     let scene = scene.write("input/bench.events.jsonl", input.join("\n").as_bytes());
     let scene = scene.write(names[0], b"");
     let scene = if is_linked { scene } else { scene.write(names[1], b"") };
-    // All that comes out is taken down: it is compared here, event by event.
+    // Use `--update` to record all events that leave the flow. The test compares them itself.
     let tremor = if flow.contains("logging.vrl") { Scene::tremor_with_vrl } else { Scene::tremor };
     tremor(&scene, &["test", ".", "--update"]).expect(0, &["updated"]);
     let outlets = fs::read_dir(scene.path().join("expected")).unwrap().count();
@@ -84,14 +84,14 @@ fn run(flow: &str, events: &[Event]) -> (Left, Left) {
         let lines = scene.read(name);
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    (left(names[0]), if is_linked { Left::new() } else { left(names[1]) })
+    (left(names[0]), if is_linked { PortEvents::new() } else { left(names[1]) })
 }
 
-/// How the flows bring what is over the rate to the sink.
+/// Link through which the flows send events above the rate to the sink.
 const OVERFLOW_LINK: &str = "  - main/overflow -> bench\n";
 
-/// The flow of a format does to the events what the reference does.
-fn check(format: &str, variant: &str, events: &[Event]) -> (Left, Left) {
+/// Checks that the flow for a format has the same results as the reference. Returns the events of both ports.
+fn check(format: &str, variant: &str, events: &[Event]) -> (PortEvents, PortEvents) {
     let expected = reference(events);
     let name = format!("throughput-logging-{format}{variant}");
     let found = run(&without(&flow_of_the_project(&name), OVERFLOW_LINK), events);
@@ -100,17 +100,17 @@ fn check(format: &str, variant: &str, events: &[Event]) -> (Left, Left) {
     expected
 }
 
-/// The first difference and no more: there may be thousands.
+/// Compares the events, and reports only the first difference, because there may be thousands.
 #[track_caller]
-fn compare(what: &str, found: &Left, expected: &Left) {
+fn compare(what: &str, found: &PortEvents, expected: &PortEvents) {
     for (position, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert_eq!(found, expected, "{what}: event {position} of the port");
     }
-    assert_eq!(found.len(), expected.len(), "{what}: how many");
+    assert_eq!(found.len(), expected.len(), "{what}: number of events");
 }
 
-/// Events in both formats, and what becomes of them in each.
-fn check_both(variant: &str, values: &[(u64, Json)]) -> (Left, Left) {
+/// Runs [`check`] for both formats. Returns the events of both ports.
+fn check_both(variant: &str, values: &[(u64, Json)]) -> (PortEvents, PortEvents) {
     let json = |value: &Json| value.to_string().into_bytes();
     let events = |message: &dyn Fn(&Json) -> Vec<u8>| {
         let event = |(at_ms, value): &(u64, Json)| Event {
@@ -135,19 +135,19 @@ fn packed(value: &rmpv::Value) -> Vec<u8> {
     message
 }
 
-/// How many of a class left by a port.
-fn count(left: &Left, class: &str) -> usize {
+/// Returns the number of events of a class.
+fn count(left: &PortEvents, class: &str) -> usize {
     left.iter().filter(|event| event["metadata"]["class"] == class).count()
 }
 
-/// Events of a file of JSON lines, nine a millisecond; those of a short file again and again.
+/// Returns the events of a text with JSON lines, nine events per millisecond. A short text is repeated.
 fn lines(text: &str) -> Vec<(u64, Json)> {
     let count = text.lines().count().max(10_000);
     let line = |(position, line)| (position as u64 / 9, serde_json::from_str(line).unwrap());
     text.lines().cycle().take(count).enumerate().map(line).collect()
 }
 
-fn generated_log_events_leave_as_the_reference_says(variant: &str) {
+fn generated_log_events_match_the_reference(variant: &str) {
     let mut text = Vec::new();
     sample_logs::write_lines(10_000, 42, &mut text).unwrap();
     let (out, overflow) = check_both(variant, &lines(&String::from_utf8(text).unwrap()));
@@ -157,15 +157,15 @@ fn generated_log_events_leave_as_the_reference_says(variant: &str) {
     }
 }
 
-/// `TREMOR_SAMPLE_LOGS` names a file of log events, one a line as JSON; without it there is nothing
-/// to see.
-fn log_events_of_the_environment_leave_as_the_reference_says(variant: &str) {
+/// Checks log events of the user: `TREMOR_SAMPLE_LOGS` is the path of a file with one JSON event per line. Does nothing
+/// if the variable is not set.
+fn log_events_of_the_user_match_the_reference(variant: &str) {
     if let Some(path) = env::var_os("TREMOR_SAMPLE_LOGS") {
         check_both(variant, &lines(&fs::read_to_string(path).unwrap()));
     }
 }
 
-fn every_class_passes_its_rate_in_a_second_and_again_in_the_next(variant: &str) {
+fn every_class_passes_its_rate_in_each_second(variant: &str) {
     let mut events = Vec::new();
     let default = ("none", "none", DEFAULT.0, DEFAULT.1, "none");
     for (field, text, _, rate, _) in RULES.into_iter().chain([default]) {
@@ -175,14 +175,14 @@ fn every_class_passes_its_rate_in_a_second_and_again_in_the_next(variant: &str) 
         events.extend((0..rate).map(|_| (999, event.clone())));
         events.push((1000, event));
     }
-    // In the order of time, and otherwise as they are.
+    // Sort by time. The sort is stable, so events with the same time keep their order.
     events.sort_by_key(|(at_ms, _)| *at_ms);
     let (out, overflow) = check_both(variant, &events);
-    assert_eq!(overflow.len(), RULES.len() + 1, "one of each");
+    assert_eq!(overflow.len(), RULES.len() + 1, "one of each class");
     assert_eq!(out.len(), events.len() - overflow.len());
 }
 
-fn fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all(variant: &str) {
+fn missing_and_mistyped_fields_are_treated_alike(variant: &str) {
     let none = Json::Null;
     let applications = [
         json!("app4"),
@@ -257,7 +257,7 @@ fn product<'v>(
     })
 }
 
-fn what_a_format_alone_can_say_is_the_same_to_all(variant: &str) {
+fn format_specific_values_are_treated_alike(variant: &str) {
     let json = [
         (r#"{"application":"app2","application":"app1"}"#, json!({ "application": "app1" })),
         (r#"{"application":"app1","application":null}"#, json!({ "application": null })),
@@ -269,8 +269,8 @@ fn what_a_format_alone_can_say_is_the_same_to_all(variant: &str) {
     check("json", variant, &json);
 }
 
-/// VRL tells one from the other no more than the rules do.
-fn binary_data_in_utf8_is_text_to_all(variant: &str) {
+/// Neither VRL nor the rules distinguish text from binary data that is UTF-8.
+fn binary_data_in_utf8_is_treated_as_text(variant: &str) {
     let data = |text: &str| rmpv::Value::Binary(text.into());
     let of = |entries: &[(&str, &str)]| {
         let entry = |(key, text): &(&str, &str)| {
@@ -293,14 +293,14 @@ fn binary_data_in_utf8_is_text_to_all(variant: &str) {
         of(&[("tags", "tag1"), ("syslog_hostname", "h\u{f6}st")]),
         of(&[("tags", "tag2")]),
     ];
-    let metadata = |left: &Left| left.iter().map(|event| event["metadata"].clone()).collect();
-    let expected: Left = metadata(&reference(&events).0);
+    let metadata = |left: &PortEvents| left.iter().map(|event| event["metadata"].clone()).collect();
+    let expected: PortEvents = metadata(&reference(&events).0);
     let name = format!("throughput-logging-msgpack{variant}");
     let found = metadata(&run(&flow_of_the_project(&name), &events).0);
     compare(&name, &found, &expected);
 }
 
-fn the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source(variant: &str) {
+fn sink_gets_passing_and_excess_events_in_source_order(variant: &str) {
     let count = 2 * DEFAULT.1;
     let json = (0..count).map(|number| {
         let value = json!({ "number": number });

@@ -1,11 +1,11 @@
-//! What the flows are meant to do, in a few lines over `serde_json`'s values.
+//! The reference: computes the results of the flows in a few lines, on values of `serde_json`.
 
 use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-/// What is done to events, in order: where a field has a text (`tags`: contains it), the class, how
-/// many of it may pass in a second, and the field that they are counted by.
+/// The rules, of which the first matching one applies. Each has a field and its text (for `tags`, a text in the list),
+/// the class, the number of events that may pass per second, and the field by whose value events are counted.
 pub(super) const RULES: [(&str, &str, &str, u64, &str); 12] = [
     ("application", "app1", "applog_app1", 1250, "application"),
     ("application", "app2", "applog_app1", 2500, "application"),
@@ -21,10 +21,10 @@ pub(super) const RULES: [(&str, &str, &str, u64, &str); 12] = [
     ("index_type", "syslog_app6", "syslog_app6", 3750, "syslog_hostname"),
 ];
 
-/// What no rule is for.
+/// Class and rate of events that match no rule.
 pub(super) const DEFAULT: (&str, u64) = ("default", 250);
 
-/// Class, rate and dimensions of an event.
+/// Returns the class, the rate and the dimensions of an event.
 fn classify(event: &Json) -> (&'static str, u64, Json) {
     let meets = |field: &str, text: &str| match field {
         "tags" => event[field].as_array().is_some_and(|tags| tags.contains(&json!(text))),
@@ -36,20 +36,20 @@ fn classify(event: &Json) -> (&'static str, u64, Json) {
     }
 }
 
-/// An event as it comes in, and what it says in JSON.
+/// An event as the flow receives it, and its value.
 pub(super) struct Event {
     pub(super) at_ms: u64,
     pub(super) message: Vec<u8>,
     pub(super) value: Json,
 }
 
-/// What leaves by one port: values and metadata.
-pub(super) type Left = Vec<Json>;
+/// The events that leave the flow at one port, each with its value and its metadata.
+pub(super) type PortEvents = Vec<Json>;
 
-/// What is within the rate, and what is over it. A window of a second begins with the first event
-/// of its class and dimensions.
-pub(super) fn reference(events: &[Event]) -> (Left, Left) {
-    let (mut out, mut overflow) = (Left::new(), Left::new());
+/// Returns the events within the rate and the events above it. For each class and dimensions, a window of one second
+/// begins with the first event.
+pub(super) fn reference(events: &[Event]) -> (PortEvents, PortEvents) {
+    let (mut out, mut overflow) = (PortEvents::new(), PortEvents::new());
     let mut windows = HashMap::new();
     for Event { at_ms, value, .. } in events {
         let (class, rate, dimensions) = classify(value);

@@ -1,4 +1,4 @@
-//! Random flows.
+//! Random flows for the random tester.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 /// A flow of sources and sinks of the fixture `dice`.
 pub(super) struct Flow {
-    /// The flow file.
+    /// Text of the flow file.
     pub(super) text: String,
     /// Names of the sources and the sinks.
     pub(super) connectors: Vec<String>,
@@ -18,21 +18,21 @@ pub(super) struct Source {
     pub(super) name: String,
     /// Number of events.
     pub(super) count: u64,
-    /// Number of streams, which have the events in turn.
+    /// Number of streams. The events belong to the streams in turn.
     pub(super) streams: u64,
 }
 
 pub(super) struct Sink {
     pub(super) name: String,
-    /// `true` if deliveries of one stream do not overlap, and keep its order.
+    /// `true` if the deliveries of a stream do not overlap and keep its order.
     pub(super) is_ordered: bool,
-    /// `true` if events that the sink refuses three times are dead letters.
+    /// `true` if events that the sink rejects three times are dead letters.
     pub(super) gives_up: bool,
-    /// Positions of the sources that feed the sink.
+    /// Indices of the sources that feed the sink.
     pub(super) sources: Vec<usize>,
 }
 
-/// Reconnects and retries soon, so that faults take little time.
+/// Settings for fast reconnects and retries, so that faults take little time.
 const SOON: &str = "
     reconnect: { backoff: 1ms, max_backoff: 5ms }
     restart: { attempts: 1000000 }";
@@ -55,7 +55,7 @@ impl Flow {
         let mut link = |from: &str, to: &str| {
             ["\n  - ", from, " -> ", to].iter().for_each(|part| text.push_str(part));
         };
-        // Each pipeline has a source, and each sink a pipeline or a source.
+        // Give each pipeline at least one source, and each sink at least one pipeline or source.
         let feeds: Vec<Vec<usize>> = (0..pipelines)
             .map(|at| {
                 let is_fed = |_: &usize| random.bool();
@@ -73,7 +73,7 @@ impl Flow {
             link(&format!("pipeline{pipeline}"), &sink.name);
             sink.sources.clone_from(&feeds[pipeline]);
             for (from, source) in sources.iter().enumerate() {
-                // A source without another link feeds the last sink.
+                // Link each source that has no other link to the last sink.
                 let is_left = !feeds.iter().any(|feeds| feeds.contains(&from));
                 if !sink.sources.contains(&from)
                     && (random.u8(..4) == 0 || (is_left && at + 1 == count))
@@ -89,7 +89,7 @@ impl Flow {
         Self { text, connectors, sources, sinks }
     }
 
-    /// Returns the number of events that each source knows to be acknowledged.
+    /// Returns the number of acknowledged events of each source, as the sources recorded them.
     pub(super) fn acknowledged(&self, folder: &Path) -> Vec<u64> {
         let file = |source: &Source| folder.join(format!("{}.at", source.name));
         let number = |path| fs::read_to_string(path).map_or(0, |text| text.parse().unwrap());

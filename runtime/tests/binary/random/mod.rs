@@ -1,8 +1,8 @@
-//! A random tester: random flows of a plugin with random answers, with connectors that are paused, resumed and
-//! restarted at random, and processes that get signals at random.
+//! A random tester. It runs random flows of a plugin that answers at random. At random times it pauses, resumes and
+//! restarts connectors, and sends signals to processes.
 //!
-//! It runs for 30 seconds, or for `TREMOR_RANDOM_SECONDS`. A failure names its seed; `TREMOR_SEED` repeats that case
-//! alone, with the same flow, faults and changes, but with other moments.
+//! The test runs for 30 seconds, or for `TREMOR_RANDOM_SECONDS`. A failure names its seed. With `TREMOR_SEED`, only
+//! that case runs, with the same flow, faults and changes, but with other timing.
 
 mod flow;
 mod record;
@@ -23,14 +23,14 @@ use crate::{
     tremor::Scene,
 };
 
-/// Longest time that a flow may take to its end when nothing disturbs it any more.
+/// Maximum time until a flow ends after the last disturbance.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Maximum memory of a process whose random flow has ended, in bytes.
 const MEMORY: usize = 160 << 20;
-/// Maximum threads of such a process, those that wait for blocking work included.
+/// Maximum number of threads of such a process, including idle threads for blocking work.
 const THREADS: usize = 40;
 
-/// A flow that keeps the process, so that what the random flow leaves behind can be counted.
+/// A flow that keeps the process running, so that the resources that the random flow has left can be counted.
 const ALIVE: &str = "connectors:
   alive: { type: metronome, config: { interval_ms: 3600000 } }
   nothing: { type: 'null' }
@@ -56,7 +56,7 @@ fn random_flows_lose_nothing_and_keep_their_order() {
     eprintln!("{} random flows from seed {first} on", seed - first);
 }
 
-/// Runs one flow to its end, in one process or in two.
+/// Runs a random flow to its end, in one process or in two.
 fn run(seed: u64) {
     let mut random = Rng::with_seed(seed);
     let flow = Flow::random(&mut random);
@@ -69,7 +69,7 @@ fn run(seed: u64) {
             disturb(&asked, &flow, &mut random);
             let signal = ["TERM", "KILL"][random.usize(..2)];
             let ended = asked.stop(signal);
-            // A drain that has not ended in time may have status 4, a process that was killed has none.
+            // The status is 4 if a drain was not completed in time. A killed process has no status.
             let is_expected = matches!(ended.status, Some(0 | 3 | 4)) || signal == "KILL";
             assert!(is_expected, "{:?}: {}", ended.status, ended.stderr);
             record::judge(&flow, folder.path());
@@ -96,10 +96,10 @@ fn start(folder: &Path, random: &mut Rng) -> Asked {
     })
 }
 
-/// Changes connectors and stops the process at random moments, and resumes all in the end.
+/// Changes connectors and stops the process at random moments, and resumes all connectors at the end.
 fn disturb(asked: &Asked, flow: &Flow, random: &mut Rng) {
     let change = |connector: &str, change: &str| {
-        // The flow may have ended.
+        // Ignore the result: the request fails if the flow has ended.
         asked.request("POST", &format!("/v1/flows/flow/connectors/{connector}/{change}"));
     };
     for _ in 0..random.usize(0..30) {
@@ -120,7 +120,7 @@ fn disturb(asked: &Asked, flow: &Flow, random: &mut Rng) {
     flow.connectors.iter().for_each(|connector| change(connector, "resume"));
 }
 
-/// Waits for the end of the flow, and counts what it leaves in the process.
+/// Waits until the flow has ended, and checks which resources are left in the process.
 fn finish(asked: &Asked, folder: &Path) {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Judges the records that the sinks of the fixture `dice` have kept.
+//! Checks of the records that the sinks of the fixture `dice` write.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::flow::{Flow, Sink};
 
-/// Every acknowledged event was taken or is a dead letter, and ordered sinks got each stream in order and one
-/// delivery at a time.
+/// Checks that every acknowledged event was accepted by each sink or is a dead letter. For ordered sinks, checks that
+/// the events of each stream arrived in order and in one delivery at a time.
 #[track_caller]
 pub(super) fn judge(flow: &Flow, folder: &Path) {
     let acknowledged = flow.acknowledged(folder);
@@ -31,20 +31,21 @@ pub(super) fn judge(flow: &Flow, folder: &Path) {
     }
 }
 
-/// Returns the events that a sink has taken or that are its dead letters.
+/// Returns the events that a sink has accepted or that are its dead letters.
 #[track_caller]
 fn ended(flow: &Flow, sink: &Sink, record: &str, dead: &HashSet<String>) -> HashSet<String> {
     let mut ended = dead.clone();
     let mut taken = HashSet::new();
-    // Events that may become dead letters. A process that is killed before that delivers them again.
+    // Events that were rejected. They become dead letters, unless the process is killed before; then they are delivered
+    // again.
     let mut rejected = HashSet::new();
-    // The streams of each open delivery.
+    // The streams of each delivery that has not ended.
     let mut open: HashMap<&str, HashSet<&str>> = HashMap::new();
     let mut last_process = "";
     for line in record.lines() {
         let mut parts = line.split(';');
         let (delivery, step) = parts.next().unwrap().split_once(' ').unwrap();
-        // The deliveries of a process that was killed have no ends.
+        // Discard the open deliveries of a killed process, which have no end in the record.
         let process = delivery.split('-').next().unwrap();
         if mem::replace(&mut last_process, process) != process {
             open.clear();
@@ -95,13 +96,12 @@ fn dead_letters(folder: &Path) -> HashMap<String, HashSet<String>> {
 }
 
 impl Flow {
-    /// Returns the text of an event.
     fn event(&self, source: usize, number: u64) -> String {
         let source = &self.sources[source];
         format!("{} {} {number}", source.name, number % source.streams)
     }
 
-    /// Returns the event before another one in its stream.
+    /// Returns the predecessor of an event in its stream.
     fn before(&self, event: &str) -> Option<String> {
         let mut parts = event.split(' ');
         let source = parts.next().unwrap();

@@ -1,22 +1,21 @@
-//! Moving events from one batch to another.
+//! Copying events from one batch to another.
 
 use std::ops::Range;
 
 use super::{
-    Batch, Event, EventRef, PayloadKind, Span, event::IN_NODES, fill::narrow, metadata::Kept,
+    Batch, Event, EventRef, PayloadKind, Span, event::IN_NODES, fill::narrow, metadata::LastCopied,
 };
 use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 
 impl Batch {
-    /// Adds the events of another batch after those of this one, with all that belongs to them.
-    /// Only what they refer to is copied, not the whole of the other's buffers; edited values are
-    /// moved.
+    /// Appends the events of `from`, with their payloads, metadata and origins. Copies only the contents that the
+    /// events refer to, and moves edited values.
     ///
-    /// Each event takes one pass over its nodes and one copy of its bytes, where its text lies
-    /// together as a codec leaves it.
+    /// For each event, the call reads the nodes of its value once, and copies its bytes with one copy if they are
+    /// contiguous, as codecs write them.
     ///
     /// # Panics
-    /// Where the batch would reach 4 GiB.
+    /// Panics if the batch would reach 4 GiB.
     pub fn append(&mut self, mut from: Self) {
         let values = narrow(self.values.len());
         self.values.extend(std::mem::take(&mut from.values));
@@ -27,7 +26,7 @@ impl Batch {
         self.events = events;
     }
 
-    /// Adds a copy of an event of another batch, with all that belongs to it.
+    /// Appends a copy of an event of another batch, with its payload, metadata and origin.
     ///
     /// # Panics
     /// Panics if the batch would reach 4 GiB.
@@ -35,7 +34,7 @@ impl Batch {
         let (from, event) = event.parts();
         let (bytes, nodes) = self.buffers_mut();
         let copied = Copy { from, bytes, nodes, metadata: (0, 0), origin: (0, 0) }.event(event, 0);
-        self.copy_event(from, copied, &mut Kept::default());
+        self.copy_event(from, copied, &mut LastCopied::default());
     }
 
     pub(crate) fn size_of(&self, event: &Event) -> usize {
@@ -55,7 +54,7 @@ impl Batch {
         }
     }
 
-    /// How many bytes the nodes of the document at `root` take, and how many its text and data.
+    /// Returns the size of the nodes of the document at `root`, and the size of its text and binary data, in bytes.
     pub(super) fn document_size(&self, root: u32) -> (usize, usize) {
         let nodes = &self.nodes()[subtree(self.nodes(), root as usize)];
         let data = nodes.iter().filter_map(data).map(|data| data.len());
@@ -77,8 +76,8 @@ fn value_size(value: &Value<'_>) -> usize {
     size
 }
 
-/// The nodes of the value at `root`; what a forged one says of itself ends with the nodes there
-/// are.
+/// Returns the positions of the nodes of the value at `root`. If an invalid value specifies more nodes than exist, the
+/// range ends with the last node.
 pub(super) fn subtree(nodes: &[Node], root: usize) -> Range<usize> {
     let root = root.min(nodes.len());
     let span = nodes.get(root).map_or(0, |node| node.span().max(1));
@@ -86,7 +85,7 @@ pub(super) fn subtree(nodes: &[Node], root: usize) -> Range<usize> {
     root..end.min(nodes.len())
 }
 
-/// The bytes that a node refers to.
+/// Returns the range of bytes that a node refers to.
 fn data(node: &Node) -> Option<Range<usize>> {
     if !node.kind().has_data() {
         return None;
@@ -99,9 +98,10 @@ struct Copy<'b> {
     from: &'b Batch,
     bytes: &'b mut ByteBuffer,
     nodes: &'b mut NodeBuffer,
-    /// The root of metadata that was copied last, and where to: all pieces of a message have the same.
+    /// Location of the metadata that was copied last, and the location of its copy. All messages that were cut from one
+    /// event have the same metadata, which is copied once.
     metadata: (u32, u32),
-    /// The root of the origin that was copied last, and of its copy.
+    /// Location of the origin that was copied last, and the location of its copy.
     origin: (u32, u32),
 }
 
@@ -145,7 +145,7 @@ impl Copy<'_> {
         Span { start: narrow(start), len: narrow(data.len()) }
     }
 
-    /// Copies a value; `known` is a range of bytes that is already there, and where.
+    /// Copies a value. `known` is a range of bytes of `from` that is already copied, and the offset of that copy.
     fn document(&mut self, root: u32, known: Option<(Range<usize>, usize)>) -> u32 {
         let nodes = &self.from.nodes()[subtree(self.from.nodes(), root as usize)];
         let (mut start, mut end, mut total) = (usize::MAX, 0, 0);
@@ -163,7 +163,7 @@ impl Copy<'_> {
         };
         let new = self.nodes.len();
         let moved = nodes.iter().map(|node| match data(node) {
-            // It may lie anywhere, even where this batch has nothing.
+            // Empty data may have any offset, even one outside this batch.
             Some(data) if data.is_empty() => node.moved_to(0),
             Some(data) => node.moved_to((data.start - from.start + to) as u64),
             None => *node,
@@ -172,7 +172,8 @@ impl Copy<'_> {
         narrow(new)
     }
 
-    /// Copies everything between a value's first and last byte, where most of that is its own.
+    /// Copies all bytes between the first and the last byte of a value, if at least half of these bytes belong to the
+    /// value.
     fn hull(&mut self, hull: Range<usize>, total: usize) -> Option<(Range<usize>, usize)> {
         let data = self.from.bytes().get(hull.clone())?;
         let start = self.bytes.len();
@@ -204,12 +205,12 @@ mod tests {
         batch.events().iter().map(text).collect()
     }
 
-    /// Events of every kind, with all that may belong to them.
+    /// Creates events of every kind, with metadata and origins of every kind.
     fn mixed(first: u64) -> Batch {
         let mut batch = Batch::new();
         batch.stream(first).push_message(b"in place");
         batch.decode_with(|bytes, nodes, span| {
-            // As a codec that leaves text where it was.
+            // Like a codec that leaves text in the raw bytes.
             let root = u32::try_from(nodes.len()).unwrap();
             nodes.push(Node::array(2, 3));
             nodes.push(Node::string((span.start + 3).into(), 5));
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_every_kind_arrive_with_all_that_belongs_to_them() {
+    fn appended_events_keep_payload_metadata_and_origin() {
         let mut batch = mixed(0);
         batch.append(mixed(10));
         batch.append(mixed(20).part(2..4));
@@ -242,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_divided_into_its_events_with_all_that_belongs_to_them_and_no_more() {
+    fn divided_batches_keep_only_values_of_their_events() {
         let mut batch = mixed(0);
         batch.append(mixed(10));
         let picked = batch.pick(&[3, 0, 8]);
         let expected = seen(&batch);
         assert_eq!(seen(&picked), [&expected[3][..], &expected[0], &expected[8]]);
-        assert_eq!(picked.values.len(), 4, "two that were edited, and two origins");
+        assert_eq!(picked.values.len(), 4, "two edited values and two origins");
         let parts = batch.divide(&[3, 0, 1, 6, 4]);
         let lengths: Vec<_> = parts.iter().map(Batch::len).collect();
         assert_eq!(lengths, [3, 0, 1, 6, 0]);
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_pieces_of_a_message_share_is_copied_once() {
+    fn metadata_shared_by_pieces_is_copied_once() {
         let mut from = Batch::new();
         from.push_message(b"one,two,six");
         from.write_metadata(0, |writer| writer.str(&"x".repeat(1_000))).unwrap();
@@ -285,7 +286,7 @@ mod tests {
         encoded.validate().unwrap();
         let roots: Vec<_> = encoded.events().iter().map(Event::metadata_root).collect();
         assert_eq!(roots, [Some(0), Some(0), Some(0), None]);
-        // As values of their own.
+        // The same for metadata that is an edited value.
         let mut from = Batch::new();
         from.push_message(b"one,two");
         from.set_metadata(0, literal!({ "from": "here" }));
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_shares_its_buffers_leaves_the_others_alone() {
+    fn append_to_shared_buffers_leaves_clones_unchanged() {
         let mut batch = mixed(0);
         let other = batch.clone();
         batch.append(mixed(10));
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_events_refer_to_is_copied() {
+    fn append_copies_only_referenced_contents() {
         let mut from = Batch::new();
         let large = "x".repeat(10_000);
         from.push(&literal!({ "a": "first" })).unwrap();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_lies_far_apart_is_copied_piece_by_piece() {
+    fn text_far_apart_is_copied_piece_by_piece() {
         let mut from = Batch::new();
         from.push_message(&[b"ab", &[b'-'; 1_000][..], b"cd"].concat());
         from.decode_with(|_, nodes, _| {
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_batch_is_as_wrong_as_it_was_and_no_worse() {
+    fn append_of_forged_batch_stays_in_bounds() {
         let mut from = Batch::new();
         from.push(&literal!(["a", "b"])).unwrap();
         let (_, nodes) = from.buffers_mut();
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_an_event_is_what_it_was_decoded_from_or_what_it_holds() {
+    fn event_size_is_that_of_original_or_of_contents() {
         let batch = mixed(0);
         let sizes: Vec<_> = batch.events().iter().map(|event| batch.size_of(event)).collect();
         let (structured, edited) = (8 * 16 + 10, 3 * 16 + 10);

@@ -1,6 +1,6 @@
-//! How much a batch holds at most.
+//! The weight of batches and events in bytes, and its limits.
 
-use super::{Batch, Event, PayloadKind, event::Span, metadata::Kept, storage::Shared};
+use super::{Batch, Event, PayloadKind, event::Span, metadata::LastCopied, storage::Shared};
 use crate::{
     document::{Budget, Node},
     error::PluginError,
@@ -8,20 +8,22 @@ use crate::{
 };
 
 impl Batch {
-    /// How much a batch of several events should weigh at most
-    /// ([`HostBatch::weight`](super::HostBatch::weight)), in bytes. A step that makes much of little stops when a batch weighs more, and goes on in another one.
+    /// Maximum weight of a batch of several events in bytes, as measured by
+    /// [`HostBatch::weight`](super::HostBatch::weight). A processor or codec that expands its input stops when its
+    /// batch exceeds this weight, and continues in another batch.
     ///
-    /// It is a few times what a pull brings, so that ordinary batches never meet it; half of what a
-    /// pool keeps of a batch, whose buffers have up to twice the capacity that they need; and half
-    /// of what a queue holds, so that one batch is made while another one waits.
+    /// The weight is a few times the default limit of a pull, so that ordinary batches never reach it. It is half of
+    /// the largest storage that a pool recycles, because buffers have up to twice the required capacity. It is half of
+    /// the limit of a queue, so that one batch can be produced while another batch waits.
     pub const WEIGHT_AT_MOST: usize = 2 << 20;
 
-    /// What an event may always weigh when it is decoded; see [`Batch::decoded_at_most`].
+    /// Size in bytes that the decoded form of any message may have, however short the message is: see
+    /// [`Batch::decoded_at_most`].
     pub const EVENT_AT_MOST: usize = Budget::MIN;
 
-    /// How much a message of so many bytes may become when it is decoded, in bytes of text and
-    /// nodes: 16 MiB, or four times the message where that is more. Whoever lets larger messages in
-    /// lets larger events in, and few bytes never become many.
+    /// Returns the maximum size of the decoded form of a message of `message` bytes, in bytes of text and nodes: 16
+    /// MiB, or four times the message if that is more. Therefore a flow that accepts larger messages accepts larger
+    /// events, but a small message cannot become a huge event.
     pub const fn decoded_at_most(message: usize) -> usize {
         Budget::limit_for(message)
     }
@@ -30,7 +32,7 @@ impl Batch {
         self.flat_weight() + self.values.iter().map(Value::weight).sum::<usize>()
     }
 
-    /// The same without edited values.
+    /// Returns the weight without edited values.
     pub(super) fn flat_weight(&self) -> usize {
         let storage = self.shared.storage();
         storage.bytes.len()
@@ -47,7 +49,7 @@ impl Batch {
         let payload = match event.kind {
             PayloadKind::DOCUMENT => {
                 let (nodes, data) = self.document_size(event.payload.start);
-                // Mostly the text lies where it was decoded from.
+                // Usually the text is a part of the original bytes.
                 nodes + data.max(original)
             }
             PayloadKind::VALUE => {
@@ -59,22 +61,22 @@ impl Batch {
         size_of::<Event>() + payload
     }
 
-    pub(crate) fn shed(&mut self) {
+    pub(crate) fn compact_if_large(&mut self) {
         if !self.is_heavy() {
             return;
         }
         let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
-        // What is copied must have offsets of 32 bits.
-        if self.weight() / 2 > used && used < MOST_COPIED {
+        // Offsets in the copy must fit into 32 bits.
+        if self.weight() / 2 > used && used < MAX_COPIED_BYTES {
             let (old, limit) = (std::mem::take(self), self.limit);
             self.append(old);
             self.limit = limit;
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn retained_bytes(&self) -> usize {
         let values = self.values.iter().map(Value::weight).sum::<usize>();
-        self.shared.held() + self.events.len() * size_of::<Event>() + values
+        self.shared.retained_bytes() + self.events.len() * size_of::<Event>() + values
     }
 
     pub(crate) fn footprint(&self) -> usize {
@@ -86,10 +88,10 @@ impl Batch {
             + values
     }
 
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn compact(&mut self) {
         let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
-        // What is copied must have offsets of 32 bits.
-        if self.held() / 2 > used && used < MOST_COPIED {
+        // Offsets in the copy must fit into 32 bits.
+        if self.retained_bytes() / 2 > used && used < MAX_COPIED_BYTES {
             let (events, pull) = (std::mem::take(&mut self.events), self.pull);
             *self = self.detached(&events);
             self.pull = pull;
@@ -109,10 +111,10 @@ impl Batch {
         Some(rest)
     }
 
-    /// Some of the batch's events with buffers of their own; edited payloads are moved out.
+    /// Copies the given events of the batch to a new batch with separate buffers. Edited payloads are moved.
     pub(super) fn detached(&mut self, events: &[Event]) -> Self {
         let mut shared = self.sharing_buffers();
-        let mut kept = Kept::default();
+        let mut kept = LastCopied::default();
         for event in events {
             shared.take_event(self, *event, &mut kept);
         }
@@ -123,10 +125,10 @@ impl Batch {
     }
 }
 
-/// More than this is not copied to save memory, in bytes.
-const MOST_COPIED: usize = 1 << 30;
+/// Maximum number of bytes that are copied to release larger buffers.
+const MAX_COPIED_BYTES: usize = 1 << 30;
 
-/// A range of a batch's bytes; none beyond 4 GiB.
+/// Returns a range of a batch's bytes, or `None` if the range ends beyond 4 GiB.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // neither is more than the end
 pub(super) fn span(start: usize, len: usize) -> Option<Span> {
@@ -134,10 +136,10 @@ pub(super) fn span(start: usize, len: usize) -> Option<Span> {
     u32::try_from(end).is_ok().then_some(Span { start: start as u32, len: len as u32 })
 }
 
-/// There is no room for an event.
+/// Returns the error for an event whose batch would exceed 4 GiB.
 #[cold]
-pub(super) fn no_room() -> PluginError {
-    PluginError::bad_data("with it, its batch would have more than 4 GiB")
+pub(super) fn too_large() -> PluginError {
+    PluginError::bad_data("cannot add the event: its batch would exceed 4 GiB")
 }
 
 #[cfg(test)]
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(clone.footprint() >> 10, footprint >> 10, "a shared buffer counts in full");
     }
 
-    /// A decoder that makes `count` nodes of every message.
+    /// Returns a decoder that creates `count` nodes for every message.
     fn nodes_of(
         count: usize,
     ) -> impl FnMut(&mut crate::ByteBuffer, &mut crate::NodeBuffer, Span) -> Result<u32, PluginError>
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_stops_when_a_batch_is_heavy_and_the_rest_comes_in_others() {
+    fn decoding_of_heavy_batch_continues_in_others() {
         let mut batch = Batch::new();
         for number in 0..10 {
             batch.stream(number).push_message(b"message");
@@ -208,11 +210,11 @@ mod tests {
             streams.extend(batch.events().iter().map(|event| event.stream));
         }
         assert_eq!(streams, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]);
-        assert_eq!(batches, 4, "three of 800 kB in each");
+        assert_eq!(batches, 4, "three messages of 800 kB in each batch");
     }
 
     #[test]
-    fn an_event_that_becomes_too_much_is_rejected_and_leaves_nothing() {
+    fn oversized_decoded_event_is_rejected_without_remains() {
         let mut batch = Batch::new();
         batch.push_message(b"small");
         batch.stream(1).push_message(b"a bomb");
@@ -227,24 +229,27 @@ mod tests {
         let [rejected] = &rejected[..] else { panic!("{rejected:?}") };
         assert_eq!(rejected.event.stream, 1);
         let message = rejected.error.to_string();
-        assert!(message.starts_with("decoded, it takes 16777232 bytes of memory"), "{message}");
+        assert!(
+            message.starts_with("the decoded message takes 16777232 bytes of memory"),
+            "{message}"
+        );
         assert_eq!(Batch::decoded_at_most(5 << 20), 20 << 20);
     }
 
     #[test]
-    fn what_no_event_refers_to_is_given_up() {
+    fn unreferenced_bytes_are_released() {
         let mut batch = Batch::new();
         batch.push_message(&vec![b'x'; 3 << 20]);
         batch.stream(1).push_message(b"kept");
-        batch.shed();
+        batch.compact_if_large();
         assert!(batch.is_heavy(), "all of it is used");
         batch.retain(|event| event.stream().number() == 1);
-        batch.shed();
+        batch.compact_if_large();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
     }
 
     #[test]
-    fn shares_of_buffers_come_to_the_whole_and_the_last_one_keeps_all_until_it_lets_go() {
+    fn shares_of_buffers_add_up_and_last_batch_retains_all() {
         let mut batch = Batch::new();
         batch.push_message(&vec![b'x'; 1 << 20]);
         batch.push_message(b"small");
@@ -252,17 +257,20 @@ mod tests {
         *batch.value_mut(2).unwrap() = literal!(["y".repeat(1 << 20)]);
         batch.set_origin("here");
         batch.set_pull(7);
-        let all = batch.held();
+        let all = batch.retained_bytes();
         assert!(all > 2 << 20, "{all}");
         let mut small = batch.pick(&[1]);
-        let both = batch.held() + small.held();
-        assert!(both.abs_diff(all) < 1_000, "the edited value is no share: {both}, {all}");
-        batch.let_go();
-        assert_eq!(batch.bytes().len(), small.bytes().len(), "it has most of it");
+        let both = batch.retained_bytes() + small.retained_bytes();
+        assert!(
+            both.abs_diff(all) < 1_000,
+            "the edited value is not counted as a share: {both}, {all}"
+        );
+        batch.compact();
+        assert_eq!(batch.bytes().len(), small.bytes().len(), "the batch uses most of the buffer");
         drop(batch);
-        assert!(small.held() > 1 << 20);
-        small.let_go();
-        assert!(small.held() < 1_000, "{}", small.held());
+        assert!(small.retained_bytes() > 1 << 20);
+        small.compact();
+        assert!(small.retained_bytes() < 1_000, "{}", small.retained_bytes());
         let event = small.events()[0];
         let seen = (small.raw(&event), small.origin(&event), small.pull());
         assert_eq!(seen, (Some(&b"small"[..]), Some("here"), 7));

@@ -1,4 +1,4 @@
-//! Accounting for the events that an operator buffers.
+//! Counts the events that an operator buffers, by the batches in which they arrived.
 
 use std::{cmp::Ordering, collections::VecDeque};
 
@@ -7,7 +7,7 @@ use abi_stable::StableAbi;
 use super::{Batch, Event, EventMut, Output, StreamKey, Verdict, output::Failed};
 use crate::error::PluginError;
 
-/// A number of buffered events that came with the same batch.
+/// A number of buffered events that arrived in the same batch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Share {
@@ -21,16 +21,17 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absorbed(());
 
-/// The accounting of events that an operator keeps for later: their number, and the batches that they
-/// came with.
+/// Counts events that an operator buffers, together with the batches in which they arrived. The value does not contain
+/// the events.
 ///
-/// An operator has one for each thing that it emits later: a window, a session, a key. The events are
-/// acknowledged to their sources together with what [`emit`](Buffered::emit) and its siblings send, or when
-/// they are [discarded](Buffered::discard). The runtime counts what was absorbed and emitted, and compares
-/// the numbers after every call.
+/// An operator has one `Buffered` for each event that it will emit, for example for each window, session or key. The
+/// absorbed events are acknowledged to their sources together with the events that replace them
+/// ([`emit`](Buffered::emit), [`emit_to`](Buffered::emit_to), [`emit_events`](Buffered::emit_events)), or when they are
+/// [discarded](Buffered::discard). After every call, the runtime checks that the operator has accounted for every
+/// event.
 ///
-/// A value that is dropped while it is not empty acknowledges nothing: its events stay buffered until the
-/// flow ends, and fail then.
+/// Dropping a `Buffered` that is not empty acknowledges nothing: its events stay buffered until the flow ends, and then
+/// fail.
 ///
 /// ```
 /// # use tremor_abi::{batch::{Batch, Buffered, Output}, error::PluginError};
@@ -49,17 +50,17 @@ pub struct Absorbed(());
 /// ```
 #[derive(Debug, Default)]
 pub struct Buffered {
-    /// In the order in which events were absorbed.
+    /// Shares in the order in which their events were absorbed.
     shares: VecDeque<Share>,
     events: u64,
-    /// The latest time of an event, in ns since the Unix epoch.
+    /// Latest ingest time of an event, in ns since the Unix epoch.
     latest_ns: u64,
     /// The stream of all events; `None` if there are several streams, or no event.
     stream: Option<StreamKey>,
 }
 
 impl Buffered {
-    /// Makes one without events.
+    /// Creates a `Buffered` without events.
     pub const fn new() -> Self {
         Self { shares: VecDeque::new(), events: 0, latest_ns: 0, stream: None }
     }
@@ -69,15 +70,15 @@ impl Buffered {
         usize::try_from(self.events).unwrap_or(usize::MAX)
     }
 
-    /// Returns whether there is no event.
+    /// Returns whether no event is absorbed.
     pub fn is_empty(&self) -> bool {
         self.events == 0
     }
 
     /// Absorbs an event within [`Output::divert`], and returns the verdict for it.
     ///
-    /// The closure has to return this verdict. The event leaves the batch, so copy what you need of it
-    /// before: a value, or all of it with [`Batch::push_event`].
+    /// The closure has to return this verdict. The event is removed from the batch, so copy the required contents
+    /// before: a value, or the whole event with [`Batch::push_event`].
     ///
     /// ```
     /// # use tremor_abi::batch::{Batch, Buffered, Output, Verdict};
@@ -99,8 +100,8 @@ impl Buffered {
         Verdict::Absorb(Absorbed(()))
     }
 
-    /// Absorbs all events of the batch in hand, and returns them for operators that emit the events
-    /// themselves.
+    /// Absorbs all events of the batch of the call, which is empty afterwards. Returns the events, for operators that
+    /// emit these events later.
     pub fn absorb_all(&mut self, batch: &mut Batch, output: &mut Output) -> Batch {
         let taken = std::mem::take(batch);
         let number = output.absorb(taken.len());
@@ -108,14 +109,14 @@ impl Buffered {
         taken
     }
 
-    /// Emits one event, which stands for all that were absorbed, out of port `out`.
+    /// Emits one event, which replaces all absorbed events, by port `out`.
     ///
-    /// The new event has the time of the latest of them, and their stream if all are of one. The result can
-    /// be edited, to set another time or metadata. Events that are emitted leave ahead of those that stay in
-    /// the batch in hand. If nothing was absorbed, the event counts as [created](Output::create).
+    /// The new event has the latest ingest time of the absorbed events, and their stream if they all belong to the same
+    /// stream. Edit the returned event to set another time or metadata. Emitted events leave before the events that
+    /// remain in the batch of the call. If nothing was absorbed, the event counts as [created](Output::create).
     ///
     /// # Errors
-    /// Bad data, if the value does not fit a document. The events stay absorbed then.
+    /// Returns an error of kind "bad data" if the value does not fit a document; the events then stay absorbed.
     pub fn emit<'o>(
         &mut self,
         output: &'o mut Output,
@@ -124,10 +125,10 @@ impl Buffered {
         self.emit_to(output, Output::OUT, value)
     }
 
-    /// Emits one event, as [`Buffered::emit`] does, out of a port.
+    /// Emits one event by `port`, as [`Buffered::emit`] does by `out`.
     ///
     /// # Errors
-    /// The errors of [`Buffered::emit`].
+    /// Returns the same errors as [`Buffered::emit`].
     pub fn emit_to<'o>(
         &mut self,
         output: &'o mut Output,
@@ -145,28 +146,28 @@ impl Buffered {
         Ok(event)
     }
 
-    /// Emits events out of a port in exchange for those that were absorbed: the same ones, as
-    /// [`Buffered::absorb_all`] returned them, or more or fewer. If there are none, the absorbed events are
+    /// Emits `events` by `port`, which replace the absorbed events. They may be the events that
+    /// [`Buffered::absorb_all`] returned, or other ones, in any number. If `events` is empty, the absorbed events are
     /// discarded.
     pub fn emit_events(&mut self, output: &mut Output, port: u16, events: Batch) {
         self.exchange(output, events.len());
         output.send(port, events);
     }
 
-    /// Rejects what was absorbed: `events`, the same ones or an event that stands for them, leave by `err`.
-    /// If there are none, the absorbed events are discarded.
+    /// Rejects the absorbed events: `events`, which may be the absorbed events or other ones that replace them, leave
+    /// by `err`. If `events` is empty, the absorbed events are discarded.
     pub fn reject(&mut self, output: &mut Output, events: Batch, error: PluginError) {
         self.exchange(output, events.len());
         output.fail(Failed { batch: events, error });
     }
 
-    /// Drops the events on purpose: they are counted as discarded, and acknowledged.
+    /// Discards the absorbed events, which are then acknowledged.
     pub fn discard(&mut self, output: &mut Output) {
         output.discard(self.len());
         self.release(output);
     }
 
-    /// Takes the first `events` events out, or all if there are fewer.
+    /// Moves the first `events` absorbed events to a new `Buffered`, or all if there are fewer.
     #[must_use = "events that are dropped are never acknowledged"]
     pub fn take(&mut self, events: usize) -> Self {
         let mut left = (events as u64).min(self.events);
@@ -186,7 +187,7 @@ impl Buffered {
         taken
     }
 
-    /// Adds the events of another value after those of this one.
+    /// Moves the absorbed events of `other` to `self`, after those of `self`.
     pub fn append(&mut self, mut other: Self) {
         if other.is_empty() {
             return;
@@ -197,11 +198,11 @@ impl Buffered {
         self.stream = stream.filter(|stream| is_first || self.stream == Some(*stream));
     }
 
-    /// Counts the absorbed events as `events` others that leave.
+    /// Counts that `events` events leave in place of the absorbed events.
     fn exchange(&mut self, output: &mut Output, events: usize) {
         match self.len().cmp(&events) {
             Ordering::Less => output.created(events - self.len()),
-            // No other event stands for them.
+            // Without events that replace them, the absorbed events are discarded.
             Ordering::Greater if events == 0 => output.discard(self.len()),
             Ordering::Equal => {}
             Ordering::Greater => output.merged(self.len() - events),
@@ -239,7 +240,7 @@ mod tests {
     use super::{Batch, Buffered, Output, Share, StreamKey, Verdict};
     use crate::error::PluginError;
 
-    /// A batch with an event of each stream, whose payload and time are its number.
+    /// Creates a batch with an event for each stream, whose payload and time are the number of the stream.
     fn batch(streams: &[u64]) -> Batch {
         let mut batch = Batch::new();
         for stream in streams {
@@ -250,7 +251,7 @@ mod tests {
         batch
     }
 
-    /// The events that leave by ports, with their time, and all numbers that the host compares.
+    /// Returns the events that leave by ports, with their port, and all numbers that the host compares.
     fn sent(output: &mut Output) -> (Vec<String>, [u64; 4]) {
         let text = |port: u16, batch: &Batch| {
             let text = |event| format!("{port} {}", batch.value(event).unwrap());
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(event_of(&[3, 5, 3]), (5, StreamKey::new(0, 0)));
         let (events, numbers) = sent(&mut output);
         assert_eq!(events, [r#"65535 "sum""#; 2]);
-        // The next call forgets what was absorbed and released, and nobody has taken.
+        // `begin` discards counts of absorbed and released events of earlier calls that were not taken.
         assert_eq!(numbers, [3, 3, 2, 5]);
     }
 
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_exchanged_for_more_or_fewer() {
+    fn more_or_fewer_events_replace_absorbed_ones() {
         let mut output = Output::new();
         for (events, created, merged) in [(1, 0, 2), (3, 0, 0), (5, 2, 0)] {
             let mut buffered = of(&mut output, 1, &[1, 2, 3]);

@@ -1,13 +1,13 @@
-//! Checking a batch that came over the boundary.
+//! Validation of a batch that a plugin has filled or changed.
 //!
-//! A plugin that leaves what cannot be in a batch has a bug. This check finds it where it happens, and
-//! names the event.
+//! An invalid batch is a bug of the plugin that created it. The validation detects the bug in the call in which it
+//! occurs, and its error names the event.
 //!
-//! Memory safety does not depend on it. Reading stays within a batch's buffers, whatever they hold, and
-//! takes text for UTF-8 only where it has looked at it ([`document`](crate::document)). So what the check does
-//! not find becomes wrong values, and nothing worse. It does not look again at what was valid before a
-//! call, because the kit's code only adds to buffers at their ends. A plugin's own code can overwrite
-//! them: with `unsafe`, or in a decoder, which gets them whole.
+//! Memory safety does not depend on the validation: reads stay within the buffers of a batch, whatever the buffers
+//! contain, and bytes are used as text only after a check that they are UTF-8 ([`document`](crate::document)). An
+//! invalid batch that the validation does not detect can only result in wrong values. Contents that were valid before a
+//! call are not validated again, because the code of the kit only appends to buffers. Other code of a plugin can
+//! overwrite these contents, with `unsafe` or in a decoder, which receives the whole buffers.
 
 use super::{Batch, Event, PayloadKind};
 use crate::{
@@ -16,27 +16,34 @@ use crate::{
     value::Value,
 };
 
-/// What a batch had before a plugin got it to edit: what
-/// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) need not look at again. Kept from batch to batch for its capacity.
+/// The contents of a batch before a plugin edits it, which
+/// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) does not validate again. A mark is reused for
+/// its capacity.
 #[derive(Debug, Default)]
 pub struct Mark {
-    /// The address of the nodes.
+    /// Address of the nodes.
     address: usize,
     nodes: usize,
     bytes: usize,
     events: Vec<Event>,
 }
 
+/// Bytes for each node of a batch above which examining the text of each node takes less time than examining all
+/// bytes at once.
+const NODE_TEXT: usize = 64;
+
 impl Batch {
     pub(crate) fn validate(&self) -> Result<(), PluginError> {
-        let mut check = Check::new(self, 0);
         let (bytes, values) = (self.bytes().len(), self.values.len());
+        // In a batch of messages that share their metadata, the text of documents is a small part of the bytes.
+        let is_mostly_raw = self.nodes().len() * NODE_TEXT < bytes;
+        let mut check = Check::new(self, if is_mostly_raw { bytes } else { 0 });
         for (position, event) in self.events().iter().enumerate() {
             let is_plain_message = event.kind == PayloadKind::RAW
                 && event.payload.range().end <= bytes
                 && event.original.word() == 0
-                && event.origin as usize <= values
-                && event.metadata == 0;
+                && (event.locations() == check.locations
+                    || (event.origin as usize <= values && event.metadata == 0));
             if !is_plain_message || !check.documents.budget.spend(event.payload.len.into()) {
                 check.event(position, event)?;
             }
@@ -53,17 +60,17 @@ impl Batch {
 
     pub(crate) fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
         let nodes = self.nodes();
-        // Buffers only get longer at their ends: see the module. While they lie where they lay, what was
-        // valid in them is valid still.
+        // Code only appends to buffers: see the documentation of the module. If the buffers are the same as at the time
+        // of the mark, contents that were valid then are still valid.
         let same = nodes.as_ptr().addr() == mark.address
             && nodes.len() >= mark.nodes
             && self.bytes().len() >= mark.bytes;
         let mut expected: &[Event] = if same { &mark.events } else { &[] };
         let mut check = Check::new(self, mark.bytes);
         for (position, event) in self.events().iter().enumerate() {
-            // Events mostly keep their order, so the one looked for is mostly the next one. An event of
-            // the mark is known once: a second one with the same payload is checked, because it counts
-            // towards the budget.
+            // Events usually keep their order, so the expected event is usually the next one. Each event of the mark is
+            // used for at most one event of the batch. A second event with the same payload is validated, so that it
+            // counts towards the budget.
             let old = match expected.split_first() {
                 Some((old, rest)) if event.has_payload_of(old) => {
                     expected = rest;
@@ -90,8 +97,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns whether the origin of an event is a value of the batch, or in its nodes the one that a known
-    /// event had.
+    /// Returns whether the origin of `event` is a value of the batch, or is in its nodes and equals the origin of the
+    /// known event `old`.
     #[inline]
     fn has_origin_of(&self, event: &Event, old: &Event) -> bool {
         event.origin as usize <= self.values.len()
@@ -103,27 +110,37 @@ impl Batch {
     }
 }
 
-/// The check of one batch, event by event.
+/// State of the validation of one batch.
 struct Check<'b> {
     batch: &'b Batch,
     documents: Validator<'b>,
-    /// The metadata and the origin that were found valid last. Neighbours mostly have the same, which are
-    /// copied once for all of them, so that they count once.
+    /// Metadata that was validated last. Consecutive events usually have the same metadata and origin, which count once
+    /// for the budget, because they are copied once.
     metadata: u32,
     origin: u32,
-    /// Positions after the last payload and the last metadata in the values. Values before them may belong to
-    /// several events, and count for each of these.
+    /// Locations of the metadata and the origin of the event that was validated last.
+    locations: u64,
+    /// Positions after the last edited payload and the last metadata in the table of values. A value before these
+    /// positions may belong to several events, and counts for each of them.
     payloads: u32,
     metadata_values: u32,
 }
 
 impl<'b> Check<'b> {
-    /// Returns a check for documents of which the text mostly lies after the first `old` bytes.
+    /// Creates a validation for documents whose text usually lies after the first `old` bytes.
     fn new(batch: &'b Batch, old: usize) -> Self {
         // A batch without nodes has no documents, so its bytes need not be examined.
         let old = if batch.nodes().is_empty() { batch.bytes().len() } else { old };
         let documents = Validator::new(batch.bytes(), old, Budget::new(batch.flat_weight()));
-        Self { batch, documents, metadata: 0, origin: 0, payloads: 0, metadata_values: 0 }
+        Self {
+            batch,
+            documents,
+            metadata: 0,
+            origin: 0,
+            locations: 0,
+            payloads: 0,
+            metadata_values: 0,
+        }
     }
 
     #[inline(never)]
@@ -147,8 +164,8 @@ impl<'b> Check<'b> {
                 return Err(forged(position, "refers to a value outside of the batch"));
             }
             PayloadKind(kind) => {
-                let what = format_args!("has an unknown kind of payload, {kind}");
-                return Err(forged(position, what));
+                let fault = format_args!("has an unknown kind of payload, {kind}");
+                return Err(forged(position, fault));
             }
         }
         if event.original.range().end > bytes {
@@ -159,7 +176,9 @@ impl<'b> Check<'b> {
             self.origin(position, event)?;
             self.origin = event.origin;
         }
-        self.metadata(position, event)
+        self.metadata(position, event)?;
+        self.locations = event.locations();
+        Ok(())
     }
 
     fn origin(&mut self, position: usize, event: &Event) -> Result<(), PluginError> {
@@ -180,7 +199,9 @@ impl<'b> Check<'b> {
         if event.metadata == self.metadata {
             return Ok(());
         }
-        if let Some(root) = event.metadata_root() {
+        if let Some(root) = event.metadata_root()
+            && !self.documents.is_map_of_flat(self.batch.nodes(), root)
+        {
             self.document(position, root, "has metadata that is")?;
         }
         if let Some(metadata) = event.metadata_value() {
@@ -204,7 +225,8 @@ impl<'b> Check<'b> {
         })
     }
 
-    /// Counts a value that several events may have. Others take no more than the batch.
+    /// Counts an edited value towards the budget if several events may refer to it. A value of one event needs no
+    /// budget, because it is no larger than the batch.
     fn value(&mut self, position: usize, index: u32, is_shared: bool) -> Result<(), PluginError> {
         let value = self.batch.values.get(index as usize).filter(|_| is_shared);
         self.spend(position, value.map_or(0, Value::weight) as u64)
@@ -222,14 +244,14 @@ impl<'b> Check<'b> {
             position,
             format_args!(
                 "exceeds the limit of {limit} bytes for the values and bytes that its events refer \
-                 to, which count for each event: put the events out in several batches, or let \
+                 to, which count for each event: emit the events in several batches, or let \
                  fewer of them refer to the same value"
             ),
         )
     }
 }
 
-/// Returns whether a value lies before `end`, and otherwise moves `end` after it.
+/// Returns whether `index` is before `end`, and otherwise moves `end` after `index`.
 fn is_before(index: u32, end: &mut u32) -> bool {
     let is_before = index < *end;
     if !is_before {
@@ -239,7 +261,7 @@ fn is_before(index: u32, end: &mut u32) -> bool {
 }
 
 impl Event {
-    /// Whether its payload is the part of the batch's buffers that another event's is.
+    /// Returns whether both payloads are the same part of the batch's buffers.
     #[inline]
     fn has_payload_of(&self, other: &Self) -> bool {
         self.payload.word() == other.payload.word()
@@ -249,8 +271,8 @@ impl Event {
     }
 }
 
-/// Looks for an event with the same payload: payloads mostly lie in the order of their events. One
-/// that is not found is looked at again, no more.
+/// Returns the position of an event with the same payload in `known`. The search assumes that the payloads of `known`
+/// are in ascending order. If an event is not found, the only effect is that it is validated again.
 #[inline(never)]
 fn find(known: &[Event], event: &Event) -> Option<usize> {
     let found = known.binary_search_by_key(&event.payload.start, |old| old.payload.start).ok()?;

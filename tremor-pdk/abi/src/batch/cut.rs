@@ -1,40 +1,63 @@
-//! Cutting: what a preprocessor does.
+//! The interface with which preprocessors cut the events of a batch into messages.
 
 use std::ops::Range;
 
 use abi_stable::std_types::RVec;
 
 use super::{
-    Batch, Rejected,
-    bounds::{no_room, span},
+    Batch, Origin, Rejected,
+    bounds::{span, too_large},
     event::{Event, EventFlags, PayloadKind},
 };
-use crate::{ByteBuffer, error::PluginError};
+use crate::{ByteBuffer, NodeBuffer, document::Document, error::PluginError};
 
-/// What a preprocessor writes its messages to; see [`Batch::cut`] and
-/// [`Rest::cut`](super::Rest::cut).
+/// An event that a preprocessor cuts, and the receiver of the resulting messages: see [`Batch::cut`] and
+/// [`RemainingInput::cut`](super::RemainingInput::cut).
 pub struct Cutter<'b> {
     bytes: &'b mut ByteBuffer,
+    nodes: &'b mut NodeBuffer,
     events: &'b mut RVec<Event>,
     rejected: &'b mut Vec<Rejected>,
     template: Event,
-    /// How much there may be of bytes and of what is put out.
+    /// Size of the bytes, events and rejected events of the batch, in bytes, above which the preprocessor has to stop.
     most: usize,
-    /// Where the payload goes on another time.
+    /// Offset in the payload at which a later call continues; `None` if the payload was processed completely.
     left: Option<usize>,
 }
 
 impl Cutter<'_> {
-    /// The bytes of the event that is being cut.
+    /// Returns the bytes of the event that is being cut.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         self.bytes.get(self.template.payload.range()).unwrap_or_default()
     }
 
-    /// The event that is being cut.
+    /// Returns the event that is being cut.
     #[inline]
     pub fn event(&self) -> &Event {
         &self.template
+    }
+
+    /// Returns a copy of the origin and the metadata of the event, if the source has set both with
+    /// [`Batch::apply_origin`]. A preprocessor that buffers bytes of a stream can keep this copy for a later call in
+    /// which the stream has no event of the source.
+    pub fn origin(&self) -> Option<Origin> {
+        let document = Document::new(self.bytes, self.nodes);
+        let text = document.root(self.template.origin_root()?).as_str()?;
+        let metadata = document.root(self.template.metadata_root()?);
+        Some(Origin::new(text, |writer| writer.write_value(metadata)))
+    }
+
+    /// Returns whether the event has neither an origin nor metadata, because the runtime has created the event.
+    #[doc(hidden)]
+    #[inline]
+    pub const fn is_of_no_origin(&self) -> bool {
+        self.template.locations() == 0
+    }
+
+    /// Sets the origin and the metadata of the messages that are emitted after this call.
+    pub fn apply_origin(&mut self, origin: &Origin) {
+        (self.template.origin, self.template.metadata) = origin.copy_to(self.bytes, self.nodes);
     }
 
     /// Emits a range of [`Cutter::payload`] as a message, without a copy.
@@ -54,11 +77,11 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
-    /// Emits a message of at most `most` bytes that `fill` makes of [`Cutter::payload`], where it
-    /// is to lie; `fill` says how many there are.
+    /// Emits a message of at most `most` bytes, which `fill` derives from [`Cutter::payload`] and writes directly into
+    /// the batch's buffer. `fill` returns the number of bytes written.
     ///
     /// # Errors
-    /// Those of `fill`; nothing is emitted then.
+    /// Returns the error of `fill`; then nothing is emitted.
     pub fn emit_filled<E>(
         &mut self,
         most: usize,
@@ -73,8 +96,8 @@ impl Cutter<'_> {
         filled.map(|_| self.push(start, count, EventFlags(0)))
     }
 
-    /// Emits a message that is [`Cutter::payload`] followed by `tail`. The last one in the buffer is
-    /// not copied for that.
+    /// Emits a message that is [`Cutter::payload`] followed by `tail`. The payload is not copied if it is at the end of
+    /// the buffer.
     pub fn emit_followed(&mut self, tail: &[u8]) {
         let payload = self.template.payload.range();
         if payload.end == self.bytes.len() {
@@ -87,21 +110,19 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
-    /// Emits bytes that are not in the payload as a part of a byte stream: the next of that stream
-    /// goes on where they end.
+    /// Emits bytes that are not in the payload, as a fragment of the byte stream.
     pub fn emit_fragment(&mut self, bytes: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_copy_slice(bytes);
         self.push(start, bytes.len(), EventFlags::FRAGMENT);
     }
 
-    /// Hands the event on as it is.
+    /// Emits the event unchanged.
     pub fn pass(&mut self) {
         self.events.push(self.template);
     }
 
-    /// Rejects a message; `shown` is the part of it that the dead letter carries, of which the first
-    /// [`Rejected::SHOWN`] bytes are kept.
+    /// Rejects a message. The dead letter contains the first [`Rejected::SHOWN`] bytes of `shown`.
     pub fn reject(&mut self, shown: &[u8], error: PluginError) {
         let start = self.bytes.len();
         self.bytes.extend_from_copy_slice(&shown[..shown.len().min(Rejected::SHOWN)]);
@@ -114,34 +135,33 @@ impl Cutter<'_> {
         }
     }
 
-    /// Rejects the event that is being cut, as it is.
+    /// Rejects the event that is being cut, unchanged.
     pub fn refuse(&mut self, error: PluginError) {
         let event = self.template.with_payload(self.template.kind, self.template.payload);
         self.rejected.push(Rejected { event, error });
     }
 
-    /// How many bytes more may be put out in one message before that is enough for one batch; one at
-    /// least.
-    pub fn room(&self) -> usize {
+    /// Returns the number of bytes by which the batch may still grow before it is heavy; at least 1.
+    pub fn capacity(&self) -> usize {
         self.most.saturating_sub(self.put_out()).max(1)
     }
 
-    /// Whether enough was put out for one batch: time to [leave](Cutter::leave) the rest of the
-    /// payload for the next one. Never in [`Batch::cut`].
+    /// Returns whether the batch is heavy, so that the preprocessor should [leave](Cutter::leave) the remaining payload
+    /// for the next batch. Always `false` in [`Batch::cut`].
     #[inline]
     pub fn is_heavy(&self) -> bool {
         self.put_out() > self.most
     }
 
-    /// All bytes, and what was put out.
+    /// Returns the size of the bytes, events and rejected events of the batch, in bytes.
     #[inline]
     fn put_out(&self) -> usize {
         let events = self.events.len() * size_of::<Event>();
         self.bytes.len() + events + self.rejected.len() * size_of::<Rejected>()
     }
 
-    /// What comes of the payload from this offset on comes later: the event is cut again with the
-    /// rest of its payload, which may be empty. Nothing may be emitted after that.
+    /// Leaves the payload from the offset `from` to its end for a later call, whose [`payload`](Cutter::payload) is
+    /// that part. The part may be empty. Emit nothing after this call.
     pub fn leave(&mut self, from: usize) {
         self.left = Some(from);
     }
@@ -154,12 +174,12 @@ impl Cutter<'_> {
                 event.flags = flags;
                 self.events.push(event);
             }
-            None => self.refuse(no_room()),
+            None => self.refuse(too_large()),
         }
     }
 }
 
-/// `RVec` has no `extend_from_within`.
+/// Appends a copy of `range`, because `RVec` has no method `extend_from_within`.
 fn extend_from_within(bytes: &mut ByteBuffer, range: Range<usize>) {
     let start = bytes.len();
     bytes.resize(start + range.len(), 0);
@@ -168,18 +188,19 @@ fn extend_from_within(bytes: &mut ByteBuffer, range: Range<usize>) {
 }
 
 impl Batch {
-    /// Runs a preprocessor over the batch: `cut` sees every event once and emits what is to stand
-    /// in its place. What it rejects is returned.
+    /// Replaces every event of the batch: calls `cut` once for each event, which emits the messages that replace the
+    /// event. Returns the rejected events.
     ///
-    /// For what puts out about as much as it gets; for others there is
-    /// [`Rest::cut`](super::Rest::cut).
+    /// Use this method if the output is about as large as the input, and
+    /// [`RemainingInput::cut`](super::RemainingInput::cut) otherwise.
     pub fn cut(&mut self, cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
         let (mut rejected, rest) = self.cut_at_most(usize::MAX, cut);
         if let Some(rest) = rest {
-            // Nobody comes back for it.
+            // The remaining input is rejected, because no later call processes it.
             let from = self.len();
             self.append(rest);
-            let error = || PluginError::internal("what was left of it in `Batch::cut` is lost");
+            let error =
+                || PluginError::internal("`Batch::cut` has no later call for the remaining input");
             let left = self.events[from..].iter();
             rejected.extend(left.map(|event| Rejected { event: *event, error: error() }));
             self.events.truncate(from);
@@ -187,7 +208,8 @@ impl Batch {
         rejected
     }
 
-    /// As [`Batch::cut`], until so much is put out; also gives what is left then.
+    /// Cuts as [`Batch::cut`] does until the size of the batch exceeds `most` bytes. Also returns the remaining input,
+    /// if any.
     pub(super) fn cut_at_most(
         &mut self,
         most: usize,
@@ -197,12 +219,12 @@ impl Batch {
         let mut events = std::mem::take(&mut self.events);
         let scratch = self.shared.storage_mut().map(|s| std::mem::take(&mut s.scratch_events));
         let mut out = scratch.unwrap_or_default();
-        let (bytes, _) = self.buffers_mut();
+        let (bytes, nodes) = self.buffers_mut();
         let most = bytes.len().saturating_add(most);
         let mut left = None;
         for (position, event) in events.iter().enumerate() {
             let (events, rejected, template) = (&mut out, &mut rejected, *event);
-            let mut cutter = Cutter { bytes, events, rejected, template, most, left: None };
+            let mut cutter = Cutter { bytes, nodes, events, rejected, template, most, left: None };
             cut(&mut cutter);
             if let Some(from) = cutter.left {
                 left = Some((position, from));

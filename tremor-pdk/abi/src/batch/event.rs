@@ -1,4 +1,4 @@
-//! One event of a batch: 56 bytes that point into the batch's buffers.
+//! An event of a batch: 56 bytes that point into the batch's buffers.
 
 use abi_stable::StableAbi;
 
@@ -13,59 +13,59 @@ pub struct Span {
 }
 
 impl Span {
-    /// The range, for slicing. Cannot overflow: both parts are 32 bits.
+    /// Returns the range, for slicing. The end cannot overflow a `usize`, because both parts have 32 bits.
     #[inline]
     pub const fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }
 
-    /// Both parts as one word, to compare.
+    /// Returns both parts as one word, for comparison.
     #[inline]
     pub(super) const fn word(self) -> u64 {
         self.start as u64 | ((self.len as u64) << 32)
     }
 }
 
-/// Where an event's payload lies. An open set.
+/// The form of an event's payload, and the buffer that contains it. An open set: later versions may add constants.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct PayloadKind(pub u8);
 
 impl PayloadKind {
-    /// There is none: the event marks the end of a stream.
+    /// No payload: the event marks the end of a stream.
     pub const NONE: Self = Self(0);
-    /// Bytes that no codec has seen: a span of the batch's bytes.
+    /// Bytes: the payload is a span of the batch's bytes.
     pub const RAW: Self = Self(1);
-    /// A value of the batch's document: the index of its root node.
+    /// A value in a document: the payload's `start` is the index of the root node in the batch's nodes.
     pub const DOCUMENT: Self = Self(2);
-    /// A value of the batch's table of edited values: its index.
+    /// An edited value: the payload's `start` is the index of the value in the batch's table of values.
     pub const VALUE: Self = Self(3);
 }
 
-/// Truths about an event, one bit each.
+/// Properties of an event, one bit each.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct EventFlags(pub u8);
 
 impl EventFlags {
-    /// The payload is a part of a byte stream, cut anywhere; the next event of the stream goes on
-    /// where this one ends. Without it, the payload is a whole message.
+    /// The payload is a part of a byte stream, cut at an arbitrary position; the next event of the stream continues
+    /// where this one ends. Without this flag, the payload is a whole message.
     pub const FRAGMENT: Self = Self(1);
-    /// The stream of this event ends here.
+    /// The stream of the event ends here.
     pub const STREAM_END: Self = Self(2);
-    /// Beside [`EventFlags::STREAM_END`]: the stream was cut off. What has begun of a message stays
-    /// unfinished for ever.
+    /// The stream was cut off, so that its last message may be incomplete. Set only together with
+    /// [`EventFlags::STREAM_END`].
     pub const STREAM_ABORTED: Self = Self(4);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// A stream of one source: a connection, a file, a partition. Keys of two sources of a flow differ, so
-/// that a state which is kept by key never mixes their streams.
+/// A stream of a source: a connection, a file, a partition. Streams of two sources of a flow never have the same key,
+/// even if they have the same number.
 ///
 /// A key is valid during one run of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,22 +75,23 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// Makes the key of a stream. Sources of a flow count from 1; 0 is for events without a source.
+    /// Creates the key of a stream. Sources of a flow count from 1; 0 stands for events without a source.
     #[cfg(test)]
     pub(crate) const fn new(source: u32, number: u64) -> Self {
         Self { source, number }
     }
 
-    /// Returns the number that the source has given the stream. Streams of other sources may have it too.
+    /// Returns the number that the source assigned to the stream. Streams of other sources may have the same number.
     pub const fn number(self) -> u64 {
         self.number
     }
 }
 
-/// Set in [`Event::metadata`] and [`Event::origin`] if the value is a part of the batch's document.
+/// Bit of [`Event::metadata`] and [`Event::origin`] that is set if the value is in the batch's nodes instead of its
+/// table of values.
 pub(crate) const IN_NODES: u32 = 1 << 31;
 
-/// Location of a value that an event refers to besides its payload.
+/// Location of the metadata or the origin of an event.
 pub(crate) enum Location {
     /// The event has no such value.
     None,
@@ -111,7 +112,7 @@ impl Location {
         }
     }
 
-    /// Returns the root, if the value is a part of the batch's document.
+    /// Returns the index of the root node, if the value is in the batch's nodes.
     #[inline]
     pub(crate) const fn root(self) -> Option<u32> {
         match self {
@@ -120,7 +121,7 @@ impl Location {
         }
     }
 
-    /// Returns the position in the batch's values, if the value is one of those.
+    /// Returns the position in the batch's table of values, if the value is in that table.
     #[inline]
     pub(crate) const fn value(self) -> Option<u32> {
         match self {
@@ -130,38 +131,37 @@ impl Location {
     }
 }
 
-/// One event. It owns nothing, so copying a batch's events is one `memcpy`, and dropping them is
-/// free; what it points to belongs to the batch. All parts are little-endian.
+/// An event. Its payload, metadata and origin are in the buffers of its batch, so copying the events of a batch is one
+/// `memcpy`, and dropping them costs nothing. All fields are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, StableAbi)]
 pub struct Event {
     pub(crate) kind: PayloadKind,
     pub(crate) flags: EventFlags,
-    /// Its position in the batch that its pull filled: [`Event::position`].
+    /// Position in the batch that the pull filled: [`Event::position`].
     position: u16,
-    /// Which source of the runtime it came from; zero until the runtime has stamped it.
+    /// Number that the runtime assigned to the source; zero until the runtime sets it after the pull.
     pub source: u32,
-    /// [`PayloadKind::RAW`]: the span; otherwise `start` is the index that the kind names.
+    /// For [`PayloadKind::RAW`], the span of the bytes. For other kinds, `start` is an index: see [`PayloadKind`].
     pub(crate) payload: Span,
-    /// The bytes it was decoded from, where they are known.
+    /// Span of the bytes that the event was decoded from; empty if they are unknown.
     pub(crate) original: Span,
-    /// Zero is none. Otherwise a position plus one: in the batch's values or, with
-    /// [`IN_NODES`] set, in its nodes.
+    /// Zero if the event has no metadata. Otherwise the position of the metadata plus one: in the batch's table of
+    /// values, or in the batch's nodes if [`IN_NODES`] is set.
     pub(crate) metadata: u32,
-    /// Where the event came from, in the connector's own words. A location as of the metadata, and
-    /// the value is text.
+    /// Location of the event's origin, a text in a format that the connector defines, encoded as in `metadata`.
     pub(crate) origin: u32,
-    /// The stream within the source: a connection, a file. Messages are only ever put together
-    /// from fragments of one stream.
+    /// Number of the stream within the source, such as a connection or a file. Messages are only assembled from
+    /// fragments of one stream.
     pub stream: u64,
-    /// The pull of the source that brought it: the unit of acknowledgement.
+    /// Number of the pull that added the event. Acknowledgements refer to pulls.
     pub pull: u64,
-    /// When it came in, in ns since the Unix epoch; zero until the runtime has stamped it, unless
-    /// the source knows better.
+    /// Time when the event was read, in ns since the Unix epoch. Zero until the source sets it, or the runtime after
+    /// the pull.
     pub ingest_ns: u64,
 }
 
-// Part of the ABI: events are written to disk and read by other languages.
+// The offsets are part of the ABI: events are written to disk and read by other languages.
 const _: () = {
     assert!(size_of::<Span>() == 8 && std::mem::offset_of!(Span, len) == 4);
     assert!(size_of::<Event>() == 56 && align_of::<Event>() == 8);
@@ -189,7 +189,7 @@ impl Event {
         Self {
             kind,
             flags,
-            position: Self::NOWHERE,
+            position: Self::UNKNOWN_POSITION,
             source: 0,
             payload,
             original,
@@ -201,51 +201,53 @@ impl Event {
         }
     }
 
-    /// The position of an event that was made elsewhere, or after 65,534 others.
-    const NOWHERE: u16 = u16::MAX;
+    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 others of its
+    /// pull.
+    const UNKNOWN_POSITION: u16 = u16::MAX;
 
-    /// Its position among the events that its pull brought, where that is known: of parts of a byte stream,
-    /// and of what was cut from them, it is not.
+    /// Returns the position among the events that the pull added, or `None` if it is unknown. It is unknown for
+    /// fragments and for messages that were cut from them.
     pub fn position(&self) -> Option<usize> {
-        (self.position != Self::NOWHERE).then_some(self.position.into())
+        (self.position != Self::UNKNOWN_POSITION).then_some(self.position.into())
     }
 
     /// Sets the position of the event in its pull.
     #[inline]
     pub fn set_position(&mut self, position: usize) {
-        self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);
+        self.position = u16::try_from(position).unwrap_or(Self::UNKNOWN_POSITION);
     }
 
-    /// Returns the stream with its source.
+    /// Returns the stream, including the source.
     #[inline]
     pub const fn stream_key(&self) -> StreamKey {
         StreamKey { source: self.source, number: self.stream }
     }
 
-    /// Sets the stream with its source.
+    /// Sets the stream, including the source.
     pub(super) const fn set_stream_key(&mut self, stream: StreamKey) {
         (self.source, self.stream) = (stream.source, stream.number);
     }
 
-    /// Whether the payload is a part of a byte stream and not a whole message.
+    /// Returns whether the payload is a part of a byte stream instead of a whole message.
     #[inline]
     pub const fn is_fragment(&self) -> bool {
         self.flags.contains(EventFlags::FRAGMENT)
     }
 
-    /// Whether the event marks the end of its stream, complete or aborted.
+    /// Returns whether the event marks the end of its stream, complete or aborted.
     #[inline]
     pub const fn is_stream_end(&self) -> bool {
         self.flags.contains(EventFlags::STREAM_END)
     }
 
-    /// Whether the event marks the end of a stream that was cut off: no message is complete by it.
+    /// Returns whether the event marks the end of a stream that was cut off, so that its last message may be
+    /// incomplete.
     #[inline]
     pub const fn is_stream_aborted(&self) -> bool {
         self.flags.contains(EventFlags::STREAM_ABORTED)
     }
 
-    /// The same id, times, origin and metadata with another payload.
+    /// Returns a copy of the event with another payload, without flags.
     #[inline]
     #[must_use]
     pub(crate) const fn with_payload(mut self, kind: PayloadKind, payload: Span) -> Self {

@@ -1,4 +1,4 @@
-//! Filling a batch: what a source does.
+//! Methods for sources, which fill batches.
 
 use std::mem::MaybeUninit;
 
@@ -10,69 +10,69 @@ use super::{
 use crate::{ByteBuffer, NodeBuffer, document, error::PluginError, value::Value};
 
 impl Batch {
-    /// The number of the pull that fills this batch: what the source hears of it again when all that it
-    /// brought is done with. Numbers grow from 1 on in each connection. A pull that brings nothing is never
-    /// heard of, and leaves its number to the next.
+    /// Returns the number of the pull that fills this batch, by which acknowledgements identify the pull. Numbers start
+    /// at 1 in each connection and grow. A pull that adds no event is never acknowledged, and the next pull has the
+    /// same number.
     #[inline]
     pub fn pull(&self) -> u64 {
         self.pull
     }
 
-    /// Sets the number of the pull. The host has done so before it pulls.
+    /// Sets the number of the pull. The host calls this method before it pulls.
     pub fn set_pull(&mut self, pull: u64) {
         self.pull = pull;
     }
 
-    /// Sets how much a pull should add. The limit counts from an empty batch. The host has done so before
-    /// it pulls.
+    /// Sets the maximum number of events and bytes that a pull should add. The host calls this method before it pulls,
+    /// on an empty batch.
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
     }
 
-    /// How much a pull should add.
+    /// Returns the maximum number of events and bytes that a pull should add.
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// Whether the limit is reached: time for a source to return.
+    /// Returns whether the limit is reached, so that a source should return.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.events.len() >= self.limit.events as usize
             || self.bytes().len() >= self.limit.bytes as usize
     }
 
-    /// Exchanges the contents with another batch: one that was filled elsewhere, on another thread say.
-    /// Each keeps its limit and its pull.
+    /// Exchanges the contents with `other`, for example a batch that was filled on another thread. Each batch keeps its
+    /// limit and its pull number.
     pub fn exchange(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
         std::mem::swap(&mut self.limit, &mut other.limit);
         std::mem::swap(&mut self.pull, &mut other.pull);
     }
 
-    /// The stream of this number, to add events of.
+    /// Returns a handle that adds events of the stream with the number `stream`.
     #[inline]
     pub fn stream(&mut self, stream: u64) -> Stream<'_> {
         Stream { batch: self, stream }
     }
 
-    /// Adds a value of stream 0: anything that serde can serialise, written straight into the batch's
-    /// document.
+    /// Adds a value of stream 0, of any type that serde can serialise. The value is written directly into the buffers
+    /// of the batch.
     ///
     /// # Errors
-    /// Bad data, where the value's own `Serialize` fails or does not fit a document; nothing is
-    /// added then.
+    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value does not fit a document;
+    /// then nothing is added.
     pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
         self.stream(0).push(value)
     }
 
-    /// Adds a whole message of stream 0: one call, one copy.
+    /// Adds a whole message of stream 0. Its bytes are copied once.
     #[inline]
     pub fn push_message(&mut self, message: &[u8]) {
         self.stream(0).push_message(message);
     }
 
-    /// Says where all events that have no origin yet came from, in the connector's own words: a path, a
-    /// peer's address.
+    /// Sets the origin of all events that have none, in a format that the connector defines, such as a path or the
+    /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));
         for event in self.events.iter_mut().filter(|event| event.origin == 0) {
@@ -80,8 +80,8 @@ impl Batch {
         }
     }
 
-    /// Says where the events from this position on came from, as [`Batch::set_origin`] does: for a source
-    /// with several peers.
+    /// Sets the origin of the events from `position` to the end, for a source with several peers. An earlier origin is
+    /// replaced.
     pub fn set_origin_from(&mut self, position: usize, origin: &str) {
         if position < self.len() {
             let index = self.keep(Value::from(origin.to_owned()));
@@ -89,7 +89,7 @@ impl Batch {
         }
     }
 
-    /// Position in the table of values, plus one.
+    /// Adds `value` to the table of values and returns its position plus one.
     pub(super) fn keep(&mut self, value: Value<'static>) -> u32 {
         self.values.push(value);
         narrow(self.values.len())
@@ -104,7 +104,7 @@ impl Batch {
         self.buffers_mut().0
     }
 
-    /// The buffers, to write to: this batch's own from here on.
+    /// Returns the buffers for writing. If other batches share the buffers, first copies them for this batch.
     pub(super) fn buffers_mut(&mut self) -> (&mut ByteBuffer, &mut NodeBuffer) {
         if !self.shared.is_unique() {
             let mut own = super::storage::Shared::unpooled();
@@ -116,24 +116,23 @@ impl Batch {
         }
         match self.shared.storage_mut() {
             Some(storage) => (&mut storage.bytes, &mut storage.nodes),
-            None => unreachable!("there is one reference to what was just made"),
+            None => unreachable!("a new storage has one reference"),
         }
     }
 }
 
-/// A stream within a source: a connection, a file, a partition. What is added by this handle is of that
-/// stream.
+/// A handle that adds events of one stream of a source: a connection, a file, a partition.
 pub struct Stream<'b> {
     batch: &'b mut Batch,
     stream: u64,
 }
 
 impl Stream<'_> {
-    /// Adds a value: anything that serde can serialise, written straight into the batch's document.
+    /// Adds a value of any type that serde can serialise. The value is written directly into the buffers of the batch.
     ///
     /// # Errors
-    /// Bad data, where the value's own `Serialize` fails or does not fit a document; nothing is
-    /// added then.
+    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value does not fit a document;
+    /// then nothing is added.
     pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
         let (bytes, nodes) = self.batch.buffers_mut();
         let root = document::write(value, bytes, nodes).map_err(PluginError::bad_data)?;
@@ -142,24 +141,25 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Adds a whole message: one call, one copy.
+    /// Adds a whole message. Its bytes are copied once.
     #[inline]
     pub fn push_message(&mut self, message: &[u8]) {
         self.push_raw(message, EventFlags(0));
     }
 
-    /// Adds a part of a byte stream, cut anywhere. Preprocessors put messages together from the
-    /// fragments of a stream; where there is none, the whole stream is one message.
+    /// Adds a part of a byte stream, cut at an arbitrary position. Preprocessors assemble messages from the fragments
+    /// of a stream; without a preprocessor, the whole stream is one message.
     #[inline]
     pub fn push_fragment(&mut self, bytes: &[u8]) {
         self.push_raw(bytes, EventFlags::FRAGMENT);
     }
 
-    /// Lets `read` fill up to `space` bytes of the batch's own buffer, and adds what it says it
-    /// read as a fragment: no copy at all. Returns how many bytes that were.
+    /// Calls `read` with a slice of `space` bytes in the batch's buffer, and adds the bytes that were read as a
+    /// fragment, without a copy. `read` returns the number of bytes that it has read; this method returns the same
+    /// number.
     ///
     /// # Errors
-    /// Those of `read`; nothing is added then.
+    /// Returns the error of `read`; then nothing is added.
     pub fn read_fragment<E>(
         &mut self,
         space: usize,
@@ -178,8 +178,9 @@ impl Stream<'_> {
         Ok(count)
     }
 
-    /// As [`Stream::read_fragment`], for what writes to memory without reading it: no byte is written
-    /// twice. `fill` gives back the part that it has filled, from the first byte on, as `rustix::net::recv` does.
+    /// Adds a fragment as [`Stream::read_fragment`] does, for functions that write to uninitialised memory, which saves
+    /// filling the memory with zeros. `fill` returns the part that it filled, which must begin at the first byte of its
+    /// argument, as `rustix::net::recv` does.
     ///
     /// ```
     /// # use tremor_abi::batch::Batch;
@@ -191,10 +192,11 @@ impl Stream<'_> {
     /// ```
     ///
     /// # Errors
-    /// Those of `fill`; nothing is added then.
+    /// Returns the error of `fill`; then nothing is added.
     ///
     /// # Panics
-    /// Where `fill` gives back anything else, or the batch would have 4 GiB with so much space.
+    /// Panics if `fill` returns a slice that does not begin at the first byte of its argument, or if the batch would
+    /// exceed 4 GiB with `space` more bytes.
     pub fn fill_fragment<E>(
         &mut self,
         space: usize,
@@ -208,13 +210,14 @@ impl Stream<'_> {
         Ok(count)
     }
 
-    /// As [`Stream::fill_fragment`], for a whole message: a datagram, also one without a byte.
+    /// Adds a whole message as [`Stream::fill_fragment`] adds a fragment, for example a datagram. An empty message is
+    /// added too.
     ///
     /// # Errors
-    /// Those of `fill`; nothing is added then.
+    /// Returns the error of `fill`; then nothing is added.
     ///
     /// # Panics
-    /// As [`Stream::fill_fragment`].
+    /// Panics in the same cases as [`Stream::fill_fragment`].
     pub fn fill_message<E>(
         &mut self,
         space: usize,
@@ -226,14 +229,14 @@ impl Stream<'_> {
         Ok(count)
     }
 
-    /// Says that the stream ends: what is left of its last message is complete now. A source that
-    /// finishes ends all its streams by that.
+    /// Ends the stream, whose last message is complete. When a source finishes, the runtime ends all its streams.
     pub fn end(&mut self) {
         self.add(PayloadKind::NONE, EventFlags::STREAM_END, Span::default());
     }
 
-    /// Says that the stream was cut off: what is left of its last message never becomes one. It goes to
-    /// `err`; where the source is transactional, the pulls that brought it fail instead.
+    /// Ends a stream that was cut off: its last message, if only a part of it was added, will never be completed. The
+    /// incomplete message leaves by `err`. If the source is transactional, the pulls that added the message fail
+    /// instead.
     pub fn abort(&mut self) {
         let (end, aborted) = (EventFlags::STREAM_END, EventFlags::STREAM_ABORTED);
         self.add(PayloadKind::NONE, EventFlags(end.0 | aborted.0), Span::default());
@@ -251,8 +254,9 @@ impl Stream<'_> {
     }
 }
 
-/// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
-/// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
+/// Converts an offset to 32 bits. Panics if the offset is 4 GiB or more, which happens only if a plugin ignores the
+/// limit of a pull; the panic becomes an error of the plugin. For bytes, the host uses [`span`](super::bounds::span),
+/// which does not panic.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
 }

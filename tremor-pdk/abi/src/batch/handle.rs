@@ -1,13 +1,13 @@
-//! Events as authors see them: handles that belong to their batch, and cannot be used with another.
+//! Handles to events, with which authors read and edit events. A handle borrows its batch.
 
-use super::{Batch, Event, Selection, StreamKey};
+use super::{Batch, Event, Insertion, Selection, StreamKey};
 use crate::{
     document::{ValueRef, Writer},
     error::PluginError,
     value::Value,
 };
 
-/// An event of a batch.
+/// A handle to an event of a batch.
 #[derive(Clone, Copy)]
 pub struct EventRef<'b> {
     batch: &'b Batch,
@@ -26,8 +26,8 @@ impl<'b> EventRef<'b> {
         self.batch
     }
 
-    /// Returns the position of the event in its batch, from 0. Within [`Batch::retain`], which moves events, the
-    /// position is unspecified.
+    /// Returns the position of the event in its batch, from 0. Within the closure of [`Batch::retain`], which moves
+    /// events, the position is unspecified.
     #[inline]
     pub fn position(self) -> usize {
         let first = self.batch.events.as_slice().as_ptr().addr();
@@ -35,68 +35,68 @@ impl<'b> EventRef<'b> {
         bytes / size_of::<Event>()
     }
 
-    /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
+    /// Returns the bytes of a raw payload, or `None` if the payload is a value or the event has none.
     #[inline]
     pub fn raw(self) -> Option<&'b [u8]> {
         self.batch.raw(self.event)
     }
 
-    /// The payload as a value; `None` where it is raw, or there is none.
+    /// Returns the payload as a value, or `None` if the payload is raw or the event has none.
     #[inline]
     pub fn value(self) -> Option<ValueRef<'b>> {
         self.batch.value(self.event)
     }
 
-    /// The bytes that the event was decoded from; empty where there were none.
+    /// Returns the bytes that the event was decoded from; empty if it was not decoded from bytes.
     #[inline]
     pub fn original(self) -> &'b [u8] {
         self.batch.original(self.event)
     }
 
-    /// Where the event came from in the connector's own words: a path, a peer's address.
+    /// Returns the origin of the event, a text that the connector chooses, such as a path or the address of a peer.
     #[inline]
     pub fn origin(self) -> Option<&'b str> {
         self.batch.origin(self.event)
     }
 
-    /// What is known about the event besides its payload; usually nothing.
+    /// Returns the metadata: information about the event besides its payload.
     #[inline]
     pub fn metadata(self) -> Option<ValueRef<'b>> {
         self.batch.metadata(self.event)
     }
 
-    /// Returns the stream, such as a connection or a file. The key includes the source: a state that is kept
-    /// by key does not mix streams of two sources.
+    /// Returns the key of the event's stream, such as a connection or a file. The key also identifies the source.
     #[inline]
     pub const fn stream(self) -> StreamKey {
         self.event.stream_key()
     }
 
-    /// The pull of the source that brought it.
+    /// Returns the number of the pull that added the event.
     #[inline]
     pub const fn pull(self) -> u64 {
         self.event.pull
     }
 
-    /// When it came in, in ns since the Unix epoch.
+    /// Returns the time when the event was read, in ns since the Unix epoch.
     #[inline]
     pub const fn ingest_ns(self) -> u64 {
         self.event.ingest_ns
     }
 
-    /// Whether the payload is a part of a byte stream and not a whole message.
+    /// Returns whether the payload is a part of a byte stream instead of a whole message.
     #[inline]
     pub const fn is_fragment(self) -> bool {
         self.event.is_fragment()
     }
 
-    /// Whether the event marks the end of its stream, complete or aborted.
+    /// Returns whether the event marks the end of its stream, complete or aborted.
     #[inline]
     pub const fn is_stream_end(self) -> bool {
         self.event.is_stream_end()
     }
 
-    /// Whether the event marks the end of a stream that was cut off: no message is complete by it.
+    /// Returns whether the event marks the end of a stream that was cut off, so that its last message may be
+    /// incomplete.
     #[inline]
     pub const fn is_stream_aborted(self) -> bool {
         self.event.is_stream_aborted()
@@ -104,7 +104,7 @@ impl<'b> EventRef<'b> {
 }
 
 impl<'b> EventRef<'b> {
-    /// Returns the batch, and the entry of its list.
+    /// Returns the batch and the event's entry in the batch's list.
     pub(super) const fn parts(self) -> (&'b Batch, &'b Event) {
         (self.batch, self.event)
     }
@@ -116,11 +116,11 @@ impl From<EventRef<'_>> for Event {
     }
 }
 
-/// An event of a batch, to edit.
+/// A handle to an event of a batch, for editing.
 pub struct EventMut<'b> {
     batch: &'b mut Batch,
     position: usize,
-    /// The number of the batch within a call of an operator; zero otherwise.
+    /// Number of the batch that an operator is processing; zero outside of a call of an operator.
     number: u64,
 }
 
@@ -130,72 +130,122 @@ impl<'b> EventMut<'b> {
         Self::of_call(batch, position, 0)
     }
 
-    /// An event of the batch that an operator is called with.
+    /// Creates a handle to an event of the batch that an operator is processing. The host numbers such batches.
     #[inline]
     pub(super) const fn of_call(batch: &'b mut Batch, position: usize, number: u64) -> Self {
         Self { batch, position, number }
     }
 
-    /// Returns the number of the batch in hand, and the event.
+    /// Returns the number of the batch that the operator is processing, and the event.
     pub(super) fn in_hand(&self) -> (u64, &Event) {
         (self.number, &self.batch.events[self.position])
     }
 
-    /// Sets the stream, with its source.
+    /// Returns the batch, and the position of the event in it.
+    pub(super) const fn in_batch(&mut self) -> (&mut Batch, usize) {
+        (&mut *self.batch, self.position)
+    }
+
+    /// Sets the stream of the event, including the source, if `stream` is `Some`.
     pub(super) fn set_stream(&mut self, stream: Option<StreamKey>) {
         if let Some(stream) = stream {
             self.batch.events[self.position].set_stream_key(stream);
         }
     }
 
-    /// The event, to read.
+    /// Returns a handle for reading the event.
     #[inline]
     pub fn get(&self) -> EventRef<'_> {
         EventRef::new(self.batch, &self.batch.events[self.position])
     }
 
-    /// The payload, to read; `None` where it is raw, or there is none.
+    /// Returns the payload for reading, or `None` if the payload is raw or the event has none.
     #[inline]
     pub fn value(&self) -> Option<ValueRef<'_>> {
         self.get().value()
     }
 
-    /// The payload, to edit. The first edit turns this event, and no other, from a part of the batch's
-    /// document into a value of its own. `None` where the payload is raw, or there is none.
+    /// Returns the payload for editing, or `None` if the payload is raw or the event has none. The first call converts
+    /// the payload of this event to a [`Value`]; the other events of the batch stay unchanged.
     pub fn value_mut(&mut self) -> Option<&mut Value<'static>> {
         self.batch.value_mut(self.position)
     }
 
-    /// Says when it came in, in ns since the Unix epoch. Otherwise the runtime does, after the pull.
+    /// Sets the time when the event was read, in ns since the Unix epoch. If the source does not set a time, the
+    /// runtime sets the time after the pull.
     pub fn set_ingest_ns(&mut self, ingest_ns: u64) {
         self.batch.events[self.position].ingest_ns = ingest_ns;
     }
 
-    /// Keeps of the payload the fields that `selection` says. The event gets nodes of its own, and shares
-    /// its text with what it was: nothing is allocated unless the buffers grow or are shared with another
-    /// batch.
+    /// Reduces the payload to the fields that `selection` names. Only nodes are copied, and not the text. Memory is
+    /// allocated only if the buffers grow, or are shared with another batch.
     ///
     /// # Errors
-    /// Bad data, where the payload is not an object. The event is as it was then.
+    /// Returns an error of kind "bad data" if the payload is not an object; the event is then unchanged.
     pub fn select(&mut self, selection: &mut Selection) -> Result<(), PluginError> {
         self.batch.select(self.position, selection)
     }
 
-    /// Gives it metadata in place of what it had.
+    /// Replaces the payload with the value that `write` writes directly into the batch's document. Memory is allocated
+    /// only if the buffers grow, or are shared with another batch.
+    ///
+    /// # Errors
+    /// Returns the error of `write`, or an error of kind "bad data" if `write` does not write exactly one value or the
+    /// value does not fit a document. The event is then unchanged.
+    pub fn write_value(
+        &mut self,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), PluginError>,
+    ) -> Result<(), PluginError> {
+        self.batch.write_value(self.position, write)
+    }
+
+    /// Puts the value that `write` writes into the payload, at the position that `insertion` describes. The contents of
+    /// other fields are not copied. Memory is allocated only if the buffers grow, or are shared with another batch.
+    ///
+    /// # Errors
+    /// Returns the errors of [`EventMut::write_value`]. If the fields of the value are added to the payload, also
+    /// returns an error of kind "bad data" if the value or the payload is not an object. The event is then unchanged.
+    pub fn insert(
+        &mut self,
+        insertion: &mut Insertion,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), PluginError>,
+    ) -> Result<(), PluginError> {
+        self.batch.insert(self.position, insertion, write)
+    }
+
+    /// Replaces the metadata of the event.
     pub fn set_metadata(&mut self, metadata: Value<'static>) {
         self.batch.set_metadata(self.position, metadata);
     }
 
-    /// Its metadata, to edit: an empty object where there was none. Others that shared it keep theirs.
+    /// Returns the metadata for editing, which is an empty object if the event had no metadata. The metadata of other
+    /// events stays unchanged.
     pub fn metadata_mut(&mut self) -> &mut Value<'static> {
         self.batch.metadata_mut(self.position)
     }
 
-    /// Gives it metadata in place of what it had: what `write` writes, straight into the batch's document.
-    /// Nothing is allocated for it, unless the buffers are shared with another batch.
+    /// Adds keys to the metadata. `write` writes the keys and their values into an object that already has the keys of
+    /// the metadata. A key that exists gets the new value, and metadata that is not an object is replaced.
+    ///
+    /// Metadata that a source wrote is shared by its events. This call copies the nodes of such metadata, but not their
+    /// text, and the metadata of other events stays unchanged.
     ///
     /// # Errors
-    /// Internal, where `write` does not write exactly one value; the event keeps what it had.
+    /// Returns an error of kind "internal" if `write` writes anything but pairs of keys and values; the event then keeps
+    /// its metadata.
+    pub fn extend_metadata(
+        &mut self,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<(), PluginError> {
+        self.batch.extend_metadata(self.position, write)
+    }
+
+    /// Replaces the metadata of the event with the value that `write` writes directly into the batch's document. Memory
+    /// is allocated only if the buffers grow, or are shared with another batch.
+    ///
+    /// # Errors
+    /// Returns an error of kind "internal" if `write` does not write exactly one value; the event then keeps its
+    /// metadata.
     pub fn write_metadata(
         &mut self,
         write: impl FnOnce(&mut Writer<'_>),
@@ -204,7 +254,7 @@ impl<'b> EventMut<'b> {
     }
 }
 
-/// The events of a batch, in order.
+/// An iterator over the events of a batch, in order.
 #[derive(Clone)]
 pub struct Events<'b> {
     batch: &'b Batch,
@@ -245,37 +295,37 @@ impl<'b> IntoIterator for &'b Batch {
 }
 
 impl Batch {
-    /// The events, in order.
+    /// Returns an iterator over the events, in order.
     #[inline]
     pub fn iter(&self) -> Events<'_> {
         Events { batch: self, events: self.events.iter() }
     }
 
-    /// The event at a position; `None` where there are not so many.
+    /// Returns the event at `position`, or `None` if the batch has no such position.
     #[inline]
     pub fn get(&self, position: usize) -> Option<EventRef<'_>> {
         self.events.get(position).map(|event| EventRef::new(self, event))
     }
 
-    /// The first event.
+    /// Returns the first event.
     #[inline]
     pub fn first(&self) -> Option<EventRef<'_>> {
         self.get(0)
     }
 
-    /// The last event, to edit: the one that was added last.
+    /// Returns the last event for editing.
     #[inline]
     pub fn last_mut(&mut self) -> Option<EventMut<'_>> {
         self.get_mut(self.len().checked_sub(1)?)
     }
 
-    /// The event at a position, to edit; `None` where there are not so many.
+    /// Returns the event at `position` for editing, or `None` if the batch has no such position.
     #[inline]
     pub fn get_mut(&mut self, position: usize) -> Option<EventMut<'_>> {
         (position < self.len()).then(|| EventMut::new(self, position))
     }
 
-    /// Has each event edited, in order.
+    /// Calls `edit` for each event, in order.
     pub fn for_each_mut(&mut self, mut edit: impl FnMut(EventMut<'_>)) {
         for position in 0..self.len() {
             edit(EventMut::new(self, position));

@@ -1,5 +1,6 @@
-//! Methods of batches and outputs for hosts, in addition to those that authors use. A host accesses events by their
-//! entry in the batch's list, stamps, bounds, decodes, encodes and checks. No type of this module crosses the boundary.
+//! Methods of batches and outputs for hosts, in addition to the methods for authors. With these, a host sets the
+//! sources, pulls and times of events, decodes, encodes and validates them, and limits memory. No type of this module
+//! is part of the ABI.
 
 use super::{Batch, Event, Failed, Mark, Output, Payload, Pool, PortBatch, Rejected, Share, Span};
 use crate::{
@@ -9,8 +10,7 @@ use crate::{
     value::Value,
 };
 
-/// Declares the trait, and forwards each method to the one of the same name that the crate keeps to
-/// itself.
+/// Declares the trait, and forwards each method to the private method of the same name.
 macro_rules! host_side {
     ($(#[$about:meta])* $trait:ident for $subject:ty;
     $($(#[$doc:meta])* fn $name:ident[$($receiver:tt)+]$this:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
@@ -31,183 +31,203 @@ macro_rules! host_side {
 }
 
 host_side! {
-    /// Methods of a [`Batch`] for hosts. Events are entries of this very batch's list.
+    /// Methods of a [`Batch`] for hosts. Arguments called `event` must come from [`HostBatch::events`] of the same
+    /// batch.
     HostBatch for Batch;
 
     /// Returns an empty batch, whose buffers come from `pool` and return to it.
     fn from_pool[pool: &Pool]pool() -> Self;
 
-    /// The events, in order.
+    /// Returns the events, in order.
     fn events[&self]self() -> &[Event];
 
-    /// The events, to stamp: ids and times.
+    /// Returns the events, so that the host can set their ids and times.
     fn events_mut[&mut self]self() -> &mut [Event];
 
-    /// The nodes of all documents.
+    /// Replaces the events. Every event must refer to contents of this batch.
+    fn set_events[&mut self]self(events: &[Event]);
+
+    /// Appends `data` to the bytes of the batch, for [`Event::with_raw`]. Returns the range of the copy, or `None` if
+    /// the batch would reach 4 GiB.
+    fn append_bytes[&mut self]self(data: &[u8]) -> Option<Span>;
+
+    /// Appends a document, whose nodes are the concatenation of `parts`, for [`Event::set_metadata_node`]. Returns the
+    /// index of its root node, or `None` if the batch has too many nodes.
+    fn append_nodes[&mut self]self(parts: &[&[Node]]) -> Option<u32>;
+
+    /// Returns a copy of `event`, an event of the batch `from`, with copies of its metadata and its origin in this
+    /// batch. The payload of the result is empty. The event is not added to the batch.
+    fn adopt[&mut self]self(from: &Batch, event: &Event) -> Event;
+
+    /// Returns the nodes of all documents.
     fn nodes[&self]self() -> &[Node];
 
-    /// Bytes that the byte buffer holds without growing.
+    /// Returns the capacity of the byte buffer, in bytes.
     fn byte_capacity[&self]self() -> usize;
 
-    /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
+    /// Returns the bytes of a raw payload, or `None` if the payload is a value or the event has none.
     fn raw[&self]self(event: &Event) -> Option<&[u8]>;
 
-    /// The payload as a value; `None` where it is raw, or there is none.
+    /// Returns the payload as a value, or `None` if the payload is raw or the event has none.
     fn value[&self]self(event: &Event) -> Option<ValueRef<'_>>;
 
-    /// The bytes that the event was decoded from; empty where there were none.
+    /// Returns the bytes that the event was decoded from; empty if it was not decoded from bytes.
     fn original[&self]self(event: &Event) -> &[u8];
 
-    /// Where the event came from in the connector's own words: a path, a peer's address.
+    /// Returns the origin of the event, a text that the connector chooses, such as a path or the address of a peer.
     fn origin[&self]self(event: &Event) -> Option<&str>;
 
-    /// What is known about the event besides its payload; usually nothing.
+    /// Returns the metadata: information about the event besides its payload.
     fn metadata[&self]self(event: &Event) -> Option<ValueRef<'_>>;
 
-    /// Gives the event at `position` metadata in place of what it had.
+    /// Replaces the metadata of the event at `position`.
     ///
     /// # Panics
-    /// Where there is no such event.
+    /// Panics if the batch has no such position.
     fn set_metadata[&mut self]self(position: usize, metadata: Value<'static>);
 
-    /// The metadata of the event at `position`, to edit: an empty object where there was none.
-    /// Others that shared it keep theirs.
+    /// Returns the metadata of the event at `position` for editing, which is an empty object if the event had no
+    /// metadata. The metadata of other events stays unchanged.
     ///
     /// # Panics
-    /// Where there is no such event.
+    /// Panics if the batch has no such position.
     fn metadata_mut[&mut self]self(position: usize) -> &mut Value<'static>;
 
-    /// Gives the event at `position` metadata in place of what it had: what `write` writes, straight
-    /// into the batch's document. Nothing is allocated for it, unless the buffers are shared with
-    /// another batch.
+    /// Replaces the metadata of the event at `position` with the value that `write` writes directly into the batch's
+    /// document. Memory is allocated only if the buffers grow, or are shared with another batch.
     ///
     /// # Errors
-    /// Internal, where `write` does not write exactly one value; the event keeps what it had.
+    /// Returns an error of kind "internal" if `write` does not write exactly one value; the event then keeps its
+    /// metadata.
     ///
     /// # Panics
-    /// Where there is no such event.
+    /// Panics if the batch has no such position.
     fn write_metadata[&mut self]self(position: usize, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), PluginError>;
 
-    /// The payload of the event at `position`, to edit. The first edit turns this event, and no
-    /// other, from a part of the document into a value of its own. `None` where the payload is
-    /// raw or there is none.
+    /// Copies the metadata and the origins of events of the batch `from` to the events of this batch, in order.
+    /// Consecutive events with the same metadata share one copy.
+    fn inherit[&mut self]self(from: &Batch, events: &[Event]);
+
+    /// Returns the payload of the event at `position` for editing, or `None` if the payload is raw or the event has
+    /// none. The first call converts the payload of this event to a [`Value`]; the other events of the batch stay
+    /// unchanged.
     ///
     /// # Panics
-    /// Where there is no such event.
+    /// Panics if the batch has no such position.
     fn value_mut[&mut self]self(position: usize) -> Option<&mut Value<'static>>;
 
-    /// Decodes every raw payload: `decode` appends a document to the buffers and returns its root.
-    /// Events that it fails on, and those that become more than [`Batch::decoded_at_most`], are
-    /// taken out and returned.
+    /// Decodes every raw payload: `decode` appends a document to the buffers and returns its root. Removes and returns
+    /// the events on which `decode` fails, and the events whose decoded form exceeds [`Batch::decoded_at_most`].
     ///
-    /// Once the batch is heavy, what is left stays as it is: see [`HostBatch::take_undecoded`].
+    /// Once the batch [is heavy](HostBatch::is_heavy), the remaining events stay raw: see
+    /// [`HostBatch::take_undecoded`].
     fn decode_with[&mut self]self(
         decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>
     ) -> Vec<Rejected>;
 
-    /// Encodes every value into the buffer of a new batch with the same events in the same order,
-    /// metadata and origins included.
-    /// Events that `encode` fails on are taken out of both and returned.
+    /// Encodes every value into the buffer of a new batch with the same events in the same order, including metadata
+    /// and origins. Events on which `encode` fails are removed from both batches and returned.
     fn encode_with[&mut self]self(
         pool: &Pool,
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>
     ) -> (Batch, Vec<Rejected>);
 
-    /// As [`HostBatch::encode_with`], into a batch that is empty.
+    /// Encodes as [`HostBatch::encode_with`] does, into `encoded`, which must be empty.
     fn encode_into[&mut self]self(
         encoded: &mut Batch,
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>
     ) -> Vec<Rejected>;
 
-    /// How much of the batch's memory an event takes, in bytes: what it was decoded from, where
-    /// that is known, and otherwise its raw payload, or the text and data of its value and 16 for
-    /// each value in it.
+    /// Returns the size of an event in bytes. This is the length of the bytes that the event was decoded from, if they
+    /// are known. Otherwise it is the length of the raw payload, or the length of the text and data of the value plus
+    /// 16 for each node of the value.
     fn size_of[&self]self(event: &Event) -> usize;
 
-    /// The events at these positions, in this order, as a batch that shares this one's buffers.
+    /// Returns the events at `positions`, in this order, as a batch that shares the buffers of this batch.
     ///
     /// # Panics
-    /// Where there is no such event.
+    /// Panics if the batch has no such position.
     fn pick[&self]self(positions: &[usize]) -> Batch;
 
-    /// Divides the batch into batches of so many events each, in order, which share its buffers. What was
-    /// edited is moved, not copied.
+    /// Divides the batch, in order, into batches that share its buffers; batch `i` has `counts[i]` events. Edited
+    /// values are moved instead of copied.
     fn divide[self]self(counts: &[usize]) -> Vec<Batch>;
 
-    /// How much memory the batch's contents take, in bytes, edited values included: what batches
-    /// and queues are bounded by. It takes time linear in the edited values, of which there mostly
-    /// are none.
+    /// Returns the memory of the batch's contents in bytes, including edited values. The limits of batches and queues
+    /// apply to this weight. The call takes time linear in the number of nodes of edited values; most batches have
+    /// none.
     fn weight[&self]self() -> usize;
 
-    /// About how much of the batch's weight is this event's, in bytes.
+    /// Returns an estimate of the part of the batch's weight that `event` accounts for, in bytes.
     fn weight_of[&self]self(event: &Event) -> usize;
 
-    /// Whether the batch weighs more than one of several events should.
+    /// Returns whether the weight of the batch exceeds [`Batch::WEIGHT_AT_MOST`].
     fn is_heavy[&self]self() -> bool;
 
-    /// Gives up what the batch holds besides what its events refer to, where that is most of it and
-    /// much.
-    fn shed[&mut self]self();
+    /// Copies the contents that the events refer to into new buffers and releases the old buffers, if most of the old
+    /// buffers is unused and the unused part is large.
+    fn compact_if_large[&mut self]self();
 
-    /// How much memory the batch keeps, in bytes: of buffers that it shares with others, its share. The shares
-    /// of all who have them come to the whole, and what is left of a batch alone keeps all of it. As
-    /// [`HostBatch::weight`], but that buffers count which are much larger than what is in them.
-    fn held[&self]self() -> usize;
+    /// Returns the memory that the batch retains, in bytes. Unlike [`HostBatch::weight`], this includes unused capacity
+    /// of buffers that are much larger than their contents. The memory of buffers that `n` batches share is divided by
+    /// `n`, so that the results of these batches add up to the whole.
+    fn retained_bytes[&self]self() -> usize;
 
-    /// Returns the memory that the batch takes while it waits, in bytes: as [`HostBatch::weight`], but with buffers
-    /// that are larger than their contents, event lists, and the headers of all of these. Buffers that other
-    /// batches share count in full. It takes time linear in the edited values.
+    /// Returns the memory that the batch occupies, for example in a queue, in bytes. In addition to
+    /// [`HostBatch::weight`], this includes unused capacity of buffers that are larger than their contents, lists of
+    /// events, and the headers of the buffers. Buffers that are shared with other batches count in full. The call takes
+    /// time linear in the number of nodes of edited values.
     fn footprint[&self]self() -> usize;
 
-    /// Gives up what the batch holds besides what its events refer to, where that is most of it.
-    fn let_go[&mut self]self();
+    /// Copies the contents that the events refer to into new buffers and releases the old buffers, if most of the old
+    /// buffers is unused.
+    fn compact[&mut self]self();
 
-    /// After [`HostBatch::decode_with`], or a codec: the events that were not decoded any more since the
-    /// batch was heavy by then, as a batch of their own.
+    /// Removes the events that [`HostBatch::decode_with`] or a codec left undecoded because the batch was heavy, and
+    /// returns them in a new batch.
     fn take_undecoded[&mut self]self() -> Option<Batch>;
 
-    /// Checks that every event points to what the batch has: raw payloads to its bytes, documents
-    /// to nodes that make up a valid value, everything else to its table of values. The host does
-    /// so once for every batch that a plugin filled.
+    /// Checks that every event points to contents of the batch: raw payloads to the bytes, documents to nodes that form
+    /// a valid value, all other payloads to the table of values. The host validates every batch that a plugin filled.
     ///
-    /// It takes time linear in the events and the nodes of documents, none for raw payloads.
+    /// The call takes time linear in the number of events and nodes. The contents of raw payloads are not read.
     ///
     /// # Errors
-    /// Kind internal: the plugin's code made a batch that cannot be.
+    /// Returns an error of kind "internal" if the plugin's code created an invalid batch.
     fn validate[&self]self() -> Result<(), PluginError>;
 
-    /// Remembers what a batch that is known to be valid has, before a plugin gets it.
+    /// Records the contents of a batch that is known to be valid, before a plugin receives it.
     fn mark[&self]self(mark: &mut Mark);
 
-    /// As [`HostBatch::validate`], for a batch that was valid when it was marked, or a part of it: only
-    /// what no event referred to then is looked at.
+    /// Validates a batch, or a part of it, that was valid when it was marked. Only contents that no event referred to
+    /// at that time are checked.
     ///
     /// # Errors
-    /// As [`HostBatch::validate`].
+    /// Returns the same errors as [`HostBatch::validate`].
     fn validate_changes[&self]self(mark: &Mark) -> Result<(), PluginError>;
 }
 
 host_side! {
-    /// Methods of an [`Output`] for hosts, which number the batches of a call and take its results.
+    /// Methods of an [`Output`] for hosts. With these, a host numbers the batches and takes the results of calls.
     HostOutput for Output;
 
-    /// Sets the number of the batch of the next call, which [`Buffered`](super::Buffered) remembers; 0 if the host does
-    /// not number batches. Removes what was absorbed and released, and was not taken.
+    /// Sets the number of the batch of the next call, which [`Buffered`](super::Buffered) records; 0 if the host does
+    /// not number batches. Discards absorbed and released events of earlier calls that were not taken.
     fn begin[&mut self]self(batch: u64);
 
-    /// Takes the number of events of the batch of this call that were absorbed.
+    /// Takes the number of events that were absorbed in this call.
     fn take_absorbed[&mut self]self() -> u64;
 
-    /// Takes the events that are not buffered any more.
+    /// Takes the events that are no longer buffered.
     fn take_released[&mut self]self() -> impl Iterator<Item = Share> + '_;
 
-    /// Takes the buffered events that could not be handled.
+    /// Takes the buffered events that could not be processed.
     fn take_failed[&mut self]self() -> impl Iterator<Item = Failed> + '_;
 
     /// Takes the batches that leave by ports.
     fn take_ports[&mut self]self() -> impl Iterator<Item = PortBatch> + '_;
 
-    /// Takes the events that could not be handled.
+    /// Takes the events that could not be processed.
     fn take_rejected[&mut self]self() -> Vec<Rejected>;
 
     /// Takes the number of events that were dropped on purpose.
@@ -216,9 +236,9 @@ host_side! {
     /// Takes the number of events that were created.
     fn take_created[&mut self]self() -> usize;
 
-    /// Takes the number of events that have become parts of others.
+    /// Takes the number of events that were merged into others.
     fn take_merged[&mut self]self() -> usize;
 
-    /// Returns all batches that leave: those of ports, and those of buffered events that could not be handled.
+    /// Returns all batches that leave: those of ports, and those of buffered events that could not be processed.
     fn all_batches[&self]self() -> impl Iterator<Item = &Batch>;
 }

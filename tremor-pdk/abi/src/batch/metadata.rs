@@ -1,4 +1,4 @@
-//! Metadata: what is known about an event besides its payload.
+//! Metadata and origins of events.
 
 use abi_stable::std_types::RVec;
 
@@ -9,48 +9,65 @@ use super::{
 };
 use crate::{
     ByteBuffer, NodeBuffer,
-    document::{Document, ValueRef, Writer},
+    document::{Document, Shape, ValueRef, Writer},
     error::PluginError,
     value::{Object, Value},
 };
 
 impl Event {
-    /// Returns the root of the metadata, if that is a part of the batch's document.
+    /// Returns the index of the root node of the metadata, if the metadata is in the batch's nodes.
     #[inline]
     pub(super) const fn metadata_root(&self) -> Option<u32> {
         Location::new(self.metadata).root()
     }
 
-    /// Returns the position of the metadata in the batch's values, if it is one of those.
+    /// Returns the position of the metadata in the batch's table of values, if the metadata is in that table.
     #[inline]
     pub(super) const fn metadata_value(&self) -> Option<u32> {
         Location::new(self.metadata).value()
     }
 
-    /// Returns the root of the origin, if that is a part of the batch's document.
+    /// Returns the index of the root node of the origin, if the origin is in the batch's nodes.
     #[inline]
     pub(super) const fn origin_root(&self) -> Option<u32> {
         Location::new(self.origin).root()
     }
 
-    /// Returns the position of the origin in the batch's values, if it is one of those.
+    /// Returns the position of the origin in the batch's table of values, if the origin is in that table.
     #[inline]
     pub(super) const fn origin_value(&self) -> Option<u32> {
         Location::new(self.origin).value()
     }
+
+    /// Returns the locations of the metadata and the origin as one word, for comparison.
+    #[inline]
+    pub(super) const fn locations(&self) -> u64 {
+        self.metadata as u64 | ((self.origin as u64) << 32)
+    }
+
+    /// Sets the locations of the metadata and the origin.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the halves of the word
+    const fn set_locations(&mut self, word: u64) {
+        (self.metadata, self.origin) = (word as u32, (word >> 32) as u32);
+    }
 }
 
-/// What of another batch was copied last, and where to: neighbours usually have the same origin, and all pieces
-/// of a message have its metadata. As events have it.
+/// The metadata and the origin that were copied last. Each is a pair of the location in the source batch and the
+/// location of the copy, encoded as in [`Event::metadata`]. Consecutive events usually have the same origin, and all
+/// messages that were cut from one event have the same metadata, so that these are copied once.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct LastCopied {
     metadata: (u32, u32),
     origin: (u32, u32),
+    /// Locations of the metadata and the origin of the last event, and the locations of the copies. Consecutive events
+    /// usually have the same ones, so that one comparison is enough.
+    last: (u64, u64),
 }
 
-impl Kept {
-    /// Makes an event of another batch one of the batch that these buffers and values belong to,
-    /// where its payload lies already: copies its metadata and origin.
+impl LastCopied {
+    /// Copies the metadata and the origin of an event from the batch `from` to the given buffers and values, and sets
+    /// their new locations in `event`.
     pub(super) fn adopt(
         &mut self,
         event: &mut Event,
@@ -59,10 +76,10 @@ impl Kept {
         nodes: &mut NodeBuffer,
         values: &mut Values,
     ) {
-        // The bytes that it was decoded from stay where they are.
+        // The bytes that the event was decoded from are not copied.
         event.original = Span::default();
         self.relocate(event, |word| match Location::new(word) {
-            // Metadata that does not fit into 64 GiB of nodes is left out.
+            // Metadata that does not fit into 64 GiB of nodes is dropped.
             Location::Document(root) => {
                 let copy = from.document(root).copy_to(bytes, nodes);
                 copy.map_or(0, |root| (root + 1) | IN_NODES)
@@ -72,7 +89,7 @@ impl Kept {
         });
     }
 
-    /// As [`Kept::adopt`], for a batch with the same buffers.
+    /// Moves an event as [`LastCopied::adopt`] does, to a batch that shares the buffers of `from`.
     pub(super) fn adopt_values(&mut self, event: &mut Event, from: &Batch, values: &mut Values) {
         self.relocate(event, |word| match Location::new(word) {
             Location::Value(index) => copy_value(index, from, values),
@@ -80,10 +97,14 @@ impl Kept {
         });
     }
 
-    /// Replaces the words for metadata and origin by those that `copy` returns, which is called once for neighbours that
-    /// have the same.
+    /// Replaces the locations of metadata and origin with the results of `copy`, which is called once for consecutive
+    /// events with the same location.
     #[inline]
     fn relocate(&mut self, event: &mut Event, mut copy: impl FnMut(u32) -> u32) {
+        let locations = event.locations();
+        if locations == self.last.0 {
+            return event.set_locations(self.last.1);
+        }
         if event.metadata != 0 {
             if self.metadata.0 != event.metadata {
                 self.metadata = (event.metadata, copy(event.metadata));
@@ -96,10 +117,12 @@ impl Kept {
             }
             event.origin = self.origin.1;
         }
+        self.last = (locations, event.locations());
     }
 }
 
-/// Copies a value of another batch to the end of `values`. Returns the word that locates it, and 0 if it does not exist.
+/// Copies a value of another batch to the end of `values`. Returns the location of the copy, or 0 if the value does not
+/// exist.
 #[inline(never)]
 fn copy_value(index: u32, from: &Batch, values: &mut Values) -> u32 {
     let Some(value) = from.values.get(index as usize) else { return 0 };
@@ -111,12 +134,13 @@ fn copy_value(index: u32, from: &Batch, values: &mut Values) -> u32 {
 type Values = RVec<Value<'static>>;
 
 impl Batch {
-    /// The buffers and the values, to write to: this batch's own from here on.
+    /// Returns the buffers and the values for writing. If other batches share the buffers, first copies them for this
+    /// batch.
     pub(super) fn parts_mut(&mut self) -> (&mut ByteBuffer, &mut NodeBuffer, &mut Values) {
         self.buffers_mut();
         match self.shared.storage_mut() {
             Some(storage) => (&mut storage.bytes, &mut storage.nodes, &mut self.values),
-            None => unreachable!("they have just been made this batch's own"),
+            None => unreachable!("`buffers_mut` leaves one reference to the storage"),
         }
     }
 
@@ -130,7 +154,7 @@ impl Batch {
         self.located(event.origin)?.as_str()
     }
 
-    /// Returns the value at the location that `word` encodes.
+    /// Returns the value at the location `word`.
     #[inline]
     fn located(&self, word: u32) -> Option<ValueRef<'_>> {
         match Location::new(word) {
@@ -162,7 +186,8 @@ impl Batch {
         write: impl FnOnce(&mut Writer<'_>),
     ) -> Result<(), PluginError> {
         let Some(storage) = self.shared.storage_mut() else {
-            // Its own buffers would have to be copied for it.
+            // The buffers are shared, and copying them would cost more than storing the metadata in the table of
+            // values.
             let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
             let root = document(&mut bytes, &mut nodes, write)?;
             let metadata = Document::new(&bytes, &nodes).root(root).to_value();
@@ -175,7 +200,55 @@ impl Batch {
     }
 }
 
-/// Writes one value; the topmost bit of its root is free to say that it is one.
+impl Batch {
+    pub(crate) fn inherit(&mut self, from: &Self, events: &[Event]) {
+        let mut copied = LastCopied::default();
+        let mut own = std::mem::take(&mut self.events);
+        let (bytes, nodes, values) = self.parts_mut();
+        for (event, of) in own.iter_mut().zip(events) {
+            event.set_locations(of.locations());
+            copied.adopt(event, from, bytes, nodes, values);
+        }
+        self.events = own;
+    }
+
+    pub(crate) fn extend_metadata(
+        &mut self,
+        position: usize,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<(), PluginError> {
+        let event = self.events[position];
+        let known = event.metadata_root();
+        if event.metadata == 0 || (known.is_some() && self.shared.is_unique()) {
+            return self.write_metadata(position, |writer| {
+                writer.begin_object();
+                if let Some(known) = known {
+                    writer.copy_pairs(known);
+                }
+                write(writer);
+                writer.end_object();
+            });
+        }
+        let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
+        let root = document(&mut bytes, &mut nodes, |writer| {
+            writer.begin_object();
+            if let Some(Shape::Object(known)) = self.metadata(&event).map(ValueRef::shape) {
+                for (key, value) in known {
+                    writer.key(key);
+                    writer.write_value(value);
+                }
+            }
+            write(writer);
+            writer.end_object();
+        })?;
+        let metadata = Document::new(&bytes, &nodes).root(root).to_value();
+        self.set_metadata(position, metadata);
+        Ok(())
+    }
+}
+
+/// Writes one value and returns the index of its root node. The highest bit of the index is 0, so that it can be used
+/// for [`IN_NODES`].
 fn document(
     bytes: &mut ByteBuffer,
     nodes: &mut NodeBuffer,
@@ -197,7 +270,7 @@ mod tests {
     };
 
     #[test]
-    fn an_encoded_event_has_the_metadata_and_origin_of_its_value() {
+    fn encoded_event_keeps_metadata_and_origin() {
         let mut batch = batch();
         batch.set_origin("here");
         batch.write_metadata(0, |writer| writer.str("in the document")).unwrap();
@@ -230,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_written_beside_the_payloads_or_kept_as_a_value() {
+    fn metadata_is_written_to_document_or_value_table() {
         let mut batch = batch();
         assert_eq!(seen(&batch), ["", ""]);
         batch.set_metadata(0, literal!({ "class": "a" }));
@@ -247,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_to_a_shared_batch_leaves_the_buffers_and_the_other_batch_alone() {
+    fn metadata_write_leaves_shared_buffers_unchanged() {
         let mut batch = batch();
         let other = batch.clone();
         batch.write_metadata(0, |writer| writer.bool(true)).unwrap();
@@ -257,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_of_metadata_that_two_events_share_changes_one_of_them() {
+    fn edit_of_shared_metadata_changes_one_event() {
         let mut batch = Batch::new();
         batch.push_message(b"one,two");
         batch.set_metadata(0, literal!({ "from": "here" }));
@@ -271,7 +344,51 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_value_is_refused_and_nothing_changes() {
+    fn extended_metadata_keeps_other_keys_and_other_events() {
+        let long = "x".repeat(100);
+        let known = literal!({ "file": { "path": long.clone() }, "class": "none" });
+        let add = |writer: &mut crate::document::Writer<'_>| {
+            writer.key("class");
+            writer.str("a");
+        };
+        let old = format!(r#"{{"file":{{"path":"{long}"}},"class":"none"}}"#);
+        let new = format!(r#"{{"file":{{"path":"{long}"}},"class":"a"}}"#);
+        let extended = |batch: &mut Batch| {
+            batch.extend_metadata(1, add).unwrap();
+            batch.validate().unwrap();
+            assert_eq!(seen(batch), [old.clone(), new.clone()]);
+        };
+        // Metadata in the document: its text is not copied.
+        let mut batch = Batch::new();
+        batch.push_message(b"one,two");
+        batch.write_metadata(0, |writer| writer.write_value((&known).into())).unwrap();
+        batch.cut(|cutter| {
+            cutter.emit(0..3);
+            cutter.emit(4..7);
+        });
+        let before = batch.bytes().len();
+        let other = batch.clone();
+        extended(&mut batch);
+        drop(other);
+        let mut batch = batch.part(0..1);
+        batch.push_message(b"x");
+        batch.events[1].metadata = batch.events[0].metadata;
+        extended(&mut batch);
+        assert!(batch.bytes().len() < before + 20, "{}", batch.bytes().len());
+        // Metadata in the table of values.
+        let mut batch = self::batch();
+        (0..2).for_each(|position| batch.set_metadata(position, known.clone()));
+        extended(&mut batch);
+        // Metadata that is not an object, and no metadata.
+        let mut batch = self::batch();
+        batch.set_metadata(0, literal!("text"));
+        (0..2).for_each(|position| batch.extend_metadata(position, add).unwrap());
+        assert_eq!(seen(&batch), [r#"{"class":"a"}"#, r#"{"class":"a"}"#]);
+        assert!(batch.extend_metadata(0, |writer| writer.key("no value")).is_err());
+    }
+
+    #[test]
+    fn metadata_write_without_one_value_changes_nothing() {
         let mut batch = batch();
         let before = batch.nodes().len();
         assert!(batch.write_metadata(0, |_| {}).is_err());

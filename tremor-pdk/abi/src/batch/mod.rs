@@ -1,4 +1,4 @@
-//! Batches: what crosses the boundary, a queue or a thread is always a batch of events.
+//! Batches of events. Events are passed only in batches: between plugin and host, through queues, and between threads.
 //!
 //! # Memory layout
 //! ```text
@@ -7,16 +7,17 @@
 //!        └─ shared ──► bytes: [u8]    raw messages and the strings of documents
 //!                      nodes: [Node]  documents, 16 bytes a node
 //! ```
-//! Events and values belong to one batch; bytes and nodes are shared by all batches that were
-//! cloned from it, and immutable while they are. So a fan-out copies 56 bytes an event, a filter
-//! only shortens its event list, and an edit touches the editor's batch alone.
+//! Each batch owns its events and values. The clones of a batch share its bytes and nodes, which are immutable while
+//! they are shared. Therefore sending a batch to several receivers copies only 56 bytes per event, removing events
+//! changes only the list of events, and editing an event does not change the clones.
 //!
 //! # Bounds
-//! Whatever makes much of little stops once a batch is heavy ([`Batch::WEIGHT_AT_MOST`]), and the
-//! rest goes on in another batch ([`Rest`]). Above that there is only what cannot be divided: one
-//! event, of [`Batch::decoded_at_most`].
+//! A processor or codec that expands its input stops once its batch weighs more than [`Batch::WEIGHT_AT_MOST`], and
+//! continues with the remaining input in another batch ([`RemainingInput`]). Therefore a batch exceeds this weight by
+//! at most one event, whose size is limited to [`Batch::decoded_at_most`].
 
 mod append;
+mod assemble;
 mod bounds;
 mod buffered;
 mod check;
@@ -26,12 +27,14 @@ mod fill;
 mod handle;
 mod host;
 mod metadata;
+mod origin;
 mod output;
-mod rest;
+mod remaining;
 mod rewrite;
 mod select;
 mod spare;
 mod storage;
+mod unnest;
 
 use abi_stable::{StableAbi, std_types::RVec};
 
@@ -43,20 +46,22 @@ pub use self::{
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::{HostBatch, HostOutput},
+    origin::Origin,
     output::{Failed, Output, PortBatch, Rejected, Verdict},
-    rest::Rest,
+    remaining::RemainingInput,
     rewrite::Payload,
-    select::{Selection, SelectionError},
+    select::{Edits, FieldWriter, Insertion, Part, Selection, SelectionError},
     storage::Pool,
+    unnest::Unnest,
 };
 use crate::{
     document::{Document, Node, ValueRef},
     value::Value,
 };
 
-/// Events with the buffers that they point into. See the [module](self) for its shape.
+/// Events with the buffers that they point into. The [module](self) describes the memory layout.
 ///
-/// Cloning shares the buffers: it copies the event list and the edited values, nothing else.
+/// A clone shares the buffers: cloning copies only the list of events and the edited values.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct Batch {
@@ -64,23 +69,23 @@ pub struct Batch {
     values: RVec<Value<'static>>,
     shared: storage::Shared,
     limit: Limit,
-    /// The number of the pull that fills it.
+    /// Number of the pull that fills the batch.
     pull: u64,
 }
 
-/// How much a pull should add to a batch at most. A source that has one message in hand may exceed
-/// it by that message.
+/// Maximum number of events and bytes that a pull should add to a batch. A source that has already read a message may
+/// exceed the limit by that message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Limit {
-    /// In events.
+    /// Maximum number of events.
     pub events: u32,
-    /// In bytes of payload.
+    /// Maximum bytes of payload.
     pub bytes: u32,
 }
 
 impl Default for Limit {
-    /// 256 events or 256 KiB.
+    /// Returns a limit of 256 events or 256 KiB.
     fn default() -> Self {
         Self { events: 256, bytes: 256 << 10 }
     }
@@ -93,7 +98,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch whose buffers are freed with it.
+    /// Creates an empty batch whose buffers are freed when the batch and its clones are dropped.
     pub fn new() -> Self {
         Self::on(storage::Shared::unpooled())
     }
@@ -113,13 +118,13 @@ impl Batch {
         Self { events, values, shared, limit: Limit::default(), pull: 0 }
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     #[inline]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there is no event.
+    /// Returns whether the batch contains no event.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
@@ -135,8 +140,8 @@ impl Batch {
         &mut self.events
     }
 
-    /// The bytes that raw payloads and documents lie in. They hold more than the payloads: what
-    /// was filtered out, cut or decoded in place is still there.
+    /// Returns the bytes that raw payloads and documents point into. They also contain data of events that were
+    /// filtered out, cut or decoded in place.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.shared.storage().bytes
@@ -181,7 +186,7 @@ impl Batch {
         Document::new(self.bytes(), self.nodes()).root(root)
     }
 
-    /// Bad spans, which only a plugin that forged them can make, are empty.
+    /// Returns an empty slice for an invalid span, which only a faulty plugin can create.
     #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         self.bytes().get(span.range()).unwrap_or_default()
@@ -190,7 +195,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // The last holder leaves its lists with the buffers, for the next batch.
+        // If no clone is left, the lists stay with the buffers, so that the next batch reuses their capacity.
         if let Some(storage) = self.shared.storage_mut() {
             self.events.clear();
             self.values.clear();

@@ -1,64 +1,66 @@
-//! What a step hands on besides the events that stay in its batch.
+//! The results of a call of a component, other than the events that stay in its batch.
 
 use abi_stable::{StableAbi, std_types::RVec};
 
-use super::{Absorbed, Batch, Event, EventMut, EventRef, PayloadKind, Share, Span, metadata::Kept};
+use super::{
+    Absorbed, Batch, Event, EventMut, EventRef, PayloadKind, Share, Span, metadata::LastCopied,
+};
 use crate::error::PluginError;
 
-/// An event that a step could not handle, taken out of its batch. It still points into the
-/// buffers of that batch: [`HostBatch::original`](super::HostBatch::original) gives its bytes.
+/// An event that a component could not process and that was removed from its batch. The event still refers to the
+/// buffers of that batch: [`HostBatch::original`](super::HostBatch::original) returns its bytes.
 #[repr(C)]
 #[derive(Clone, Debug, StableAbi)]
 pub struct Rejected {
     /// The event.
     pub event: Event,
-    /// Why it was rejected.
+    /// Cause of the rejection.
     pub error: PluginError,
 }
 
 impl Rejected {
-    /// How much of an event that was rejected is shown to people, and kept for that, in bytes.
+    /// Maximum number of bytes of a rejected event that error messages and dead letters contain.
     pub const SHOWN: usize = 4 << 10;
 }
 
-/// Events that leave by a port of their own.
+/// Events that leave by a port of the operator.
 #[repr(C)]
 #[derive(Debug, StableAbi)]
 pub struct PortBatch {
-    /// The position of the port among the operator's own.
+    /// Position of the port in the list that the operator's `ports` returns, or [`Output::OUT`].
     pub port: u16,
-    /// The events, in the order that they came.
+    /// The events, in the order in which they arrived.
     pub batch: Batch,
 }
 
-/// Buffered events that an operator could not handle after all.
+/// Buffered events that an operator could not process.
 #[repr(C)]
 #[derive(Debug, StableAbi)]
 pub struct Failed {
     /// The events.
     pub batch: Batch,
-    /// The reason.
+    /// Cause of the failure.
     pub error: PluginError,
 }
 
-/// What becomes of one event. What stays in the batch leaves by `out`.
+/// The treatment of an event. Events that stay in the batch leave by `out`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays in the batch.
+    /// The event stays in the batch.
     Keep,
-    /// It is dropped on purpose, and counted.
+    /// The event is dropped on purpose, and counted.
     Discard,
-    /// The event leaves the batch, and a [`Buffered`](super::Buffered) accounts for it:
+    /// The event is removed from the batch, and a [`Buffered`](super::Buffered) accounts for it:
     /// [`Buffered::absorb`](super::Buffered::absorb) returns this verdict.
     Absorb(Absorbed),
-    /// It leaves by the port at this position among the operator's own.
+    /// The event leaves by the port at this position in the list that the operator's `ports` returns.
     Port(u16),
-    /// It could not be handled: it leaves by `err`.
+    /// The event could not be processed and leaves by `err`.
     Reject(PluginError),
 }
 
-/// What a step hands on besides the events that stay in its batch. The runtime keeps one and uses
-/// it again.
+/// The results of a call of a component, other than the events that stay in its batch. The runtime reuses the object
+/// for every call.
 #[repr(C)]
 #[derive(Debug, Default, StableAbi)]
 pub struct Output {
@@ -68,58 +70,58 @@ pub struct Output {
     discarded: u64,
     created: u64,
     merged: u64,
-    /// The number of the batch in hand; zero if the host does not number batches.
+    /// Number of the batch that is being processed; zero if the host does not number batches.
     batch: u64,
-    /// Events of the batch in hand that were absorbed by a [`Buffered`](super::Buffered).
+    /// Number of events of the batch that a [`Buffered`](super::Buffered) absorbed.
     absorbed: u64,
-    /// Events that were absorbed, in this call or before, and are not buffered any more.
+    /// Events that were absorbed, in this call or an earlier call, and are no longer buffered.
     released: RVec<Share>,
-    /// Verdicts on the events of the batch in hand; kept for its capacity.
+    /// Verdicts on the events of the batch; the list is reused for its capacity.
     verdicts: RVec<u16>,
 }
 
-/// In [`Output::verdicts`], beside the ports.
+/// Code of the verdict for an event that stays in the batch. Codes below [`GONE`] are ports.
 const KEEP: u16 = u16::MAX;
 const GONE: u16 = u16::MAX - 1;
 
-/// Edited values in a batch that written events are added to, beyond which another batch is begun:
-/// weighing a batch takes time linear in these.
-const MOST_VALUES: usize = 64;
+/// Maximum number of edited values in a batch to which new events are written. Above it, another batch is begun,
+/// because the time to compute the weight of a batch is linear in these values.
+const MAX_VALUES: usize = 64;
 
 impl Output {
-    /// The port `out`, for [`Output::send`]: a batch that is sent there goes ahead of what stays in
-    /// the batch in hand.
+    /// The port `out`, for [`Output::send`]. Batches that are sent by it leave before the events that stay in the batch
+    /// of the call.
     pub const OUT: u16 = KEEP;
 
-    /// Nothing yet.
+    /// Creates an empty output.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sends a batch out of a port: one of the operator's own, or [`Output::OUT`].
+    /// Sends a batch by a port: a position in the list that the operator's `ports` returns, or [`Output::OUT`].
     pub fn send(&mut self, port: u16, batch: Batch) {
         if !batch.is_empty() {
             self.ports.push(PortBatch { port, batch });
         }
     }
 
-    /// Sends an event that could not be handled out of `err`. It is one of the batch that the step
-    /// was called with.
+    /// Sends an event by `err` because it could not be processed. The event must belong to the batch of the call. The
+    /// caller also has to remove the event from the batch; [`Output::divert`] does both.
     pub fn reject(&mut self, event: impl Into<Event>, error: PluginError) {
         self.rejected.push(Rejected { event: event.into(), error });
     }
 
-    /// As [`Output::reject`], for several.
+    /// Rejects several events as [`Output::reject`] does.
     pub fn reject_all(&mut self, rejected: impl IntoIterator<Item = Rejected>) {
         self.rejected.extend(rejected);
     }
 
-    /// Says that so many events were dropped on purpose.
+    /// Counts `events` events that were dropped on purpose.
     pub fn discard(&mut self, events: usize) {
         self.discarded += events as u64;
     }
 
-    /// Discards all events of a batch: it is empty afterwards.
+    /// Discards all events of a batch, which is empty afterwards.
     pub fn discard_all(&mut self, batch: &mut Batch) {
         self.retain(batch, |_| false);
     }
@@ -130,14 +132,13 @@ impl Output {
         self.discard(discarded);
     }
 
-    /// Emits an event that was made here out of port `out`, such as a copy. Events that are made of others
-    /// are emitted with [`Buffered::emit`](super::Buffered::emit) or
-    /// [`Buffered::emit_events`](super::Buffered::emit_events).
+    /// Emits a new event by port `out`, such as a copy. To emit events that replace absorbed events, use
+    /// [`Buffered::emit`](super::Buffered::emit) or [`Buffered::emit_events`](super::Buffered::emit_events).
     ///
-    /// The event leaves ahead of those that stay in the batch in hand. The result can be edited.
+    /// The new event leaves before the events that stay in the batch of the call. The returned event can be edited.
     ///
     /// # Errors
-    /// Bad data, if the value does not fit a document; nothing is emitted then.
+    /// Returns an error of kind "bad data" if the value does not fit a document; then nothing is emitted.
     pub fn create(
         &mut self,
         value: &(impl serde::Serialize + ?Sized),
@@ -145,10 +146,10 @@ impl Output {
         self.create_to(Self::OUT, value)
     }
 
-    /// Emits an event that was made here, as [`Output::create`] does, out of a port.
+    /// Emits a new event by `port`, as [`Output::create`] does by `out`.
     ///
     /// # Errors
-    /// The errors of [`Output::create`].
+    /// Returns the same errors as [`Output::create`].
     pub fn create_to(
         &mut self,
         port: u16,
@@ -159,7 +160,7 @@ impl Output {
         Ok(self.event(made))
     }
 
-    /// Writes a value to a batch of a port, and returns the index of that batch.
+    /// Writes a value to a batch of a port, and returns the index of the batch.
     pub(super) fn write(
         &mut self,
         port: u16,
@@ -178,43 +179,42 @@ impl Output {
         written.map(|()| index)
     }
 
-    /// Returns the last event of a batch that [`Output::write`] has written to.
+    /// Returns the last event of a batch that [`Output::write`] wrote to.
     pub(super) fn event(&mut self, index: usize) -> EventMut<'_> {
         let batch = &mut self.ports[index].batch;
         let last = batch.len() - 1;
         EventMut::new(batch, last)
     }
 
-    /// Counts events that leave, and neither came in nor were buffered.
+    /// Counts events that leave in addition to those that arrived or were buffered.
     pub(super) fn created(&mut self, events: usize) {
         self.created += events as u64;
     }
 
-    /// Counts events that have become part of others that leave.
+    /// Counts events that were merged into emitted events.
     pub(super) fn merged(&mut self, events: usize) {
         self.merged += events as u64;
     }
 
-    /// Counts events that were absorbed, and returns the number of the batch in hand.
+    /// Counts absorbed events, and returns the number of the batch that is being processed.
     pub(super) fn absorb(&mut self, events: usize) -> u64 {
         self.absorbed += events as u64;
         self.batch
     }
 
-    /// Notes events that are not buffered any more.
+    /// Records events that are no longer buffered.
     pub(super) fn release(&mut self, shares: impl IntoIterator<Item = Share>) {
         self.released.extend(shares);
     }
 
-    /// Sends buffered events out of `err`.
+    /// Sends buffered events by `err`.
     pub(super) fn fail(&mut self, failed: Failed) {
         if !failed.batch.is_empty() {
             self.failed.push(failed);
         }
     }
 
-    /// Asks for a verdict on every event of `batch`, which may edit the event, and does with all of them
-    /// what was said.
+    /// Calls `verdict` for every event of `batch`, and then applies all verdicts. `verdict` may edit the event.
     pub fn divert(
         &mut self,
         batch: &mut Batch,
@@ -251,7 +251,7 @@ impl Output {
 
     fn sort(&mut self, batch: &mut Batch) {
         let first = self.ports.len();
-        let (mut last, mut origins) = (KEEP, Kept::default());
+        let (mut last, mut origins) = (KEEP, LastCopied::default());
         let mut kept = 0;
         for position in 0..batch.len() {
             match self.verdicts[position] {
@@ -267,7 +267,7 @@ impl Output {
                         self.ports.push(PortBatch { port, batch: batch.sharing_buffers() });
                     }
                     if last != port {
-                        (last, origins) = (port, Kept::default());
+                        (last, origins) = (port, LastCopied::default());
                     }
                     let event = batch.events[position];
                     self.ports[index].batch.take_event(batch, event, &mut origins);
@@ -294,7 +294,7 @@ impl Output {
         self.failed.drain(..)
     }
 
-    /// Returns the buffered events that could not be handled.
+    /// Returns the buffered events that could not be processed.
     pub fn failed(&self) -> &[Failed] {
         &self.failed
     }
@@ -310,7 +310,7 @@ impl Output {
         self.rejected.drain(..).collect()
     }
 
-    /// Whether a call has said nothing: its events are those in its batch.
+    /// Returns whether the output contains no result: all events of the call stayed in its batch.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let Self {
@@ -332,7 +332,8 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
     }
 
-    /// Forgets all events and their numbers, but not what was absorbed and released.
+    /// Removes all events, and resets the counts of discarded, created and merged events. The counts of absorbed and
+    /// released events remain.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
@@ -344,38 +345,37 @@ impl Output {
         self.batches().chain(self.failed.iter().map(|failed| &failed.batch))
     }
 
-    /// The events of the batches that leave by ports.
+    /// Returns the batches that leave by ports, without the ports.
     pub fn batches(&self) -> impl Iterator<Item = &Batch> {
         self.ports.iter().map(|port| &port.batch)
     }
 
-    /// The batches that leave by ports.
+    /// Returns the batches that leave by ports.
     pub fn ports(&self) -> &[PortBatch] {
         &self.ports
     }
 
-    /// What could not be handled.
+    /// Returns the events that could not be processed.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }
 }
 
 impl Batch {
-    /// Returns whether more events can be written to the batch without copying it, and without making it
-    /// heavy.
+    /// Returns whether more events can be written to the batch without copying its buffers or making it heavy.
     fn takes_more(&self) -> bool {
-        self.values.len() < MOST_VALUES && self.shared.is_unique() && !self.is_heavy()
+        self.values.len() < MAX_VALUES && self.shared.is_unique() && !self.is_heavy()
     }
 
-    /// An empty batch with the same buffers.
+    /// Returns an empty batch with the same buffers.
     pub(super) fn sharing_buffers(&self) -> Self {
         let (events, values) = (RVec::new(), RVec::new());
         Self { events, values, shared: self.shared.clone(), limit: self.limit, pull: self.pull }
     }
 
-    /// Takes an event over from a batch with the same buffers. Its payload is moved, and what is left is
-    /// `null`; metadata and origin may be shared and are copied.
-    pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut Kept) {
+    /// Moves an event from a batch with the same buffers. An edited payload is moved, which leaves `null` in `from`;
+    /// metadata and origin may be shared with other events and are copied.
+    pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut LastCopied) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)
         {
@@ -386,8 +386,9 @@ impl Batch {
         self.events.push(event);
     }
 
-    /// As [`Batch::take_event`], but that the payload is copied where it is a value of its own.
-    pub(super) fn copy_event(&mut self, from: &Self, mut event: Event, kept: &mut Kept) {
+    /// Copies an event from a batch with the same buffers. Unlike [`Batch::take_event`], copies an edited payload
+    /// instead of moving it.
+    pub(super) fn copy_event(&mut self, from: &Self, mut event: Event, kept: &mut LastCopied) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get(event.payload.start as usize)
         {
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_goes_where_its_verdict_says_with_all_that_belongs_to_it() {
+    fn events_leave_by_verdict_with_metadata_and_origin() {
         let mut batch = numbers(8);
         let mut output = Output::new();
         output.divert(&mut batch, |event| {
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_stays_whole_is_not_touched() {
+    fn batch_that_keeps_all_events_is_not_rewritten() {
         let mut batch = numbers(3);
         let before = batch.events().as_ptr();
         let mut output = Output::new();

@@ -1,13 +1,13 @@
-//! Turning one batch into another: decoding, filtering, editing, encoding.
+//! Rewriting batches: decoding, filtering, editing, encoding.
 
 use std::ops::Range;
 
 use super::{
     Batch, Pool, Rejected,
-    bounds::{no_room, span},
+    bounds::{span, too_large},
     event::{Event, EventFlags, PayloadKind, Span},
     handle::EventRef,
-    metadata::Kept,
+    metadata::LastCopied,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -16,19 +16,19 @@ use crate::{
     value::Value,
 };
 
-/// A payload that is a value, as it lies in its batch.
+/// A payload that is a value, in one of the two forms in which a batch stores values.
 #[derive(Clone, Copy)]
 pub enum Payload<'b> {
-    /// A part of the batch's document.
+    /// A value in the batch's nodes.
     Document {
-        /// All bytes of the batch.
+        /// The bytes of the batch.
         bytes: &'b [u8],
-        /// All nodes of the batch.
+        /// The nodes of the batch.
         nodes: &'b [Node],
-        /// The index of the payload's root.
+        /// Index of the root node of the payload.
         root: u32,
     },
-    /// A value of its own.
+    /// A value in the batch's table of edited values.
     Value(ValueRef<'b>),
 }
 
@@ -44,7 +44,7 @@ impl Batch {
         let (mut kept, mut next) = (0, 0);
         let list = events.as_mut_slice();
         while let Some(event) = list.get_mut(next) {
-            let (place, before) = (next, (bytes.len(), nodes.len()));
+            let (position, before) = (next, (bytes.len(), nodes.len()));
             next += 1;
             if event.kind == PayloadKind::RAW {
                 match decode(bytes, nodes, event.payload) {
@@ -71,8 +71,8 @@ impl Batch {
                 rejected.push(Rejected { event, error });
                 continue;
             }
-            if kept < place {
-                list[kept] = list[place];
+            if kept < position {
+                list[kept] = list[position];
             }
             kept += 1;
             if is_heavy {
@@ -101,7 +101,7 @@ impl Batch {
         encoded: &mut Self,
         mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
     ) -> Vec<Rejected> {
-        let mut kept = Kept::default();
+        let mut kept = LastCopied::default();
         let mut events = std::mem::take(&mut self.events);
         let mut out = std::mem::take(&mut encoded.events);
         let (bytes, nodes, values) = encoded.parts_mut();
@@ -116,7 +116,7 @@ impl Batch {
             }
             let Some(span) = span(start, bytes.len() - start) else {
                 bytes.truncate(start);
-                return Err(no_room());
+                return Err(too_large());
             };
             let mut event = event.with_payload(PayloadKind::RAW, span);
             kept.adopt(&mut event, self, bytes, nodes, values);
@@ -139,7 +139,7 @@ impl Batch {
         }
     }
 
-    /// Keeps the events that `keep` wants; says how many went.
+    /// Removes the events for which `keep` returns `false`. Returns the number of removed events.
     pub fn retain(&mut self, mut keep: impl FnMut(EventRef<'_>) -> bool) -> usize {
         let mut events = std::mem::take(&mut self.events);
         let before = events.len();
@@ -149,10 +149,10 @@ impl Batch {
         gone
     }
 
-    /// A batch of some of this one's events, sharing its buffers.
+    /// Returns a batch of the events in `range`, which shares the buffers of this batch.
     ///
     /// # Panics
-    /// Where the range is out of bounds.
+    /// Panics if the range is out of bounds.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         Self {
@@ -164,25 +164,25 @@ impl Batch {
         }
     }
 
-    /// The events at these positions, as a batch that shares this one's buffers, with copies of those values
-    /// that belong to them.
+    /// Returns the events at `positions` as a batch that shares the buffers of this batch, with copies of the values
+    /// that belong to the events.
     pub(crate) fn pick(&self, positions: &[usize]) -> Self {
         let mut picked = self.sharing_buffers();
         picked.events.reserve(positions.len());
-        let mut kept = Kept::default();
+        let mut kept = LastCopied::default();
         for position in positions {
             picked.copy_event(self, self.events[*position], &mut kept);
         }
         picked
     }
 
-    /// Divides the batch into batches of so many events each, in order, which share its buffers. What is
-    /// edited is moved.
+    /// Divides the batch, in order, into batches that share the buffers of this batch. Batch `i` has `counts[i]`
+    /// events. Edited values are moved.
     pub(crate) fn divide(mut self, counts: &[usize]) -> Vec<Self> {
         let events = std::mem::take(&mut self.events);
         let mut rest = events.iter();
         let mut part = |count| {
-            let (mut part, mut kept) = (self.sharing_buffers(), Kept::default());
+            let (mut part, mut kept) = (self.sharing_buffers(), LastCopied::default());
             part.events.reserve(count);
             for event in rest.by_ref().take(count) {
                 part.take_event(&mut self, *event, &mut kept);
@@ -210,13 +210,13 @@ impl Batch {
     }
 }
 
-/// So many bytes and nodes, in bytes.
+/// Returns the memory of `bytes` bytes and `nodes` nodes, in bytes.
 #[inline]
 fn weigh(bytes: usize, nodes: usize) -> usize {
     bytes + nodes * size_of::<Node>()
 }
 
-/// Whether a message may take so many bytes when it is decoded.
+/// Returns an error if `taken`, the size in bytes of the decoded form of `message`, exceeds [`Batch::decoded_at_most`].
 #[cold]
 fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
     let most = Batch::decoded_at_most(message.len as usize);
@@ -224,13 +224,13 @@ fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
         return Ok(());
     }
     Err(PluginError::bad_data(format_args!(
-        "decoded, it takes {taken} bytes of memory, and {most} are the most for a message of {} \
+        "the decoded message takes {taken} bytes of memory, and the limit is {most} for a message of {} \
          bytes",
         message.len
     )))
 }
 
-/// Runs `step` over the events and takes out those it fails on.
+/// Calls `step` for each event. Removes and returns the events for which `step` fails.
 fn sift(
     events: &mut abi_stable::std_types::RVec<Event>,
     mut step: impl FnMut(&Event) -> Result<(), PluginError>,
@@ -243,7 +243,7 @@ fn sift(
             rejected.push(Rejected { event: list[position], error });
             continue;
         }
-        // Mostly all of them stay where they are.
+        // Without a removed event, no event has to move.
         if kept < position {
             list[kept] = list[position];
         }

@@ -1,32 +1,35 @@
-//! The buffers that the events of a batch point into: shared, counted once a batch, recycled.
+//! The buffers that the events of a batch refer to. Batches share buffers by reference count, with one reference for
+//! each batch, and a pool recycles them.
 //!
-//! This is the only module of the batch with `unsafe` code. What it relies on:
-//! 1. [`Shared`] points to a live [`Storage`] and holds one of its `references`.
-//! 2. The holder of the only reference may write. While there are two, there is no write.
-//! 3. The holder that drops the last reference calls `release`, once, and never touches the storage again.
-//! 4. `release` and what `pool` points to belong to the side that allocated the storage, so that a
-//!    batch can be dropped on either side of the boundary and on any thread.
+//! No other module of the batch contains `unsafe` code. The safety comments refer to these rules:
+//! 1. [`Shared`] points to a live [`Storage`] and owns one of its `references`.
+//! 2. The owner of the only reference may write. While there is more than one reference, nobody writes.
+//! 3. The owner that drops the last reference calls `release`, once, and never accesses the storage again.
+//! 4. `release` and the target of `pool` belong to the side that allocated the storage, so that a batch can be dropped
+//!    in the host or in a plugin, and on any thread.
 
 use std::{
     ptr::NonNull,
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering, fence},
-    },
+    sync::{Arc, Weak},
 };
 
 use abi_stable::{StableAbi, std_types::RVec};
 
 use super::{Batch, Event};
-use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
+use crate::{
+    ByteBuffer, NodeBuffer,
+    document::Node,
+    sync::{AtomicUsize, Mutex, Ordering, fault, fence, lock},
+    value::Value,
+};
 
-/// Buffers above this size are freed instead of recycled, so that one huge message does not stay
-/// in memory for good. Bytes.
-const RECYCLED_AT_MOST: usize = 2 * Batch::WEIGHT_AT_MOST;
+/// Maximum bytes of a storage that is recycled. A larger storage is freed, so that one huge message does not occupy
+/// memory permanently.
+const MAX_RECYCLED_BYTES: usize = 2 * Batch::WEIGHT_AT_MOST;
 
-/// What waits in one pool takes no more than this unless the pool says so, so that many batches that were large for once do
-/// not stay, either: a flow with one source and one sink has five pools. Bytes.
-const WAITING_AT_MOST: usize = RECYCLED_AT_MOST;
+/// Default maximum of the bytes of all free storages of a pool, so that a burst of large batches does not occupy memory
+/// permanently. A flow with one source and one sink has five pools.
+const MAX_FREE_BYTES: usize = MAX_RECYCLED_BYTES;
 
 #[repr(C)]
 #[derive(StableAbi)]
@@ -34,42 +37,42 @@ pub(super) struct Storage {
     references: AtomicUsize,
     pub(super) bytes: ByteBuffer,
     pub(super) nodes: NodeBuffer,
-    /// The event list and the value table of the last batch, empty, waiting for the next.
+    /// The list of events and the table of values of the last batch, both empty, kept for the next batch.
     pub(super) spare_events: RVec<Event>,
     pub(super) spare_values: RVec<Value<'static>>,
-    /// A second event list, for steps that write a new one while they read the old.
+    /// A second list of events, for operations that write a new list while they read the old list.
     pub(super) scratch_events: RVec<Event>,
     release: unsafe extern "C" fn(NonNull<Storage>),
     pool: *const (),
 }
 
 impl Storage {
-    /// Returns the memory of the bytes and nodes, in bytes, at least half of their capacity: buffers that grow have up
-    /// to twice the capacity that they need.
+    /// Returns the memory of the bytes and nodes, in bytes. Buffers count at least half of their capacity, because a
+    /// growing buffer has up to twice the capacity that it needs.
     fn buffers(&self) -> usize {
         self.bytes.len().max(self.bytes.capacity() / 2)
             + self.nodes.len().max(self.nodes.capacity() / 2) * size_of::<Node>()
     }
 }
 
-/// One reference to a [`Storage`].
+/// A reference to a [`Storage`].
 #[repr(transparent)]
 #[derive(StableAbi)]
 pub(super) struct Shared(NonNull<Storage>);
 
-// SAFETY: the storage is plain memory with an atomic count (rules 2 and 3), and what it is
-// released to is thread-safe (rule 4: a mutex in an `Arc`).
+// SAFETY: the storage is plain memory with an atomic count (rules 2 and 3), and the pool that it is released to is
+// thread-safe (rule 4: a mutex in an `Arc`).
 unsafe impl Send for Shared {}
-// SAFETY: as above; a shared reference only reads.
+// SAFETY: the same reasons as for `Send`; a shared reference only reads.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// A storage of its own, freed when the last reference goes.
+    /// Creates a storage without a pool, which is freed when the last reference is dropped.
     pub(super) fn unpooled() -> Self {
         Self::allocate(Weak::new().into_raw())
     }
 
-    fn allocate(pool: *const Shelf) -> Self {
+    fn allocate(pool: *const FreeList) -> Self {
         let storage = Box::new(Storage {
             references: AtomicUsize::new(1),
             bytes: RVec::new(),
@@ -83,22 +86,23 @@ impl Shared {
         Self(NonNull::from(Box::leak(storage)))
     }
 
-    /// Whether this is the only reference to the storage.
+    /// Returns whether this is the only reference to the storage.
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
-        // Acquire: what the others wrote before they let go is visible to us.
-        self.storage().references.load(Ordering::Acquire) == 1
+        // Acquire, so that writes of other owners before they dropped their references are visible here.
+        let order = if fault("pool_relaxed_check") { Ordering::Relaxed } else { Ordering::Acquire };
+        self.storage().references.load(order) == 1
     }
 
-    /// How much memory the buffers take, in bytes: this one's share of it where there are other references.
-    /// Buffers that have grown have up to twice the capacity that they need, which does not count.
-    pub(super) fn held(&self) -> usize {
-        // Others may come and go meanwhile.
+    /// Returns the memory of the buffers in bytes, as [`Storage::buffers`] counts it, divided by the number of
+    /// references.
+    pub(super) fn retained_bytes(&self) -> usize {
+        // Relaxed, because the result is an estimate: the number of references may change at any time.
         self.storage().buffers() / self.storage().references.load(Ordering::Relaxed).max(1)
     }
 
-    /// Returns the memory that the storage takes, its spare lists and its header included, in bytes. Another
-    /// reference to the storage does not lower it.
+    /// Returns the memory of the storage in bytes, including its spare lists and its header, regardless of the number
+    /// of references.
     pub(super) fn footprint(&self) -> usize {
         let storage = self.storage();
         let lists = storage.spare_events.capacity() + storage.scratch_events.capacity();
@@ -107,17 +111,18 @@ impl Shared {
 
     #[inline]
     pub(super) fn storage(&self) -> &Storage {
-        // SAFETY: rule 1; there is no write while more than one reference exists (rule 2).
+        // SAFETY: the storage is live (rule 1), and nobody writes while more than one reference exists (rule 2).
         unsafe { self.0.as_ref() }
     }
 
-    /// The storage, to write to; `None` while there is another reference.
+    /// Returns the storage for writing, or `None` if there is another reference.
     #[inline]
     pub(super) fn storage_mut(&mut self) -> Option<&mut Storage> {
         if !self.is_unique() {
             return None;
         }
-        // SAFETY: rules 1 and 2: the only reference is ours, and `&mut self` keeps it so.
+        // SAFETY: the storage is live (rule 1), this is the only reference (rule 2), and `&mut self` prevents a clone
+        // meanwhile.
         Some(unsafe { self.0.as_mut() })
     }
 }
@@ -132,42 +137,45 @@ impl Clone for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.storage().references.fetch_sub(1, Ordering::Release) == 1 {
-            // All reads happen before the storage is used again, as in `Arc`.
-            fence(Ordering::Acquire);
+        let order = if fault("pool_relaxed_drop") { Ordering::Relaxed } else { Ordering::Release };
+        if self.storage().references.fetch_sub(1, order) == 1 {
+            // Acquire, so that all reads happen before the storage is reused, as in `Arc`.
+            if !fault("pool_reuses_without_fence") {
+                fence(Ordering::Acquire);
+            }
             let release = self.storage().release;
-            // SAFETY: rule 3: this was the last reference.
+            // SAFETY: this was the last reference (rule 3), and it is not used again.
             unsafe { release(self.0) };
         }
     }
 }
 
-/// Where storages wait to be used again.
+/// The storages of a pool that can be reused.
 #[derive(Debug)]
-struct Shelf {
-    waiting: Mutex<Stock>,
+struct FreeList {
+    free: Mutex<FreeStorages>,
     capacity: usize,
-    /// How much of them there may be at most.
+    /// Maximum bytes of all free storages together.
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Stock {
-    storages: Vec<Waiting>,
-    /// What they take, in bytes.
+struct FreeStorages {
+    storages: Vec<FreeStorage>,
+    /// Bytes of the free storages.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Waiting(NonNull<Storage>);
+struct FreeStorage(NonNull<Storage>);
 
-// SAFETY: there is no other reference to a waiting storage (rule 3).
-unsafe impl Send for Waiting {}
+// SAFETY: no reference to a free storage exists (rule 3).
+unsafe impl Send for FreeStorage {}
 
-impl Waiting {
-    /// How much memory the storage takes, in bytes.
+impl FreeStorage {
+    /// Returns the memory of the storage, in bytes.
     fn size(&self) -> usize {
-        // SAFETY: there is no other reference to it (rule 3).
+        // SAFETY: no reference to the storage exists (rule 3).
         let storage = unsafe { self.0.as_ref() };
         storage.bytes.capacity()
             + storage.nodes.capacity() * size_of::<Node>()
@@ -177,74 +185,74 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for FreeStorage {
     fn drop(&mut self) {
-        // SAFETY: it was leaked from a `Box` by `allocate`, on this side (rule 4), and there is no
-        // other reference to it; its own weak reference to the shelf goes with it.
+        // SAFETY: `allocate` leaked the storage from a `Box` on this side (rule 4), and no reference to the storage
+        // exists. The storage owns one weak reference to the free list, which is dropped with the storage.
         unsafe {
             let storage = Box::from_raw(self.0.as_ptr());
-            drop(Weak::from_raw(storage.pool.cast::<Shelf>()));
+            drop(Weak::from_raw(storage.pool.cast::<FreeList>()));
         }
     }
 }
 
 unsafe extern "C" fn release(storage: NonNull<Storage>) {
-    let waiting = Waiting(storage);
-    let size = waiting.size();
-    // SAFETY: the caller gave up the last reference (rule 3). The weak reference stays with the
-    // storage, hence `ManuallyDrop`.
-    let (storage, shelf) = unsafe {
+    let free = FreeStorage(storage);
+    let size = free.size();
+    // SAFETY: the caller gave up the last reference (rule 3), so the storage may be written. The weak reference still
+    // belongs to the storage; `ManuallyDrop` keeps it from being dropped twice.
+    let (storage, list) = unsafe {
         let storage = &mut *storage.as_ptr();
-        let shelf = Weak::from_raw(storage.pool.cast::<Shelf>());
-        (storage, shelf)
+        let list = Weak::from_raw(storage.pool.cast::<FreeList>());
+        (storage, list)
     };
-    let shelf = std::mem::ManuallyDrop::new(shelf);
-    let Some(shelf) = shelf.upgrade() else { return };
-    if size > RECYCLED_AT_MOST {
+    let list = std::mem::ManuallyDrop::new(list);
+    let Some(list) = list.upgrade() else { return };
+    if size > MAX_RECYCLED_BYTES {
         return;
     }
     storage.bytes.clear();
     storage.nodes.clear();
     storage.references.store(1, Ordering::Relaxed);
-    let mut stock = shelf.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if stock.storages.len() < shelf.capacity && stock.bytes + size <= shelf.bytes {
-        stock.bytes += size;
-        stock.storages.push(waiting);
+    let mut free_storages = lock(&list.free);
+    if free_storages.storages.len() < list.capacity && free_storages.bytes + size <= list.bytes {
+        free_storages.bytes += size;
+        free_storages.storages.push(free);
     }
 }
 
-/// Storages that are used again, up to 4 MiB of them: a batch taken from a pool brings the capacity of an earlier one,
-/// so that a running flow allocates nothing for its batches.
+/// Buffers (storages) of batches for reuse, by default up to 4 MiB. A batch from a pool starts with the capacity of an
+/// earlier batch, so a running flow rarely allocates memory for its batches.
 ///
-/// A storage comes back when the last batch that shares it is dropped, from whichever side of the
-/// boundary and whichever thread. Clones are handles to one pool.
+/// A storage returns to its pool when the last batch that shares it is dropped, in the host or in a plugin, and on any
+/// thread. Clones are handles to the same pool.
 #[derive(Clone, Debug)]
-pub struct Pool(Arc<Shelf>);
+pub struct Pool(Arc<FreeList>);
 
 impl Pool {
-    /// A pool that keeps at most `capacity` unused storages.
+    /// Creates a pool that keeps at most `capacity` unused storages.
     pub fn new(capacity: usize) -> Self {
-        Self::with_bytes(capacity, WAITING_AT_MOST)
+        Self::with_bytes(capacity, MAX_FREE_BYTES)
     }
 
-    /// A pool that keeps at most `capacity` unused storages, of so many bytes together.
+    /// Creates a pool that keeps at most `capacity` unused storages, of at most `bytes` bytes together.
     pub fn with_bytes(capacity: usize, bytes: usize) -> Self {
-        let stock = Stock { storages: Vec::with_capacity(capacity), bytes: 0 };
-        Self(Arc::new(Shelf { waiting: Mutex::new(stock), capacity, bytes }))
+        let storages = FreeStorages { storages: Vec::with_capacity(capacity), bytes: 0 };
+        Self(Arc::new(FreeList { free: Mutex::new(storages), capacity, bytes }))
     }
 
-    /// How many storages wait to be used again.
+    /// Returns the number of free storages in the pool.
     pub fn waiting(&self) -> usize {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).storages.len()
+        lock(&self.0.free).storages.len()
     }
 
     pub(super) fn take(&self) -> Shared {
-        let mut stock = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = stock.storages.pop();
-        stock.bytes -= waiting.as_ref().map_or(0, Waiting::size);
-        drop(stock);
-        match waiting {
-            Some(waiting) => Shared(std::mem::ManuallyDrop::new(waiting).0),
+        let mut free_storages = lock(&self.0.free);
+        let free = free_storages.storages.pop();
+        free_storages.bytes -= free.as_ref().map_or(0, FreeStorage::size);
+        drop(free_storages);
+        match free {
+            Some(free) => Shared(std::mem::ManuallyDrop::new(free).0),
             None => Shared::allocate(Arc::downgrade(&self.0).into_raw()),
         }
     }
@@ -256,7 +264,7 @@ mod tests {
     use crate::batch::Batch;
 
     #[test]
-    fn the_layouts_behind_the_pointer_are_fixed() {
+    fn layouts_of_shared_storage_are_fixed() {
         assert_layouts! {
             Shared => 8, 8;
             Storage => 184, 8;
@@ -264,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_returns_when_its_last_batch_goes_and_keeps_its_capacity() {
+    fn last_dropped_batch_returns_storage_with_capacity() {
         let pool = Pool::new(2);
         let mut batch = Batch::from_pool(&pool);
         batch.push_message(b"some bytes");
@@ -279,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_that_threads_let_go_of_at_the_same_time_is_written_after_both_have_read() {
+    fn storage_released_by_two_threads_is_reused_after_reads() {
         let pool = Pool::new(1);
         let (sender, receiver) = std::sync::mpsc::channel::<Batch>();
         let read = |batch: &Batch| (batch.len(), batch.bytes()[0]);
@@ -298,18 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_keeps_no_more_than_its_capacity_and_nothing_huge() {
+    fn pool_keeps_its_capacity_and_no_huge_storage() {
         let pool = Pool::new(1);
         drop((Batch::from_pool(&pool), Batch::from_pool(&pool)));
         assert_eq!(pool.waiting(), 1);
         let mut huge = Batch::from_pool(&pool);
-        huge.push_message(&vec![0; super::RECYCLED_AT_MOST + 1]);
+        huge.push_message(&vec![0; super::MAX_RECYCLED_BYTES + 1]);
         drop(huge);
         assert_eq!(pool.waiting(), 0);
     }
 
     #[test]
-    fn what_waits_in_a_pool_takes_no_more_than_its_bound() {
+    fn free_storages_stay_within_byte_limit() {
         let pool = Pool::new(100);
         let batches: Vec<_> = (0..100)
             .map(|_| {
@@ -324,11 +332,11 @@ mod tests {
         (0..waiting).for_each(|_| drop(Batch::from_pool(&pool)));
         let empty: Vec<_> = (0..100).map(|_| Batch::from_pool(&pool)).collect();
         drop(empty);
-        assert_eq!(pool.waiting(), 100, "what was taken out is not counted any more");
+        assert_eq!(pool.waiting(), 100, "storages in use are not counted");
     }
 
     #[test]
-    fn a_batch_may_outlive_its_pool() {
+    fn batch_may_outlive_its_pool() {
         let pool = Pool::new(1);
         let mut batch = Batch::from_pool(&pool);
         drop(pool);

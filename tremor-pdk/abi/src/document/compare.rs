@@ -1,10 +1,10 @@
-//! Equality, order and hash of values: the same for documents and trees, for every representation of
-//! a number, and independent of the order of an object's keys.
+//! Equality, order and hash of values. They do not depend on whether a value is a document or a tree, on the
+//! representation of a number, or on the order of the keys of an object.
 //!
-//! The order is total. Values of different types follow one another as null, truth values, numbers,
-//! text, binary data, arrays, objects. Numbers compare by their exact values, whether they are integers,
-//! floats or text, but that exponents beyond ±10¹⁸ are taken for that; `-0.0` equals 0, and not-a-number equals itself and follows every other number. Arrays
-//! compare element by element, objects pair by pair in the order of their keys.
+//! The order is total. The order of types is null, truth values, numbers, text, binary data, arrays, objects. Integers,
+//! floats and text numbers compare by their exact values, except that exponents beyond ±10¹⁸ are clamped. `-0.0` equals
+//! 0; not-a-number equals itself and follows every other number. Arrays compare element by element, objects pair by
+//! pair in the order of their keys.
 
 use std::{
     cmp::Ordering,
@@ -173,8 +173,8 @@ impl<'a> Number<'a> {
     }
 }
 
-/// An integer of at most 65 bits against a float.
-#[allow(clippy::cast_possible_truncation)] // saturates far outside of what integers there are
+/// Compares an integer of at most 65 bits with a float.
+#[allow(clippy::cast_possible_truncation)] // saturates far beyond the range of the integers
 fn compare_mixed(integer: i128, float: f64) -> Ordering {
     if float.is_nan() {
         return Ordering::Less;
@@ -184,7 +184,8 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
 }
 
 impl Hash for Number<'_> {
-    // Exact by intention: a float that survives the way to an integer and back is that integer.
+    // The comparison is intentionally exact: a float that is unchanged by the conversion to an integer and back equals
+    // that integer.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::float_cmp)]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match *self {

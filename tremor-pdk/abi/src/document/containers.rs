@@ -3,7 +3,7 @@
 use super::{Key, Node, ValueRef, subtree::Subtree};
 use crate::value::{Array, Object, Value};
 
-/// An array to be read.
+/// A view of an array.
 #[derive(Clone, Copy)]
 pub struct ArrayRef<'a>(Elements<'a>);
 
@@ -24,7 +24,7 @@ impl<'a> ArrayRef<'a> {
         Self(Elements::Tree(array))
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(self) -> usize {
         match self.0 {
@@ -33,13 +33,13 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the array has no element.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The element at an index; see [`ValueRef::get_idx`].
+    /// Returns the element at `index`; see [`ValueRef::get_idx`].
     #[inline]
     pub fn get(self, index: usize) -> Option<ValueRef<'a>> {
         match self.0 {
@@ -48,7 +48,7 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// The elements in order.
+    /// Returns an iterator over the elements, in order.
     #[inline]
     pub fn iter(self) -> ArrayIter<'a> {
         ArrayIter(match self.0 {
@@ -70,7 +70,7 @@ impl<'a> IntoIterator for ArrayRef<'a> {
     }
 }
 
-/// The elements of an [`ArrayRef`].
+/// An iterator over the elements of an [`ArrayRef`].
 #[derive(Clone)]
 pub struct ArrayIter<'a>(ArrayItems<'a>);
 
@@ -105,7 +105,7 @@ impl<'a> Iterator for ArrayIter<'a> {
     }
 }
 
-/// An object to be read.
+/// A view of an object.
 #[derive(Clone, Copy)]
 pub struct ObjectRef<'a>(Entries<'a>);
 
@@ -126,7 +126,7 @@ impl<'a> ObjectRef<'a> {
         Self(Entries::Tree(object))
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[inline]
     pub fn len(self) -> usize {
         match self.0 {
@@ -135,19 +135,19 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the object has no key.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a key.
+    /// Returns the value of `key`.
     #[inline]
     pub fn get(self, key: &str) -> Option<ValueRef<'a>> {
         self.get_key(Key::new(key))
     }
 
-    /// As [`ObjectRef::get`], for a key prepared once.
+    /// Returns the value of a prepared key, as [`ObjectRef::get`] does.
     #[inline]
     pub fn get_key(self, key: Key<'_>) -> Option<ValueRef<'a>> {
         match self.0 {
@@ -156,7 +156,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Keys and values in order. In a forged document it ends before the first key that is no text.
+    /// Returns an iterator over the keys and values, in order. In an invalid document, the iterator ends before the
+    /// first key that is not text.
     #[inline]
     pub fn iter(self) -> ObjectIter<'a> {
         ObjectIter(match self.0 {
@@ -178,7 +179,7 @@ impl<'a> IntoIterator for ObjectRef<'a> {
     }
 }
 
-/// The keys and values of an [`ObjectRef`].
+/// An iterator over the keys and values of an [`ObjectRef`].
 #[derive(Clone)]
 pub struct ObjectIter<'a>(ObjectItems<'a>);
 

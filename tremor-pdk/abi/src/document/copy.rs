@@ -5,13 +5,12 @@ use abi_stable::std_types::RVec;
 use super::{Node, ValueRef, WriteError, Writer, view::Repr};
 
 impl ValueRef<'_> {
-    /// Appends a copy to the two buffers of a document and returns the index of its root. A part of
-    /// a document is copied node by node and neither read nor checked: what was wrong with it is
-    /// wrong with the copy.
+    /// Appends a copy of the value to the two buffers of a document, and returns the index of its root. The nodes of a
+    /// document are copied without validation, so the copy of an invalid value is invalid.
     ///
     /// # Errors
-    /// Too large, where the document's offsets end; for values that lie in a tree, those of
-    /// [`Writer::finish`]. Nothing is appended then.
+    /// Returns [`WriteError::TooLarge`] if the index of the root would exceed 32 bits. For a
+    /// [`Value`](crate::value::Value), returns the errors of [`Writer::finish`]. After an error, nothing is appended.
     pub fn copy_to(self, bytes: &mut RVec<u8>, nodes: &mut RVec<Node>) -> Result<u32, WriteError> {
         let Repr::Flat(subtree) = self.0 else {
             let mut writer = Writer::new(bytes, nodes);
@@ -19,18 +18,26 @@ impl ValueRef<'_> {
             return writer.finish();
         };
         let root = u32::try_from(nodes.len()).map_err(|_| WriteError::TooLarge)?;
-        nodes.reserve(subtree.nodes().len());
-        for node in subtree.nodes() {
-            let copy = match node.kind() {
-                kind if kind.has_data() => {
-                    let offset = bytes.len() as u64;
-                    bytes.extend_from_copy_slice(subtree.data(*node).unwrap_or_default());
-                    node.moved_to(offset)
-                }
-                _ => *node,
-            };
-            nodes.push(copy);
+        let first = nodes.len();
+        nodes.extend_from_copy_slice(subtree.nodes());
+        // The text of consecutive nodes is usually contiguous. Contiguous text is appended with one copy, and its
+        // offsets change by the same distance.
+        let mut run = 0..0;
+        let mut distance = bytes.len() as u64;
+        for node in nodes.iter_mut().skip(first) {
+            if !node.kind().has_data() {
+                continue;
+            }
+            let offset = node.payload();
+            if offset != run.end {
+                subtree.append_bytes(run, bytes);
+                run = offset..offset;
+                distance = (bytes.len() as u64).wrapping_sub(offset);
+            }
+            run.end = offset.saturating_add(node.len().into());
+            *node = node.moved_to(offset.wrapping_add(distance));
         }
+        subtree.append_bytes(run, bytes);
         Ok(root)
     }
 }
@@ -39,12 +46,12 @@ impl ValueRef<'_> {
 mod tests {
     use abi_stable::std_types::RVec;
 
-    use super::super::{Document, validate, write};
+    use super::super::{Document, Node, validate, write};
     use crate::document::ValueRef;
     use crate::literal;
 
     #[test]
-    fn a_copy_equals_the_original_wherever_that_lies() {
+    fn copy_equals_original_in_document_or_tree() {
         let tree = literal!({ "a": { "b": ["text", 1, null, 1.5] }, "c": "more text" });
         let (mut bytes, mut nodes) = (RVec::from_slice(b"before"), RVec::new());
         let root = write(&tree, &mut bytes, &mut nodes).unwrap();
@@ -57,5 +64,28 @@ mod tests {
             validate(&to_bytes, &to_nodes, copy).unwrap();
             assert_eq!(Document::new(&to_bytes, &to_nodes).root(copy), original);
         }
+    }
+
+    #[test]
+    fn text_that_lies_apart_or_is_shared_is_copied() {
+        let bytes = b"cab";
+        let text = |offset, len| Node::string(offset, len);
+        let nodes = [Node::array(5, 6), text(1, 1), text(2, 1), text(0, 1), text(0, 3), text(0, 3)];
+        validate(bytes, &nodes, 0).unwrap();
+        let original = Document::new(bytes, &nodes).root(0);
+        let (mut to_bytes, mut to_nodes) = (RVec::new(), RVec::new());
+        let copy = original.copy_to(&mut to_bytes, &mut to_nodes).unwrap();
+        assert_eq!(to_bytes.as_slice(), b"abccabcab");
+        assert_eq!(Document::new(&to_bytes, &to_nodes).root(copy), original);
+    }
+
+    #[test]
+    fn text_outside_of_the_document_stays_outside_of_the_copy() {
+        let nodes = [Node::array(3, 4), Node::string(0, 1), Node::string(9, 4), Node::string(1, 1)];
+        let original = Document::new(b"ab", &nodes).root(0);
+        let (mut to_bytes, mut to_nodes) = (RVec::new(), RVec::new());
+        let copy = original.copy_to(&mut to_bytes, &mut to_nodes).unwrap();
+        assert_eq!(validate(&to_bytes, &to_nodes, copy).unwrap_err().node, 2);
+        assert_eq!(to_bytes.as_slice(), b"ab");
     }
 }

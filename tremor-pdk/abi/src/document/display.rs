@@ -1,11 +1,11 @@
-//! Values as text for people: compact JSON.
+//! Display of values as compact JSON, for people.
 
 use std::fmt::{self, Write};
 
 use super::{MAX_DEPTH, Shape, ValueRef};
 
-/// Compact JSON, for logs and error messages. Binary data is base64 text as in the JSON codec, but
-/// unlike there a float that is not finite is `null`. The alternate form (`{:#}`) is indented.
+/// Writes compact JSON, for logs and error messages. Binary data is base64 text as in the JSON codec; unlike in the
+/// codec, a float that is not finite is `null`. The alternate form (`{:#}`) is indented.
 impl fmt::Display for ValueRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(f, *self, MAX_DEPTH)
@@ -52,7 +52,8 @@ fn write(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, depth: usize) -> fmt::
     }
 }
 
-/// What stands before the element `n` of a container that may still hold `depth` levels.
+/// Writes the separator and the indentation before the element `n` of a container. `depth` is the remaining nesting
+/// depth.
 fn separate(f: &mut fmt::Formatter<'_>, n: usize, depth: usize) -> fmt::Result {
     if n > 0 {
         f.write_char(',')?;
@@ -60,7 +61,7 @@ fn separate(f: &mut fmt::Formatter<'_>, n: usize, depth: usize) -> fmt::Result {
     indent(f, MAX_DEPTH + 1 - depth)
 }
 
-/// What stands after the last element.
+/// Writes the indentation after the last element.
 fn end(f: &mut fmt::Formatter<'_>, is_empty: bool, depth: usize) -> fmt::Result {
     if is_empty { Ok(()) } else { indent(f, MAX_DEPTH - depth) }
 }

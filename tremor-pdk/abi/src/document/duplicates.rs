@@ -1,4 +1,4 @@
-//! Duplicate keys: the last value wins, in the place of the first.
+//! Resolution of duplicate keys: the last value of a key replaces its first value, at the position of the first.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -6,21 +6,22 @@ use abi_stable::std_types::RVec;
 
 use super::{Node, NodeKind};
 
-/// Tells keys that may repeat from those that cannot, by the words of their nodes.
+/// A Bloom filter that detects whether a key may have occurred before.
 ///
-/// 256 bits: with 13 keys one object in four raises a false alarm, where 64 bits would raise one in
-/// seven objects of ten.
+/// The filter has 256 bits: of objects with 13 different keys, one in four has a false positive. With 64 bits, seven in
+/// ten would have one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyFilter([u64; 4]);
 
 impl KeyFilter {
-    /// A filter that has seen nothing.
+    /// Creates an empty filter.
     #[inline]
     pub const fn new() -> Self {
         Self([0; 4])
     }
 
-    /// Whether a key of this [`Node::word`] may have been seen before; no means no.
+    /// Adds a key by its [`Node::word`]. Returns whether the key may have been added before. If the result is `false`,
+    /// it certainly was not.
     #[inline]
     pub fn may_repeat(&mut self, word: u64) -> bool {
         let hash = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
@@ -32,15 +33,14 @@ impl KeyFilter {
     }
 }
 
-/// Objects up to this size are checked in place, larger ones with a hash map.
+/// Maximum number of pairs of an object whose keys are checked without a hash map.
 const SMALL: usize = 64;
 
-/// Resolves duplicate keys in the object whose head is the node `head` and whose last node is the
-/// last of `nodes`; its number of pairs must stand in the head, its span need not. Number and span
-/// are right afterwards.
+/// Resolves duplicate keys in the object that begins at the node `head` and ends with the last of `nodes`. The node
+/// `head` must contain the number of pairs. The call sets the number of pairs and the span of `head`.
 ///
-/// Whoever writes an object calls this once its values are complete. Without duplicates it reads the
-/// keys' nodes once and allocates nothing.
+/// Call this function once for each object that is written, after its values are complete. If there are no duplicates,
+/// the call reads the nodes of the keys once and allocates nothing.
 pub fn resolve_duplicates(bytes: &[u8], nodes: &mut RVec<Node>, head: usize) {
     let Some(len) = nodes.get(head).map(Node::len) else { return };
     if (len as usize) > SMALL || repeats(bytes, nodes, head) {
@@ -50,7 +50,7 @@ pub fn resolve_duplicates(bytes: &[u8], nodes: &mut RVec<Node>, head: usize) {
     }
 }
 
-/// The positions of the key nodes after `head`.
+/// Returns the positions of the key nodes after `head`.
 fn keys(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> + '_ {
     let after = move |key: &usize| {
         let span = nodes.get(key + 1)?.span().max(1);
@@ -64,10 +64,10 @@ fn text(bytes: &[u8], key: Node) -> &[u8] {
     key.data().and_then(|range| bytes.get(range)).unwrap_or_default()
 }
 
-/// The words of this many keys are compared with each other rather than filtered.
+/// Maximum number of keys that are compared with each other. For more keys, a [`KeyFilter`] is used.
 const FEW: usize = 8;
 
-/// Whether a key occurs twice, for small objects.
+/// Returns whether a key occurs twice, for small objects.
 #[inline]
 fn repeats(bytes: &[u8], nodes: &[Node], head: usize) -> bool {
     if nodes[head].len() as usize > FEW {
@@ -96,15 +96,15 @@ fn repeats_of_many(bytes: &[u8], nodes: &[Node], head: usize) -> bool {
     })
 }
 
-/// Keeps one pair of each key.
+/// Keeps one pair for each key.
 fn rewrite(bytes: &[u8], nodes: &mut RVec<Node>, head: usize) {
     let mut pairs: Vec<usize> = Vec::new();
-    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    let mut positions: HashMap<&[u8], usize> = HashMap::new();
     for key in keys(nodes, head) {
-        match places.entry(text(bytes, nodes[key])) {
-            Entry::Occupied(place) => pairs[*place.get()] = key,
-            Entry::Vacant(place) => {
-                place.insert(pairs.len());
+        match positions.entry(text(bytes, nodes[key])) {
+            Entry::Occupied(position) => pairs[*position.get()] = key,
+            Entry::Vacant(position) => {
+                position.insert(pairs.len());
                 pairs.push(key);
             }
         }

@@ -1,28 +1,28 @@
-//! What can go wrong in writing.
+//! Errors of writing documents.
 
 use std::fmt;
 
 use super::MAX_DEPTH;
 
-/// Why a document could not be written.
+/// The reason why a document could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Containers lie in each other more than [`MAX_DEPTH`] deep.
+    /// Containers are nested deeper than [`MAX_DEPTH`] levels.
     TooDeep,
-    /// A text, binary data or the number of elements or keys exceeds 32 bits.
+    /// The length of a text or of binary data, the number of elements or keys, or the number of nodes exceeds 32 bits.
     TooLarge,
-    /// The calls do not make up a value; says which was wrong.
+    /// The calls do not form a value. The field describes the wrong call.
     Misplaced(&'static str),
-    /// What was to be serialised says why it cannot be.
+    /// The value failed to serialise, with this message.
     Custom(String),
 }
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooDeep => write!(f, "more than {MAX_DEPTH} levels of arrays and objects"),
-            Self::TooLarge => f.write_str("text or container of more than 4,294,967,295 parts"),
+            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH} levels"),
+            Self::TooLarge => f.write_str("text of more than 4,294,967,295 bytes, or a container of more than 4,294,967,295 elements"),
             Self::Misplaced(what) => write!(f, "not a value: {what}"),
             Self::Custom(message) => f.write_str(message),
         }

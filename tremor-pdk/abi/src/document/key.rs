@@ -1,9 +1,9 @@
-//! Keys that are looked up.
+//! Prepared keys for lookups.
 
 use super::{Node, fingerprint};
 
-/// A key with what a lookup compares first, computed once. Text longer than 4 GiB is no key of a
-/// document, and such a `Key` finds nothing there.
+/// A key that is prepared for lookups: the word that a lookup compares first ([`Node::word`]) is computed once. A key
+/// longer than 4 GiB is never found in a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     text: &'k str,
@@ -17,7 +17,7 @@ impl<'k> Key<'k> {
         Self { text, word: Self::word_of(text) }
     }
 
-    /// A key whose word [`Key::word_of`] gave before.
+    /// Creates a key from its text and the result of [`Key::word_of`].
     pub(crate) const fn with_word(text: &'k str, word: u64) -> Self {
         Self { text, word }
     }
@@ -28,26 +28,26 @@ impl<'k> Key<'k> {
         Node::key(0, text.len() as u32, fingerprint(text.as_bytes())).word()
     }
 
-    /// Kind, fingerprint and length as they stand in the node of this key.
+    /// Returns kind, fingerprint and length in one word, as [`Node::word`] does for the node of this key.
     #[inline]
     pub(super) const fn word(&self) -> u64 {
         self.word
     }
 
-    /// The key itself.
+    /// Returns the text of the key.
     #[inline]
     pub const fn as_str(&self) -> &'k str {
         self.text
     }
 }
 
-/// One part of a path.
+/// A step of a path.
 pub(crate) enum Step<'k> {
     Key(Key<'k>),
     Index(usize),
 }
 
-/// Whether two texts are equal, without a call where they are as short as keys are.
+/// Returns whether two texts are equal. The comparison of short texts, such as most keys, is inlined.
 #[inline]
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     let len = a.len();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prepared_key_has_the_word_of_its_node() {
+    fn prepared_key_has_the_word_of_its_node() {
         let node = Node::key(7, 5, fingerprint(b"level"));
         assert_eq!(Key::new("level").word(), node.word());
     }

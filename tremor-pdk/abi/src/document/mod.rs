@@ -1,17 +1,16 @@
-//! Documents: the flat, position-independent form of values, and the one way to read values.
+//! Documents: the form of values that contains no pointers, and the types that read values of both forms.
 //!
-//! A document is two buffers: all text and binary data in one, and a tree of 16-byte [`Node`]s in
-//! depth-first order in the other, which refer to the first by offset. There is no pointer in it, so
-//! it can be copied, pooled, queued and written to disk as it is, and dropping it costs nothing.
-//! Many values can share one pair of buffers; each is known by the index of its root node.
+//! A document consists of two buffers: one contains all text and binary data, and the other a tree of 16-byte [`Node`]s
+//! in depth-first order, which refer to the first buffer by offset. A document contains no pointers, so it can be
+//! copied, pooled, queued and written to disk unchanged, and dropping it costs nothing. Many values can share the two
+//! buffers. Each value is identified by the index of its root node.
 //!
-//! - [`Writer`] makes documents, from calls, from a [`ValueRef`] or from anything that serialises.
-//! - [`Document`] and [`ValueRef`] read them; a `ValueRef` views a [`Value`](crate::value::Value)
-//!   in the same way.
+//! - [`Writer`] writes documents, from calls, from a [`ValueRef`] or from any value that serialises.
+//! - [`Document`] and [`ValueRef`] read documents; a `ValueRef` also views a [`Value`](crate::value::Value).
 //! - [`validate`] checks a document of unknown origin.
 //!
-//! Reading is checked always: with any buffers, a view ends in `None`, `null` or an empty
-//! container, never in a panic, a loop without end or a read out of bounds.
+//! Every read is bounds-checked: with arbitrary buffers, a view returns `None`, `null` or an empty container, and never
+//! panics, loops endlessly or reads out of bounds.
 
 mod compare;
 mod containers;
@@ -39,7 +38,7 @@ pub use self::{
     error::WriteError,
     key::Key,
     node::{Node, NodeKind, fingerprint},
-    number::{NumberForm, is_json_number},
+    number::{NumberForm, exact_float, is_json_number},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},
@@ -53,9 +52,9 @@ pub(crate) use self::{
     shape::BYTES,
 };
 
-/// How deep arrays and objects may lie in each other: what the recursive readers follow before
-/// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every
-/// recursion within a small part of a thread's stack.
+/// Maximum nesting depth of arrays and objects. Recursive readers treat deeper arrays and objects as `null`;
+/// [`validate`] and [`Writer`] reject them. The limit ensures that recursion needs only a small part of a thread's
+/// stack.
 pub const MAX_DEPTH: usize = 512;
 
 #[cfg(test)]

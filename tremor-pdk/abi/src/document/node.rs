@@ -1,9 +1,9 @@
-//! The 16-byte node: the only building block of a document.
+//! The 16-byte node, of which documents are built.
 
 use abi_stable::StableAbi;
 
-/// What a [`Node`] is. An open set: a transparent number with constants, so that a later minor of
-/// the ABI can add kinds without changing a layout.
+/// The kind of a [`Node`]. An open set: a number with constants instead of an enum, so that a later minor version of
+/// the ABI can add kinds.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
 pub struct NodeKind(pub u8);
@@ -15,26 +15,26 @@ impl NodeKind {
     pub const BOOL: Self = Self(1);
     /// A signed integer; the payload is its two's complement.
     pub const I64: Self = Self(2);
-    /// An unsigned integer above `i64::MAX`; smaller ones are [`NodeKind::I64`].
+    /// An unsigned integer above `i64::MAX`; smaller integers are [`NodeKind::I64`].
     pub const U64: Self = Self(3);
     /// A float; the payload is its IEEE 754 bits.
     pub const F64: Self = Self(4);
     /// UTF-8 text; `len` is its length in bytes, the payload its offset in the document's bytes.
     pub const STRING: Self = Self(5);
-    /// Binary data, laid out as [`NodeKind::STRING`].
+    /// Binary data, with the same layout as [`NodeKind::STRING`].
     pub const BYTES: Self = Self(6);
-    /// `len` elements follow; the payload is the number of nodes of the whole subtree, this one
-    /// included.
+    /// An array. The `len` elements follow this node. The payload is the number of nodes of the whole subtree,
+    /// including this node.
     pub const ARRAY: Self = Self(7);
-    /// `len` pairs follow, each a [`NodeKind::STRING`] key node and the value's subtree; the
-    /// payload is as for [`NodeKind::ARRAY`].
+    /// An object. The `len` pairs follow this node; each pair is a key, a node of the kind [`NodeKind::STRING`], and
+    /// the subtree of the value. The payload is the same as for [`NodeKind::ARRAY`].
     pub const OBJECT: Self = Self(8);
-    /// A number that no 64-bit integer and no float is equal to: its text as in JSON, laid out as
+    /// A number that no 64-bit integer or float represents exactly, as JSON text. The layout is the same as that of
     /// [`NodeKind::STRING`].
     pub const NUMBER: Self = Self(9);
 
-    /// Returns whether the payload is the number of nodes of the subtree. Kinds that a later minor
-    /// adds never have one, so that every reader can step over them.
+    /// Returns whether the payload is the number of nodes of the subtree. Kinds that a later minor version adds are
+    /// never containers, so that every reader can skip them.
     #[inline]
     pub(crate) const fn is_container(self) -> bool {
         self.0 == Self::ARRAY.0 || self.0 == Self::OBJECT.0
@@ -47,7 +47,7 @@ impl NodeKind {
     }
 }
 
-/// One value, or the head of one, in a document: 16 bytes, no pointers.
+/// A scalar value, a key, or the first node of an array or object: 16 bytes without pointers.
 ///
 /// # Memory layout
 /// ```text
@@ -56,9 +56,9 @@ impl NodeKind {
 /// | kind   | fingerprint | len: u32  | payload: u64                                |
 /// +--------+-------------+-----------+---------------------------------------------+
 /// ```
-/// `len` and `payload` are as [`NodeKind`] says. The fingerprint is that of an object's key
-/// ([`Node::key`]) and zero everywhere else: a lookup compares kind, fingerprint and length as one
-/// 64-bit word before it touches the key's bytes. All parts are little-endian.
+/// [`NodeKind`] describes `len` and `payload`. The [`fingerprint`] is set for keys of objects ([`Node::key`]) and zero
+/// for all other nodes. A lookup compares kind, fingerprint and length as one 64-bit word before it reads the bytes of
+/// the key. All fields are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Node {
@@ -67,7 +67,7 @@ pub struct Node {
     payload: u64,
 }
 
-// Part of the ABI: documents are written to disk and read by other languages.
+// The offsets are part of the ABI: documents are written to disk and read by other languages.
 const _: () = {
     assert!(size_of::<Node>() == 16 && align_of::<Node>() == 8);
     assert!(std::mem::offset_of!(Node, head) == 0);
@@ -80,32 +80,32 @@ impl Node {
         Self { head: kind.0 as u32 | (fingerprint << 8), len, payload }
     }
 
-    /// A node of any kind, known or not.
+    /// Creates a node of any kind, known or unknown.
     #[cfg(test)]
     pub(crate) const fn of_kind(kind: NodeKind, len: u32, payload: u64) -> Self {
         Self::new(kind, 0, len, payload)
     }
 
-    /// `null`.
+    /// Creates a `null`.
     #[inline]
     pub const fn null() -> Self {
         Self::new(NodeKind::NULL, 0, 0, 0)
     }
 
-    /// A truth value.
+    /// Creates a truth value.
     #[inline]
     pub const fn bool(value: bool) -> Self {
         Self::new(NodeKind::BOOL, 0, 0, value as u64)
     }
 
-    /// A signed integer.
+    /// Creates a signed integer.
     #[inline]
     #[allow(clippy::cast_sign_loss)] // kept as two's complement
     pub const fn i64(value: i64) -> Self {
         Self::new(NodeKind::I64, 0, 0, value as u64)
     }
 
-    /// An unsigned integer: an [`NodeKind::I64`] where it fits one, so that equal numbers have
+    /// Creates an unsigned integer. A value that fits [`i64`] becomes a [`NodeKind::I64`], so that equal numbers have
     /// equal nodes.
     #[inline]
     pub const fn u64(value: u64) -> Self {
@@ -113,43 +113,43 @@ impl Node {
         Self::new(kind, 0, 0, value)
     }
 
-    /// A float.
+    /// Creates a float.
     #[inline]
     pub const fn f64(value: f64) -> Self {
         Self::new(NodeKind::F64, 0, 0, value.to_bits())
     }
 
-    /// Text of `len` bytes at `offset`.
+    /// Creates text of `len` bytes at `offset`.
     #[inline]
     pub const fn string(offset: u64, len: u32) -> Self {
         Self::new(NodeKind::STRING, 0, len, offset)
     }
 
-    /// An object's key: text of `len` bytes at `offset` with the fingerprint of its bytes.
+    /// Creates a key of an object: text of `len` bytes at `offset`, with the fingerprint of these bytes.
     #[inline]
     pub const fn key(offset: u64, len: u32, fingerprint: u32) -> Self {
         Self::new(NodeKind::STRING, fingerprint, len, offset)
     }
 
-    /// Binary data of `len` bytes at `offset`.
+    /// Creates binary data of `len` bytes at `offset`.
     #[inline]
     pub const fn bytes(offset: u64, len: u32) -> Self {
         Self::new(NodeKind::BYTES, 0, len, offset)
     }
 
-    /// A number whose text of `len` bytes lies at `offset`.
+    /// Creates a number whose text has `len` bytes at `offset`.
     #[inline]
     pub const fn number(offset: u64, len: u32) -> Self {
         Self::new(NodeKind::NUMBER, 0, len, offset)
     }
 
-    /// The head of an array of `len` elements whose subtree has `span` nodes, this one included.
+    /// Creates the head of an array of `len` elements whose subtree has `span` nodes, including the head.
     #[inline]
     pub const fn array(len: u32, span: u64) -> Self {
         Self::new(NodeKind::ARRAY, 0, len, span)
     }
 
-    /// The head of an object of `len` pairs whose subtree has `span` nodes, this one included.
+    /// Creates the head of an object of `len` pairs whose subtree has `span` nodes, including the head.
     #[inline]
     pub const fn object(len: u32, span: u64) -> Self {
         Self::new(NodeKind::OBJECT, 0, len, span)
@@ -169,53 +169,54 @@ impl Node {
         self
     }
 
-    /// What this node is.
+    /// Returns the kind of the node.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the low byte is the kind
     pub const fn kind(&self) -> NodeKind {
         NodeKind(self.head as u8)
     }
 
-    /// The fingerprint of a key; zero for everything else.
+    /// Returns the fingerprint of a key; zero for all other nodes.
     #[inline]
     pub const fn fingerprint(&self) -> u32 {
         self.head >> 8
     }
 
-    /// Bytes of a string, a number or binary data, elements of an array, pairs of an object.
+    /// Returns the length: the number of bytes of text, of a number or of binary data, the number of elements of an
+    /// array, or the number of pairs of an object.
     #[inline]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether [`Node::len`] is zero.
+    /// Returns whether [`Node::len`] is zero.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The payload as it lies there; see [`NodeKind`].
+    /// Returns the raw payload; see [`NodeKind`].
     #[inline]
     pub const fn payload(&self) -> u64 {
         self.payload
     }
 
-    /// Returns the number of nodes of this value, including this one: the payload of an array or an
-    /// object, and 1 for every other kind, unknown kinds included. Bad data can make it wrong, so a
-    /// reader checks it against the document.
+    /// Returns the number of nodes of the value, including this one: the payload of an array or an object, and 1 for
+    /// every other kind, including unknown kinds. Invalid data can contain a wrong number, so readers must compare it
+    /// with the length of the document.
     #[inline]
     pub const fn span(&self) -> u64 {
         if self.kind().is_container() { self.payload } else { 1 }
     }
 
-    /// Kind, fingerprint and length in one word: what a lookup compares first.
+    /// Returns kind, fingerprint and length in one word, which a lookup compares first.
     #[inline]
     pub const fn word(&self) -> u64 {
         self.head as u64 | ((self.len as u64) << 32)
     }
 }
 
-/// The 24-bit fingerprint of an object's key: its first, middle and last byte. Part of the ABI.
+/// Returns the 24-bit fingerprint of an object's key: its first, middle and last byte. Part of the ABI.
 #[inline]
 pub const fn fingerprint(key: &[u8]) -> u32 {
     match key.len() {

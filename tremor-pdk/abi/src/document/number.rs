@@ -1,6 +1,6 @@
-//! Numbers that are kept as text, because neither a 64-bit integer nor a float is equal to them.
+//! Numbers that are kept as text, because no 64-bit integer or float represents them exactly.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, io::Write};
 
 /// Returns whether `text` is a number as RFC 8259 defines it.
 pub fn is_json_number(text: &[u8]) -> bool {
@@ -33,20 +33,35 @@ pub(crate) fn nearest_float(number: &str) -> Option<f64> {
     number.parse().ok().filter(|float: &f64| float.is_finite())
 }
 
-/// Exponents are clamped to this absolute value. Numbers that differ beyond it compare as equal.
+/// Returns the nearest float of a JSON number if its shortest decimal form, such as `1.1` for the text `1.10`, has the
+/// value of the number. Returns `None` if a float would change the number.
+///
+/// `text` must be a number as RFC 8259 defines it ([`is_json_number`]).
+pub fn exact_float(text: &str) -> Option<f64> {
+    let float = nearest_float(text)?;
+    // The longest form, of `-f64::MAX` for example, has 24 bytes.
+    let mut form = [0; 32];
+    let mut rest = &mut form[..];
+    write!(rest, "{float:e}").ok()?;
+    let len = 32 - rest.len();
+    let form = std::str::from_utf8(&form[..len]).ok()?;
+    compare(text, form).is_eq().then_some(float)
+}
+
+/// Maximum absolute value of an exponent. Larger exponents are clamped, so numbers that differ only beyond it compare
+/// as equal.
 const MAX_EXPONENT: i64 = 1_000_000_000_000_000_000;
 
-/// A number as `0.DIGITS × 10^magnitude`, where the first and the last digit are not zero.
-/// Zero has no digits.
+/// A number as `0.DIGITS × 10^magnitude`, whose first and last digits are not zero. Zero has no digits.
 struct Decimal<'a> {
     is_negative: bool,
-    /// Digits before the decimal point, then those after it.
+    /// Digits before the decimal point, and digits after it.
     digits: [&'a [u8]; 2],
     magnitude: i64,
 }
 
 impl<'a> Decimal<'a> {
-    /// Takes a JSON number apart.
+    /// Parses a JSON number.
     #[allow(clippy::cast_possible_wrap)] // no text has 2^63 bytes
     fn new(number: &'a str) -> Self {
         let text = number.as_bytes();
@@ -109,7 +124,7 @@ fn trim_end(digits: &[u8]) -> &[u8] {
     &digits[..digits.len() - zeros]
 }
 
-/// Returns the value of an exponent part, 0 if `text` is empty.
+/// Returns the value of an exponent part, or 0 if `text` is empty.
 fn exponent(text: &[u8]) -> i64 {
     let text = text.get(1..).unwrap_or_default();
     let is_negative = text.first() == Some(&b'-');
@@ -138,7 +153,8 @@ pub(crate) fn compare_float(number: &str, float: f64) -> Ordering {
     if float == f64::NEG_INFINITY {
         return Ordering::Greater;
     }
-    // Rounding keeps the order, so only a number that rounds to this very float needs its digits.
+    // Rounding to a float preserves the order, so all digits must be compared only if the number rounds to exactly this
+    // float.
     let nearest = number.parse().unwrap_or(f64::NAN);
     match nearest.partial_cmp(&float) {
         Some(Ordering::Equal) | None => compare(number, &exact_digits(float)),
@@ -146,17 +162,17 @@ pub(crate) fn compare_float(number: &str, float: f64) -> Ordering {
     }
 }
 
-/// Returns the exact decimal value of a finite float: no float has more than 767 significant digits.
+/// Returns the exact decimal value of a finite float; no float has more than 767 significant digits.
 fn exact_digits(float: f64) -> String {
     format!("{float:.766e}")
 }
 
-/// The form of a number that is the same for all numbers of the same value: for hashes and keys.
+/// A canonical form of a number, the same for all numbers of equal value, for hashes and keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NumberForm {
     /// An integer that fits [`i64`] or [`u64`].
     Integer(i128),
-    /// Any other number that a float is equal to.
+    /// A number that is not such an integer, and that a float represents exactly.
     Float(f64),
     /// Any other number: sign, significant digits and exponent as text.
     Decimal(String),
@@ -181,7 +197,7 @@ impl NumberForm {
     }
 }
 
-/// Returns the value of a JSON number that is whole and fits 128 bits.
+/// Returns the value of a JSON number, or `None` if the number is not whole or does not fit 128 bits.
 pub(crate) fn to_i128(number: &str) -> Option<i128> {
     integer(&Decimal::new(number))
 }
@@ -190,10 +206,10 @@ fn integer(decimal: &Decimal<'_>) -> Option<i128> {
     if decimal.len() == 0 {
         return Some(0);
     }
-    // 2^127 has 39 digits.
+    // The absolute value of an `i128` has at most 39 digits.
     let magnitude = usize::try_from(decimal.magnitude).ok().filter(|count| *count <= 39)?;
     let zeros = magnitude.checked_sub(decimal.len())?;
-    // Negative, because `i128::MIN` has no positive counterpart.
+    // The digits are subtracted, so that the value is negative, because `i128::MIN` has no positive counterpart.
     let digits = decimal.digits().map(|digit| digit - b'0');
     let value = digits
         .chain(std::iter::repeat_n(0, zeros))
@@ -203,7 +219,36 @@ fn integer(decimal: &Decimal<'_>) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NumberForm, compare, compare_float, compare_integer, is_json_number, to_i128};
+    use super::{
+        NumberForm, compare, compare_float, compare_integer, exact_float, is_json_number, to_i128,
+    };
+
+    #[test]
+    fn only_floats_that_keep_the_value_are_exact() {
+        for (text, float) in [
+            ("1.10", 1.1),
+            ("1e2", 100.0),
+            ("0.1", 0.1),
+            ("0.30000000000000004", 0.1 + 0.2),
+            ("5e-324", 5e-324),
+            ("-1.7976931348623157e308", f64::MIN),
+            ("0e999", 0.0),
+            ("100000000000000000000", 1e20),
+        ] {
+            assert_eq!(exact_float(text), Some(float), "{text}");
+        }
+        for text in [
+            "1e400",
+            "1e-400",
+            "3.14159265358979323846",
+            "0.1000000000000000055511151231257827",
+            "18446744073709551617",
+            "4.9e-324",
+            "9007199254740993.0",
+        ] {
+            assert_eq!(exact_float(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn only_json_numbers_are_accepted() {
@@ -258,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_the_form_of_what_it_is_equal_to() {
+    fn number_form_follows_from_exact_value() {
         for (text, form) in [
             ("15.0", NumberForm::Integer(15)),
             ("18446744073709551615", NumberForm::Integer(u64::MAX.into())),

@@ -1,25 +1,26 @@
-//! What a value is, to be matched on.
+//! The shape of a value, for pattern matching.
 
 use value_trait::ValueType;
 
 use super::{ArrayRef, NodeKind, ObjectRef, ValueRef, number::nearest_float, view::Repr};
 use crate::value::{Array, Bytes, Number, Object, Str, Value};
 
-/// A [`ValueRef`] unpacked, so that one `match` tells all kinds apart.
+/// The kind and the contents of a [`ValueRef`], for a `match` over all kinds.
 #[derive(Clone, Copy)]
 pub enum Shape<'a> {
-    /// `null`, and what cannot be read.
+    /// `null`, or a node that is invalid or of an unknown kind.
     Null,
     /// A truth value.
     Bool(bool),
     /// A signed integer.
     I64(i64),
-    /// An unsigned integer; usually above `i64::MAX`.
+    /// An unsigned integer. Usually above `i64::MAX`, because a [`Writer`](super::Writer) writes smaller integers as
+    /// signed ones.
     U64(u64),
     /// A float.
     F64(f64),
-    /// The text of a number that is kept as text. See [`ValueRef`] for what it becomes where there
-    /// are no such numbers.
+    /// The text of a number that is kept as text. [`ValueRef`] describes the conversion to types and formats that lack
+    /// such numbers.
     Number(&'a str),
     /// Text.
     String(&'a str),
@@ -32,7 +33,7 @@ pub enum Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// What kind of value this is, in the words of messages: "a number".
+    /// Returns the name of the kind for error messages, such as "a number".
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -46,14 +47,14 @@ impl Shape<'_> {
     }
 }
 
-/// How [`ValueRef::value_type`] names binary data, for which value-trait has no type of its own.
+/// Type that [`ValueRef::value_type`] reports for binary data, for which the crate value-trait has no type.
 pub(crate) const BYTES: ValueType = ValueType::Custom("bytes");
 
-/// The name that [`ValueRef::value_type`] gives to numbers that exceed the range of floats.
+/// Type that [`ValueRef::value_type`] reports for numbers that exceed the range of floats.
 const NUMBER: ValueType = ValueType::Custom("number");
 
 impl<'a> ValueRef<'a> {
-    /// What this is.
+    /// Returns the shape of the value.
     #[inline]
     #[allow(clippy::cast_possible_wrap)] // the payload of an I64 is its two's complement
     pub fn shape(self) -> Shape<'a> {
@@ -88,8 +89,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the type as value-trait names it. Binary data is `Custom("bytes")`. A number that is kept
-    /// as text is `F64`, or `Custom("number")` if it exceeds the range of floats.
+    /// Returns the value-trait type of the value. For binary data, it is `Custom("bytes")`. For a number that is kept
+    /// as text, it is `F64`, or `Custom("number")` if the number exceeds the range of floats.
     pub fn value_type(self) -> ValueType {
         match self.shape() {
             Shape::Null => ValueType::Null,
@@ -106,7 +107,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// A tree of the same value, `depth` levels deep, with text and data made by the given functions.
+    /// Returns the value as a tree with at most `depth` levels of arrays and objects; deeper ones become `null`. `text`
+    /// and `data` convert text and binary data.
     pub(super) fn to_tree<'v>(
         self,
         text: fn(&'a str) -> Str<'v>,

@@ -1,4 +1,8 @@
-//! A document, and the part of one that makes up a value.
+//! Documents, and the subtree of a document that forms a value.
+
+use std::ops::Range;
+
+use abi_stable::std_types::RVec;
 
 use super::{
     Invalid, Key, Node, NodeKind, ValueRef, is_json_number,
@@ -6,9 +10,10 @@ use super::{
     validate,
 };
 
-/// Two buffers and how far their text is trusted. See the [module](super).
+/// The two buffers of a document: see the [module](super). A document is either trusted to contain only UTF-8 text, or
+/// its text is checked when it is read.
 ///
-/// What is read from it borrows from the buffers, and cannot be kept any longer than those:
+/// Data that is read from a document borrows from the buffers, and cannot outlive them:
 ///
 /// ```compile_fail,E0597
 /// # use tremor_abi::{document::{write, Document}, value::Value};
@@ -29,38 +34,39 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// A document of unknown origin: text is checked to be UTF-8 whenever it is read as `&str`.
+    /// Creates a document from buffers of unknown origin. Each read of text as `&str` checks that the text is UTF-8.
     #[inline]
     pub const fn new(bytes: &'a [u8], nodes: &'a [Node]) -> Self {
         Self { bytes, nodes, trusted: false }
     }
 
-    /// A document whose text is known to be UTF-8. Everything else is still checked.
+    /// Creates a document whose text is known to be UTF-8 and is not checked again. All other contents are checked when
+    /// they are read.
     ///
     /// # Safety
     ///
-    /// Every string node, keys included, that lies within `bytes` refers to valid UTF-8 there. It
-    /// does if a [`Writer`](super::Writer) wrote it, or if [`validate`](super::validate) accepted
-    /// each value that is read.
+    /// For each string node in `nodes`, including keys: if its range lies within `bytes`, the bytes in this range must
+    /// be valid UTF-8 for as long as `'a`. This is the case if a [`Writer`](super::Writer) wrote the document, or if
+    /// [`validate`](super::validate) accepted each value that is read.
     #[inline]
     pub const unsafe fn trusted(bytes: &'a [u8], nodes: &'a [Node]) -> Self {
         Self { bytes, nodes, trusted: true }
     }
 
-    /// The value whose root node has this index, if it is [valid](validate); what was checked is not
-    /// checked again when it is read.
+    /// Validates the value whose root node has the index `root`, and returns a view of it. Reads through the view do
+    /// not check UTF-8 again.
     pub fn validated(
         bytes: &'a [u8],
         nodes: &'a [Node],
         root: u32,
     ) -> Result<ValueRef<'a>, Invalid> {
         validate(bytes, nodes, root)?;
-        // SAFETY: that every string below the root is UTF-8 has just been found, and the view that
-        // is returned leads to no other.
+        // SAFETY: `validate` has checked that every string in the value is UTF-8, and the returned view gives no access
+        // to other strings.
         Ok(unsafe { Self::trusted(bytes, nodes) }.root(root))
     }
 
-    /// The value whose root node has this index; `null` where there is no such node.
+    /// Returns the value whose root node has the index `index`, or `null` if no such node exists.
     #[inline]
     pub fn root(&self, index: u32) -> ValueRef<'a> {
         let rest = self.nodes.get(index as usize..).unwrap_or_default();
@@ -69,10 +75,10 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The nodes of one value, and the bytes they refer to.
+/// The nodes of a value, and the bytes that they refer to.
 ///
-/// Children are always cut out of their parent's nodes, so that a whole traversal visits no node
-/// twice, however wrong the spans in them are.
+/// The nodes of a child are always a part of the nodes of its parent, so a traversal visits no node twice, even if the
+/// spans in the nodes are invalid.
 #[derive(Clone, Copy)]
 pub(super) struct Subtree<'a> {
     bytes: &'a [u8],
@@ -80,7 +86,7 @@ pub(super) struct Subtree<'a> {
     trusted: bool,
 }
 
-/// Splits off the nodes of the first value. Both parts are empty if there is none.
+/// Splits `nodes` into the nodes of the first value and the remaining nodes. Both parts are empty if `nodes` is empty.
 #[inline]
 fn first_value(nodes: &[Node]) -> (&[Node], &[Node]) {
     let span = nodes.first().map_or(0, |head| head.span().max(1));
@@ -94,20 +100,20 @@ impl<'a> Subtree<'a> {
         self.nodes.first().copied().unwrap_or(Node::null())
     }
 
-    /// All nodes.
+    /// Returns the nodes, including the head.
     #[inline]
     pub(super) fn nodes(&self) -> &'a [Node] {
         self.nodes
     }
 
-    /// The nodes after the head.
+    /// Returns the nodes after the head.
     #[inline]
     pub(super) fn body(&self) -> &'a [Node] {
         self.nodes.get(1..).unwrap_or_default()
     }
 
-    /// Returns the bytes that a string, bytes or number node refers to. Written out: by way of [`Node::data`] the compiler makes longer
-    /// code of what reads a document.
+    /// Returns the bytes that a string, bytes or number node refers to. Does not call [`Node::data`], for which the
+    /// compiler generates longer code.
     #[inline]
     pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
         let start = usize::try_from(node.payload()).ok()?;
@@ -115,7 +121,16 @@ impl<'a> Subtree<'a> {
         self.bytes.get(start..end)
     }
 
-    /// What a string node refers to.
+    /// Appends the bytes of the document at `range` to `bytes`. The part of the range that is beyond the document is
+    /// ignored.
+    #[inline(never)]
+    pub(super) fn append_bytes(&self, range: Range<u64>, bytes: &mut RVec<u8>) {
+        let [start, end] = [range.start, range.end]
+            .map(|at| usize::try_from(at).unwrap_or(usize::MAX).min(self.bytes.len()));
+        bytes.extend_from_copy_slice(&self.bytes[start..end]);
+    }
+
+    /// Returns the text of a string node.
     #[inline]
     pub(super) fn text(&self, node: Node) -> Option<&'a str> {
         if node.kind() != NodeKind::STRING {
@@ -123,7 +138,7 @@ impl<'a> Subtree<'a> {
         }
         let data = self.data(node)?;
         if self.trusted {
-            // SAFETY: the caller of `Document::trusted` promised it.
+            // SAFETY: the caller of `Document::trusted` promised that the bytes of every string node are UTF-8.
             Some(unsafe { std::str::from_utf8_unchecked(data) })
         } else {
             std::str::from_utf8(data).ok()
@@ -141,20 +156,20 @@ impl<'a> Subtree<'a> {
         std::str::from_utf8(data).ok()
     }
 
-    /// The first of the values in `rest`, and what comes after it.
+    /// Splits `rest` into the first value and the remaining nodes.
     #[inline]
     pub(super) fn split(&self, rest: &'a [Node]) -> Option<(Self, &'a [Node])> {
         let (nodes, rest) = first_value(rest);
         (!nodes.is_empty()).then_some((Self { nodes, ..*self }, rest))
     }
 
-    /// The value of a key.
+    /// Returns the value of `key`, if this is an object that has it.
     #[inline]
     pub(super) fn find(&self, key: Key<'_>) -> Option<Self> {
         Some(Self { nodes: self.find_in(self.nodes, key)?, ..*self })
     }
 
-    /// What the steps lead to, one after the other.
+    /// Follows the steps of a path, and returns the value to which they lead.
     #[inline]
     pub(super) fn follow<'k>(&self, steps: impl Iterator<Item = Step<'k>>) -> Option<Self> {
         let mut nodes = self.nodes;
@@ -180,7 +195,7 @@ impl<'a> Subtree<'a> {
             {
                 return Some(first_value(&rest[1..]).0);
             }
-            // Most values are scalars, which need neither the span nor a check of it.
+            // Most values are scalars, for which neither the span nor a check of the span is needed.
             rest = if value.kind().is_container() {
                 let after = value.payload().max(1).saturating_add(1);
                 rest.get(usize::try_from(after).ok()?..)?
@@ -192,7 +207,7 @@ impl<'a> Subtree<'a> {
     }
 }
 
-/// The nodes of an array's element.
+/// Returns the nodes of the element at `index`.
 fn element(array: &[Node], index: usize) -> Option<&[Node]> {
     let (head, mut rest) = array.split_first()?;
     if head.kind() != NodeKind::ARRAY || index >= head.len() as usize {

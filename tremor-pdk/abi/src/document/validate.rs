@@ -1,43 +1,43 @@
-//! Checking a document of unknown origin.
+//! Validation of a document of unknown origin.
 
 use std::fmt;
 
 use super::{MAX_DEPTH, Node, NodeKind, fingerprint, is_json_number};
 use crate::version::AbiVersion;
 
-/// What is wrong with a document, and with which node of it.
+/// A fault of a document, and the node that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The index of the node.
+    /// Index of the node.
     pub node: usize,
-    /// What is wrong with it.
+    /// Fault of the node.
     pub reason: Reason,
 }
 
-/// What can be wrong with a node.
+/// The possible faults of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// There is no such node: a root, a count or a span reaches beyond what is there.
+    /// The node does not exist: a root index, a length or a span exceeds the number of nodes.
     Missing,
-    /// The kind of the node is unknown: a later minor of the ABI may have added it.
+    /// The kind of the node is unknown; a later minor version of the ABI may have added it.
     Kind(NodeKind),
     /// The text of the node is not a JSON number.
     Number,
-    /// Its payload, length or fingerprint is not one that its kind can have.
+    /// The payload, length or fingerprint of the node is invalid for its kind.
     Content,
-    /// Its text or data lies outside the document's bytes.
+    /// The text or data of the node lies outside the bytes of the document.
     Range,
-    /// Its text is not UTF-8.
+    /// The text of the node is not UTF-8.
     Utf8,
-    /// It stands for a key and is no text, or has another key's fingerprint.
+    /// The node is used as a key but is not text, or its fingerprint does not match its text.
     Key,
-    /// Its span is not what its elements take.
+    /// The span of the node differs from the number of nodes of its elements.
     Span,
-    /// It lies in more than [`MAX_DEPTH`] containers.
+    /// The node is nested in more than [`MAX_DEPTH`] containers.
     Depth,
-    /// With it, the nodes and text that were read exceed the budget, because many events or nodes
-    /// refer to the same parts.
+    /// The nodes and text that were read up to this node exceed the budget of the batch, because many events or nodes
+    /// refer to the same parts of the buffers.
     Budget,
 }
 
@@ -54,13 +54,13 @@ impl fmt::Display for Invalid {
                 );
             }
             Reason::Number => "is a number whose text is not a JSON number",
-            Reason::Content => "has a content that its kind cannot have",
+            Reason::Content => "has contents that are invalid for its kind",
             Reason::Range => "refers to bytes outside of the document",
-            Reason::Utf8 => "is text and not UTF-8",
+            Reason::Utf8 => "has text that is not UTF-8",
             Reason::Key => "is not a key of an object",
-            Reason::Span => "has a span that its content does not take",
-            Reason::Depth => "lies too deep",
-            Reason::Budget => "exceeds the budget for parts that are referred to many times",
+            Reason::Span => "has a span that differs from its content",
+            Reason::Depth => "is nested too deeply",
+            Reason::Budget => "exceeds the limit for data that several events or nodes share",
         };
         write!(f, "invalid document: node {} {reason}", self.node)
     }
@@ -68,34 +68,32 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// A container whose elements are being checked.
+/// A container whose elements are being validated.
 struct Frame {
     head: usize,
-    /// The index after its last node.
+    /// Index after the last node of the container.
     end: usize,
     is_object: bool,
-    /// Elements or pairs still to come.
+    /// Number of elements or pairs that are not validated yet.
     left: u32,
 }
 
-/// Checks the value whose root node is `root`: kinds, contents, offsets, lengths, UTF-8, keys'
-/// fingerprints, numbers, counts, spans and depth. After that, its text can be
-/// [trusted](super::Document::trusted).
+/// Validates the value whose root node is `root`: kinds, contents, offsets, lengths, UTF-8, fingerprints of keys,
+/// numbers, counts, spans and depth. If the value is valid, it can be read with
+/// [`Document::trusted`](super::Document::trusted).
 ///
-/// Duplicate keys are not looked for: they are no danger, lookups find the first of them.
-/// The check takes no stack, and time linear in the nodes and bytes: text that many nodes refer to is read
-/// again for each of them, but no more than the budget of a document that consists of these
-/// nodes and bytes.
+/// Duplicate keys are not checked, because they are harmless: lookups find the first of them. The validation does not
+/// recurse. It reads text that many nodes refer to once for each of these nodes, so its time is limited by a budget: 16
+/// MiB, or four times the size of the two buffers if that is more.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
     let budget = Budget::new(bytes.len() + size_of_val(nodes));
     Validator { bytes, ascii: &[], ascii_start: 0, budget }.validate(nodes, root)
 }
 
-/// The nodes, text and raw bytes that may still be read, in bytes.
+/// Limit for the nodes, text and raw bytes that are read from a batch, in bytes.
 ///
-/// Many events may refer to one document, and many nodes to one text. Whatever reads all events reads
-/// those parts again for each of them, so that a small batch could take unlimited time and become
-/// unlimited output.
+/// Many events may refer to one document, and many nodes to one text. Reading all events reads these shared parts once
+/// for each event, so without a budget, reading a small batch could take unlimited time and produce unlimited output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     left: u64,
@@ -103,23 +101,22 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Bytes that are available for buffers of any size.
+    /// Minimum budget, in bytes, for buffers of any size.
     pub(crate) const MIN: usize = 16 << 20;
 
-    /// Returns the limit for buffers of `size` bytes: [`Budget::MIN`], or four times the size if that is
-    /// more.
+    /// Returns the limit for buffers of `size` bytes: [`Budget::MIN`], or four times the size if that is more.
     pub(crate) const fn limit_for(size: usize) -> usize {
         let fourfold = size.saturating_mul(4);
         if fourfold > Self::MIN { fourfold } else { Self::MIN }
     }
 
-    /// Returns the budget for buffers of `size` bytes.
+    /// Creates the budget for buffers of `size` bytes.
     pub(crate) const fn new(size: usize) -> Self {
         let limit = Self::limit_for(size) as u64;
         Self { left: limit, limit }
     }
 
-    /// Takes `bytes` off the budget. Returns `false`, and takes nothing, if less is left.
+    /// Subtracts `bytes` from the budget. If less than `bytes` is left, subtracts nothing and returns `false`.
     #[inline]
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         let left = self.left.checked_sub(bytes);
@@ -127,7 +124,7 @@ impl Budget {
         left.is_some()
     }
 
-    /// Bytes at the beginning.
+    /// Returns the initial budget in bytes.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
@@ -136,13 +133,13 @@ impl Budget {
 /// Bytes of a node.
 const NODE: u64 = size_of::<Node>() as u64;
 
-/// Checks documents over the same bytes: see [`validate`].
+/// Validates documents over the same bytes: see [`validate`].
 pub(crate) struct Validator<'d> {
     bytes: &'d [u8],
     /// A part of the bytes that is known to be ASCII, and its offset.
     ascii: &'d [u8],
     ascii_start: u64,
-    /// The budget of all documents together.
+    /// Budget of all documents together.
     pub(crate) budget: Budget,
 }
 
@@ -150,20 +147,20 @@ pub(crate) struct Validator<'d> {
 enum Flat {
     /// The value is valid.
     Valid,
-    /// The first `pairs` pairs of the object are valid; the next one is not of the simple form.
+    /// The first `pairs` pairs of the object are valid; the next pair is not in the simple form.
     Partly { pairs: u32 },
 }
 
 impl<'d> Validator<'d> {
-    /// Returns a validator for documents whose text mostly lies after `start`: the bytes from there
-    /// on are examined as a whole.
+    /// Creates a validator for documents whose text usually lies at or after the offset `start`. The bytes from there
+    /// to the end are checked for ASCII in one step.
     pub(crate) fn new(bytes: &'d [u8], start: usize, budget: Budget) -> Self {
         let (before, text) = bytes.split_at(start.min(bytes.len()));
         let ascii = if text.is_ascii() { text } else { &[] };
         Self { bytes, ascii, ascii_start: before.len() as u64, budget }
     }
 
-    /// Checks the value whose root node is `root`.
+    /// Validates the value whose root node is `root`.
     #[inline]
     pub(crate) fn validate(&mut self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
         match self.check_flat(nodes, root) {
@@ -172,8 +169,40 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Checks whether the value is an object of scalars whose text is known to be ASCII, as metadata
-    /// mostly is: plugins write one for every event and wait for its check.
+    /// Returns whether the value is a valid object whose values are objects that [`is_flat`](Self::is_flat) accepts, as
+    /// the metadata of a source is. The budget is unchanged if the result is `false`.
+    pub(crate) fn is_map_of_flat(&mut self, nodes: &[Node], root: u32) -> bool {
+        let before = self.budget;
+        let is_map = self.check_map_of_flat(nodes, root).is_some();
+        if !is_map {
+            self.budget = before;
+        }
+        is_map
+    }
+
+    fn check_map_of_flat(&mut self, nodes: &[Node], root: u32) -> Option<()> {
+        let head = *nodes.get(root as usize)?;
+        if head != Node::object(head.len(), head.span()) || !self.budget.spend(NODE) {
+            return None;
+        }
+        let mut at = root.checked_add(1)?;
+        for _ in 0..head.len() {
+            visited(1);
+            let key = *nodes.get(at as usize)?;
+            let value = at.checked_add(1)?;
+            let is_valid = self.is_ascii_key(key)
+                && self.budget.spend(NODE + u64::from(key.len()))
+                && self.is_flat(nodes, value);
+            if !is_valid {
+                return None;
+            }
+            at = value.checked_add(u32::try_from(nodes.get(value as usize)?.span()).ok()?)?;
+        }
+        (head.span() == u64::from(at - root)).then_some(())
+    }
+
+    /// Returns whether the value is a valid object of scalars whose text is known to be ASCII, as metadata usually is.
+    /// This check is optimised, because many plugins write metadata for every event, and all of it is validated.
     #[allow(clippy::inline_always)] // a call for each would be a sixth of it
     #[inline(always)]
     pub(crate) fn is_flat(&mut self, nodes: &[Node], root: u32) -> bool {
@@ -199,7 +228,7 @@ impl<'d> Validator<'d> {
         for (checked, [key, value]) in pairs.iter().enumerate() {
             visited(2);
             if !self.is_ascii_key(*key) || !self.is_flat_value(*value) {
-                // Both fit: there are at most as many pairs as the head says.
+                // The cast is exact: there are at most as many pairs as the length of the object, which has 32 bits.
                 #[allow(clippy::cast_possible_truncation)]
                 let pairs = checked as u32;
                 let nodes = 2 * u64::from(pairs) + 1;
@@ -209,7 +238,7 @@ impl<'d> Validator<'d> {
                     none
                 };
             }
-            // The length of scalars other than text has just been found to be zero.
+            // `is_flat_value` checked that the length of scalars other than text is zero.
             text += u64::from(key.len()) + u64::from(value.len());
         }
         visited(1);
@@ -222,7 +251,7 @@ impl<'d> Validator<'d> {
         self.ascii(key).is_some_and(is_key)
     }
 
-    /// The text of a node, where that is known to be ASCII.
+    /// Returns the text of a node, if the text is known to be ASCII.
     #[inline]
     fn ascii(&self, node: Node) -> Option<&'d [u8]> {
         let start = usize::try_from(node.payload().wrapping_sub(self.ascii_start)).ok()?;
@@ -238,7 +267,7 @@ impl<'d> Validator<'d> {
             || (value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok())
     }
 
-    /// Checks a value of which the first `known` pairs are valid.
+    /// Validates a value whose first `known` pairs are known to be valid.
     #[inline(never)]
     fn validate_nested(&mut self, nodes: &[Node], root: u32, known: u32) -> Result<(), Invalid> {
         let mut open: Vec<Frame> = Vec::new();
@@ -290,14 +319,14 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Takes a node and its text off the budget, before the text is read.
+    /// Subtracts a node and its text from the budget, before the text is read.
     #[inline]
     fn spend(&mut self, node: Node) -> Result<(), Reason> {
         let text = if node.kind().is_container() { 0 } else { node.len() };
         if self.budget.spend(NODE + u64::from(text)) {
             return Ok(());
         }
-        // A length that no text can have says more than that it is too much.
+        // If the text of the node is outside of the document, the error states that instead of an exceeded budget.
         Err(if text > 0 && self.data(node).is_err() { Reason::Range } else { Reason::Budget })
     }
 
@@ -362,7 +391,7 @@ fn visited(count: usize) {
     let _ = count;
 }
 
-/// Counts nodes that are read, for tests.
+/// Number of nodes that were read, for tests.
 #[cfg(test)]
 pub(crate) mod visits {
     use std::cell::Cell;

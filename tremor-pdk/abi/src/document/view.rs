@@ -1,25 +1,24 @@
-//! The view: one type to read documents and values with.
+//! The type [`ValueRef`], with which documents and values are read.
 
 use std::str::FromStr;
 
 use super::{
-    ArrayRef, Key, NodeKind, ObjectRef, key::Step, number::nearest_float, subtree::Subtree,
+    ArrayRef, Key, Node, NodeKind, ObjectRef, key::Step, number::nearest_float, subtree::Subtree,
 };
 use crate::value::{Str, Value};
 
-/// A value to be read, wherever it lies: in a document or in a [`Value`].
+/// A view of a value in a document or in a [`Value`].
 ///
-/// It is `Copy` and cheap to pass. What it gives out borrows from the buffers or the value (`'a`),
+/// A view is `Copy` and cheap to pass. Data that its methods return borrows from the buffers or the value (`'a`), and
 /// not from the view.
 ///
-/// Access is exact: [`ValueRef::as_i64`] gives nothing for a float or for text. The integers are one
-/// set, though: an integer is given as `i64` and as `u64` wherever it fits.
+/// Access is exact: [`ValueRef::as_i64`] returns `None` for a float or for text. Signed and unsigned integers are not
+/// distinguished: an integer is returned as `i64` and as `u64` if it fits.
 ///
 /// # Numbers that are kept as text
-/// A number that neither a 64-bit integer nor a float is equal to is kept as text
-/// ([`NodeKind::NUMBER`]). It compares by its exact value, and JSON and `Display` write its text
-/// unchanged. Where a type or a format has no decimal numbers, it becomes the nearest float, or its
-/// text as a string if it exceeds the range of floats.
+/// A number that no 64-bit integer or float represents exactly is kept as text ([`NodeKind::NUMBER`]). Such a number
+/// compares by its exact value, and JSON and `Display` write its text unchanged. A type or a format without decimal
+/// numbers gets the nearest float, or the text as a string if the number exceeds the range of floats.
 #[derive(Clone, Copy)]
 pub struct ValueRef<'a>(pub(super) Repr<'a>);
 
@@ -30,7 +29,7 @@ pub(super) enum Repr<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// `null`.
+    /// The value `null`.
     pub const NULL: ValueRef<'static> = ValueRef(Repr::Tree(&Value::Null));
 
     #[inline]
@@ -38,13 +37,22 @@ impl<'a> ValueRef<'a> {
         Self(Repr::Flat(subtree))
     }
 
-    /// Whether this is `null`. A node that cannot be read is.
+    /// Returns the nodes of the value, if it is in a document.
+    #[inline]
+    pub(crate) fn nodes(self) -> Option<&'a [Node]> {
+        match self.0 {
+            Repr::Flat(subtree) => Some(subtree.nodes()),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// Returns whether the value is `null`. A node that is invalid or of an unknown kind counts as `null`.
     #[inline]
     pub fn is_null(self) -> bool {
         matches!(self.shape(), super::Shape::Null)
     }
 
-    /// The truth value, if it is one.
+    /// Returns the truth value, or `None` for another type.
     #[inline]
     pub fn as_bool(self) -> Option<bool> {
         match self.0 {
@@ -57,7 +65,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, or `None` if the value is not an integer or does not fit.
     #[inline]
     #[allow(clippy::cast_possible_wrap)] // the payload of an I64 is its two's complement
     pub fn as_i64(self) -> Option<i64> {
@@ -78,7 +86,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The integer, if it is one and not negative.
+    /// Returns the integer, or `None` if the value is not an integer, is negative or does not fit.
     #[inline]
     #[allow(clippy::cast_possible_wrap)] // the payload of an I64 is its two's complement
     pub fn as_u64(self) -> Option<u64> {
@@ -99,8 +107,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the float, if this is one, or the float that is nearest to a number that is kept as
-    /// text and does not exceed the range of floats.
+    /// Returns the float, or the nearest float for a number that is kept as text and does not exceed the range of
+    /// floats; otherwise `None`.
     #[inline]
     pub fn as_f64(self) -> Option<f64> {
         match self.0 {
@@ -138,7 +146,7 @@ impl<'a> ValueRef<'a> {
             .or_else(|| self.as_u64().map(|value| value as f64))
     }
 
-    /// The text, if it is text.
+    /// Returns the text, or `None` for another type.
     #[inline]
     pub fn as_str(self) -> Option<&'a str> {
         match self.0 {
@@ -148,9 +156,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The bytes of the text, if it is text: to compare and to hash, without a check that they are
-    /// UTF-8. In a document that a plugin forged they may not be, and [`ValueRef::as_str`] gives
-    /// nothing then.
+    /// Returns the bytes of the text without a check that they are UTF-8, for comparison and hashing. Only in an
+    /// invalid document may the bytes not be UTF-8; [`ValueRef::as_str`] then returns `None`.
     #[inline]
     pub fn text_bytes(self) -> Option<&'a [u8]> {
         match self.0 {
@@ -163,7 +170,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The binary data, if it is such.
+    /// Returns the binary data, or `None` for another type.
     #[inline]
     pub fn as_bytes(self) -> Option<&'a [u8]> {
         match self.0 {
@@ -176,7 +183,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The array, if it is one.
+    /// Returns the array, or `None` for another type.
     #[inline]
     pub fn as_array(self) -> Option<ArrayRef<'a>> {
         match self.0 {
@@ -188,7 +195,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The object, if it is one.
+    /// Returns the object, or `None` for another type.
     #[inline]
     pub fn as_object(self) -> Option<ObjectRef<'a>> {
         match self.0 {
@@ -200,13 +207,13 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The value of a key, if this is an object that has it.
+    /// Returns the value of `key`, or `None` if this is not an object or lacks the key.
     #[inline]
     pub fn get(self, key: &str) -> Option<ValueRef<'a>> {
         self.get_key(Key::new(key))
     }
 
-    /// As [`ValueRef::get`], for a key prepared once.
+    /// Returns the value of a prepared key, as [`ValueRef::get`] does.
     #[inline]
     pub fn get_key(self, key: Key<'_>) -> Option<ValueRef<'a>> {
         match self.0 {
@@ -216,7 +223,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// What the steps lead to, one after the other.
+    /// Follows the steps of a path, and returns the value to which they lead.
     #[inline]
     pub(crate) fn follow<'k>(self, mut steps: impl Iterator<Item = Step<'k>>) -> Option<Self> {
         match self.0 {
@@ -230,26 +237,27 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The element at an index, if this is an array that is long enough. In a document the elements
-    /// before it are stepped over.
+    /// Returns the element at `index`, or `None` if this is not an array or is too short. In a document, the call takes
+    /// time linear in `index`.
     #[inline]
     pub fn get_idx(self, index: usize) -> Option<ValueRef<'a>> {
         self.as_array()?.get(index)
     }
 
-    /// The same value as a tree that borrows its text and data.
+    /// Returns the value as a tree that borrows its text and binary data. Arrays and objects nested deeper than
+    /// [`MAX_DEPTH`](super::MAX_DEPTH) levels become `null`.
     pub fn to_borrowed(self) -> Value<'a> {
         self.to_tree(Str::from, crate::value::Bytes::from, super::MAX_DEPTH)
     }
 
-    /// The same value as a tree of its own.
+    /// Returns the value as a tree that owns its text and binary data. Arrays and objects nested deeper than
+    /// [`MAX_DEPTH`](super::MAX_DEPTH) levels become `null`.
     pub fn to_value(self) -> Value<'static> {
         self.to_tree(|text| text.to_owned().into(), |data| data.to_owned().into(), super::MAX_DEPTH)
     }
 }
 
-/// Parses a number that is kept as text. The callers are inlined and this is not, because few numbers
-/// are kept as text.
+/// Parses a number that is kept as text. Not inlined into its callers, because few numbers are kept as text.
 #[inline(never)]
 fn parse<T: FromStr>(text: Option<&str>) -> Option<T> {
     text?.parse().ok()

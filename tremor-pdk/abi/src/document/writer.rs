@@ -1,6 +1,7 @@
-//! Making documents.
+//! Writing of documents.
 
-// A plugin that is not optimised as a whole would call these for every field of every event.
+// The methods are always inlined, because a plugin without link-time optimisation would otherwise call a function for
+// every field of every event.
 #![allow(clippy::inline_always)]
 
 use abi_stable::std_types::RVec;
@@ -12,11 +13,10 @@ use super::{
 
 /// Appends one value to the two buffers of a document.
 ///
-/// Calls follow the order of the value: a container is begun, filled and ended, and in an object
-/// every value comes after its key. Errors are kept until [`Writer::finish`], and calls after one
-/// do nothing. A value that is not finished leaves nothing in the buffers. While a container
-/// is open, its head links to the one around it, so that writing allocates nothing but the buffers'
-/// growth.
+/// Calls follow the structure of the value: begin an array or object, write its contents, and end it. In an object,
+/// call [`Writer::key`] before each value. After an error, further calls have no effect, and [`Writer::finish`] returns
+/// the error. Dropping a writer that was not finished removes everything that it has written. Writing allocates memory
+/// only when the buffers grow.
 ///
 /// ```
 /// use abi_stable::std_types::RVec;
@@ -37,10 +37,10 @@ use super::{
 pub struct Writer<'b> {
     bytes: &'b mut RVec<u8>,
     nodes: &'b mut RVec<Node>,
-    /// Where this value starts.
+    /// Lengths of the buffers at the start of this value.
     start: (usize, usize),
-    /// The head of the innermost open container. While it is open, its payload is this field's
-    /// value from before.
+    /// Index of the first node of the innermost open container. Until the container is ended, the payload of that node
+    /// is the index of the enclosing container.
     open: Option<usize>,
     in_object: bool,
     key_pending: bool,
@@ -50,7 +50,7 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// Begins a value after what the buffers hold.
+    /// Begins a value at the end of the buffers.
     pub fn new(bytes: &'b mut RVec<u8>, nodes: &'b mut RVec<Node>) -> Self {
         let start = (bytes.len(), nodes.len());
         Self {
@@ -69,7 +69,7 @@ impl<'b> Writer<'b> {
     /// Ends the value and returns the index of its root node.
     pub fn finish(mut self) -> Result<u32, WriteError> {
         if self.nodes.len() == self.start.1 || self.open.is_some() {
-            self.fail(WriteError::Misplaced("it is incomplete"));
+            self.fail(WriteError::Misplaced("the value is incomplete"));
         }
         self.status()?;
         let root = u32::try_from(self.start.1).map_err(|_| WriteError::TooLarge)?;
@@ -77,7 +77,7 @@ impl<'b> Writer<'b> {
         Ok(root)
     }
 
-    /// How many nodes have been written so far.
+    /// Returns the number of nodes written so far.
     #[inline]
     pub fn nodes(&self) -> usize {
         self.nodes.len() - self.start.1
@@ -113,8 +113,8 @@ impl<'b> Writer<'b> {
         self.leaf(Node::f64(value));
     }
 
-    /// Writes a number that is kept as text: one that no 64-bit integer and no float is equal to. The
-    /// text stays unchanged. Text that is not a JSON number is an error.
+    /// Writes a number as text. Use this for a number that no 64-bit integer or float represents exactly. The text is
+    /// written unchanged. A text that is not a JSON number is an error.
     pub fn number(&mut self, text: &str) {
         if !is_json_number(text.as_bytes()) {
             let message = format!("invalid number {text:?}: expected a JSON number");
@@ -125,7 +125,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Turns the text that was written last into a number. Any other value stays unchanged.
+    /// Converts the value that was written last to a number if it is a text that is a JSON number.
     pub(super) fn text_to_number(&mut self) {
         let Some(last) = self.nodes.last_mut().filter(|_| self.error.is_none()) else { return };
         let text = last.data().and_then(|range| self.bytes.get(range));
@@ -155,7 +155,7 @@ impl<'b> Writer<'b> {
         self.begin(Node::array);
     }
 
-    /// Ends the array begun last.
+    /// Ends the array that was begun last.
     pub fn end_array(&mut self) {
         self.end(NodeKind::ARRAY);
     }
@@ -165,16 +165,16 @@ impl<'b> Writer<'b> {
         self.begin(Node::object);
     }
 
-    /// Ends the object begun last. Where a key occurred twice, its last value stays.
+    /// Ends the object that was begun last. If a key occurred several times, its last value is kept.
     pub fn end_object(&mut self) {
         self.end(NodeKind::OBJECT);
     }
 
-    /// Writes the key of the value that comes next.
+    /// Writes the key of the next value.
     #[inline(always)]
     pub fn key(&mut self, key: &str) {
         if !self.in_object || self.key_pending {
-            return self.fail(WriteError::Misplaced("a key where none can be"));
+            return self.fail(WriteError::Misplaced("a key where no key is allowed"));
         }
         let Some((offset, len)) = self.data(key.as_bytes()) else { return };
         self.count();
@@ -182,7 +182,7 @@ impl<'b> Writer<'b> {
         self.key_pending = true;
     }
 
-    /// Writes a value that lies elsewhere.
+    /// Writes a copy of `value`.
     pub fn write_value(&mut self, value: ValueRef<'_>) {
         match value.shape() {
             Shape::Null => self.null(),
@@ -217,18 +217,45 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// The error so far.
+    /// Copies the pairs of an earlier object of the same buffers into the open object. Their text is not copied. If
+    /// `root` is not the index of an object, nothing is copied.
+    pub(crate) fn copy_pairs(&mut self, root: u32) {
+        let (root, before) = (root as usize, self.start.1);
+        let Some(open) = self.open.filter(|_| self.in_object && !self.key_pending) else {
+            return self.fail(WriteError::Misplaced("pairs where no key is allowed"));
+        };
+        let Some(from) = self.nodes.get(root).filter(|it| it.kind() == NodeKind::OBJECT) else {
+            return;
+        };
+        let span = usize::try_from(from.span()).unwrap_or(usize::MAX);
+        let end = root.saturating_add(span);
+        let (head, Some(len)) = (self.nodes[open], self.nodes[open].len().checked_add(from.len()))
+        else {
+            return self.fail(WriteError::TooLarge);
+        };
+        if end > before || self.error.is_some() {
+            return;
+        }
+        self.nodes.reserve(span);
+        for at in root + 1..end {
+            let node = self.nodes[at];
+            self.nodes.push(node);
+        }
+        self.nodes[open] = Node::object(len, head.payload());
+    }
+
+    /// Returns the first error so far, if any.
     pub(super) fn status(&self) -> Result<(), WriteError> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Keeps the first error.
+    /// Records the first error.
     #[cold]
     fn fail(&mut self, error: WriteError) {
         self.error.get_or_insert(error);
     }
 
-    /// Stores text or data; nothing after an error.
+    /// Appends text or data and returns its offset and length, or `None` after an error.
     #[inline(always)]
     fn data(&mut self, data: &[u8]) -> Option<(u64, u32)> {
         if self.error.is_some() {
@@ -245,14 +272,14 @@ impl<'b> Writer<'b> {
 
     #[inline(always)]
     fn leaf(&mut self, node: Node) {
-        if self.place() {
+        if self.admit() {
             self.nodes.push(node);
         }
     }
 
-    /// Whether a value can stand here; counts it if so.
+    /// Returns whether a value is allowed at this position. If so, adds it to the length of the open array.
     #[inline(always)]
-    fn place(&mut self) -> bool {
+    fn admit(&mut self) -> bool {
         if self.error.is_some() {
             return false;
         }
@@ -284,7 +311,7 @@ impl<'b> Writer<'b> {
         if self.depth == MAX_DEPTH {
             self.fail(WriteError::TooDeep);
         }
-        if !self.place() {
+        if !self.admit() {
             return;
         }
         let around = self.open.map_or(u64::MAX, |open| open as u64);
@@ -299,7 +326,7 @@ impl<'b> Writer<'b> {
         let open = self.open.and_then(|open| Some((open, *self.nodes.get(open)?)));
         let Some((open, head)) = open.filter(|(_, head)| head.kind() == kind && !self.key_pending)
         else {
-            return self.fail(WriteError::Misplaced("an end where none can be"));
+            return self.fail(WriteError::Misplaced("an end where no such container is open"));
         };
         if self.error.is_some() {
             return;

@@ -1,5 +1,5 @@
-//! Reading and editing a value. Whatever only reads goes through the view, so that a value and a
-//! document answer alike.
+//! Reading and editing of values. Methods that only read call those of [`ValueRef`], so that values and documents
+//! behave in the same way.
 
 use std::{
     cmp::Ordering,
@@ -14,46 +14,46 @@ use super::{Array, Object, Str, Value};
 use crate::document::ValueRef;
 
 impl<'v> Value<'v> {
-    /// An empty array.
+    /// Creates an empty array.
     pub fn array() -> Self {
         Self::Array(Array::new())
     }
 
-    /// An empty object.
+    /// Creates an empty object.
     pub fn object() -> Self {
         Self::Object(Object::new())
     }
 
-    /// The view of this value, which is what code that only reads should ask for.
+    /// Returns a view of this value. For code that only reads, use [`ValueRef`] as the parameter type.
     #[inline]
     pub fn view(&self) -> ValueRef<'_> {
         self.into()
     }
 
-    /// Returns the type as value-trait names it; see [`ValueRef::value_type`].
+    /// Returns the type as a type of the crate value-trait: see [`ValueRef::value_type`].
     pub fn value_type(&self) -> ValueType {
         self.view().value_type()
     }
 
-    /// Whether this is `null`.
+    /// Returns whether the value is `null`.
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The truth value, if it is one.
+    /// Returns the truth value, or `None` for another type.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         self.view().as_bool()
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, or `None` if the value is not an integer or does not fit.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         self.view().as_i64()
     }
 
-    /// The integer, if it is one and not negative.
+    /// Returns the integer, or `None` if the value is not an integer, is negative or does not fit.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         self.view().as_u64()
@@ -78,19 +78,19 @@ impl<'v> Value<'v> {
         self.view().cast_f64()
     }
 
-    /// The text, if it is text.
+    /// Returns the text, or `None` for another type.
     #[inline]
     pub fn as_str(&self) -> Option<&str> {
         self.view().as_str()
     }
 
-    /// The binary data, if it is such.
+    /// Returns the binary data, or `None` for another type.
     #[inline]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         self.view().as_bytes()
     }
 
-    /// The array, if it is one.
+    /// Returns the array, or `None` for another type.
     #[inline]
     pub fn as_array(&self) -> Option<&Array<'v>> {
         match self {
@@ -99,7 +99,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The array to be edited, if it is one.
+    /// Returns the array for editing, or `None` for another type.
     #[inline]
     pub fn as_array_mut(&mut self) -> Option<&mut Array<'v>> {
         match self {
@@ -108,7 +108,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The object, if it is one.
+    /// Returns the object, or `None` for another type.
     #[inline]
     pub fn as_object(&self) -> Option<&Object<'v>> {
         match self {
@@ -117,7 +117,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The object to be edited, if it is one.
+    /// Returns the object for editing, or `None` for another type.
     #[inline]
     pub fn as_object_mut(&mut self) -> Option<&mut Object<'v>> {
         match self {
@@ -126,31 +126,31 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The value of a key, if this is an object that has it.
+    /// Returns the value of `key`, or `None` if this is not an object or lacks the key.
     #[inline]
     pub fn get(&self, key: &str) -> Option<&Value<'v>> {
         self.as_object()?.get(key)
     }
 
-    /// The value of a key to be edited, if this is an object that has it.
+    /// Returns the value of `key` for editing, or `None` if this is not an object or lacks the key.
     #[inline]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value<'v>> {
         self.as_object_mut()?.get_mut(key)
     }
 
-    /// The element at an index, if this is an array that is long enough.
+    /// Returns the element at `index`, or `None` if this is not an array or is too short.
     #[inline]
     pub fn get_idx(&self, index: usize) -> Option<&Value<'v>> {
         self.as_array()?.get(index)
     }
 
-    /// The element at an index to be edited, if this is an array that is long enough.
+    /// Returns the element at `index` for editing, or `None` if this is not an array or is too short.
     #[inline]
     pub fn get_idx_mut(&mut self, index: usize) -> Option<&mut Value<'v>> {
         self.as_array_mut()?.get_mut(index)
     }
 
-    /// Sets the value of a key and returns what it replaces. Gives the value back if this is no
+    /// Sets the value of a key and returns the previous one. Returns the new value as an error if this is not an
     /// object.
     pub fn insert(
         &mut self,
@@ -163,12 +163,12 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Takes a key and its value out, if this is an object that has it.
+    /// Removes a key and returns its value, or `None` if this is not an object or lacks the key.
     pub fn remove(&mut self, key: &str) -> Option<Value<'v>> {
         self.as_object_mut()?.remove(key)
     }
 
-    /// Takes the value, leaving `null`.
+    /// Returns the value and replaces it with `null`.
     #[must_use]
     pub fn take(&mut self) -> Value<'v> {
         std::mem::take(self)

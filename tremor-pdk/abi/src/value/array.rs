@@ -1,4 +1,4 @@
-//! The array of a value.
+//! Arrays of values.
 
 use std::{
     fmt,
@@ -12,23 +12,23 @@ use abi_stable::{
 
 use super::{Value, deep};
 
-/// An array of values: 16 bytes and two allocations, which is what keeps a value at 32 bytes. It
-/// reads and edits as a slice.
+/// An array of values. Dereferences to a slice. The array is boxed, which takes a second allocation, so that a
+/// [`Value`] has only 32 bytes.
 #[repr(C)]
 #[derive(Clone, Default, StableAbi)]
 pub struct Array<'v>(RBox<RVec<Value<'v>>>);
 
 impl<'v> Array<'v> {
-    /// What an array allocates besides its elements, in bytes.
+    /// Bytes that an array allocates in addition to its elements.
     pub(super) const HEAP: usize = size_of::<RVec<Value<'static>>>();
 
-    /// An empty array.
+    /// Creates an empty array.
     #[inline]
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// An empty array with room for `capacity` elements.
+    /// Creates an empty array with capacity for `capacity` elements.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         Self(RBox::new(RVec::with_capacity(capacity)))
@@ -40,14 +40,14 @@ impl<'v> Array<'v> {
         self.0.push(value.into());
     }
 
-    /// Takes the last element off.
+    /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<Value<'v>> {
         self.0.pop()
     }
 
-    /// Puts an element before the one at `index`, or at the end where `index` is the length.
-    /// Gives the value back if `index` is beyond that.
+    /// Inserts an element at `index`; later elements move towards the end. Returns the value as an error if `index` is
+    /// larger than the length.
     pub fn insert(&mut self, index: usize, value: Value<'v>) -> Result<(), Value<'v>> {
         if index > self.len() {
             return Err(value);
@@ -56,12 +56,12 @@ impl<'v> Array<'v> {
         Ok(())
     }
 
-    /// Takes the element at `index` out; those after it move up.
+    /// Removes and returns the element at `index`; later elements move towards the beginning.
     pub fn remove(&mut self, index: usize) -> Option<Value<'v>> {
         self.0.try_remove(index)
     }
 
-    /// The same array, with everything borrowed copied.
+    /// Copies all borrowed data, and returns the owned array.
     pub fn into_static(self) -> Array<'static> {
         self.into_iter().map(Value::into_static).collect()
     }

@@ -1,28 +1,28 @@
-//! The binary data of a value.
+//! Binary data of values.
 
 use abi_stable::StableAbi;
 
-use super::buffer::{Buffer, holds};
+use super::buffer::{Buffer, slice_traits};
 
-/// Binary data, borrowed or owned, safe to drop on either side of the boundary: 24 bytes.
+/// Binary data, borrowed or owned: 24 bytes. The host and plugins may drop data that the other side has allocated.
 ///
-/// As [`Str`](super::Str) in everything but the promise of UTF-8.
+/// The representation is that of [`Str`](super::Str), without the guarantee of UTF-8.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct Bytes<'v>(Buffer<'v>);
 
 impl<'v> Bytes<'v> {
-    /// Data that lives elsewhere.
+    /// Creates data that borrows `bytes`.
     #[inline]
     pub const fn borrowed(bytes: &'v [u8]) -> Self {
         Self(Buffer::borrowed(bytes))
     }
 
-    /// The data.
+    /// Returns the data.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }
 }
 
-holds!(Bytes, [u8], Vec<u8>, as_slice);
+slice_traits!(Bytes, [u8], Vec<u8>, as_slice);

@@ -1,10 +1,10 @@
-//! Bytes that are borrowed, or owned by whichever side of the boundary allocated them.
+//! Bytes that are borrowed or owned. Owned bytes are freed by the side (host or plugin) that allocated them.
 
 use std::{marker::PhantomData, ptr::NonNull, slice};
 
 use abi_stable::StableAbi;
 
-/// What [`Str`](super::Str) and [`Bytes`](super::Bytes) are made of.
+/// The representation of [`Str`](super::Str) and [`Bytes`](super::Bytes).
 ///
 /// # Memory layout
 /// ```text
@@ -13,13 +13,13 @@ use abi_stable::StableAbi;
 /// | start     | len      | free: null if borrowed, else the owner's own |
 /// +-----------+----------+----------------------------------------------+
 /// ```
-/// 24 bytes instead of `RCowStr`'s 40, so that a value takes 32. There is no spare capacity: text
-/// that is still growing lives in a `String`.
+/// The size is 24 bytes (`RCowStr` has 40), so that a value has 32 bytes. A buffer has no spare capacity, so build
+/// growing text in a `String`.
 ///
 /// # Invariants
-/// 1. `start` points to `len` initialised bytes that do not change for `'v`.
-/// 2. If `free` is set, the bytes are a `Box<[u8]>` of the side that `free` belongs to, and this is
-///    the only pointer to it.
+/// 1. `start` points to `len` initialised bytes that stay valid and unchanged for `'v`.
+/// 2. If `free` is set, the bytes are a `Box<[u8]>` of the side that `free` belongs to, and `start` is the only pointer
+///    to them.
 #[repr(C)]
 #[derive(StableAbi)]
 pub(super) struct Buffer<'v> {
@@ -29,18 +29,18 @@ pub(super) struct Buffer<'v> {
     borrowed: PhantomData<&'v u8>,
 }
 
-// SAFETY: by invariant 1 the bytes are read-only, and by invariant 2 owned by this buffer alone;
-// allocators take memory back from any thread.
+// SAFETY: the bytes are read-only (invariant 1) and owned by this buffer alone if `free` is set (invariant 2), and
+// allocators accept memory from any thread.
 unsafe impl Send for Buffer<'_> {}
-// SAFETY: as for `Send`; a shared buffer can only be read.
+// SAFETY: a shared reference to a buffer only allows reading. The other reasons are those of `Send`.
 unsafe impl Sync for Buffer<'_> {}
 
 /// # Safety
 ///
-/// `start` and `len` are those of a box that [`Buffer::owned`] of this side took apart; called at
-/// most once for it.
+/// `start` and `len` must be the parts of a box that [`Buffer::owned`] of this side leaked. The caller owns the box and
+/// calls this function at most once for it.
 unsafe extern "C" fn free(start: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a leaked box and gives up its ownership.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) });
 }
 
@@ -66,11 +66,11 @@ impl<'v> Buffer<'v> {
 
     #[inline]
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: invariant 1.
+        // SAFETY: `start` points to `len` initialised bytes that do not change (invariant 1).
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Copies what is borrowed and keeps what is owned.
+    /// Copies borrowed bytes, and keeps owned bytes without a copy.
     pub(super) fn into_static(self) -> Buffer<'static> {
         if self.is_borrowed() {
             return Buffer::owned(self.as_slice().into());
@@ -95,24 +95,25 @@ impl Drop for Buffer<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(free) = self.free {
-            // SAFETY: invariant 2; dropping happens once, and `into_static` forgets its source.
+            // SAFETY: `free` belongs to the side that allocated the bytes (invariant 2). The bytes are freed once,
+            // because `into_static` forgets its source.
             unsafe { free(self.start, self.len) }
         }
     }
 }
 
-/// What [`Str`](super::Str) and [`Bytes`](super::Bytes) have in common: they are made of the slice that
-/// they hold, and read, compare, hash and show themselves as that slice.
-macro_rules! holds {
+/// Common methods and traits of [`Str`](super::Str) and [`Bytes`](super::Bytes): conversion from the slice that they
+/// contain, and reading, comparison, hashing and display as that slice.
+macro_rules! slice_traits {
     ($name:ident, $slice:ty, $owned:ty, $as_slice:ident) => {
         impl $name<'_> {
-            /// Whether it lives elsewhere.
+            /// Returns whether the data is borrowed.
             #[inline]
             pub const fn is_borrowed(&self) -> bool {
                 self.0.is_borrowed()
             }
 
-            /// The same, copied if it was borrowed.
+            /// Copies the data if it is borrowed, and returns the owned data.
             #[inline]
             pub fn into_static(self) -> $name<'static> {
                 $name(self.0.into_static())
@@ -207,14 +208,14 @@ macro_rules! holds {
         }
     };
 }
-pub(super) use holds;
+pub(super) use slice_traits;
 
 #[cfg(test)]
 mod tests {
     use super::Buffer;
 
     #[test]
-    fn its_layout_is_fixed() {
+    fn layout_of_buffer_is_fixed() {
         assert_layouts! {
             Buffer<'_> => 24, 8;
         }

@@ -1,4 +1,4 @@
-//! From the types of std, and back.
+//! Conversion from the types of std, and back.
 
 use std::{
     borrow::Cow,
@@ -34,7 +34,7 @@ from! {
 }
 
 impl From<u64> for Value<'_> {
-    /// [`Value::I64`] where it fits one, as in a document.
+    /// Converts to [`Value::I64`] if the integer fits, as in a document.
     #[inline]
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Self::U64(value), Self::I64)
@@ -74,7 +74,7 @@ impl From<StaticNode> for Value<'_> {
 }
 
 impl<'v, V: Into<Value<'v>>> From<Option<V>> for Value<'v> {
-    /// `null` for what is absent.
+    /// Converts `None` to `null`.
     fn from(value: Option<V>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
@@ -87,27 +87,27 @@ impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> From<BTreeMap<K, V>> for Value<'v
 }
 
 impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>, S> From<HashMap<K, V, S>> for Value<'v> {
-    /// An object whose keys stand in no particular order.
+    /// Converts to an object with an unspecified order of the keys.
     fn from(entries: HashMap<K, V, S>) -> Self {
         Self::Object(entries.into_iter().collect())
     }
 }
 
 impl<'v, V: Into<Value<'v>>> FromIterator<V> for Value<'v> {
-    /// An array.
+    /// Collects the values in an array.
     fn from_iter<I: IntoIterator<Item = V>>(values: I) -> Self {
         Self::Array(values.into_iter().collect())
     }
 }
 
 impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> FromIterator<(K, V)> for Value<'v> {
-    /// An object.
+    /// Collects the entries in an object.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Self::Object(entries.into_iter().collect())
     }
 }
 
-/// From a view and from a value, by what a view gives access to.
+/// Conversions from a view and from a value, with the accessors of a view.
 macro_rules! try_into {
     ($($to:ty, $expected:expr, |$view:ident| $access:expr;)*) => {$(
         impl TryFrom<ValueRef<'_>> for $to {
@@ -165,7 +165,7 @@ impl<'a> TryFrom<ValueRef<'a>> for &'a str {
     }
 }
 
-/// Takes a value apart.
+/// Conversions from a value to its contents.
 macro_rules! unwrap {
     ($($variant:ident($to:ident), $expected:expr;)*) => {$(
         impl<'v> TryFrom<Value<'v>> for $to<'v> {
@@ -188,7 +188,7 @@ unwrap! {
     Object(Object), ValueType::Object;
 }
 
-/// Comparison with plain values, on either form.
+/// Comparison of views and values with plain values.
 macro_rules! eq {
     ($($other:ty, |$view:ident, $with:ident| $equal:expr;)*) => {$(
         impl PartialEq<$other> for ValueRef<'_> {
@@ -223,13 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_is_null() {
+    fn none_converts_to_null() {
         assert_eq!(Value::from(None::<bool>), Value::Null);
         assert_eq!(Value::from(Some(1_u8)), Value::I64(1));
     }
 
     #[test]
-    fn integers_come_back_where_they_fit() {
+    fn integers_convert_back_if_they_fit() {
         assert_eq!(u8::try_from(Value::from(255)), Ok(255));
         let error = u8::try_from(Value::from(256)).expect_err("too large");
         assert_eq!(error.to_string(), "Expected type u8, got i64");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_no_array_and_no_text() {
+    fn bytes_are_neither_array_nor_text() {
         let value = Value::from(vec![104_u8, 105]);
         assert_eq!(value.as_bytes(), Some(&b"hi"[..]));
         assert!(String::try_from(&value).is_err());

@@ -1,10 +1,9 @@
-//! Values of any depth: dropped, copied and shown without stack for each level.
+//! Operations on values of any depth whose stack usage does not grow with the depth: dropping, copying and debug
+//! output.
 //!
-//! A program can build a value level by level, and so can a plugin that means ill; recursion over it
-//! would overflow the stack, which ends the process. So code that follows a value to its last level
-//! keeps the containers that it is within in a list. It does so only below values that are deep: in
-//! which containers lie in containers of containers. The others need three levels of recursion, and
-//! no list.
+//! A program can build a value level by level, and so can a malicious plugin. Recursion over such a value would
+//! overflow the stack, which ends the process. Therefore code that processes all levels of a value stores the enclosing
+//! containers in a list. Values with at most three levels of containers are processed recursively, without the list.
 
 use std::{fmt, slice};
 
@@ -16,7 +15,7 @@ impl Value<'_> {
         matches!(self, Self::Array(_) | Self::Object(_))
     }
 
-    /// Whether something in this is a container.
+    /// Returns whether a child of the value is a container.
     fn holds_containers(&self) -> bool {
         match self {
             Self::Array(array) => array.iter().any(Self::is_container),
@@ -42,27 +41,27 @@ impl Value<'_> {
     }
 }
 
-/// What is left of a container that is being gone through.
+/// The remaining children of a container during an iteration.
 enum Children<A, O> {
     None,
     Array(A),
     Object(O),
 }
 
-/// A value that is being copied in one way or another.
+/// A value that is being copied, by cloning or by conversion to an owned value.
 trait Copied<'to>: Sized {
     type Children;
     fn value(&self) -> &Value<'_>;
-    /// The copy, by recursion.
+    /// Returns the copy, by recursion.
     fn copy(self) -> Value<'to>;
     fn children(self) -> Self::Children;
-    /// The next child; the key is empty in an array.
+    /// Returns the next child and its key; the key is empty in an array.
     fn next(children: &mut Self::Children) -> Option<(Str<'to>, Self)>;
 }
 
-/// Copies a deep value.
+/// Copies a deep value without recursion.
 fn copy<'to, V: Copied<'to>>(value: V) -> Value<'to> {
-    /// A container that is copied in part, and the key that it is to have in the one around it.
+    /// A container that is partly copied, and its key in the enclosing container.
     struct Open<'to, C> {
         key: Str<'to>,
         copy: Value<'to>,
@@ -167,7 +166,7 @@ impl<'v> Copied<'static> for Value<'v> {
 }
 
 impl Value<'_> {
-    /// The same value, with everything borrowed copied.
+    /// Copies all borrowed data, and returns the owned value.
     pub fn into_static(self) -> Value<'static> {
         match self {
             Value::Null => Value::Null,
@@ -185,8 +184,8 @@ impl Value<'_> {
     }
 }
 
-/// Takes out of these values, which are about to be dropped, what is too deep for recursion, and
-/// drops that.
+/// Removes the children that are too deep for recursive dropping from `values`, which are about to be dropped, and
+/// drops these children without recursion.
 pub(super) fn dismantle<'a, 'v: 'a>(values: impl Iterator<Item = &'a mut Value<'v>>) {
     let mut taken = Vec::new();
     take_out(values, &mut taken);
@@ -206,14 +205,14 @@ fn take_out<'a, 'v: 'a>(
     taken.extend(values.filter(|value| value.holds_containers()).map(Value::take));
 }
 
-/// As derived, down to [`MAX_DEPTH`] levels.
+/// Writes the same text as the derived implementation, down to [`MAX_DEPTH`] levels.
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Shown(self, MAX_DEPTH).fmt(f)
     }
 }
 
-/// A value and how many levels of it are shown.
+/// A value, and the number of its levels that are written.
 struct Shown<'a>(&'a Value<'a>, usize);
 
 impl fmt::Debug for Shown<'_> {

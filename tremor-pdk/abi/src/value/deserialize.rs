@@ -1,4 +1,4 @@
-//! Values out of anything that deserialises.
+//! Deserialisation of values.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::de::{
 use super::{Array, Number, Object, Str, Value};
 use crate::document::NUMBER;
 
-/// The value owns what it holds, so that it can stand in any type that is deserialised.
+/// The deserialised value owns its data, so that a field of any deserialised type can be a `Value`.
 impl<'de> Deserialize<'de> for Value<'_> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(NUMBER, ValueVisitor)
@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         inner.deserialize_any(self)
     }
 
-    /// Takes the text of a number that is kept as text.
+    /// Reads the text of a number that is kept as text.
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Self::Value, A::Error> {
         let (text, variant) = data.variant::<String>()?;
         variant.unit_variant()?;

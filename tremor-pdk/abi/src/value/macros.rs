@@ -1,7 +1,7 @@
-//! `literal!`
+//! The macro `literal!`.
 
-/// A [`Value`](crate::value::Value) written as JSON, with expressions where values are and, in
-/// parentheses, where keys are. Expressions are converted with `From`.
+/// Creates a [`Value`](crate::value::Value) from JSON syntax, with expressions as values and, in parentheses, as keys.
+/// Expressions are converted with `From`.
 ///
 /// ```
 /// use tremor_abi::literal;
@@ -19,7 +19,7 @@
 /// ```
 #[macro_export]
 macro_rules! literal {
-    // Elements of an array: those done in brackets, then those to come.
+    // The elements of an array: in brackets those that are already converted, then the remaining elements.
     (@array [$($done:expr,)*]) => {
         $crate::value::Value::Array($crate::value::Array::from(::std::vec![$($done,)*]))
     };
@@ -36,7 +36,7 @@ macro_rules! literal {
         $crate::literal!(@array [$($done,)* $crate::literal!($next),] $($($rest)*)?)
     };
 
-    // Entries of an object.
+    // The entries of an object.
     (@object $object:ident) => {};
     (@object $object:ident $key:tt : null $(, $($rest:tt)*)?) => {
         let _ = $object.insert($crate::literal!(@key $key), $crate::literal!(null));
@@ -74,7 +74,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn every_kind_can_be_written() {
+    fn literal_creates_values_of_every_type() {
         let text = String::from("owned");
         let value = literal!({
             "null": null,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outermost_value_can_be_a_scalar() {
+    fn literal_creates_scalar_without_container() {
         assert_eq!(literal!(null), Value::Null);
         assert_eq!(literal!("a"), Value::from("a"));
         assert_eq!(literal!([]), Value::array());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_equal_keys_wins() {
+    fn last_value_of_equal_keys_wins() {
         assert_eq!(literal!({ "a": 1, "a": 2 }).to_string(), r#"{"a":2}"#);
     }
 }

@@ -1,9 +1,8 @@
-//! Values: the tree that is built and edited.
+//! Values: trees in which data is built and edited.
 //!
-//! A [`Value`] is what code makes and changes; what it only reads, it reads through a
-//! [`ValueRef`], which views values and documents alike. Both sides of
-//! the boundary may keep, edit and drop a value of the other: what it owns is given back to the
-//! allocator that it came from.
+//! Use a [`Value`] to build or edit data. To read only, use a [`ValueRef`], which views values and documents in the
+//! same way. The host may keep, edit and drop values of plugins, and plugins those of the host, because the memory of a
+//! value returns to the allocator that it came from.
 //!
 //! ```
 //! use tremor_abi::{literal, value::Value};
@@ -16,7 +15,7 @@
 //! assert_eq!(event.to_string(), r#"{"level":"warn","code":17,"seen":true}"#);
 //! ```
 //!
-//! With the feature `simd-json`, values are made of those of simd-json and become such again, by `try_from`.
+//! With the feature `simd-json`, values convert from and to values of simd-json by `try_from`.
 
 mod access;
 mod array;
@@ -42,7 +41,7 @@ pub use self::{
     number::Number,
     object::{IntoIter, Iter, IterMut, Object},
     patch::Change,
-    path::{NoSuchPlace, Path, PathError},
+    path::{Path, PathError, PathMismatch},
     text::Str,
 };
 
@@ -51,16 +50,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::document::{self, Document, ReadError, ValueRef, WriteError};
 
-/// A value of any kind, owned or borrowing from something that lives for `'v`: 32 bytes.
+/// A value of any kind, owned or borrowed for `'v`: 32 bytes.
 ///
-/// Equality, order and hash are those of what is meant, not of how it is kept: `I64(1)`, `U64(1)`
-/// and `F64(1.0)` are equal, borrowed text equals owned text, and the order of an object's keys does
-/// not matter. The order of all values is total, with not-a-number last among the numbers.
+/// Equality, order and hash do not depend on the representation: `I64(1)`, `U64(1)` and `F64(1.0)` are equal, borrowed
+/// text equals owned text, and the order of an object's keys does not matter. The order of all values is total, with
+/// not-a-number last among the numbers.
 ///
-/// A value may be of any depth: it is cloned, merged, made to own what it borrows and dropped to its
-/// last level, and needs no more stack for that than a flat one. What compares, hashes, shows or
-/// serialises it follows [`MAX_DEPTH`](document::MAX_DEPTH) levels, the most that a document may
-/// have, and takes what lies deeper for `null`, or for equal.
+/// A value may have any depth. Cloning, merging, converting to an owned value and dropping process all levels, with a
+/// constant amount of stack. Display and serialisation treat arrays and objects that are nested deeper than
+/// [`MAX_DEPTH`](document::MAX_DEPTH) levels, the maximum of a document, as `null`. Comparison and hashing ignore the
+/// contents of these arrays and objects.
 #[repr(C, u8)]
 #[derive(Default, StableAbi)]
 pub enum Value<'v> {
@@ -71,11 +70,11 @@ pub enum Value<'v> {
     Bool(bool),
     /// A signed integer.
     I64(i64),
-    /// An unsigned integer; made by conversion only where it exceeds [`Value::I64`].
+    /// An unsigned integer. Conversions produce this variant only if the integer exceeds [`Value::I64`].
     U64(u64),
-    /// A float; any, infinities and not-a-number included, although JSON cannot express those.
+    /// A float, including infinities and not-a-number, which JSON cannot express.
     F64(f64),
-    /// A number that no 64-bit integer and no float is equal to, as the text of a JSON number.
+    /// A number that no 64-bit integer or float represents exactly, as JSON text.
     Number(Number<'v>),
     /// Text.
     String(Str<'v>),
@@ -87,19 +86,19 @@ pub enum Value<'v> {
     Object(Object<'v>),
 }
 
-/// The value of anything that serialises.
+/// Converts a value of any type that serde can serialise.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value<'static>, WriteError> {
     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
     let root = document::write(value, &mut bytes, &mut nodes)?;
     Ok(Document::new(&bytes, &nodes).root(root).to_value())
 }
 
-/// Anything that deserialises, out of a value.
+/// Deserialises a value of type `T` from `value`.
 pub fn from_value<T: DeserializeOwned>(value: &Value<'_>) -> Result<T, ReadError> {
     document::read(value.view())
 }
 
-/// Anything that deserialises, out of a view; it may borrow from what the view shows.
+/// Deserialises a value of type `T` from a view. The result may borrow text and binary data from the view.
 pub fn from_ref<'de, T: Deserialize<'de>>(value: ValueRef<'de>) -> Result<T, ReadError> {
     document::read(value)
 }

@@ -7,23 +7,23 @@ use abi_stable::StableAbi;
 use super::Str;
 use crate::document::is_json_number;
 
-/// The text of a JSON number: of one that no 64-bit integer and no float is equal to.
+/// The text of a JSON number, usually one that no 64-bit integer or float represents exactly.
 ///
-/// [`ValueRef`](crate::document::ValueRef) describes how such a number compares and what it becomes
-/// elsewhere.
+/// [`ValueRef`](crate::document::ValueRef) describes how such a number compares, and how it is converted to other
+/// representations.
 #[repr(transparent)]
 #[derive(Clone, StableAbi)]
 pub struct Number<'v>(Str<'v>);
 
 impl<'v> Number<'v> {
-    /// Returns the number, or `None` if `text` is not a number as RFC 8259 defines it. Text of
-    /// numbers that are equal to an integer or a float is accepted, and kept unchanged as well.
+    /// Creates a number, or returns `None` if `text` is not a number as RFC 8259 defines it. A number that an integer
+    /// or a float represents exactly is also accepted, and kept as text.
     pub fn new(text: impl Into<Str<'v>>) -> Option<Self> {
         let text = text.into();
         is_json_number(text.as_bytes()).then_some(Self(text))
     }
 
-    /// Makes a number of text that [`is_json_number`] accepted.
+    /// Creates a number from text that [`is_json_number`] accepted.
     pub(crate) fn of_checked(text: Str<'v>) -> Self {
         debug_assert!(is_json_number(text.as_bytes()));
         Self(text)
@@ -35,7 +35,7 @@ impl<'v> Number<'v> {
         self.0.as_str()
     }
 
-    /// Returns the same number with text of its own.
+    /// Copies borrowed text, and returns the owned number.
     pub fn into_static(self) -> Number<'static> {
         Number(self.0.into_static())
     }

@@ -1,26 +1,26 @@
-//! Edits as data: merging and patching.
+//! Merging of values, and edits of values that are described by data.
 
-use super::{IntoIter, NoSuchPlace, Object, Path, Str, Value};
+use super::{IntoIter, Object, Path, PathMismatch, Str, Value};
 
-/// One edit of a value.
+/// An edit of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<'v> {
-    /// Puts a value somewhere, as [`Value::set_path`].
+    /// Sets the value at the path, as [`Value::set_path`] does.
     Set(Path, Value<'v>),
-    /// The same, unless there is something already.
+    /// Sets the value at the path unless a value exists there.
     Default(Path, Value<'v>),
-    /// Merges a value into what is there, as [`Value::merge`].
+    /// Merges a value into the one at the path, as [`Value::merge`] does.
     Merge(Path, Value<'v>),
-    /// Takes out what is there, if anything is.
+    /// Removes the value at the path, if it exists.
     Remove(Path),
-    /// Puts what is at the first path, if anything is, at the second as well.
+    /// Copies the value at the first path, if it exists, to the second path.
     Copy(Path, Path),
-    /// Takes out what is at the first path, if anything is, and puts it at the second. The way to
-    /// the second is followed after the first is taken out.
+    /// Moves the value at the first path, if it exists, to the second path. The value is removed first, so that the
+    /// second path refers to the value without it.
     Move(Path, Path),
 }
 
-/// An object that is being merged, out of its place in the one around it, which is `key`.
+/// An object that is being merged. It was moved out of the enclosing object, in which its key is `key`.
 struct Merging<'v> {
     key: Str<'v>,
     object: Object<'v>,
@@ -28,8 +28,8 @@ struct Merging<'v> {
 }
 
 impl<'v> Value<'v> {
-    /// Merges `patch` into this value as RFC 7396 says: keys that are `null` in the patch are
-    /// removed, objects are merged key by key, and everything else replaces what was there.
+    /// Merges `patch` into this value according to RFC 7396: keys that are `null` in the patch are removed, objects are
+    /// merged key by key, and all other values replace the existing ones.
     pub fn merge(&mut self, patch: Value<'v>) {
         let Value::Object(patch) = patch else {
             *self = patch;
@@ -62,21 +62,21 @@ impl<'v> Value<'v> {
         *self = Value::Object(now.object);
     }
 
-    /// Applies changes one after the other. Where one fails, those before it stay done.
+    /// Applies changes one after the other. If a change fails, the changes before it remain applied.
     pub fn patch(
         &mut self,
         changes: impl IntoIterator<Item = Change<'v>>,
-    ) -> Result<(), NoSuchPlace> {
+    ) -> Result<(), PathMismatch> {
         changes.into_iter().try_for_each(|change| self.apply(change))
     }
 
-    fn apply(&mut self, change: Change<'v>) -> Result<(), NoSuchPlace> {
+    fn apply(&mut self, change: Change<'v>) -> Result<(), PathMismatch> {
         let set = match change {
             Change::Set(path, value) => Some((path, value)),
             Change::Default(path, value) => self.get_path(&path).is_none().then_some((path, value)),
             Change::Merge(path, changes) => {
-                if let Some(place) = self.get_path_mut(&path) {
-                    place.merge(changes);
+                if let Some(target) = self.get_path_mut(&path) {
+                    target.merge(changes);
                     return Ok(());
                 }
                 let mut value = Value::Null;

@@ -1,17 +1,16 @@
-//! Paths into values, compiled once.
+//! Compiled paths to values inside other values.
 
 use std::{fmt, str::FromStr};
 
 use super::Value;
 use crate::document::{Key, Step, ValueRef};
 
-/// The way to a place in a value, as in `a.b[2].c`.
+/// A compiled path to a value inside another, such as `a.b[2].c`.
 ///
-/// A key is written plainly if it consists of letters, digits, `_`, `-`, `@` and `$`; any other in
-/// double quotes, where `\"` and `\\` stand for a quote and a backslash: `a."odd key"[0]`. The empty
-/// path leads to the value itself.
+/// A key of letters, digits, `_`, `-`, `@` and `$` is written without quotes. Any other key is written in double
+/// quotes, with `\"` for a quote and `\\` for a backslash: `a."odd key"[0]`. The empty path leads to the value itself.
 ///
-/// Parse it once and keep it: a lookup compares prepared keys and parses nothing.
+/// Parse a path once and store it, because a lookup with a parsed path does not parse text.
 ///
 /// ```
 /// use tremor_abi::{literal, value::Path};
@@ -31,12 +30,12 @@ enum Segment {
     Index(usize),
 }
 
-/// What is wrong with the text of a path.
+/// The syntax error of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathError {
-    /// Where, in bytes from the start.
+    /// Offset of the error, in bytes from the start of the text.
     pub offset: usize,
-    /// What was expected there.
+    /// Description of the expected syntax at the offset.
     pub expected: &'static str,
 }
 
@@ -48,23 +47,23 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// A place that a path leads to cannot exist: it runs through a value that is no container, an
-/// object where an index is, an array where a key is, or beyond the end of an array.
+/// The error for a path that does not match the structure of a value: the path leads through a scalar, uses an index in
+/// an object or a key in an array, or leads beyond the end of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSuchPlace {
-    /// The part of the path that could not be followed, counted from 0.
+pub struct PathMismatch {
+    /// Position of the path segment that could not be followed, from 0.
     pub segment: usize,
-    /// The whole path.
+    /// Text of the whole path.
     pub path: String,
 }
 
-impl fmt::Display for NoSuchPlace {
+impl fmt::Display for PathMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the value has no place for part {} of the path {}", self.segment + 1, self.path)
+        write!(f, "cannot follow part {} of the path {} in the value", self.segment + 1, self.path)
     }
 }
 
-impl std::error::Error for NoSuchPlace {}
+impl std::error::Error for PathMismatch {}
 
 fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '@' | '$')
@@ -100,7 +99,9 @@ impl FromStr for Path {
                 (key[..end].to_owned(), &key[end..])
             };
             if key.is_empty() && !rest.trim_start_matches('.').starts_with('"') {
-                return Err(error("a key; unusual ones are quoted"));
+                return Err(error(
+                    "a key, in double quotes unless it has only letters, digits, `_`, `-`, `@` and `$`",
+                ));
             }
             segments.push(Segment::Key { word: Key::word_of(&key), text: key.into() });
             rest = after;
@@ -109,7 +110,7 @@ impl FromStr for Path {
     }
 }
 
-/// The key up to the closing quote, and what comes after that.
+/// Returns the key up to the closing quote, and the text after the quote.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut key = String::new();
     let mut chars = text.chars();
@@ -143,7 +144,18 @@ impl fmt::Display for Path {
 }
 
 impl Path {
-    /// The keys of a path that has no index.
+    /// Returns whether the path is empty, so that it leads to the value itself.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether the path begins with all parts of `other`, so that it leads to the value at `other` or to a part
+    /// of that value.
+    pub fn starts_with(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// Returns the keys of a path, or `None` if the path contains an index.
     pub(crate) fn keys(&self) -> Option<Vec<&str>> {
         let keys = self.0.iter().map(|segment| match segment {
             Segment::Key { text, .. } => Some(&**text),
@@ -152,13 +164,13 @@ impl Path {
         keys.collect()
     }
 
-    fn no_place(&self, segment: usize) -> NoSuchPlace {
-        NoSuchPlace { segment, path: self.to_string() }
+    fn mismatch(&self, segment: usize) -> PathMismatch {
+        PathMismatch { segment, path: self.to_string() }
     }
 }
 
 impl<'a> ValueRef<'a> {
-    /// What a path leads to.
+    /// Returns the value at `path`.
     #[inline]
     pub fn get_path(self, path: &Path) -> Option<ValueRef<'a>> {
         self.follow(path.0.iter().map(|segment| match segment {
@@ -169,7 +181,7 @@ impl<'a> ValueRef<'a> {
 }
 
 impl<'v> Value<'v> {
-    /// What a path leads to.
+    /// Returns the value at `path`.
     pub fn get_path(&self, path: &Path) -> Option<&Value<'v>> {
         path.0.iter().try_fold(self, |value, segment| match segment {
             Segment::Key { text, .. } => value.get(text),
@@ -177,7 +189,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// What a path leads to, to be edited.
+    /// Returns the value at `path` for editing.
     pub fn get_path_mut(&mut self, path: &Path) -> Option<&mut Value<'v>> {
         path.0.iter().try_fold(self, |value, segment| match segment {
             Segment::Key { text, .. } => value.get_mut(text),
@@ -185,15 +197,14 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// Puts a value where a path leads to, and returns what was there. Objects and arrays that are
-    /// missing on the way are made; an index may be at most the length of its array, and then
-    /// appends.
+    /// Sets the value at `path`, and returns the previous value. Missing objects and arrays on the path are created. An
+    /// index that equals the length of its array appends an element; a larger index is an error.
     pub fn set_path(
         &mut self,
         path: &Path,
         value: impl Into<Value<'v>>,
-    ) -> Result<Option<Value<'v>>, NoSuchPlace> {
-        // Nothing is made before the whole way is known to exist or to be free.
+    ) -> Result<Option<Value<'v>>, PathMismatch> {
+        // The whole path is checked first, so that an error leaves the value unchanged.
         let mut known = Some(self.view());
         for (n, segment) in path.0.iter().enumerate() {
             let is_possible = match (segment, known) {
@@ -205,7 +216,7 @@ impl<'v> Value<'v> {
                 (Segment::Index(index), None) => *index == 0,
             };
             if !is_possible {
-                return Err(path.no_place(n));
+                return Err(path.mismatch(n));
             }
             known = known.and_then(|value| match segment {
                 Segment::Key { text, .. } => value.get(text),
@@ -213,7 +224,7 @@ impl<'v> Value<'v> {
             });
         }
         let is_new = known.is_none();
-        let mut place = self;
+        let mut target = self;
         for (n, segment) in path.0.iter().enumerate() {
             let missing = || match path.0.get(n + 1) {
                 Some(Segment::Key { .. }) => Value::object(),
@@ -222,32 +233,32 @@ impl<'v> Value<'v> {
             };
             let inner = match segment {
                 Segment::Key { text, .. } => {
-                    place.as_object_mut().map(|object| object.get_or_insert_with(text, missing))
+                    target.as_object_mut().map(|object| object.get_or_insert_with(text, missing))
                 }
-                Segment::Index(index) => place.as_array_mut().and_then(|array| {
+                Segment::Index(index) => target.as_array_mut().and_then(|array| {
                     if *index == array.len() {
                         array.push(missing());
                     }
                     array.get_mut(*index)
                 }),
             };
-            place = inner.ok_or_else(|| path.no_place(n))?;
+            target = inner.ok_or_else(|| path.mismatch(n))?;
         }
-        let old = std::mem::replace(place, value.into());
+        let old = std::mem::replace(target, value.into());
         Ok(if is_new { None } else { Some(old) })
     }
 
-    /// Takes out what a path leads to: a key with its value, an element, or with the empty path the
-    /// whole value, which leaves `null`.
+    /// Removes the value at `path` and returns it: a key with its value, or an element. With the empty path, takes the
+    /// whole value and leaves `null`.
     pub fn remove_path(&mut self, path: &Path) -> Option<Value<'v>> {
         let Some((last, way)) = path.0.split_last() else { return Some(self.take()) };
-        let holder = way.iter().try_fold(self, |value, segment| match segment {
+        let parent = way.iter().try_fold(self, |value, segment| match segment {
             Segment::Key { text, .. } => value.get_mut(text),
             Segment::Index(index) => value.get_idx_mut(*index),
         })?;
         match last {
-            Segment::Key { text, .. } => holder.remove(text),
-            Segment::Index(index) => holder.as_array_mut()?.remove(*index),
+            Segment::Key { text, .. } => parent.remove(text),
+            Segment::Index(index) => parent.as_array_mut()?.remove(*index),
         }
     }
 }

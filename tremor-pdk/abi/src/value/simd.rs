@@ -1,9 +1,9 @@
-//! From simd-json's values and back, for authors whose code has those.
+//! Conversion from and to values of the crate simd-json.
 //!
-//! Theirs are taken apart, and their text is moved: through serde it would be copied, which takes five times
-//! as many instructions. Ours go through serde, which costs nothing there. Both directions fail where values lie
-//! deeper than [`MAX_DEPTH`], for simd-json needs stack for each level; and binary data, which JSON does not have,
-//! becomes none of theirs.
+//! The conversion from values of simd-json moves their text. A conversion through serde would copy the text, which
+//! takes five times as many instructions. The conversion to values of simd-json uses serde. Both conversions fail for
+//! values nested deeper than [`MAX_DEPTH`], because simd-json uses stack for each level. Binary data cannot be
+//! converted to simd-json, because JSON has none.
 
 use simd_json::{BorrowedValue, OwnedValue};
 
@@ -24,7 +24,7 @@ macro_rules! from {
             type Error = PluginError;
 
             /// # Errors
-            /// Kind bad data: it lies too deep.
+            /// Returns an error of kind "bad data" if the value is nested deeper than [`MAX_DEPTH`].
             fn try_from(value: $from $(<$lifetime>)?) -> Result<Self, PluginError> {
                 $function(value, MAX_DEPTH)
             }
@@ -66,7 +66,7 @@ macro_rules! into {
             type Error = PluginError;
 
             /// # Errors
-            /// Kind bad data: it has binary data, or lies too deep.
+            /// Returns an error of kind "bad data" if the value contains binary data or is nested too deeply.
             fn try_from(value: $from) -> Result<Self, PluginError> {
                 from_ref(value).map_err(PluginError::bad_data)
             }
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_survives_becoming_one_of_simd_json_s(value in any_value()) {
+        fn value_is_unchanged_by_simd_json(value in any_value()) {
             let (mut bytes, mut nodes) = Default::default();
             let root = document::write(&value, &mut bytes, &mut nodes).unwrap();
             for view in [value.view(), Document::new(&bytes, &nodes).root(root)] {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_borrowed_where_it_can_be() {
+    fn text_is_borrowed_if_possible() {
         let value = literal!({ "a": "text" });
         let BorrowedValue::Object(entries) = value.view().try_into().unwrap() else { panic!() };
         let (key, text) = entries.iter().next().unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_too_deep_is_an_error_in_both_directions() {
+    fn too_deep_value_is_an_error_in_both_directions() {
         let mut theirs = json!(1);
         let mut ours = Value::from(1);
         for _ in 0..MAX_DEPTH {

@@ -1,35 +1,35 @@
-//! The string of a value.
+//! Text of values.
 
 use std::fmt;
 
 use abi_stable::StableAbi;
 
-use super::buffer::{Buffer, holds};
+use super::buffer::{Buffer, slice_traits};
 
-/// UTF-8 text, borrowed or owned, safe to drop on either side of the boundary: 24 bytes.
+/// UTF-8 text, borrowed or owned: 24 bytes. The host and plugins may drop text that the other side has allocated.
 ///
-/// Owned text is freed by the side that allocated it. It cannot grow; build it in a `String` and
-/// convert that, which costs nothing if the string has no spare capacity.
+/// Owned text is freed by the side that allocated it. Text cannot grow: build a `String` and convert it. The conversion
+/// does not copy if the string has no spare capacity.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct Str<'v>(Buffer<'v>);
 
 impl<'v> Str<'v> {
-    /// Text that lives elsewhere.
+    /// Creates text that borrows `text`.
     #[inline]
     pub const fn borrowed(text: &'v str) -> Self {
         Self(Buffer::borrowed(text.as_bytes()))
     }
 
-    /// The text.
+    /// Returns the text.
     #[inline]
     pub fn as_str(&self) -> &str {
-        // SAFETY: every constructor takes the bytes of a `str`, and nothing changes them.
+        // SAFETY: the bytes are UTF-8, because every constructor takes the bytes of a `str`, and nothing changes them.
         unsafe { std::str::from_utf8_unchecked(self.0.as_slice()) }
     }
 }
 
-holds!(Str, str, String, as_str);
+slice_traits!(Str, str, String, as_str);
 
 impl From<Str<'_>> for String {
     fn from(text: Str<'_>) -> Self {
@@ -70,10 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn into_static_copies_only_what_is_borrowed() {
+    fn into_static_copies_only_borrowed_text() {
         let owned = Str::from("owned".to_owned());
-        let place = owned.as_ptr();
-        assert_eq!(owned.into_static().as_ptr(), place);
+        let address = owned.as_ptr();
+        assert_eq!(owned.into_static().as_ptr(), address);
 
         let source = "borrowed".to_owned();
         let copy = Str::from(source.as_str()).into_static();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_outlives_its_owned_source() {
+    fn clone_outlives_its_owned_source() {
         let owned = Str::from("text".to_owned());
         let clone = owned.clone();
         drop(owned);

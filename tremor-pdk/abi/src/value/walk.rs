@@ -1,18 +1,18 @@
-//! Going through a value to its last level, and how much memory it takes.
+//! Iteration over all levels of a value, and the estimate of its memory.
 
 use super::{Array, Iter, Object, Str, Value};
 
-/// What the allocator adds to an allocation, in bytes: about.
+/// Estimate of the bytes that the allocator adds to an allocation.
 const ALLOCATION: usize = 16;
 
-/// What is left of a container.
+/// The remaining children of a container during an iteration.
 enum Children<'a, 'v> {
     Array(std::slice::Iter<'a, Value<'v>>),
     Object(Iter<'a, 'v>),
 }
 
 impl<'a, 'v> Children<'a, 'v> {
-    /// None where there is nothing in it, or it is no container.
+    /// Returns the children of `value`, or `None` if it is empty or not a container.
     fn of(value: &'a Value<'v>) -> Option<Self> {
         match value {
             Value::Array(array) if !array.is_empty() => Some(Self::Array(array.iter())),
@@ -30,8 +30,8 @@ impl<'a, 'v> Children<'a, 'v> {
 }
 
 impl<'v> Value<'v> {
-    /// Shows `visit` this value and every one within it, those of objects with their keys. It takes
-    /// no stack for each level, so the value may be of any depth.
+    /// Calls `visit` for this value and every value in it, at any depth. The first argument is the key if the value
+    /// belongs to an object. The iteration does not recurse, so the value may have any depth.
     pub(crate) fn walk<'a>(&'a self, mut visit: impl FnMut(Option<&'a Str<'v>>, &'a Self)) {
         visit(None, self);
         let Some(mut now) = Children::of(self) else { return };
@@ -50,7 +50,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// About how much memory the value takes, in bytes, with everything that it owns.
+    /// Returns an estimate of the memory that the value takes, in bytes, including everything that it owns.
     pub(crate) fn weight(&self) -> usize {
         let mut weight = 0;
         self.walk(|key, value| {
@@ -60,7 +60,7 @@ impl<'v> Value<'v> {
         weight
     }
 
-    /// What this value alone has allocated, without its children.
+    /// Returns the bytes that this value allocates, without its children.
     fn heap(&self) -> usize {
         match self {
             Self::String(text) => owned(text.len()),
@@ -73,7 +73,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// Text or data of so many bytes; that it may be borrowed is not looked at.
+/// Returns the bytes that owned text or data of `len` bytes allocates. Borrowed data is counted too.
 fn owned(len: usize) -> usize {
     if len == 0 { 0 } else { len + ALLOCATION }
 }
@@ -84,7 +84,7 @@ mod tests {
     use crate::literal;
 
     #[test]
-    fn everything_in_a_value_is_seen_once_with_its_key() {
+    fn every_value_is_visited_once_with_its_key() {
         let value = literal!({ "a": [1, [2]], "b": {}, "c": { "d": "e" } });
         let mut seen = Vec::new();
         value.walk(|key, value| seen.push(format!("{}={value}", key.map_or("", |key| key))));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_any_depth_is_weighed() {
+    fn value_of_any_depth_is_weighed() {
         let mut deep = Value::from("x".repeat(1_000));
         for _ in 0..200_000 {
             deep = literal!([deep]);

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ use rustix::net::sockopt::set_socket_linger;
 use super::{StreamSink, StreamSource, connect};
 use crate::{
     Batch, Descriptors, ErrorKind, Pull, RawBatch, Result, Sink, Source,
-    net::{Link, TcpStream},
+    net::{Link, TcpStream, server_origin},
     testing::TestHost,
 };
 
@@ -32,7 +32,7 @@ fn scene() -> Scene {
     let address = listener.local_addr().unwrap().to_string().parse().unwrap();
     let stream = test.block_on(connect(&host, &descriptors, &address)).unwrap();
     let link = Arc::new(Link::new(stream));
-    let source = StreamSource::new(link.clone(), &address);
+    let source = StreamSource::new(link.clone(), &server_origin(&address.to_string(), &address));
     let sink = StreamSink::new(&host, link, &address);
     Scene { test, source, sink, peer: listener.accept().unwrap().0 }
 }
@@ -47,7 +47,7 @@ impl Scene {
 }
 
 #[test]
-fn what_the_peer_sends_is_one_stream_that_ends_with_the_connection() {
+fn data_of_peer_is_one_stream_until_it_closes() {
     let mut scene = scene();
     scene.peer.write_all(b"some bytes").unwrap();
     let batch = scene.pull().unwrap();
@@ -66,7 +66,7 @@ fn what_the_peer_sends_is_one_stream_that_ends_with_the_connection() {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_a_message_ends_no_message() {
+fn reset_within_a_message_aborts_the_stream() {
     let mut scene = scene();
     scene.peer.write_all(b"half a li").unwrap();
     scene.pull().unwrap();
@@ -81,14 +81,14 @@ fn a_reset_in_the_middle_of_a_message_ends_no_message() {
 }
 
 #[test]
-fn messages_are_written_one_after_the_other_however_many_writes_that_takes() {
+fn messages_are_written_in_order_with_many_writes() {
     let mut scene = scene();
     let mut batch = Batch::new();
     let messages: Vec<_> =
         (0..5_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700))).collect();
     for message in &messages {
         batch.push_message(message.as_bytes());
-        // Not beside the next one: more slices than the system takes at once.
+        // A gap between the messages causes more slices than the system accepts at once.
         batch.push_message(b"gap");
     }
     batch.retain(|event| event.raw() != Some(b"gap"));
@@ -105,20 +105,20 @@ fn messages_are_written_one_after_the_other_however_many_writes_that_takes() {
 }
 
 #[test]
-fn nothing_is_written_to_a_peer_that_has_gone() {
+fn delivery_to_closed_peer_fails() {
     let Scene { test, mut sink, peer, .. } = scene();
     drop(peer);
-    // What waits for descriptors has its turn before time passes.
+    // The task that waits for descriptors runs before the time advances.
     test.block_on(test.host().sleep(Duration::from_secs(1)));
     let mut batch = RawBatch::new();
     batch.push_message(b"into the void");
     let error = test.block_on(sink.deliver(&batch)).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
-    assert_eq!(test.block_on(sink.deliver(&RawBatch::new())), Ok(()), "nothing is lost of nothing");
+    assert_eq!(test.block_on(sink.deliver(&RawBatch::new())), Ok(()), "an empty batch cannot fail");
 }
 
 #[test]
-fn nobody_at_any_address_is_tried_again_later() {
+fn unreachable_address_is_a_refused_connection() {
     let test = TestHost::new();
     let host = test.host();
     let descriptors = Descriptors::new(&host).unwrap();
@@ -130,9 +130,9 @@ fn nobody_at_any_address_is_tried_again_later() {
 }
 
 #[test]
-fn at_the_end_everything_arrives_though_the_peer_has_sent_something_that_nobody_has_read() {
+fn close_delivers_everything_despite_unread_input() {
     let mut scene = scene();
-    // More than the system takes at once of a peer that does not read yet.
+    // More than the system accepts at once while the peer does not read.
     let mut batch = RawBatch::new();
     let message = vec![b'x'; 1 << 20];
     batch.push_message(&message);
@@ -146,5 +146,5 @@ fn at_the_end_everything_arrives_though_the_peer_has_sent_something_that_nobody_
     scene.test.block_on(scene.sink.close()).unwrap();
     drop((scene.sink, scene.source));
     let all = reader.join().unwrap();
-    assert!(all.is_ok_and(|all| all == message), "and no reset");
+    assert!(all.is_ok_and(|all| all == message), "the connection is not reset");
 }

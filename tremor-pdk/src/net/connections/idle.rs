@@ -1,4 +1,4 @@
-//! Connections that say nothing.
+//! Detection of idle connections and slow handshakes.
 
 use std::{
     collections::HashMap,
@@ -6,53 +6,55 @@ use std::{
     time::Duration,
 };
 
-use super::{super::alarm::Alarm, peer::Peer};
+use super::{super::timer::Timer, peer::Peer};
 use crate::Host;
 
-/// By how much the clock may differ from the timer, in ns. Where it differs by more, it was set.
+/// Tolerated difference in ns between the deadline of the timer and its actual end. A larger difference means that the
+/// process was suspended.
 const SLACK_NS: u64 = 1_000_000_000;
 
-/// How long a handshake may take, in ns.
+/// Maximum time of a handshake, in ns.
 const HANDSHAKE_NS: u64 = 10_000_000_000;
 
-/// When connections have said nothing for too long, or have not finished their handshake. One timer is for all
-/// of them: it is set while there is one, for the earliest end that there may be, and a connection that is read
-/// does not touch it.
+/// Finds connections that have exceeded the idle timeout or the time limit for handshakes.
+///
+/// The connections share one timer, which is set for the earliest time at which a connection may be overdue. Reading
+/// from a connection does not set the timer again.
 pub(super) struct Idle {
     timeout_ns: Option<u64>,
     has_handshakes: bool,
-    alarm: Alarm,
-    /// What the clock shows when the alarm rings.
+    timer: Timer,
+    /// Monotonic time for which the timer is set, in ns.
     due_ns: u64,
 }
 
 impl Idle {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         let timeout_ns = timeout.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
-        Self { timeout_ns, has_handshakes: false, alarm: Alarm::default(), due_ns: 0 }
+        Self { timeout_ns, has_handshakes: false, timer: Timer::default(), due_ns: 0 }
     }
 
-    /// Connections begin with a handshake.
+    /// Enables the time limit for handshakes.
     #[cfg(feature = "tls")]
     pub(super) fn expect_handshakes(&mut self) {
         self.has_handshakes = true;
     }
 
-    /// How long the first of its times is, where there is one.
+    /// Returns the shorter of the two time limits in ns, or `None` if there is no limit.
     fn shortest_ns(&self) -> Option<u64> {
         let handshake_ns = self.has_handshakes.then_some(HANDSHAKE_NS);
         self.timeout_ns.into_iter().chain(handshake_ns).min()
     }
 
-    /// The time, where it matters.
+    /// Returns the monotonic time in ns, or 0 if there is no time limit.
     pub(super) fn now_ns(&self, host: &Host) -> u64 {
         if self.shortest_ns().is_some() { host.monotonic_ns() } else { 0 }
     }
 
-    /// There is a connection.
+    /// Sets the timer for a new connection, unless the timer is already set for an earlier time.
     pub(super) fn begin(&mut self, host: &Host, now_ns: u64) {
         if let Some(after_ns) = self.shortest_ns()
-            && (!self.alarm.is_set() || now_ns.saturating_add(after_ns) < self.due_ns)
+            && (!self.timer.is_set() || now_ns.saturating_add(after_ns) < self.due_ns)
         {
             self.set(host, now_ns, after_ns);
         }
@@ -60,53 +62,54 @@ impl Idle {
 
     fn set(&mut self, host: &Host, now_ns: u64, after_ns: u64) {
         self.due_ns = now_ns.saturating_add(after_ns);
-        self.alarm.set(host, Duration::from_nanos(after_ns));
+        self.timer.set(host, Duration::from_nanos(after_ns));
     }
 
-    /// When a connection is over if nothing comes.
+    /// Returns the time in ns at which a connection becomes overdue if it sends no more data.
     fn end_ns(&self, peer: &Peer) -> Option<u64> {
         let after_ns = if peer.is_handshaking() { Some(HANDSHAKE_NS) } else { self.timeout_ns };
         after_ns.map(|after_ns| peer.active_ns.saturating_add(after_ns))
     }
 
-    /// The connections that have said nothing for too long.
-    pub(super) fn over(
+    /// Returns the connections that are overdue, if the timer has expired.
+    pub(super) fn take_overdue(
         &mut self,
         host: &Host,
         now_ns: u64,
         open: &mut HashMap<u64, Peer>,
     ) -> Vec<u64> {
-        let mut over = Vec::new();
-        let Some((shortest_ns, rang_ns)) = self.shortest_ns().zip(self.alarm.rang_ns()) else {
-            return over;
+        let mut overdue = Vec::new();
+        let Some((shortest_ns, expired_ns)) = self.shortest_ns().zip(self.timer.expired_ns())
+        else {
+            return overdue;
         };
-        // A process that was stopped meanwhile does not know how long anybody was silent.
-        let is_off = rang_ns.abs_diff(self.due_ns) > SLACK_NS;
-        // The source was not pulled for a while: what has come since is not read.
-        let is_late = now_ns.abs_diff(rang_ns) > SLACK_NS;
+        // If the process was suspended meanwhile, it is unknown how long the peers were silent.
+        let is_off = expired_ns.abs_diff(self.due_ns) > SLACK_NS;
+        // If the source was not pulled for a while, data may have arrived that was not read yet.
+        let is_late = now_ns.abs_diff(expired_ns) > SLACK_NS;
         let mut earliest = None;
         for (stream, peer) in open {
-            let has_come = peer.is_queued && (is_late || !peer.is_handshaking());
-            if is_off || has_come {
+            let has_data = peer.is_queued && (is_late || !peer.is_handshaking());
+            if is_off || has_data {
                 peer.active_ns = now_ns;
             }
             let Some(end) = self.end_ns(peer) else { continue };
-            // Until it rang it was silent. Of those that would be over since, the next alarm tells.
-            if end <= rang_ns {
-                over.push(*stream);
+            // Connections that became overdue after the timer expired are found when it expires the next time.
+            if end <= expired_ns {
+                overdue.push(*stream);
             } else {
                 earliest = Some(earliest.map_or(end, |earliest: u64| earliest.min(end)));
             }
         }
         if let Some(end) = earliest {
-            // Seldom enough that many connections with an end of their own each cost little.
+            // The minimum interval limits the cost if many connections become overdue at different times.
             self.set(host, now_ns, end.saturating_sub(now_ns).max(shortest_ns / 16));
         }
-        over
+        overdue
     }
 
-    /// Ready once connections may have said nothing for too long.
+    /// Completes when connections may be overdue.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        self.alarm.poll(context)
+        self.timer.poll(context)
     }
 }

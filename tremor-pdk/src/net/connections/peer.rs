@@ -1,4 +1,4 @@
-//! One connection.
+//! A single connection of a server.
 
 use std::{
     io,
@@ -8,66 +8,67 @@ use std::{
 use rustix::io::Errno;
 
 use super::super::{
-    appetite::Appetite,
     link::Raw,
+    read_size::ReadSize,
     secure::{Buffers, Session},
     stream::receive,
 };
-use crate::RawBatch;
+use crate::{Origin, RawBatch};
 
-/// How much a connection may bring at once while others have something too, in bytes.
+/// Maximum number of bytes to read from a connection at once while other connections have data, too.
 const TURN: usize = 64 << 10;
 
-/// A connection.
+/// A connection of a server.
 pub(super) struct Peer {
     socket: OwnedFd,
     tls: Option<Box<Session>>,
-    /// What it is called: the address of the other side.
-    pub(super) name: Box<str>,
-    appetite: Appetite,
-    /// Whether its turn is to come.
+    /// Origin of the data, whose text is the name of the peer in messages: its address.
+    pub(super) origin: Origin,
+    read_size: ReadSize,
+    /// `true` while the connection is in the queue of connections that may have data.
     pub(super) is_queued: bool,
-    /// Whether a read that leaves room may have left something: it is read until there is nothing.
+    /// `true` if a read may return less data than is available, so that the socket must be read until it returns
+    /// `EAGAIN`.
     pub(super) reads_to_end: bool,
-    /// Whether it has brought a byte.
-    pub(super) has_brought: bool,
-    /// When it was last read; of a handshake, when it began.
+    /// `true` once a byte was received.
+    pub(super) has_data: bool,
+    /// Time of the last read in ns; during the handshake, the time of its start.
     pub(super) active_ns: u64,
 }
 
-/// What a turn came to.
+/// Result of a read.
 pub(super) enum Turn {
     Read {
-        /// Whether there may be more, of which the system says nothing.
+        /// `true` if there may be more data that the operating system will not report again.
         has_more: bool,
     },
-    /// The peer has closed the connection.
+    /// The peer closed the connection.
     Ended,
     Aborted(io::Error),
-    /// The handshake has failed.
+    /// The handshake failed.
     Refused(io::Error),
 }
 
 impl Peer {
-    pub(super) fn new(socket: OwnedFd, tls: Option<Session>, name: Box<str>, now_ns: u64) -> Self {
+    pub(super) fn new(socket: OwnedFd, tls: Option<Session>, origin: Origin, now_ns: u64) -> Self {
         Self {
             socket,
             tls: tls.map(Box::new),
-            name,
-            appetite: Appetite::default(),
+            origin,
+            read_size: ReadSize::default(),
             is_queued: false,
             reads_to_end: false,
-            has_brought: false,
+            has_data: false,
             active_ns: now_ns,
         }
     }
 
-    /// Whether the sides do not trust each other yet.
+    /// Returns whether the TLS handshake is not finished.
     pub(super) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Reads once, straight into the batch.
+    /// Reads once, directly into the batch.
     pub(super) fn read(
         &mut self,
         stream: u64,
@@ -75,8 +76,8 @@ impl Peer {
         is_alone: bool,
         buffers: &mut Buffers,
     ) -> Turn {
-        let room = (batch.limit().bytes as usize).saturating_sub(batch.bytes().len());
-        let space = self.appetite.space(if is_alone { room } else { room.min(TURN) });
+        let capacity = (batch.limit().bytes as usize).saturating_sub(batch.bytes().len());
+        let space = self.read_size.space(if is_alone { capacity } else { capacity.min(TURN) });
         if self.tls.is_some() {
             return self.read_secure(stream, batch, space, buffers);
         }
@@ -84,22 +85,22 @@ impl Peer {
         let mut stream = batch.stream(stream);
         match stream.fill_fragment(space, |space| receive(socket, space)) {
             Ok(0) => {
-                // Of a stream that never began nothing ends.
-                if self.has_brought {
+                // A connection without data has no stream to end.
+                if self.has_data {
                     stream.end();
                 }
                 Turn::Ended
             }
             Ok(count) => {
-                self.has_brought = true;
-                self.appetite.learn(count, space);
-                // A read that leaves room has emptied the socket: what comes after it is told.
+                self.has_data = true;
+                self.read_size.adjust(count, space);
+                // A short read has emptied the socket, and the system reports data that arrives later.
                 Turn::Read { has_more: count == space || self.reads_to_end }
             }
             Err(Errno::AGAIN) => Turn::Read { has_more: false },
             Err(Errno::INTR) => Turn::Read { has_more: true },
             Err(error) => {
-                if self.has_brought {
+                if self.has_data {
                     stream.abort();
                 }
                 Turn::Aborted(error.into())
@@ -107,7 +108,8 @@ impl Peer {
         }
     }
 
-    /// As [`Self::read`], with TLS. The system says when there is room to send what it had no room for.
+    /// Reads once like [`Self::read`], with TLS. If encrypted data could not be sent because the buffer of the
+    /// operating system was full, the system reports when it can be sent.
     fn read_secure(
         &mut self,
         stream: u64,
@@ -120,26 +122,26 @@ impl Peer {
         let space = Buffers::bound(space);
         let read = tls.read_socket(&self.socket, space, buffers);
         if !buffers.plain().is_empty() {
-            self.has_brought = true;
+            self.has_data = true;
             stream.push_fragment(buffers.plain());
         }
         if matches!(&read, Ok(read) if read.is_end) {
             tls.close();
         }
-        // The answers of a handshake, why there is none, and that nothing more is sent.
+        // Sends the answers of a handshake, the alert of a handshake that failed, and the end of the session.
         let sent = match tls.send(&mut Raw(&self.socket)) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(()),
         };
         match read.and_then(|read| if read.is_end { Ok(read) } else { sent.map(|()| read) }) {
             Ok(read) if read.is_end => {
-                if self.has_brought {
+                if self.has_data {
                     stream.end();
                 }
                 Turn::Ended
             }
             Ok(read) => {
-                self.appetite.learn(read.count, space);
+                self.read_size.adjust(read.count, space);
                 Turn::Read { has_more: read.count == space || self.reads_to_end }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -148,10 +150,10 @@ impl Peer {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 Turn::Read { has_more: true }
             }
-            // What has come before the end of a handshake is trusted by nobody.
+            // Data that arrived before the end of the handshake is not trusted.
             Err(error) if tls.is_handshaking() => Turn::Refused(error),
             Err(error) => {
-                if self.has_brought {
+                if self.has_data {
                     stream.abort();
                 }
                 Turn::Aborted(error)

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{super::alarm::Alarm, door::Listener};
+use super::{super::timer::Timer, acceptor::Listener};
 use crate::Host;
 
-/// A check at an interval that may return a new listener.
+/// A periodic check that may return a new listener.
 pub(super) struct Renewal {
     interval: Duration,
-    alarm: Alarm,
-    /// A new listener that has not replaced the present one yet.
+    timer: Timer,
+    /// A new listener that has not replaced the current listener yet.
     prepared: Option<Listener>,
     renew: Box<dyn FnMut() -> Option<Listener> + Send>,
 }
@@ -20,24 +20,25 @@ impl Renewal {
         interval: Duration,
         renew: impl FnMut() -> Option<Listener> + Send + 'static,
     ) -> Self {
-        let mut alarm = Alarm::default();
-        alarm.set(host, interval);
-        Self { interval, alarm, prepared: None, renew: Box::new(renew) }
+        let mut timer = Timer::default();
+        timer.set(host, interval);
+        Self { interval, timer, prepared: None, renew: Box::new(renew) }
     }
 
-    /// Returns whether a new listener is prepared, or the interval is over. The next interval starts then.
+    /// Returns whether a new listener is prepared, or the interval has ended. If the interval has ended, starts the
+    /// next interval.
     pub(super) fn is_due(&mut self, host: &Host) -> bool {
         if self.prepared.is_some() {
             return true;
         }
-        let is_due = self.alarm.rang_ns().is_some();
+        let is_due = self.timer.expired_ns().is_some();
         if is_due {
-            self.alarm.set(host, self.interval);
+            self.timer.set(host, self.interval);
         }
         is_due
     }
 
-    /// Returns whether there is a listener that should replace the present one, and makes it if necessary.
+    /// Calls `renew` unless a new listener is already prepared. Returns whether a new listener is prepared.
     pub(super) fn prepare(&mut self) -> bool {
         if self.prepared.is_none() {
             self.prepared = (self.renew)();
@@ -45,13 +46,13 @@ impl Renewal {
         self.prepared.is_some()
     }
 
-    /// Returns the listener that `prepare` has made.
+    /// Returns the prepared listener.
     pub(super) fn take(&mut self) -> Option<Listener> {
         self.prepared.take()
     }
 
-    /// Returns the alarm that rings when the interval is over.
-    pub(super) fn alarm(&self) -> &Alarm {
-        &self.alarm
+    /// Returns the timer of the interval.
+    pub(super) fn timer(&self) -> &Timer {
+        &self.timer
     }
 }

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     collections::BTreeSet,
@@ -29,16 +29,16 @@ use crate::{
     },
 };
 
-/// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum real time that a test waits for a condition.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server, pulled by hand, so that no time passes unless a test says so.
+/// A server that the test pulls itself, so that time passes only when the test advances it.
 struct Scene {
     test: TestHost,
     server: Connections,
     address: SocketAddr,
     authority: Authority,
-    /// What came of each stream, and how it ended.
+    /// Received bytes and end of each stream, indexed by the number of the stream.
     streams: Vec<(Vec<u8>, Option<End>)>,
     _files: Files,
 }
@@ -83,14 +83,14 @@ impl Scene {
         Client::new(self.socket(), &self.authority)
     }
 
-    /// A client whose handshake is done.
+    /// Returns a client whose handshake is complete.
     fn connected(&mut self) -> Client {
         let mut client = self.client();
         self.until(&mut [&mut client], |_, clients| !clients[0].tls.is_handshaking());
         client
     }
 
-    /// Pulls once, and gives up where there is nothing.
+    /// Pulls once, and cancels the pull if there is nothing to read.
     fn pull(&mut self) {
         let mut batch = RawBatch::new();
         for _ in 0..2 {
@@ -104,7 +104,7 @@ impl Scene {
                     self.streams.resize_with(stream + 1, Default::default);
                 }
                 let (bytes, end) = &mut self.streams[stream];
-                assert_eq!(*end, None, "nothing comes after an end");
+                assert_eq!(*end, None, "a stream has no events after its end");
                 bytes.extend_from_slice(event.raw().unwrap_or_default());
                 if event.is_stream_end() {
                     let aborted = event.is_stream_aborted();
@@ -114,7 +114,7 @@ impl Scene {
         }
     }
 
-    /// Lets both sides go on until that holds.
+    /// Runs the server and the clients until `holds` returns `true`.
     #[track_caller]
     fn until(
         &mut self,
@@ -123,7 +123,7 @@ impl Scene {
     ) {
         let begun = Instant::now();
         while !holds(self, clients) {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", self.test.log());
+            assert!(begun.elapsed() < TIMEOUT, "{:?}", self.test.log());
             for client in &mut *clients {
                 client.pump();
             }
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    /// What has come of a stream; they are numbered from 1 on.
+    /// Returns the received bytes of a stream. Streams are numbered from 1.
     fn bytes(&self, stream: usize) -> &[u8] {
         self.streams.get(stream).map_or(&[], |it| &it.0)
     }
@@ -152,36 +152,36 @@ impl Scene {
     }
 }
 
-/// A client, of which each step is a call.
+/// A client that acts only when the test calls it.
 struct Client {
     socket: TcpStream,
     tls: ClientConnection,
-    /// How reading has ended.
-    over: Option<io::Result<()>>,
+    /// The end of reading: `Ok` if the server has closed the connection.
+    end: Option<io::Result<()>>,
 }
 
 impl Client {
     fn new(socket: TcpStream, authority: &Authority) -> Self {
-        Self { socket, tls: session(authority), over: None }
+        Self { socket, tls: session(authority), end: None }
     }
 
     fn write(&mut self, bytes: &[u8]) {
         self.tls.writer().write_all(bytes).unwrap();
     }
 
-    /// Sends and reads what can be.
+    /// Sends and reads as much as possible.
     fn pump(&mut self) {
         while self.tls.wants_write() && self.tls.write_tls(&mut self.socket).is_ok() {}
-        while self.over.is_none() {
+        while self.end.is_none() {
             match self.tls.read_tls(&mut self.socket) {
-                Ok(0) => self.over = Some(Ok(())),
+                Ok(0) => self.end = Some(Ok(())),
                 Ok(_) => {
                     if let Err(error) = self.tls.process_new_packets() {
-                        self.over = Some(Err(io::Error::other(error)));
+                        self.end = Some(Err(io::Error::other(error)));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => self.over = Some(Err(error)),
+                Err(error) => self.end = Some(Err(error)),
             }
         }
     }
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// What a client that trusts this authority starts with.
+/// Returns the initial TLS state of a client that trusts `authority`.
 fn session(authority: &Authority) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
@@ -207,7 +207,7 @@ fn session(authority: &Authority) -> ClientConnection {
 }
 
 #[test]
-fn each_connection_is_a_stream_that_ends_when_its_peer_says_so() {
+fn each_connection_is_a_stream_that_its_peer_ends() {
     let mut scene = Scene::new(Limits::default());
     let mut clients: Vec<_> = (0..20).map(|_| scene.client()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -221,19 +221,19 @@ fn each_connection_is_a_stream_that_ends_when_its_peer_says_so() {
     assert_eq!(texts.len(), 20);
     all.iter_mut().for_each(|client| client.tls.send_close_notify());
     scene.until(&mut all, |scene, clients| {
-        scene.metric("connections") == Some(0.0) && clients.iter().all(|it| it.over.is_some())
+        scene.metric("connections") == Some(0.0) && clients.iter().all(|it| it.end.is_some())
     });
     assert!(scene.streams.iter().skip(1).all(|(_, end)| *end == Some(End::Complete)));
-    // The other side has said so, too.
+    // The server has closed its sessions as well.
     assert!(all.iter_mut().all(|it| it.tls.reader().read(&mut [0]).is_ok_and(|count| count == 0)));
     assert_eq!(scene.metric("handshakes_failed"), Some(0.0));
 }
 
 #[test]
-fn what_tls_holds_is_brought_though_the_system_says_nothing_of_it() {
+fn data_buffered_by_tls_is_read_without_readiness() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.connected();
-    // So many records that one read of the socket brings hundreds of them.
+    // A single read of the socket returns hundreds of small records.
     let sent: Vec<u8> = (0..5_000_u32).map(|it| it.to_le_bytes()[0]).collect();
     sent.iter().for_each(|byte| client.write(&[*byte]));
     scene.until(&mut [&mut client], |scene, _| scene.bytes(1).len() == 5_000);
@@ -245,7 +245,7 @@ fn what_tls_holds_is_brought_though_the_system_says_nothing_of_it() {
 }
 
 #[test]
-fn a_connection_that_is_closed_without_a_word_ends_without_a_message() {
+fn connection_closed_without_alert_is_aborted() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.connected();
     client.write(b"half a li");
@@ -263,7 +263,7 @@ fn a_connection_that_is_closed_without_a_word_ends_without_a_message() {
 }
 
 #[test]
-fn a_reset_at_every_byte_of_the_handshake_disturbs_nobody() {
+fn reset_at_any_byte_of_handshake_affects_no_others() {
     let mut scene = Scene::new(Limits::default());
     let mut witness = scene.connected();
     let mut hello = Vec::new();
@@ -275,7 +275,7 @@ fn a_reset_at_every_byte_of_the_handshake_disturbs_nobody() {
         scene.pull();
         set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     }
-    // And of the second half, which proves that the client has the keys.
+    // The same for the second flight of the client, which ends the handshake.
     for length in 0.. {
         let mut client = scene.client();
         let mut flight = Vec::new();
@@ -300,14 +300,14 @@ fn a_reset_at_every_byte_of_the_handshake_disturbs_nobody() {
 }
 
 impl Client {
-    /// Goes on until it has the server's half of the handshake, and does not answer.
+    /// Runs until the client has received the server's part of the handshake. The client does not answer.
     fn pump_in(&mut self, scene: &mut Scene) {
         while self.tls.wants_write() {
             self.tls.write_tls(&mut self.socket).unwrap();
         }
         let begun = Instant::now();
         while self.tls.is_handshaking() {
-            assert!(begun.elapsed() < PATIENCE);
+            assert!(begun.elapsed() < TIMEOUT);
             scene.pull();
             if self.tls.read_tls(&mut self.socket).is_ok() {
                 self.tls.process_new_packets().unwrap();
@@ -317,7 +317,7 @@ impl Client {
 }
 
 #[test]
-fn a_client_that_speaks_no_tls_is_refused_counted_and_named_once_a_minute() {
+fn client_without_tls_is_counted_and_logged_once_a_minute() {
     let mut scene = Scene::new(Limits::default());
     let mut names = Vec::new();
     for _ in 0..3 {
@@ -326,7 +326,7 @@ fn a_client_that_speaks_no_tls_is_refused_counted_and_named_once_a_minute() {
         names.push(socket.local_addr().unwrap().to_string());
         scene.until(&mut [], |_, _| {
             let mut alert = [0; 100];
-            // The server says why, and closes the connection.
+            // The server sends an alert and closes the connection.
             socket.read(&mut alert).is_ok_and(|count| count == 0)
                 || socket
                     .read(&mut alert)
@@ -344,14 +344,14 @@ fn a_client_that_speaks_no_tls_is_refused_counted_and_named_once_a_minute() {
 }
 
 #[test]
-fn a_client_that_never_finishes_its_handshake_is_closed_after_ten_seconds_and_others_are_not() {
+fn slow_handshake_is_closed_after_ten_seconds() {
     let limits = Limits { idle_timeout: Some(Duration::from_mins(1)), ..Limits::default() };
     let mut scene = Scene::new(limits);
     let mut good = scene.connected();
     let mut slow = scene.socket();
     let mut hello = Vec::new();
     session(&scene.authority).write_tls(&mut hello).unwrap();
-    // A byte a second does not make it less slow.
+    // Sending a byte each second does not extend the time limit.
     for (second, byte) in hello[..9].iter().enumerate() {
         slow.write_all(&[*byte]).unwrap();
         scene.pull();
@@ -368,7 +368,7 @@ fn a_client_that_never_finishes_its_handshake_is_closed_after_ten_seconds_and_ot
     assert_eq!(scene.metric("connections"), Some(1.0));
     assert_eq!(scene.metric("handshakes_failed"), Some(1.0));
     assert!(scene.warnings()[0].contains("within ten seconds"), "{:?}", scene.warnings());
-    // The other one was silent for a minute then.
+    // After 65 more seconds, the other connection was idle for a minute.
     for _ in 0..65 {
         scene.tick();
         scene.pull();
@@ -379,7 +379,7 @@ fn a_client_that_never_finishes_its_handshake_is_closed_after_ten_seconds_and_ot
 }
 
 impl Scene {
-    /// A second passes, and timers have their turn.
+    /// Advances the time by a second, and lets timers run.
     fn tick(&self) {
         self.test.block_on(self.test.host().sleep(Duration::from_secs(1)));
         self.test.block_on(self.test.host().sleep(Duration::from_nanos(1)));
@@ -387,7 +387,7 @@ impl Scene {
 }
 
 #[test]
-fn clients_that_all_connect_at_once_hold_the_thread_for_some_handshakes_at_a_time() {
+fn simultaneous_handshakes_are_limited_per_turn() {
     let mut scene = Scene::new(Limits::default());
     let mut clients: Vec<_> = (0..100).map(|_| scene.client()).collect();
     for client in &mut clients {
@@ -395,7 +395,7 @@ fn clients_that_all_connect_at_once_hold_the_thread_for_some_handshakes_at_a_tim
         client.pump();
     }
     let mut batch = RawBatch::new();
-    // They are accepted, and then there are handshakes.
+    // The first poll accepts the connections, and the second one starts handshakes.
     for _ in 0..2 {
         assert!(scene.test.poll_once(std::pin::pin!(scene.server.pull(&mut batch))).is_pending());
     }
@@ -407,7 +407,7 @@ fn clients_that_all_connect_at_once_hold_the_thread_for_some_handshakes_at_a_tim
 }
 
 #[test]
-fn what_comes_with_the_end_of_a_handshake_is_cut_off_where_what_follows_is_bad() {
+fn invalid_record_after_first_data_aborts_the_stream() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.client();
     while client.tls.is_handshaking() {
@@ -427,20 +427,20 @@ fn what_comes_with_the_end_of_a_handshake_is_cut_off_where_what_follows_is_bad()
 }
 
 #[test]
-fn a_client_without_a_certificate_hears_that_it_needs_one() {
+fn client_without_certificate_gets_an_alert() {
     let mut scene = Scene::with(Limits::default(), true);
     let mut client = scene.client();
     client.write(b"never an event");
-    scene.until(&mut [&mut client], |_, clients| clients[0].over.is_some());
-    let error = client.over.unwrap().unwrap_err().to_string();
+    scene.until(&mut [&mut client], |_, clients| clients[0].end.is_some());
+    let error = client.end.unwrap().unwrap_err().to_string();
     assert!(error.contains("CertificateRequired"), "{error}");
     let warnings = scene.warnings();
-    assert!(warnings[0].contains("it shows no certificate"), "{warnings:?}");
+    assert!(warnings[0].contains("it presented no certificate"), "{warnings:?}");
     assert!(scene.streams.iter().all(|it| it.0.is_empty()));
 }
 
 #[test]
-fn a_source_that_is_not_pulled_reads_nothing_and_the_peer_waits() {
+fn source_that_is_not_pulled_makes_peer_wait() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.connected();
     let sent = vec![b'x'; 20 << 20];

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use crate::{Batch, EventRef, LogLevel, Pull, RawBatch, Source, net::listen, test
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A server, pulled by hand.
+/// A server that the test pulls itself.
 struct Scene {
     test: TestHost,
     server: Connections,
@@ -45,7 +45,7 @@ impl Scene {
         batch.into()
     }
 
-    /// Pulls until there were so many bytes and ends.
+    /// Pulls until `bytes` bytes and `ends` ends of streams were received.
     fn pull_until(&mut self, bytes: usize, ends: usize) -> Vec<Seen> {
         let mut seen = Vec::new();
         loop {
@@ -59,11 +59,11 @@ impl Scene {
         }
     }
 
-    /// Whether a pull has nothing to bring, after it has done what there is to do.
+    /// Returns whether a pull stays pending after pending connections were accepted.
     fn waits(&mut self) -> bool {
         let mut batch = RawBatch::new();
         let mut pull = std::pin::pin!(self.server.pull(&mut batch));
-        // After it has accepted connections it lets others run first.
+        // After accepting connections, the source yields once.
         (0..2).all(|_| self.test.poll_once(pull.as_mut()).is_pending())
     }
 
@@ -79,7 +79,7 @@ enum End {
     Aborted,
 }
 
-/// An event.
+/// The parts of an event that the tests compare.
 #[derive(Debug)]
 struct Seen {
     stream: u64,
@@ -104,14 +104,14 @@ impl Seen {
     }
 }
 
-/// Resets a connection in place of closing it.
+/// Resets a connection instead of closing it.
 fn reset(client: TcpStream) {
     set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
     drop(client);
 }
 
 #[test]
-fn each_connection_is_a_stream_with_the_address_of_its_peer() {
+fn each_connection_is_a_stream_with_its_peer_as_origin() {
     let mut scene = Scene::new(Limits::default());
     let mut clients: Vec<_> = (0..20).map(|_| scene.client()).collect();
     let names: Vec<_> = clients.iter().map(|it| it.local_addr().unwrap().to_string()).collect();
@@ -132,7 +132,7 @@ fn each_connection_is_a_stream_with_the_address_of_its_peer() {
     let ends = scene.pull_until(0, 20);
     assert!(ends.iter().all(|it| it.end == End::Complete));
     assert_eq!(scene.metric("connections"), Some(0.0));
-    // Numbers are not used again.
+    // Numbers of streams are not reused.
     let mut client = scene.client();
     client.write_all(b"later").unwrap();
     let later = scene.pull_until(5, 0);
@@ -140,18 +140,18 @@ fn each_connection_is_a_stream_with_the_address_of_its_peer() {
 }
 
 #[test]
-fn what_a_peer_has_sent_before_it_closed_is_brought_before_the_end() {
+fn data_sent_before_close_precedes_the_end() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.client();
     client.write_all(&vec![b'x'; 100_000]).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let seen = scene.pull_until(100_000, 1);
     assert_eq!(seen.last().unwrap().end, End::Complete);
-    assert_eq!(client.read(&mut [0]).unwrap(), 0, "and is closed on this side as well");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the server closes the connection as well");
 }
 
 #[test]
-fn a_connection_that_is_reset_ends_without_a_message() {
+fn reset_connection_aborts_its_stream() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.client();
     client.write_all(b"half a li").unwrap();
@@ -164,7 +164,7 @@ fn a_connection_that_is_reset_ends_without_a_message() {
 }
 
 #[test]
-fn a_client_that_says_nothing_is_no_event() {
+fn client_without_data_emits_no_event() {
     let mut scene = Scene::new(Limits::default());
     drop(scene.client());
     reset(scene.client());
@@ -174,7 +174,7 @@ fn a_client_that_says_nothing_is_no_event() {
 }
 
 #[test]
-fn a_client_that_says_nothing_for_too_long_is_closed_and_others_are_not() {
+fn only_idle_clients_are_closed() {
     let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
     let mut scene = Scene::new(limits);
     let (mut silent, mut half) = (scene.client(), scene.client());
@@ -184,9 +184,9 @@ fn a_client_that_says_nothing_for_too_long_is_closed_and_others_are_not() {
     let mut busy = scene.client();
     busy.write_all(b"busy").unwrap();
     scene.pull_until(4, 0);
-    // Time passes only when there is nothing else to do.
+    // The time of the test host advances only when there is nothing else to do.
     let seen = scene.pull_until(0, 1);
-    assert_eq!(seen[0].end, End::Aborted, "half a message is none");
+    assert_eq!(seen[0].end, End::Aborted, "an incomplete message is aborted");
     assert_eq!(seen[0].origin, half.local_addr().unwrap().to_string());
     for client in [&mut silent, &mut half] {
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
@@ -200,7 +200,7 @@ fn a_client_that_says_nothing_for_too_long_is_closed_and_others_are_not() {
 }
 
 #[test]
-fn a_clock_that_is_set_ends_no_connection_and_neither_does_a_source_that_was_not_pulled() {
+fn set_clock_and_late_pull_do_not_close_connections() {
     let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
     let mut scene = Scene::new(limits);
     let mut client = scene.client();
@@ -209,7 +209,7 @@ fn a_clock_that_is_set_ends_no_connection_and_neither_does_a_source_that_was_not
     scene.test.set_now_ns(scene.test.now_ns() + 1_000_000_000_000);
     assert!(scene.waits());
     scene.test.advance(10 * MINUTE);
-    // The timer's task runs, and then the pull.
+    // The task of the timer runs first, and then the pull.
     scene.test.block_on(scene.test.host().sleep(Duration::ZERO));
     assert!(scene.waits());
     assert_eq!(scene.metric("connections"), Some(1.0));
@@ -218,7 +218,7 @@ fn a_clock_that_is_set_ends_no_connection_and_neither_does_a_source_that_was_not
 }
 
 #[test]
-fn at_the_limit_connections_wait_until_another_one_ends() {
+fn connections_beyond_the_limit_wait() {
     let mut scene = Scene::new(Limits { max_connections: 2, ..Limits::default() });
     let mut clients: Vec<_> = (0..3).map(|_| scene.client()).collect();
     for client in &mut clients {
@@ -233,14 +233,14 @@ fn at_the_limit_connections_wait_until_another_one_ends() {
 }
 
 #[test]
-fn connections_that_send_without_end_have_their_turns_and_others_theirs() {
+fn busy_connections_share_turns_with_others() {
     let mut scene = Scene::new(Limits::default());
     scene.limit.bytes = 128 << 10;
     let mut busy: Vec<_> = (0..4).map(|_| scene.client()).collect();
     for client in &busy {
         client.set_nonblocking(true).unwrap();
     }
-    // As much as the system takes.
+    // Writes as much as the system accepts.
     let fill = |clients: &mut [TcpStream]| {
         for client in clients {
             while client.write(&[b'x'; 8 << 10]).is_ok() {}
@@ -257,14 +257,14 @@ fn connections_that_send_without_end_have_their_turns_and_others_theirs() {
         for event in &scene.pull() {
             bytes[usize::try_from(event.stream().number()).unwrap()] += event.raw().unwrap().len();
         }
-        assert!(round < 12 || bytes[5] == 6, "the line has not waited for more than a round");
+        assert!(round < 12 || bytes[5] == 6, "the line waits for at most one round");
     }
     let (least, most) = (bytes[1..5].iter().min().unwrap(), bytes[1..5].iter().max().unwrap());
     assert!(least * 2 >= *most, "{bytes:?}");
 }
 
 #[test]
-fn a_source_that_is_not_pulled_reads_nothing() {
+fn source_that_is_not_pulled_reads_nothing() {
     let mut scene = Scene::new(Limits::default());
     let client = scene.client();
     client.set_nonblocking(true).unwrap();
@@ -272,12 +272,12 @@ fn a_source_that_is_not_pulled_reads_nothing() {
     while let Ok(count) = (&client).write(&vec![b'x'; 64 << 10]) {
         sent += count;
     }
-    assert!(sent > 0, "then the peer waits");
+    assert!(sent > 0, "the system accepts some data");
     scene.pull_until(sent, 0);
 }
 
 #[test]
-fn a_pull_that_is_given_up_loses_nothing() {
+fn cancelled_pull_loses_no_data() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.client();
     for number in 0..10_u8 {
@@ -288,7 +288,7 @@ fn a_pull_that_is_given_up_loses_nothing() {
 }
 
 #[test]
-fn without_descriptors_connections_wait_and_others_notice_nothing() {
+fn connections_wait_while_there_are_no_descriptors() {
     let mut scene = Scene::new(Limits::default());
     let mut first = scene.client();
     first.write_all(b"first").unwrap();
@@ -296,8 +296,8 @@ fn without_descriptors_connections_wait_and_others_notice_nothing() {
     let mut second = scene.client();
     second.write_all(b"second").unwrap();
     // Accepting fails from now on.
-    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
-    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     first.write_all(b" again").unwrap();
     assert_eq!(scene.pull_until(6, 0)[0].bytes, b" again");
     assert!(scene.waits());
@@ -306,7 +306,7 @@ fn without_descriptors_connections_wait_and_others_notice_nothing() {
     let warned: Vec<_> = warned.iter().filter(|(level, _)| *level == LogLevel::WARN).collect();
     assert_eq!(warned.len(), 1, "logged once a minute at most: {warned:?}");
     assert!(warned[0].1.contains("`ulimit -n`"), "{warned:?}");
-    // Time passes, and it is tried again.
+    // Time passes, and the server tries again.
     let before = scene.test.now_ns();
     assert_eq!(scene.pull_until(6, 0)[0].bytes, b"second");
     assert_eq!(scene.test.now_ns() - before, 250_000_000);
@@ -339,12 +339,12 @@ fn connections_wait_while_flow_has_no_memory() {
 }
 
 #[test]
-fn a_connection_that_ends_makes_room_for_the_next_at_once() {
+fn closed_connection_admits_the_next_at_once() {
     let mut scene = Scene::new(Limits::default());
     let mut first = scene.client();
     first.write_all(b"first").unwrap();
     scene.pull_until(5, 0);
-    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     let mut second = scene.client();
     second.write_all(b"second").unwrap();
     drop(first);
@@ -354,12 +354,12 @@ fn a_connection_that_ends_makes_room_for_the_next_at_once() {
 }
 
 #[test]
-fn a_full_server_waits_though_it_was_to_try_to_accept_again() {
+fn full_server_waits_after_its_retry_timer_expires() {
     let mut scene = Scene::new(Limits { max_connections: 2, ..Limits::default() });
     let mut clients = [(); 2].map(|()| scene.client());
     clients.iter_mut().for_each(|client| client.write_all(b"1").unwrap());
     scene.pull_until(2, 0);
-    scene.server.door.shut_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     let mut later = [(); 2].map(|()| scene.client());
     later.iter_mut().for_each(|client| client.write_all(b"2").unwrap());
     let [_first, second] = clients;
@@ -372,7 +372,7 @@ fn a_full_server_waits_though_it_was_to_try_to_accept_again() {
 }
 
 #[test]
-fn what_comes_after_urgent_data_is_read_though_the_system_says_nothing_more() {
+fn data_after_urgent_data_is_read_without_readiness() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.client();
     client.write_all(b"one").unwrap();
@@ -383,7 +383,7 @@ fn what_comes_after_urgent_data_is_read_though_the_system_says_nothing_more() {
 }
 
 #[test]
-fn descriptors_that_a_peer_sends_along_are_closed_and_hide_no_bytes() {
+fn passed_descriptors_are_closed_and_hide_no_data() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     let folder = tempfile::tempdir().unwrap();
@@ -407,15 +407,18 @@ fn descriptors_that_a_peer_sends_along_are_closed_and_hide_no_bytes() {
         let mut batch = RawBatch::new();
         let pulled = test.poll_once(std::pin::pin!(server.pull(&mut batch)));
         let accepts = pulled.is_pending() && test.metric("connections") == Some(1.0);
-        assert!(pulled.is_ready() || (accepts && bytes.is_empty()), "the system says nothing more");
+        assert!(
+            pulled.is_ready() || (accepts && bytes.is_empty()),
+            "the system reports no further data"
+        );
         batch.iter().for_each(|event| bytes.extend_from_slice(event.raw()));
     }
     assert_eq!(bytes, b"onetwothree");
-    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nobody has the other end any more");
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "the passed descriptor is closed");
 }
 
 #[test]
-fn connections_that_sent_while_nobody_pulled_are_not_silent_however_many_they_are() {
+fn connections_with_unread_data_are_not_idle() {
     let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
     let mut scene = Scene::new(limits);
     let mut clients: Vec<_> = (0..300).map(|_| scene.client()).collect();
@@ -423,7 +426,7 @@ fn connections_that_sent_while_nobody_pulled_are_not_silent_however_many_they_ar
         scene.waits();
     }
     clients.iter_mut().for_each(|client| client.write_all(b"x").unwrap());
-    // The alarm rings in its time, and the source is pulled late.
+    // The timer expires at its time, but the source is pulled later.
     scene.test.advance(MINUTE);
     scene.test.block_on(scene.test.host().sleep(Duration::from_nanos(1)));
     scene.test.advance(MINUTE / 2);
@@ -432,7 +435,7 @@ fn connections_that_sent_while_nobody_pulled_are_not_silent_however_many_they_ar
 }
 
 #[test]
-fn silence_counts_while_the_source_is_not_pulled() {
+fn idle_time_includes_time_without_pulls() {
     let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
     let mut scene = Scene::new(limits);
     let mut client = scene.client();
@@ -447,7 +450,7 @@ fn silence_counts_while_the_source_is_not_pulled() {
 }
 
 #[test]
-fn a_socket_in_the_file_system_is_served_as_well() {
+fn unix_socket_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();

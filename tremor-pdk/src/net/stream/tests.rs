@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     future::poll_fn,
@@ -26,7 +26,7 @@ impl Scene {
         Self { test, descriptors }
     }
 
-    /// A connection, and the other side of it.
+    /// Returns a connected stream and its peer.
     fn pair(&self) -> (TcpStream, std::net::TcpStream) {
         let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
         let connect = TcpStream::connect(&self.descriptors, listener.local_addr().unwrap());
@@ -36,7 +36,7 @@ impl Scene {
 }
 
 #[test]
-fn it_connects_and_carries_bytes_both_ways() {
+fn stream_connects_and_carries_bytes_both_ways() {
     let scene = Scene::new();
     let (stream, mut peer) = scene.pair();
     assert!(stream.get_ref().nodelay().unwrap());
@@ -60,7 +60,7 @@ fn it_connects_and_carries_bytes_both_ways() {
 }
 
 #[test]
-fn a_read_that_is_dropped_loses_nothing() {
+fn dropped_read_loses_no_data() {
     let scene = Scene::new();
     let (mut stream, mut peer) = scene.pair();
     let mut buffer = [0; 8];
@@ -75,7 +75,7 @@ fn a_read_that_is_dropped_loses_nothing() {
 }
 
 #[test]
-fn a_write_waits_for_a_peer_that_does_not_read() {
+fn write_waits_until_peer_reads() {
     let scene = Scene::new();
     let (mut stream, mut peer) = scene.pair();
     let chunk = vec![b'x'; 1 << 20];
@@ -98,7 +98,7 @@ fn a_write_waits_for_a_peer_that_does_not_read() {
 }
 
 #[test]
-fn nobody_at_the_address_is_an_error() {
+fn connect_without_listener_fails() {
     let scene = Scene::new();
     let free = StdTcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let connect = TcpStream::connect(&scene.descriptors, free);
@@ -110,18 +110,18 @@ fn nobody_at_the_address_is_an_error() {
 }
 
 #[test]
-fn a_peer_that_closes_is_noticed_without_a_read() {
+fn close_of_peer_is_detected_without_a_read() {
     let scene = Scene::new();
     let (stream, peer) = scene.pair();
     assert!(!stream.0.is_hung_up());
     drop(peer);
-    // What waits for descriptors has its turn before time passes.
+    // The task that waits for descriptors runs before the time advances.
     scene.test.block_on(scene.test.host().sleep(Duration::from_secs(1)));
     assert!(stream.0.is_hung_up());
 }
 
 #[test]
-fn a_listener_accepts() {
+fn listener_accepts_a_connection() {
     let scene = Scene::new();
     let listener = net::listen(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
     let listener = net::TcpListener::new(&scene.descriptors, listener).unwrap();
@@ -140,13 +140,13 @@ fn a_listener_accepts() {
 }
 
 #[test]
-fn listeners_share_an_address_where_all_of_them_want_to() {
+fn listeners_share_an_address_only_if_all_allow_it() {
     let any = ["127.0.0.1:0".parse().unwrap()];
     let first = net::listen(&any, true).unwrap();
     let taken = [first.local_addr().unwrap()];
     net::listen(&taken, true).unwrap();
     let error = net::listen(&taken, false).unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::CONNECTION_REFUSED, "time may mend it");
+    assert_eq!(error.kind(), crate::ErrorKind::CONNECTION_REFUSED, "a later attempt may succeed");
     assert!(error.to_string().contains("`reuse_port`"), "{error}");
     assert!(error.to_string().contains(&taken[0].to_string()), "{error}");
 }
@@ -160,14 +160,14 @@ fn read(scene: &Scene, stream: &TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn after_a_read_that_was_short_whatever_comes_is_read() {
+fn data_and_end_after_a_short_read_are_read() {
     let scene = Scene::new();
     let (stream, mut peer) = scene.pair();
     for round in [&b"one"[..], b"two", b"three"] {
         peer.write_all(round).unwrap();
         assert_eq!(read(&scene, &stream), round);
     }
-    // The end may come with the last bytes, and after them.
+    // The peer may close before its last bytes were read, or afterwards.
     peer.write_all(b"last").unwrap();
     drop(peer);
     assert_eq!(read(&scene, &stream), b"last");
@@ -180,7 +180,7 @@ fn after_a_read_that_was_short_whatever_comes_is_read() {
 }
 
 #[test]
-fn urgent_data_at_which_a_read_stops_short_hide_nothing() {
+fn read_that_stops_at_urgent_data_hides_nothing() {
     let scene = Scene::new();
     let (stream, mut peer) = scene.pair();
     peer.write_all(b"one").unwrap();

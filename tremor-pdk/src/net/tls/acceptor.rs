@@ -1,4 +1,4 @@
-//! The side of a server.
+//! TLS for servers.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Error, Host, Result};
 
-/// Makes connections of TLS of those that a server accepts. Cheap to clone; clones share what they have read.
+/// Accepts TLS on the connections of a server. Clones are cheap, and share the loaded certificates.
 #[derive(Clone)]
 pub struct TlsAcceptor(Reloading<Settings>);
 
@@ -38,10 +38,10 @@ struct Settings {
 }
 
 impl TlsAcceptor {
-    /// Of a configuration. Opens no file.
+    /// Creates an acceptor from a configuration, without opening a file.
     ///
     /// # Errors
-    /// Kind configuration: a key is missing, or is for clients.
+    /// Returns an error of the kind configuration if a key is missing, or a key for clients is set.
     pub fn new(tls: &Tls, host: &Host) -> Result<Self> {
         tls.check_server()?;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|it| host.resolve(it));
@@ -55,39 +55,41 @@ impl TlsAcceptor {
         Ok(Self(Reloading::new(host, settings)))
     }
 
-    /// The same, for these protocols (ALPN), the best first: `http/1.1`. A client that names its own, and none
-    /// of them, is refused.
+    /// Sets the protocols that the server offers with ALPN, such as `http/1.1`, the preferred one first. A client that
+    /// offers only other protocols is rejected.
     #[must_use]
     pub fn with_protocols(mut self, protocols: &[&str]) -> Self {
         self.0.loader_mut().protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
         self
     }
 
-    /// Reads the files, so that what is wrong with them is known before a client comes.
+    /// Reads the files, so that errors in them are detected before the first client connects.
     ///
     /// # Errors
-    /// Kind configuration: a file cannot be read or used. The error names it.
+    /// Returns an error of the kind configuration that names the file if a file cannot be read or used.
     pub async fn load(&self) -> Result<()> {
         self.0.get().await.map(|_| ())
     }
 
-    /// Waits for the handshake with a peer, ten seconds at most. The future may be dropped: the connection is
-    /// closed then. `peer` is what errors call it.
+    /// Performs the handshake with a peer, within ten seconds.
+    ///
+    /// Dropping the future closes the connection. `peer` is the name of the peer in errors.
     ///
     /// # Errors
-    /// Kind connection lost: the peer was refused, or breaks off; the error says why. Kind configuration: a
-    /// file cannot be read or used.
+    /// Returns an error of the kind connection lost with the reason if the peer was rejected or closed the
+    /// connection, and of the kind configuration if a file cannot be read or used.
     pub async fn accept<S>(&self, stream: S, peer: &impl std::fmt::Display) -> Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let session = session(self.0.get().await?)?;
-        let accepted = TlsStream::shake_hands(self.0.host(), stream, session, Role::Server).await;
-        accepted
-            .map_err(|why| Error::connection_lost(format!("no TLS connection from {peer}: {why}")))
+        let accepted = TlsStream::handshake(self.0.host(), stream, session, Role::Server).await;
+        accepted.map_err(|why| {
+            Error::connection_lost(format!("cannot establish TLS with {peer}: {why}"))
+        })
     }
 
-    /// What a connection starts with, without waiting.
+    /// Creates the TLS state of a new connection, without waiting.
     pub(in crate::net) fn session(&self) -> Result<Session> {
         session(self.0.get_now()?)
     }
@@ -95,7 +97,7 @@ impl TlsAcceptor {
 
 fn session(config: Arc<ServerConfig>) -> Result<Session> {
     let connection = ServerConnection::new(config)
-        .map_err(|error| Error::internal(format!("cannot speak TLS: {error}")))?;
+        .map_err(|error| Error::internal(format!("cannot begin the TLS handshake: {error}")))?;
     Ok(Session::new(connection.into(), Role::Server))
 }
 
@@ -130,8 +132,9 @@ impl Load for Settings {
             .with_single_cert(chain(&self.certificate)?, key(&self.key)?)
             .map_err(|error| pair(&self.certificate, &self.key, &error))?;
         config.alpn_protocols.clone_from(&self.protocols);
-        // A connection lasts, and is not resumed: a peer that only sends would leave tickets unread, and
-        // reset the connection with what it had sent last when it closes.
+        // Sessions are not resumed, because connections are long-lived. Also, a peer that never reads would leave the
+        // session tickets unread; when that peer closes its socket, the connection would be reset and its last data
+        // lost.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(config)
@@ -139,7 +142,7 @@ impl Load for Settings {
 }
 
 impl MinVersion {
-    /// The versions from this on.
+    /// Returns the supported versions that are at least this one.
     pub(super) fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
         static FROM_12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
         static FROM_13: [&SupportedProtocolVersion; 1] = [&TLS13];
@@ -150,10 +153,12 @@ impl MinVersion {
     }
 }
 
-/// A certificate and a key that do not work together.
+/// Returns the error for a certificate and a key that do not belong together.
 pub(super) fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Error {
     let why = match error {
-        rustls::Error::InconsistentKeys(_) => "the key is not that of the certificate".to_owned(),
+        rustls::Error::InconsistentKeys(_) => {
+            "the key does not belong to the certificate".to_owned()
+        }
         error => error.to_string(),
     };
     Error::configuration(format!(

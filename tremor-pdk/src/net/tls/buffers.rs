@@ -1,4 +1,4 @@
-//! Reading a socket that many connections share the room for.
+//! Read buffers that many TLS connections share.
 
 use std::{io, os::fd::AsFd};
 
@@ -6,43 +6,44 @@ use rustix::net::{RecvFlags, recv};
 
 use super::session::Session;
 
-/// How much is read of a socket at a time, at most, in bytes: some records.
+/// Maximum number of bytes that are read from a socket at once: several TLS records.
 const SPACE: usize = 64 << 10;
 
-/// Room for what a socket brings and for what that comes to: a connection that has nothing needs none.
+/// Buffers for encrypted and decrypted data. All connections of a source share them, so that a connection without data
+/// needs no buffers.
 #[derive(Default)]
 pub(in crate::net) struct Buffers {
-    /// Either none or all of it is there.
+    /// Encrypted data; empty before the first read, and [`SPACE`] bytes long after it.
     sealed: Vec<u8>,
     plain: Vec<u8>,
 }
 
-/// What a read of the socket came to.
+/// Result of a read from the socket.
 pub(in crate::net) struct Read {
-    /// How many bytes the socket had.
+    /// Number of bytes that were read from the socket.
     pub(in crate::net) count: usize,
-    /// Whether the peer has said that nothing more comes.
+    /// `true` if the peer has closed the TLS session.
     pub(in crate::net) is_end: bool,
 }
 
 impl Buffers {
-    /// How much is read of a socket at a time, where there is so much room.
+    /// Returns the number of bytes to read at once if `space` bytes are available.
     pub(in crate::net) fn bound(space: usize) -> usize {
         space.min(SPACE)
     }
 
-    /// What the last read came to.
+    /// Returns the decrypted data of the last read.
     pub(in crate::net) fn plain(&self) -> &[u8] {
         &self.plain
     }
 }
 
 impl Session {
-    /// Reads the socket once, so many bytes at most, and leaves what that comes to in the buffers: all of it, so
-    /// that nothing waits here which the system says nothing of.
+    /// Reads at most `space` bytes from the socket once, and decrypts all of them into the buffers. No decrypted data
+    /// is left in the session, because the operating system would not report it as readable.
     ///
     /// # Errors
-    /// Those of the socket, and of the protocol. What came before is in the buffers.
+    /// The errors of the socket and of TLS. Data that was decrypted before the error is in the buffers.
     pub(in crate::net) fn read_socket(
         &mut self,
         socket: impl AsFd,

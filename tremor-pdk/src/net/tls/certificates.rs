@@ -1,4 +1,4 @@
-//! Certificates and keys, as files have them.
+//! Reading of certificates and keys from files.
 
 use std::{fmt, fs, path::Path};
 
@@ -12,7 +12,7 @@ use rustls::{
 
 use crate::{Error, ErrorKind, Result};
 
-/// A certificate and those that lead up to its CA.
+/// Reads a certificate and the certificates that lead to its CA.
 pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let pem = read(path)?;
     let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
@@ -23,7 +23,7 @@ pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
-/// A private key.
+/// Reads a private key.
 pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let pem = read(path)?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| match error {
@@ -36,7 +36,7 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     })
 }
 
-/// Returns the certificates of a file, and the same as those of CAs.
+/// Reads the certificates of CAs. Returns them as a list and as a store of roots.
 pub(super) fn authorities(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore)> {
     let mut roots = RootCertStore::empty();
     let listed = chain(path)?;
@@ -46,11 +46,11 @@ pub(super) fn authorities(path: &Path) -> Result<(Vec<CertificateDer<'static>>, 
     Ok((listed, roots))
 }
 
-/// The CAs that the system trusts.
+/// Returns the CAs that the system trusts.
 pub(super) fn system_authorities() -> Result<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Among a hundred and more there may be one that cannot be used.
+    // Some of the certificates may be unusable; these are skipped.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// A file is not what it should be.
+/// Returns the error for a file that does not have the expected content.
 pub(super) fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
     Error::configuration(format!("cannot use `{}`, which `tls` names: {why}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The key `tls` of a connector's configuration.
+//! The configuration key `tls` of connectors.
 
 use std::{fmt, path::PathBuf};
 
@@ -7,36 +7,35 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::{Error, Result};
 
-/// TLS: the same keys for servers and clients. A client needs none of them; a server needs its certificate.
-/// Files are PEM, and a relative path starts at the folder of the flow file. They are looked at again when
-/// they have changed.
+/// TLS settings of a server or a client. A client needs none of these keys; a server needs a certificate. Files are in
+/// PEM format. Relative paths are resolved against the folder of the flow file. Files that have changed are read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The certificates of whoever signs those of the peers, or those of the peers themselves. Of a client, in
-    /// place of the roots of the system; of a server, together with `client_auth`.
+    /// Trusted certificates: those of CAs that sign the certificates of peers, or those of the peers themselves. For
+    /// a client, they replace the CAs of the system. A server needs `client_auth` as well.
     #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
-    /// The own certificate, and after it those up to the CA's. A server has to have one.
+    /// The certificate of this side, followed by those that lead to its CA. Required for servers.
     #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
-    /// The private key of the own certificate.
+    /// The private key of the certificate in `cert_file`.
     #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
-    /// The name that the certificate of the server is to be for. Of a client, where that is not the name that
-    /// it connects to.
+    /// For clients: the name that the certificate of the server has to contain, if it is not the host that the client
+    /// connects to.
     pub server_name: Option<String>,
-    /// The oldest version that a peer may speak.
+    /// The oldest TLS version that a peer may use.
     #[serde(default)]
     pub min_version: MinVersion,
-    /// Of a server: whether clients show a certificate, which `ca_file` has signed. Unless set, they are not
-    /// asked for one.
+    /// For servers: whether clients must present a certificate that `ca_file` trusts. By default, clients are not asked
+    /// for a certificate.
     pub client_auth: Option<ClientAuth>,
 }
 
-/// The oldest version of TLS that a peer may speak. Those before 1.2 are not safe.
+/// The oldest TLS version that a peer may use. Versions before 1.2 are not secure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
-// No description: the key that is of this type has one.
+// The configuration key that has this type has a description of its own.
 #[schemars(
     inline,
     description = "",
@@ -51,58 +50,58 @@ pub enum MinVersion {
     Tls13,
 }
 
-/// Whether the clients of a server show a certificate.
+/// Requirement for the clients of a server to present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientAuth {
-    /// A client without one is refused.
+    /// Clients without a certificate are rejected.
     Required,
-    /// A client may have none; one that it shows has to be good.
+    /// Clients may have no certificate, but if they present one, it has to be valid.
     Optional,
 }
 
 impl Tls {
-    /// Whether a server can work with that.
+    /// Checks that the keys are complete and allowed for a server.
     pub(super) fn check_server(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::configuration(format!("`tls`: {what}")));
         if self.cert_file.is_none() {
-            return wrong("a server shows a certificate: name its file as `cert_file`");
+            return wrong("a server needs a certificate: set `cert_file` to its file");
         }
         if self.key_file.is_none() {
-            return wrong("the certificate needs its private key: name its file as `key_file`");
+            return wrong("the certificate needs its private key: set `key_file` to its file");
         }
         if self.server_name.is_some() {
             return wrong(
-                "`server_name` is for clients: the names of a server stand in its certificate",
+                "`server_name` is for clients: the names of a server are in its certificate",
             );
         }
         match (&self.ca_file, self.client_auth) {
             (Some(_), None) => wrong(
-                "`ca_file` of a server signs the certificates of clients: say whether they need one, \
+                "with `ca_file`, a server verifies the certificates of clients: set \
                  `client_auth: required` or `client_auth: optional`",
             ),
             (None, Some(_)) => wrong(
-                "`client_auth` needs to know who signs the certificates of clients: name the file as \
+                "`client_auth` needs the CA that signs the certificates of clients: set \
                  `ca_file`",
             ),
             _ => Ok(()),
         }
     }
 
-    /// Whether a client can work with that.
+    /// Checks that the keys are complete and allowed for a client.
     pub(super) fn check_client(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::configuration(format!("`tls`: {what}")));
         if self.client_auth.is_some() {
             return wrong(
-                "`client_auth` is for servers: a client shows the certificate of `cert_file`",
+                "`client_auth` is for servers: a client presents its certificate if `cert_file` is set",
             );
         }
         match (&self.cert_file, &self.key_file) {
             (Some(_), None) => {
-                wrong("the certificate needs its private key: name its file as `key_file`")
+                wrong("the certificate needs its private key: set `key_file` to its file")
             }
             (None, Some(_)) => {
-                wrong("the private key needs its certificate: name its file as `cert_file`")
+                wrong("the private key needs its certificate: set `cert_file` to its file")
             }
             _ => Ok(()),
         }
@@ -115,7 +114,7 @@ impl<'de> Deserialize<'de> for MinVersion {
     }
 }
 
-/// Reads a version, which is a number for those who forget the quotes.
+/// Reads a version. A number is accepted as well, because people forget the quotes.
 struct Version;
 
 impl de::Visitor<'_> for Version {
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn its_keys_are_those_of_the_book() {
+    fn documented_keys_are_accepted() {
         let tls = read(json!({
             "ca_file": "ca.pem", "cert_file": "cert.pem", "key_file": "key.pem", "server_name": "a.example",
             "min_version": "1.3", "client_auth": "required",
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_other_side_and_halves_of_pairs_are_refused() {
+    fn keys_of_other_side_and_incomplete_pairs_are_rejected() {
         let server = [
             (json!({}), "`cert_file`"),
             (json!({ "cert_file": "c" }), "`key_file`"),

@@ -1,4 +1,4 @@
-//! The side of a client.
+//! TLS for clients.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Error, ErrorPolicy, Host, Result, net::Address};
 
-/// Makes connections of TLS of those that a client has made. Cheap to clone; clones share what they have read.
+/// Establishes TLS on connections of a client. Clones are cheap, and share the loaded certificates.
 #[derive(Clone)]
 pub struct TlsConnector {
     config: Reloading<Settings>,
@@ -37,23 +37,24 @@ pub struct TlsConnector {
 #[derive(Clone)]
 struct Settings {
     authority: Option<PathBuf>,
-    /// The certificate, and its key.
+    /// Files of the certificate and its key.
     certificate: Option<(PathBuf, PathBuf)>,
     min_version: MinVersion,
     protocols: Vec<Vec<u8>>,
 }
 
 impl TlsConnector {
-    /// Of a configuration, for a peer. Opens no file.
+    /// Creates a connector for the peer at `address` from a configuration, without opening a file.
     ///
     /// # Errors
-    /// Kind configuration: a key is missing, or is for servers; or the name is none.
+    /// Returns an error of the kind configuration if a key is missing, a key for servers is set, or the name of the
+    /// server is invalid.
     pub fn new(tls: &Tls, host: &Host, address: &Address) -> Result<Self> {
         tls.check_client()?;
         let name = tls.server_name.clone().unwrap_or_else(|| address.host());
         let name = ServerName::try_from(name.clone()).map_err(|_| {
             Error::configuration(format!(
-                "`tls`: `{name}` is no name that a certificate may have: say which with `server_name`"
+                "`tls`: `{name}` is not a valid name of a server: set `server_name` to the name in its certificate"
             ))
         })?;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|it| host.resolve(it));
@@ -71,7 +72,7 @@ impl TlsConnector {
         Ok(Self { config: Reloading::new(host, settings), address, name, role })
     }
 
-    /// The same, for these protocols (ALPN), the best first: `http/1.1`.
+    /// Sets the protocols that the client offers with ALPN, such as `http/1.1`, the preferred one first.
     #[must_use]
     pub fn with_protocols(mut self, protocols: &[&str]) -> Self {
         let protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
@@ -79,35 +80,34 @@ impl TlsConnector {
         self
     }
 
-    /// Returns the configuration of rustls for a connection that is made now: for a client library that speaks TLS
-    /// itself. The files are read again if they have changed. The library has to pass the name of the server that it
-    /// connects to, which is checked; the key `server_name` has no effect.
+    /// Returns the rustls configuration for a new connection, for a client library that implements TLS itself.
+    ///
+    /// Files that have changed are read again. The certificate is checked against the server name that the library
+    /// passes to rustls; the key `server_name` has no effect.
     ///
     /// # Errors
-    /// Kind configuration: a file cannot be read or used.
+    /// Returns an error of the kind configuration if a file cannot be read or used.
     pub async fn client_config(&self) -> Result<Arc<ClientConfig>> {
         self.config.get().await
     }
 
-    /// Waits for the handshake with the peer, ten seconds at most. The future may be dropped: the connection is
-    /// closed then.
+    /// Performs the handshake with the peer, within ten seconds. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// Kind authentication, with the policy to reconnect: the peer was refused, or refuses; the error says why.
-    /// Kind configuration: a file cannot be read or used.
+    /// Returns an error of the kind authentication, with the policy to reconnect and the reason, if the peer was
+    /// rejected or rejects the connection, and of the kind configuration if a file cannot be read or used.
     pub async fn connect<S>(&self, stream: S) -> Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let config = self.config.get().await?;
         let connection = ClientConnection::new(config, self.name.clone())
-            .map_err(|error| Error::internal(format!("cannot speak TLS: {error}")))?;
+            .map_err(|error| Error::internal(format!("cannot begin the TLS handshake: {error}")))?;
         let session = Session::new(connection.into(), self.role);
-        let connected =
-            TlsStream::shake_hands(self.config.host(), stream, session, self.role).await;
+        let connected = TlsStream::handshake(self.config.host(), stream, session, self.role).await;
         connected.map_err(|why| {
-            let message = format!("no TLS connection to `{}`: {why}", self.address);
-            // Whoever renews a certificate mends it, with time.
+            let message = format!("cannot establish TLS with `{}`: {why}", self.address);
+            // A later attempt may succeed after a certificate was renewed, so the runtime reconnects.
             Error::authentication(message).with_policy(ErrorPolicy::RECONNECT)
         })
     }
@@ -133,7 +133,7 @@ impl Load for Settings {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.min_version.versions())
             .map_err(Error::internal)?
-            // `Trust` asks the verifier of rustls, and accepts besides only what `ca_file` lists.
+            // `Trust` calls the verifier of rustls. It also accepts a peer whose certificate is itself in `ca_file`.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Trust { chains, listed }));
         let mut config = match &self.certificate {
@@ -143,7 +143,8 @@ impl Load for Settings {
                 .map_err(|error| pair(certificate, private, &error))?,
         };
         config.alpn_protocols.clone_from(&self.protocols);
-        // Each connection shows what it has: a certificate that is no longer good is noticed.
+        // Without resumption, the server presents its certificate on each connection, so that an expired certificate is
+        // detected.
         config.resumption = Resumption::disabled();
         Ok(config)
     }

@@ -1,8 +1,8 @@
-//! TLS over the sockets of this module, or over anything that carries bytes. Behind the feature `tls`.
+//! TLS over the sockets of [`net`](super), or over any other byte stream. Enabled by the feature `tls`.
 //!
-//! A connector takes a [`Tls`] as the key `tls` of its configuration, makes a [`TlsAcceptor`] or a
-//! [`TlsConnector`] of it in its constructor, which opens no file, and has that make a [`TlsStream`] of each
-//! connection:
+//! Use [`Tls`] as the type of the key `tls` in the configuration of a connector. In the constructor of a connector,
+//! create a [`TlsAcceptor`] (server) or a [`TlsConnector`] (client) from it, which opens no file. Use the acceptor or
+//! connector to create a [`TlsStream`] for each connection:
 //!
 //! ```
 //! use tremor_pdk::{net::{self, Address, TcpStream, tls::{Tls, TlsConnector, TlsStream}}, prelude::*};
@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! The files of a configuration are looked at again when a connection is made, once a second at most: a
-//! certificate that was renewed is used from then on, by new connections.
+//! When a connection is established, the files that the configuration names are checked for changes, at most once a
+//! second. A new connection uses the new files.
 
 mod acceptor;
 mod buffers;

@@ -1,4 +1,4 @@
-//! Why there is no connection, in words that say what to do.
+//! Messages for failed TLS handshakes, with the remedy.
 
 use rustls::{
     AlertDescription as Alert, CertificateError, Error, InvalidMessage, PeerIncompatible,
@@ -7,11 +7,11 @@ use rustls::{
 
 use super::trust::SelfSigned;
 
-/// Which side this is.
+/// The role of this side of the connection on which an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Client {
-        /// Whether CAs are those of `ca_file`, and not the system's.
+        /// `true` if `ca_file` is set, which replaces the trusted CAs of the system.
         has_ca_file: bool,
         has_certificate: bool,
     },
@@ -23,22 +23,22 @@ impl Role {
         self != Self::Server
     }
 
-    /// The peer closed the connection before the end of the handshake.
-    pub(super) fn has_hung_up_early(self) -> &'static str {
+    /// Returns the message for a peer that closed the connection before the end of the handshake.
+    pub(super) fn early_close_message(self) -> &'static str {
         match self {
             Self::Client { .. } => {
-                "it closed the connection during the TLS handshake: see whether it speaks TLS at this \
+                "it closed the connection during the TLS handshake: check whether it speaks TLS at this \
                  address, and its log"
             }
-            Self::Server => "it closed the connection during the TLS handshake: see its log",
+            Self::Server => "it closed the connection during the TLS handshake: check its log",
         }
     }
 
-    /// The peer did not finish the handshake in time.
-    pub(in crate::net) fn is_too_slow(self) -> &'static str {
+    /// Returns the message for a peer that did not finish the handshake in time.
+    pub(in crate::net) fn timeout_message(self) -> &'static str {
         match self {
             Self::Client { .. } => {
-                "it did not finish the TLS handshake within ten seconds: see whether it speaks TLS at \
+                "it did not finish the TLS handshake within ten seconds: check whether it speaks TLS at \
                  this address"
             }
             Self::Server => "it did not finish the TLS handshake within ten seconds",
@@ -46,14 +46,14 @@ impl Role {
     }
 }
 
-/// Why the peer was refused, or why it refuses.
+/// Explains why the peer was rejected, or why the peer rejects the connection.
 pub(super) fn explain(error: &Error, role: Role) -> String {
     match error {
         Error::InvalidCertificate(error) => {
             format!("its certificate {}", certificate(error, role))
         }
         Error::NoCertificatesPresented if !role.is_client() => {
-            "it shows no certificate, and `client_auth: required` asks for one: give it one that \
+            "it presented no certificate, but `client_auth: required` is set: give it one that \
              `ca_file` has signed"
                 .to_owned()
         }
@@ -64,48 +64,47 @@ pub(super) fn explain(error: &Error, role: Role) -> String {
             | InvalidMessage::InvalidEmptyPayload
             | InvalidMessage::MessageTooLarge,
         ) if role.is_client() => {
-            "it does not speak TLS: see whether the port is the right one, or leave `tls` out"
-                .to_owned()
+            "it does not speak TLS: check the port, or remove `tls`".to_owned()
         }
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType
             | InvalidMessage::UnknownProtocolVersion
             | InvalidMessage::InvalidEmptyPayload
             | InvalidMessage::MessageTooLarge,
-        ) => "it does not speak TLS, as a client of this port has to".to_owned(),
+        ) => "it does not speak TLS, which this port requires".to_owned(),
         Error::PeerIncompatible(why) => incompatible(why, role),
         Error::NoApplicationProtocol => {
-            "it offers none of the protocols that are spoken here (ALPN)".to_owned()
+            "it offers none of the supported protocols (ALPN)".to_owned()
         }
-        error => format!("it does not keep to TLS: {error}"),
+        error => format!("it violates the TLS protocol: {error}"),
     }
 }
 
-/// What is wrong with a certificate.
+/// Explains why a certificate was rejected.
 fn certificate(error: &CertificateError, role: Role) -> String {
     use CertificateError as E;
     match error {
         E::ExpiredContext { time, not_after } => {
-            format!("expired {} ago: it has to be renewed", between(*not_after, *time))
+            format!("expired {} ago: renew it", between(*not_after, *time))
         }
-        E::Expired => "has expired: it has to be renewed".to_owned(),
+        E::Expired => "has expired: renew it".to_owned(),
         E::NotValidYetContext { time, not_before } => format!(
-            "is not valid yet, but in {}: see whether the clocks are right",
+            "is only valid in {}: check the clocks of both sides",
             between(*time, *not_before)
         ),
-        E::NotValidYet => "is not valid yet: see whether the clocks are right".to_owned(),
+        E::NotValidYet => "is not valid yet: check the clocks of both sides".to_owned(),
         E::NotValidForNameContext { expected, presented } if presented.is_empty() => {
             let (name, kind) = match expected {
                 ServerName::IpAddress(_) => (expected.to_str(), "IP"),
                 _ => (expected.to_str(), "DNS"),
             };
             format!(
-                "is not for `{name}`, because it has no name in `subjectAltName`, and its common name is not \
-                 read: make one that has (`-addext subjectAltName={kind}:{name}` of `openssl req -x509`)"
+                "is not for `{name}`, because it has no name in `subjectAltName`, and its common name is \
+                 ignored: create one with such a name (`-addext subjectAltName={kind}:{name}` of `openssl req -x509`)"
             )
         }
         E::NotValidForNameContext { expected, presented } => format!(
-            "is not for `{}`, but for {}: name one of those as `server_name` if this is the right peer",
+            "is not for `{}`, but for {}: set `server_name` to one of these if this is the right peer",
             expected.to_str(),
             presented.join(", ")
         ),
@@ -114,31 +113,31 @@ fn certificate(error: &CertificateError, role: Role) -> String {
             "is signed by a CA that is not trusted: {}",
             match role {
                 Role::Client { has_ca_file: false, .. } =>
-                    "the system does not know it; name the CA's certificate as `ca_file`",
+                    "the system does not trust it; set `ca_file` to the certificate of the CA",
                 Role::Client { has_ca_file: true, .. } | Role::Server =>
-                    "`ca_file` does not have it",
+                    "`ca_file` does not contain it",
             }
         ),
         E::Other(other) if other.0.is::<SelfSigned>() => {
-            "is self-signed: if it is the right one, name it as `ca_file`".to_owned()
+            "is self-signed: if it is the right one, set `ca_file` to it".to_owned()
         }
-        // The verifier has no other name for it.
+        // The verifier has no specific error for this case.
         E::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
-            "is that of a CA, and is used as a peer's: if it is the right one, name it as `ca_file`; \
-             otherwise have the peer show one that is not a CA's"
+            "is a CA certificate, which cannot identify a peer: if it is the right one, set `ca_file` to it; \
+             otherwise give the peer a certificate that is not that of a CA"
                 .to_owned()
         }
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => format!(
-            "is not meant for that: its `extendedKeyUsage` has no {}",
+            "is not meant for this use: its `extendedKeyUsage` does not contain {}",
             if role.is_client() { "`serverAuth`" } else { "`clientAuth`" }
         ),
         E::Revoked => "is revoked".to_owned(),
-        E::BadSignature => "is not signed by the CA that it names".to_owned(),
+        E::BadSignature => "does not have a valid signature of the CA that it names".to_owned(),
         error => format!("cannot be used: {error}"),
     }
 }
 
-/// What the peer says of us.
+/// Explains an alert that the peer has sent.
 fn refused(alert: Alert, role: Role) -> String {
     let has_certificate = match role {
         Role::Client { has_certificate, .. } => has_certificate,
@@ -148,28 +147,26 @@ fn refused(alert: Alert, role: Role) -> String {
         Alert::CertificateRequired | Alert::NoCertificate | Alert::AccessDenied
             if !has_certificate =>
         {
-            "it wants a certificate of its clients: name `cert_file` and `key_file`"
+            "it requires a certificate from its clients: set `cert_file` and `key_file`"
         }
         Alert::BadCertificate | Alert::HandshakeFailure if role.is_client() && !has_certificate => {
-            "it refuses the handshake: it may want a certificate of its clients (`cert_file`, \
-             `key_file`), or have no cipher in common"
+            "it rejects the handshake: it may require a certificate from its clients (`cert_file`, \
+             `key_file`), or both sides have no cipher in common"
         }
-        Alert::UnknownCA => "it does not trust the CA of our certificate",
-        Alert::CertificateExpired => "it says that our certificate has expired",
-        Alert::CertificateRevoked => "it says that our certificate is revoked",
+        Alert::UnknownCA => "it does not trust the CA of the certificate in `cert_file`",
+        Alert::CertificateExpired => "it reports that the certificate in `cert_file` has expired",
+        Alert::CertificateRevoked => "it reports that the certificate in `cert_file` is revoked",
         Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown => {
-            "it refuses our certificate"
+            "it rejects the certificate in `cert_file`"
         }
         Alert::ProtocolVersion => {
-            "it speaks no version of TLS that is spoken here: see `min_version` of both sides"
+            "both sides have no TLS version in common: check `min_version` of both sides"
         }
         Alert::HandshakeFailure | Alert::InsufficientSecurity => {
-            "it refuses the handshake: it has no cipher or version in common, or wants a certificate"
+            "it rejects the handshake: there is no common cipher or version, or it requires a certificate"
         }
-        Alert::UnrecognisedName => {
-            "it does not know the name that it was asked for (`server_name`)"
-        }
-        Alert::NoApplicationProtocol => "it speaks none of the offered protocols (ALPN)",
+        Alert::UnrecognisedName => "it does not have the requested name (`server_name`)",
+        Alert::NoApplicationProtocol => "it supports none of the offered protocols (ALPN)",
         _ => "it ends the connection",
     };
     format!("{what} (alert {alert:?})")
@@ -181,21 +178,21 @@ fn incompatible(why: &PeerIncompatible, role: Role) -> String {
         P::Tls12NotOffered
         | P::Tls12NotOfferedOrEnabled
         | P::SupportedVersionsExtensionRequired
-        // Every client from 1.2 on names the signatures that it knows.
+        // Every client that supports TLS 1.2 sends its signature algorithms.
         | P::SignatureAlgorithmsExtensionRequired
         | P::ServerDoesNotSupportTls12Or13
         | P::ServerTlsVersionIsDisabledByOurConfig => format!(
-            "it speaks an older version of TLS than `min_version` allows{}",
-            if role.is_client() { "" } else { ", or none that is spoken here" }
+            "it uses an older version of TLS than `min_version` allows{}",
+            if role.is_client() { "" } else { ", or an unsupported one" }
         ),
         P::NoCipherSuitesInCommon | P::NoKxGroupsInCommon | P::NoSignatureSchemesInCommon => {
             format!("both sides have no cipher in common ({why:?})")
         }
-        why => format!("it does not speak TLS as it is spoken here: {why:?}"),
+        why => format!("its TLS is incompatible: {why:?}"),
     }
 }
 
-/// The time from one to the other, in its largest unit.
+/// Formats the time between `from` and `to` in its largest unit.
 fn between(from: UnixTime, to: UnixTime) -> String {
     let seconds = to.as_secs().saturating_sub(from.as_secs());
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];

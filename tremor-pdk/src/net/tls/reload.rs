@@ -1,4 +1,4 @@
-//! What is made of files, and made again when they change.
+//! A value that is loaded from files, and loaded again after the files have changed.
 
 use std::{
     fs, io,
@@ -8,27 +8,27 @@ use std::{
     time::Duration,
 };
 
-use crate::{Host, LimitedLog, Result, lock::lock};
+use crate::{Host, LimitedLog, Result, lock};
 
-/// How often the files are looked at, at most, in ns.
-const LOOKED_EVERY_NS: u64 = 1_000_000_000;
+/// Minimum time between two checks of the files, in ns.
+const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Time in which at most one failure is logged.
+/// Interval in which at most one failure is logged.
 const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
-/// Makes something of files.
+/// Loads a value from files.
 pub(super) trait Load: Clone + Send + Sync + 'static {
-    /// What it makes.
+    /// The type of the value.
     type Output: Send + Sync;
 
-    /// The files that it is made of.
+    /// Returns the files from which the value is loaded.
     fn files(&self) -> Vec<&Path>;
 
-    /// Reads the files.
+    /// Reads the files and creates the value.
     fn load(&self) -> Result<Self::Output>;
 }
 
-/// What was made of files. Clones share it.
+/// A value that is loaded from files. Clones share the value.
 pub(super) struct Reloading<L: Load> {
     host: Host,
     failures: LimitedLog,
@@ -38,19 +38,19 @@ pub(super) struct Reloading<L: Load> {
 
 struct State<T> {
     current: Option<Arc<T>>,
-    /// What the files of `current` were known by.
+    /// Stamps of the files from which `current` was loaded.
     stamps: Vec<Stamp>,
-    looked_ns: Option<u64>,
+    checked_ns: Option<u64>,
 }
 
-/// What tells one content of a file from another, without reading it: device, inode, length, and when
-/// content and metadata were changed. None if it is not there.
+/// Detects a change of a file without reading it: device, inode, length, and the times of the last change of contents
+/// and metadata. `None` if the file does not exist.
 type Stamp = Option<(u64, u64, u64, i128, i128)>;
 
 impl<L: Load> Reloading<L> {
-    /// Reads nothing yet.
+    /// Creates a value that is not loaded yet.
     pub(super) fn new(host: &Host, loader: L) -> Self {
-        let state = State { current: None, stamps: Vec::new(), looked_ns: None };
+        let state = State { current: None, stamps: Vec::new(), checked_ns: None };
         Self {
             host: host.clone(),
             failures: host.limited_log(1, LOGGED_EVERY),
@@ -67,49 +67,49 @@ impl<L: Load> Reloading<L> {
         &self.loader
     }
 
-    /// For a change of what it loads with, before it loads.
+    /// Returns the loader, to change it before the first load.
     pub(super) fn loader_mut(&mut self) -> &mut L {
         Arc::make_mut(&mut self.loader)
     }
 
-    /// The newest, without waiting on this thread for files.
+    /// Returns the current value. Files are read on a thread for blocking work.
     ///
     /// # Errors
-    /// Those of loading, where it was never loaded.
+    /// Returns the error of the loader if the value was never loaded.
     pub(super) async fn get(&self) -> Result<Arc<L::Output>> {
         if let Some(fresh) = self.fresh() {
             return Ok(fresh);
         }
         let this = self.clone();
-        self.host.blocking(move || this.look()).await?
+        self.host.blocking(move || this.refresh()).await?
     }
 
-    /// As [`Self::get`], where a wait is not possible: a few small files are looked at once a second, and read
-    /// when they have changed.
+    /// Returns the current value like [`Self::get`], but reads files on this thread, for callers that are not
+    /// asynchronous. The files are small, are checked at most once a second, and are read only when they have changed.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// The errors of [`Self::get`].
     pub(super) fn get_now(&self) -> Result<Arc<L::Output>> {
-        self.fresh().map_or_else(|| self.look(), Ok)
+        self.fresh().map_or_else(|| self.refresh(), Ok)
     }
 
-    /// What there is, if the files were looked at a moment ago.
+    /// Returns the value if the files were checked within the last second.
     fn fresh(&self) -> Option<Arc<L::Output>> {
         let now_ns = self.host.monotonic_ns();
         let state = lock(&self.state);
-        let is_fresh = state.looked_ns.is_some_and(|at| now_ns.abs_diff(at) < LOOKED_EVERY_NS);
+        let is_fresh = state.checked_ns.is_some_and(|at| now_ns.abs_diff(at) < CHECK_INTERVAL_NS);
         state.current.clone().filter(|_| is_fresh)
     }
 
-    /// Looks at the files, and reads them if they have changed.
-    fn look(&self) -> Result<Arc<L::Output>> {
+    /// Checks the files, and loads the value again if they have changed.
+    fn refresh(&self) -> Result<Arc<L::Output>> {
         let now_ns = self.host.monotonic_ns();
         let known = {
             let state = &mut *lock(&self.state);
-            state.looked_ns = Some(now_ns);
+            state.checked_ns = Some(now_ns);
             state.current.clone().map(|current| (current, state.stamps.clone()))
         };
-        // Before they are read: what is written meanwhile is seen the next time.
+        // The stamps are taken before the files are read, so that the next check detects a change during the read.
         let stamps: Vec<_> = self.loader.files().into_iter().map(stamp).collect();
         if let Some((current, known)) = &known
             && *known == stamps
@@ -124,14 +124,14 @@ impl<L: Load> Reloading<L> {
                     (state.current, state.stamps) = (Some(loaded.clone()), stamps);
                 }
                 if known.is_some() {
-                    info!(self.host, "read {} again, which had changed", self.names());
+                    info!(self.host, "reloaded {}, because the files had changed", self.names());
                 }
                 Ok(loaded)
             }
             (Err(error), Some((current, _))) => {
                 warn!(
                     self.failures,
-                    "{error}: what was read before stays in use, until the files are good again"
+                    "{error}; the previous version stays in use until the files are valid"
                 );
                 Ok(current)
             }

@@ -1,4 +1,4 @@
-//! One connection's TLS, over any socket that does not block.
+//! The TLS state of one connection, over any non-blocking socket.
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 
@@ -6,12 +6,12 @@ use rustls::Connection;
 
 use super::refusal::{Role, explain};
 
-/// The state of TLS of one connection. Every method does what can be done, and answers with "would block"
-/// where the socket does.
+/// The TLS state of one connection. No method blocks: if the socket would block, the methods return an error of the
+/// kind `WouldBlock`.
 pub(in crate::net) struct Session {
     connection: Connection,
     role: Role,
-    /// Whether it has said that nothing more is sent.
+    /// `true` once [`Session::close`] was called.
     is_closed: bool,
 }
 
@@ -20,21 +20,22 @@ impl Session {
         Self { connection, role, is_closed: false }
     }
 
-    /// Whether the peers do not trust each other yet.
+    /// Returns whether the handshake is not finished.
     pub(in crate::net) fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// The protocol that both sides have agreed on.
+    /// Returns the protocol on which both sides have agreed (ALPN).
     pub(super) fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// Goes through the handshake.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// "Would block": it goes on when the socket is ready. Others say why there is no connection.
-    pub(super) fn shake_hands(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+    /// Returns `WouldBlock` if the socket is not ready: call the method again when it is. Other errors state why the
+    /// handshake failed.
+    pub(super) fn handshake(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         loop {
             let sent = self.send(socket);
             if !self.is_handshaking() || sent.as_ref().is_err_and(|error| !is_wait(error)) {
@@ -43,17 +44,17 @@ impl Session {
             if self.receive(socket)? == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    self.role.has_hung_up_early(),
+                    self.role.early_close_message(),
                 ));
             }
         }
     }
 
-    /// Reads what the peer has sent. No byte: it has said that nothing more comes.
+    /// Reads decrypted data. Returns 0 if the peer has closed the session.
     ///
     /// # Errors
-    /// "Would block", and those of the socket and of the protocol. A peer that closes the connection without
-    /// having said that nothing more comes is an unexpected end: something may be missing.
+    /// Returns `WouldBlock`, and the errors of the socket and of TLS. If the peer closes the connection without
+    /// closing the session, the error is `UnexpectedEof`, because data may be missing.
     pub(in crate::net) fn read(
         &mut self,
         socket: &mut (impl Read + Write),
@@ -71,11 +72,11 @@ impl Session {
         }
     }
 
-    /// Takes what was read of the socket, and adds what that comes to. No bytes say that the peer has closed
-    /// the connection. Whether the peer has said that nothing more comes.
+    /// Decrypts `bytes`, which were read from the socket, and appends the result to `plain`. Pass empty `bytes` if the
+    /// peer has closed the connection. Returns `true` if the peer has closed the session.
     ///
     /// # Errors
-    /// As [`Self::read`]. What came before is added.
+    /// The errors of [`Self::read`]. Data that was decrypted before the error is appended.
     pub(in crate::net) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -99,8 +100,9 @@ impl Session {
             }
             if is_end {
                 let is_early = self.is_handshaking();
-                let early =
-                    || io::Error::new(io::ErrorKind::UnexpectedEof, self.role.has_hung_up_early());
+                let early = || {
+                    io::Error::new(io::ErrorKind::UnexpectedEof, self.role.early_close_message())
+                };
                 return Err(if is_early { early() } else { cut_off() });
             }
             if bytes.is_empty() || count == 0 {
@@ -109,15 +111,15 @@ impl Session {
         }
     }
 
-    /// Writes what there is room for, which is sent with [`Self::send`].
+    /// Encrypts as many bytes of `slices` as can be buffered, and returns their number. [`Self::send`] sends them.
     pub(in crate::net) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.connection.writer().write_vectored(slices)
     }
 
-    /// Sends what is to be sent, all of it.
+    /// Sends all encrypted data.
     ///
     /// # Errors
-    /// "Would block", and those of the socket.
+    /// Returns `WouldBlock`, and the errors of the socket.
     pub(in crate::net) fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(socket) {
@@ -130,14 +132,14 @@ impl Session {
         Ok(())
     }
 
-    /// Has it say that nothing more is sent, once.
+    /// Closes the session: queues a `close_notify` alert, unless the session was closed before.
     pub(in crate::net) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.connection.send_close_notify();
         }
     }
 
-    /// Reads once from the socket. How many bytes.
+    /// Reads encrypted data once from the socket. Returns the number of bytes.
     fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
         let count = loop {
             match self.connection.read_tls(socket) {
@@ -146,7 +148,7 @@ impl Session {
             }
         };
         if let Err(error) = self.connection.process_new_packets() {
-            // The peer hears why, if there is room for that.
+            // Sends the peer an alert with the reason, if the system accepts it.
             let _ = self.send(socket);
             return Err(self.refused(&error));
         }
@@ -163,7 +165,7 @@ fn is_wait(error: &io::Error) -> bool {
 }
 
 fn cut_off() -> io::Error {
-    let message = "the peer has closed the connection without saying that it has sent everything (no \
-                   `close_notify`): something may be missing";
+    let message = "the peer closed the connection without closing the TLS session (no \
+                   `close_notify`): data may be missing";
     io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }

@@ -1,4 +1,4 @@
-//! A connection of TLS, for whatever reads and writes asynchronously.
+//! An asynchronous byte stream over TLS.
 
 use std::{
     fmt,
@@ -14,56 +14,56 @@ use futures_io::{AsyncRead, AsyncWrite};
 use super::{refusal::Role, session::Session};
 use crate::{Host, net::within::within};
 
-/// How long a handshake may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time of a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection of TLS over another one, which [`TlsAcceptor`](super::TlsAcceptor) and
-/// [`TlsConnector`](super::TlsConnector) make.
+/// A TLS connection over a byte stream, created by a [`TlsAcceptor`](super::TlsAcceptor) or a
+/// [`TlsConnector`](super::TlsConnector).
 ///
-/// What is written is sent when it is flushed, or when there is enough of it. A read that ends without an error
-/// is the end that the peer has announced; a connection that is cut off is an error of the kind "unexpected
-/// end": something may be missing.
+/// Written data is encrypted and buffered. It is sent when possible; flush the stream to make sure that all data was
+/// sent. A read that returns 0 means that the peer has closed the session. A connection that is cut off is an error of
+/// the kind `UnexpectedEof`, because data may be missing.
 pub struct TlsStream<S> {
     stream: S,
     session: Box<Session>,
 }
 
 impl<S> TlsStream<S> {
-    /// The connection that it goes over.
+    /// Returns a reference to the underlying connection.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The connection, and what there is of TLS about it.
+    /// Returns the underlying connection and its TLS state.
     pub(in crate::net) fn into_parts(self) -> (S, Session) {
         (self.stream, *self.session)
     }
 
-    /// The protocol that both sides have agreed on, if they have named any (ALPN).
+    /// Returns the protocol on which both sides have agreed (ALPN), if any.
     pub fn protocol(&self) -> Option<&str> {
         self.session.protocol().and_then(|it| std::str::from_utf8(it).ok())
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    /// Goes through the handshake; otherwise says why there is none.
-    pub(super) async fn shake_hands(
+    /// Performs the handshake. Errors state why it failed.
+    pub(super) async fn handshake(
         host: &Host,
         mut stream: S,
         session: Session,
         role: Role,
     ) -> io::Result<Self> {
         let mut session = Box::new(session);
-        let shaking = poll_fn(|context| {
+        let handshake = poll_fn(|context| {
             let mut io = Polled { stream: &mut stream, context };
-            ready(session.shake_hands(&mut io).and_then(|()| io.flush()))
+            ready(session.handshake(&mut io).and_then(|()| io.flush()))
         });
-        let too_slow = || io::Error::new(io::ErrorKind::TimedOut, role.is_too_slow());
-        within(host, PATIENCE, shaking).await.unwrap_or_else(|| Err(too_slow()))?;
+        let timed_out = || io::Error::new(io::ErrorKind::TimedOut, role.timeout_message());
+        within(host, HANDSHAKE_TIMEOUT, handshake).await.unwrap_or_else(|| Err(timed_out()))?;
         Ok(Self { stream, session })
     }
 
-    /// Sends what is to be sent.
+    /// Sends all encrypted data.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut io = Polled { stream: &mut self.stream, context };
         ready(self.session.send(&mut io))
@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         let is_nothing = slices.iter().all(|it| it.is_empty());
         loop {
             let count = self.session.write(slices)?;
-            // Once there is enough, it is sent before there is more.
+            // If the buffer is full, it is sent before more data is encrypted.
             let sent = self.poll_send(context)?;
             if count > 0 || is_nothing {
                 return Poll::Ready(Ok(count));
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    /// Says that nothing more is sent, and closes that side of the connection below.
+    /// Closes the session, and then the sending direction of the underlying connection.
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.close();
         std::task::ready!(self.poll_send(context))?;
@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
     }
 }
 
-/// A stream as rustls sees it: one that would block where it is pending.
+/// Adapts an asynchronous stream to rustls: a pending operation is an error of the kind `WouldBlock`.
 struct Polled<'a, 'b, S> {
     stream: &'a mut S,
     context: &'a mut Context<'b>,

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 mod listed;
 
@@ -30,7 +30,7 @@ use crate::{
 
 type Stream = TlsStream<TcpStream>;
 
-/// A host, and files of certificates.
+/// A host with certificates.
 struct Scene {
     test: TestHost,
     descriptors: Descriptors,
@@ -56,7 +56,7 @@ impl Scene {
         TlsConnector::new(tls, &self.test.host(), &localhost()).unwrap()
     }
 
-    /// What both sides say of each other.
+    /// Connects `client` to `server`, and returns the results of both sides, the server first.
     fn meet(
         &self,
         server: &TlsAcceptor,
@@ -68,7 +68,7 @@ impl Scene {
         self.test.block_on(both)
     }
 
-    /// Both sides of a connection that works.
+    /// Returns both sides of an established connection, the server first.
     fn pair(&self) -> (Stream, Stream) {
         let files = self.authority.issue(&["localhost"]).files();
         let client = Tls { ca_file: Some(files.add("ca", self.authority.pem())), ..Tls::default() };
@@ -77,7 +77,7 @@ impl Scene {
     }
 }
 
-/// Two ends of a connection: a server's and a client's.
+/// Returns both ends of a TCP connection: of the server and of the client.
 fn sockets() -> (StdStream, StdStream) {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let client = StdStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -88,12 +88,12 @@ fn localhost() -> Address {
     "localhost:6514".parse().unwrap()
 }
 
-/// What a server with this certificate is configured with.
+/// Returns the configuration of a server with the certificate in `files`.
 fn server(files: &Files) -> Tls {
     Tls { cert_file: Some(files.certificate()), key_file: Some(files.key()), ..Tls::default() }
 }
 
-/// Both, side by side.
+/// Runs both futures concurrently.
 async fn join<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let (mut first, mut second) = (None, None);
@@ -138,7 +138,7 @@ async fn close(stream: &mut Stream) -> io::Result<()> {
 }
 
 #[test]
-fn bytes_go_both_ways_at_the_same_time_until_both_sides_have_closed() {
+fn bytes_flow_both_ways_until_both_sides_close() {
     let scene = Scene::new();
     let (mut server, mut client) = scene.pair();
     let request: Vec<_> = (0..3_000_000_u32).map(|it| it.to_le_bytes()[0]).collect();
@@ -159,7 +159,7 @@ fn bytes_go_both_ways_at_the_same_time_until_both_sides_have_closed() {
 }
 
 #[test]
-fn a_connection_that_is_cut_off_is_an_error_and_no_end() {
+fn connection_that_is_cut_off_is_an_error() {
     let scene = Scene::new();
     let (mut server, mut client) = scene.pair();
     scene.test.block_on(write(&mut client, b"half a li")).unwrap();
@@ -169,7 +169,7 @@ fn a_connection_that_is_cut_off_is_an_error_and_no_end() {
     assert_eq!(scene.test.block_on(read).unwrap(), 9);
     let error = scene.test.block_on(read_to_end(&mut server)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-    assert!(error.to_string().contains("something may be missing"), "{error}");
+    assert!(error.to_string().contains("data may be missing"), "{error}");
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn both_sides_agree_on_a_protocol() {
     assert_eq!(client.unwrap().protocol(), Some("http/1.1"));
     let connector = scene.connector(&Tls::default()).with_protocols(&["h2"]);
     let (server, client) = scene.meet(&acceptor, &connector);
-    assert!(server.unwrap_err().to_string().contains("none of the protocols"));
+    assert!(server.unwrap_err().to_string().contains("none of the supported protocols"));
     assert!(client.unwrap_err().to_string().contains("none of the offered protocols"));
 }
 
-/// Whether the client refuses a server with this certificate, and says this.
+/// Checks that the client rejects a server with this certificate, and that its error contains `what`.
 #[track_caller]
 fn refuses(scene: &Scene, identity: &Identity, ca: Option<&str>, what: &str) {
     let files = identity.files();
@@ -196,36 +196,39 @@ fn refuses(scene: &Scene, identity: &Identity, ca: Option<&str>, what: &str) {
     let (server, client) = scene.meet(&scene.acceptor(&server(&files)), &scene.connector(&client));
     let error = client.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AUTHENTICATION);
-    assert_eq!(error.policy(), ErrorPolicy::RECONNECT, "time may mend it");
+    assert_eq!(error.policy(), ErrorPolicy::RECONNECT, "a later attempt may succeed");
     let text = error.to_string();
-    assert!(text.starts_with("no TLS connection to `localhost:6514`: its certificate "), "{text}");
+    assert!(
+        text.starts_with("cannot establish TLS with `localhost:6514`: its certificate "),
+        "{text}"
+    );
     assert!(text.contains(what), "{text}");
     let error = server.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
-    assert!(error.to_string().starts_with("no TLS connection from 10.0.0.7: it "), "{error}");
+    assert!(error.to_string().starts_with("cannot establish TLS with 10.0.0.7: it "), "{error}");
 }
 
 #[test]
-fn a_server_that_cannot_be_trusted_is_refused_with_what_is_wrong() {
+fn untrusted_server_is_rejected_with_the_reason() {
     let scene = Scene::new();
     let (ca, names) = (scene.authority.pem(), &["localhost"][..]);
     let odd = |oddity| scene.authority.issue_odd(names, oddity);
     refuses(&scene, &odd(Oddity::Expired), Some(ca), "expired 9");
-    refuses(&scene, &odd(Oddity::NotValidYet), Some(ca), "is not valid yet, but in 3");
+    refuses(&scene, &odd(Oddity::NotValidYet), Some(ca), "is only valid in 3");
     let other = Authority::new();
-    refuses(&scene, &other.issue(names), Some(ca), "`ca_file` does not have it");
-    refuses(&scene, &other.issue(names), None, "the system does not know it");
+    refuses(&scene, &other.issue(names), Some(ca), "`ca_file` does not contain it");
+    refuses(&scene, &other.issue(names), None, "the system does not trust it");
     refuses(&scene, &Identity::self_signed(names), Some(ca), "is self-signed");
     let elsewhere = scene.authority.issue(&["a.example", "b.example"]);
     refuses(&scene, &elsewhere, Some(ca), "is not for `localhost`");
     refuses(&scene, &elsewhere, Some(ca), "\"a.example\"");
     refuses(&scene, &Identity::self_signed(&[]), Some(ca), "is self-signed");
     let of_ca = scene.authority.issue_odd(names, Oddity::Authority);
-    refuses(&scene, &of_ca, Some(ca), "name it as `ca_file`");
+    refuses(&scene, &of_ca, Some(ca), "set `ca_file` to it");
 }
 
 #[test]
-fn a_self_signed_certificate_and_another_name_are_trusted_where_the_configuration_says_so() {
+fn configured_self_signed_certificate_and_name_are_trusted() {
     let scene = Scene::new();
     let identity = Identity::self_signed(&["a.example"]);
     let files = identity.files();
@@ -240,7 +243,7 @@ fn a_self_signed_certificate_and_another_name_are_trusted_where_the_configuratio
 }
 
 #[test]
-fn clients_show_a_certificate_where_the_server_asks_for_one() {
+fn clients_show_certificate_if_server_requires_it() {
     let scene = Scene::new();
     let files = scene.authority.issue(&["localhost"]).files();
     let ca = files.add("ca", scene.authority.pem());
@@ -255,19 +258,19 @@ fn clients_show_a_certificate_where_the_server_asks_for_one() {
         scene.meet(&scene.acceptor(&server), &scene.connector(&client))
     };
     for (auth, own, what) in [
-        (ClientAuth::Required, None, "it shows no certificate"),
+        (ClientAuth::Required, None, "it presented no certificate"),
         (ClientAuth::Required, Some(&expired), "its certificate expired"),
-        (ClientAuth::Required, Some(&unknown), "`ca_file` does not have it"),
-        (ClientAuth::Optional, Some(&unknown), "`ca_file` does not have it"),
+        (ClientAuth::Required, Some(&unknown), "`ca_file` does not contain it"),
+        (ClientAuth::Optional, Some(&unknown), "`ca_file` does not contain it"),
         (ClientAuth::Required, Some(&alone), "is self-signed"),
     ] {
         let (server, client) = meet(auth, own);
         let error = server.unwrap_err().to_string();
         assert!(
-            error.starts_with("no TLS connection from 10.0.0.7: it") && error.contains(what),
+            error.starts_with("cannot establish TLS with 10.0.0.7: it") && error.contains(what),
             "{error}"
         );
-        // With TLS 1.3 a client knows only when it reads.
+        // With TLS 1.3, a client learns only when it reads that its certificate was rejected.
         let error = scene.test.block_on(read_to_end(&mut client.unwrap())).unwrap_err().to_string();
         assert!(error.contains("certificate") && error.contains("(alert "), "{error}");
     }
@@ -283,7 +286,7 @@ fn server_of(files: &Files) -> Tls {
 }
 
 #[test]
-fn a_peer_that_speaks_an_old_version_is_refused() {
+fn peer_with_old_version_is_rejected() {
     let scene = Scene::new();
     let files = scene.authority.issue(&["localhost"]).files();
     let acceptor = scene.acceptor(&Tls { min_version: MinVersion::Tls13, ..server(&files) });
@@ -301,17 +304,17 @@ fn a_peer_that_speaks_an_old_version_is_refused() {
     let host = scene.test.host();
     let both = join(
         acceptor.accept(ours, &"10.0.0.7"),
-        TlsStream::shake_hands(&host, theirs, session, role),
+        TlsStream::handshake(&host, theirs, session, role),
     );
     let (server, client) = scene.test.block_on(both);
     let error = server.unwrap_err().to_string();
     assert!(error.contains("older version of TLS than `min_version` allows"), "{error}");
     let error = client.unwrap_err().to_string();
-    assert!(error.contains("see `min_version` of both sides"), "{error}");
+    assert!(error.contains("check `min_version` of both sides"), "{error}");
 }
 
 #[test]
-fn a_peer_that_speaks_no_tls_is_refused() {
+fn peer_without_tls_is_rejected() {
     let scene = Scene::new();
     let files = scene.authority.issue(&["localhost"]).files();
     let acceptor = scene.acceptor(&server(&files));
@@ -320,16 +323,13 @@ fn a_peer_that_speaks_no_tls_is_refused() {
         theirs.write_all(text).unwrap();
         let accepted = scene.test.block_on(acceptor.accept(scene.stream(ours), &"10.0.0.7"));
         let error = accepted.unwrap_err().to_string();
-        assert!(
-            error.contains("it does not speak TLS, as a client of this port has to"),
-            "{error}"
-        );
+        assert!(error.contains("it does not speak TLS, which this port requires"), "{error}");
     }
     let (mut ours, theirs) = sockets();
     ours.write_all(b"220 mail.example ESMTP\r\n").unwrap();
     let connector = scene.connector(&Tls::default());
     let error = scene.test.block_on(connector.connect(scene.stream(theirs))).unwrap_err();
-    assert!(error.to_string().contains("it does not speak TLS: see whether"), "{error}");
+    assert!(error.to_string().contains("it does not speak TLS: check the port"), "{error}");
     let (ours, theirs) = sockets();
     drop(ours);
     let error = scene.test.block_on(connector.connect(scene.stream(theirs))).unwrap_err();
@@ -337,7 +337,7 @@ fn a_peer_that_speaks_no_tls_is_refused() {
 }
 
 #[test]
-fn a_peer_that_says_nothing_is_given_up_after_ten_seconds_and_others_do_not_wait_for_it() {
+fn silent_peer_times_out_without_delaying_others() {
     let scene = Scene::new();
     let files = scene.authority.issue(&["localhost"]).files();
     let ca = files.add("ca", scene.authority.pem());
@@ -352,7 +352,7 @@ fn a_peer_that_says_nothing_is_given_up_after_ten_seconds_and_others_do_not_wait
         });
     let (waits, met) = scene.test.block_on(both);
     assert!(waits && met.0.is_ok() && met.1.is_ok());
-    assert_eq!(scene.test.now_ns(), before, "nobody has waited for it");
+    assert_eq!(scene.test.now_ns(), before, "the other connection did not wait");
     let error = scene.test.block_on(first).unwrap_err().to_string();
     assert!(error.contains("within ten seconds"), "{error}");
     assert_eq!(scene.test.now_ns() - before, 10_000_000_000);
@@ -372,7 +372,7 @@ impl Scene {
 }
 
 #[test]
-fn a_renewed_certificate_is_used_by_the_next_connection() {
+fn renewed_certificate_is_used_by_next_connection() {
     let scene = Scene::new();
     let files = scene.authority.issue_odd(&["localhost"], Oddity::Expired).files();
     let ca = files.add("ca", scene.authority.pem());
@@ -380,11 +380,14 @@ fn a_renewed_certificate_is_used_by_the_next_connection() {
     let connector = scene.connector(&Tls { ca_file: Some(ca.clone()), ..Tls::default() });
     assert!(scene.meet(&acceptor, &connector).1.is_err());
     files.replace(&scene.authority.issue(&["localhost"]));
-    assert!(scene.meet(&acceptor, &connector).1.is_err(), "they were looked at a moment ago");
+    assert!(
+        scene.meet(&acceptor, &connector).1.is_err(),
+        "the files were checked less than a second ago"
+    );
     scene.test.advance(Duration::from_secs(1));
     scene.meet(&acceptor, &connector).1.unwrap();
     assert!(scene.test.log().iter().any(|(_, line)| line.contains("certificate.pem")));
-    // The CAs of a client are renewed in the same way.
+    // The CAs of a client are reloaded in the same way.
     let other = Authority::new();
     files.replace(&other.issue(&["localhost"]));
     std::fs::write(ca, other.pem()).unwrap();
@@ -393,14 +396,14 @@ fn a_renewed_certificate_is_used_by_the_next_connection() {
 }
 
 #[test]
-fn files_that_became_bad_change_nothing_and_are_named_once_a_minute() {
+fn invalid_renewal_is_ignored_and_logged_once_a_minute() {
     let scene = Scene::new();
     let files = scene.authority.issue(&["localhost"]).files();
     let ca = files.add("ca", scene.authority.pem());
     let acceptor = scene.acceptor(&server(&files));
     let connector = scene.connector(&Tls { ca_file: Some(ca), ..Tls::default() });
     scene.meet(&acceptor, &connector).1.unwrap();
-    // Half of a renewal: the key is not that of the certificate.
+    // Half of a renewal: the key does not belong to the certificate.
     std::fs::write(files.key(), scene.authority.issue(&["localhost"]).key).unwrap();
     for _ in 0..3 {
         scene.test.advance(Duration::from_secs(2));
@@ -413,7 +416,7 @@ fn files_that_became_bad_change_nothing_and_are_named_once_a_minute() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_the_configurations_fault() {
+fn unusable_files_are_configuration_errors() {
     let scene = Scene::new();
     let good = scene.authority.issue(&["localhost"]).files();
     let load = |tls: &Tls| scene.test.block_on(scene.acceptor(tls).load()).unwrap_err();
@@ -429,7 +432,7 @@ fn files_that_cannot_be_used_are_the_configurations_fault() {
         (text.clone(), good.key(), "no `BEGIN CERTIFICATE`"),
         (good.certificate(), text, "no `BEGIN PRIVATE KEY`"),
         (good.certificate(), encrypted, "`openssl pkey`"),
-        (good.certificate(), other.key(), "not that of the certificate"),
+        (good.certificate(), other.key(), "does not belong to the certificate"),
     ] {
         let tls = Tls { cert_file: Some(certificate), key_file: Some(key), ..Tls::default() };
         let error = load(&tls);
@@ -439,7 +442,7 @@ fn files_that_cannot_be_used_are_the_configurations_fault() {
 }
 
 #[test]
-fn a_name_that_no_certificate_may_have_is_the_configurations_fault() {
+fn invalid_server_name_is_a_configuration_error() {
     let scene = Scene::new();
     let tls = Tls { server_name: Some("no name".to_owned()), ..Tls::default() };
     let error = TlsConnector::new(&tls, &scene.test.host(), &localhost()).unwrap_err();

@@ -1,5 +1,6 @@
-//! Verification of peers: as rustls decides, but a certificate that is itself in `ca_file` needs no issuer,
-//! and a refusal tells self-signed certificates from those of an unknown CA.
+//! Verification of the certificates of peers. Differs from the verifiers of rustls in two ways: a certificate that is
+//! itself in `ca_file` is accepted without a chain to a CA, and errors distinguish self-signed certificates from
+//! certificates of an unknown CA.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -17,7 +18,7 @@ use rustls::{
 };
 use webpki::{EndEntityCert, KeyUsage};
 
-/// A certificate that nobody but its owner has signed.
+/// The error for a self-signed certificate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelfSigned;
 
@@ -32,30 +33,33 @@ impl Error for SelfSigned {}
 /// Verifies the certificates of peers.
 #[derive(Debug)]
 pub(super) struct Trust<V: ?Sized> {
-    /// The verifier that asks for a chain up to a trusted CA.
+    /// The verifier of rustls, which requires a chain to a trusted CA.
     pub(super) chains: Arc<V>,
-    /// The certificates of `ca_file`. A peer that shows one of them, byte for byte, is trusted without a
-    /// chain: the configuration names it.
+    /// The certificates in `ca_file`. A peer that presents one of these certificates as its own is trusted without a
+    /// chain.
     pub(super) listed: Vec<CertificateDer<'static>>,
 }
 
 impl<V: ?Sized> Trust<V> {
-    /// Returns whether a certificate is listed and has nothing wrong with it but its issuer, or that it is a
-    /// CA's. The name of the peer is not checked.
+    /// Returns whether a certificate is in `ca_file`, and its dates are valid. Its issuer and the name of the peer are
+    /// not checked, and it may be the certificate of a CA.
     fn is_listed(&self, certificate: &CertificateDer<'_>, now: UnixTime, usage: KeyUsage) -> bool {
         if !self.listed.contains(certificate) {
             return false;
         }
         let Ok(parsed) = EndEntityCert::try_from(certificate) else { return false };
-        // Without a CA no chain is found. The dates are checked before the flag of a CA, and that before
-        // chains are searched.
+        // Without a CA, no chain is found. webpki checks the dates first, then whether the certificate is that of a
+        // CA, and then searches chains, so these two errors show that the dates are valid.
         let error = parsed.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
         matches!(error, Some(webpki::Error::CaUsedAsEndEntity | webpki::Error::UnknownIssuer))
     }
 }
 
-/// The same error, unless the certificate is self-signed.
-fn told_apart(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Error {
+/// Replaces the error for an unknown issuer if the certificate is self-signed.
+fn distinguish_self_signed(
+    error: rustls::Error,
+    certificate: &CertificateDer<'_>,
+) -> rustls::Error {
     let is_unknown =
         matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
     let is_self_signed = || {
@@ -69,7 +73,7 @@ fn told_apart(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls:
     }
 }
 
-/// What both verifiers have: signatures are verified by the one within.
+/// The methods that check signatures, which both verifier traits have. They call `chains`.
 macro_rules! signatures {
     () => {
         fn verify_tls12_signature(
@@ -116,7 +120,7 @@ impl<V: ServerCertVerifier + ?Sized> ServerCertVerifier for Trust<V> {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        verified.map_err(|error| told_apart(error, end_entity))
+        verified.map_err(|error| distinguish_self_signed(error, end_entity))
     }
 
     signatures!();
@@ -145,7 +149,7 @@ impl<V: ClientCertVerifier + ?Sized> ClientCertVerifier for Trust<V> {
         if verified.is_err() && self.is_listed(end_entity, now, KeyUsage::client_auth()) {
             return Ok(ClientCertVerified::assertion());
         }
-        verified.map_err(|error| told_apart(error, end_entity))
+        verified.map_err(|error| distinguish_self_signed(error, end_entity))
     }
 
     signatures!();

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
     net::{SocketAddr, UdpSocket as Peer},
@@ -44,7 +44,7 @@ impl Server {
 }
 
 #[test]
-fn each_datagram_is_a_message_with_its_sender_also_an_empty_and_the_largest() {
+fn each_datagram_is_a_message_with_its_sender() {
     let mut server = server();
     let senders = [peer(), peer()];
     let large = vec![b'x'; 65_507];
@@ -63,7 +63,7 @@ fn each_datagram_is_a_message_with_its_sender_also_an_empty_and_the_largest() {
 }
 
 #[test]
-fn no_more_is_read_than_was_asked_for_and_nothing_is_lost_by_that() {
+fn limit_of_pull_is_respected_without_loss() {
     let mut server = server();
     let sender = peer();
     for number in 0..10_u8 {
@@ -79,7 +79,7 @@ fn no_more_is_read_than_was_asked_for_and_nothing_is_lost_by_that() {
 }
 
 #[test]
-fn what_the_system_drops_is_counted() {
+fn drops_of_the_system_are_counted() {
     let mut server = server();
     set_socket_recv_buffer_size(&server.source.socket, 4 << 10).unwrap();
     let (sender, datagram) = (peer(), [b'x'; 1_000]);
@@ -92,7 +92,7 @@ fn what_the_system_drops_is_counted() {
     let dropped = |server: &Server| server.test.metric("datagrams_dropped").unwrap();
     let first = dropped(&server);
     assert!(first > 0.0);
-    // Not for every datagram, but at the end.
+    // The counter is not updated for every datagram, but at the end.
     for _ in 0..100 {
         sender.send_to(&datagram, server.address).unwrap();
     }
@@ -104,7 +104,7 @@ fn what_the_system_drops_is_counted() {
 }
 
 #[test]
-fn a_socket_waits_for_a_datagram_and_answers_it() {
+fn socket_receives_a_datagram_and_answers() {
     let test = TestHost::new();
     let descriptors = Descriptors::new(&test.host()).unwrap();
     let socket = UdpSocket::new(&descriptors, bind_udp(&any(), false).unwrap()).unwrap();
@@ -153,7 +153,7 @@ fn each_message_is_a_datagram() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
+fn only_event_with_too_long_message_fails() {
     let peer = peer();
     let mut client = client(peer.local_addr().unwrap());
     let mut batch = RawBatch::new();
@@ -172,7 +172,7 @@ fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
 }
 
 #[test]
-fn a_peer_that_does_not_listen_is_counted_and_holds_nothing_up() {
+fn refused_datagrams_are_counted_and_do_not_block() {
     let address = peer().local_addr().unwrap();
     let mut client = client(address);
     let mut batch = RawBatch::new();

@@ -1,4 +1,4 @@
-//! Calls of a component, watched: whether they panic, hold the thread, or wait for what never comes.
+//! Monitored calls of a component: detects calls that panic, block the thread, or wait forever.
 
 use std::{
     cell::Cell,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::{ErrorKind, Result};
 
-/// How long a call may hold its thread without working.
+/// Maximum time for which a call may block its thread without using the processor.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// Time that something outside of the test host gets to answer: a peer, or a thread of the plugin.
+/// Time that a check waits for an answer of a peer or of a thread of the plugin.
 ///
-/// A source whose peer is silent is pulled in most checks. After the first wait in vain, further waits are shorter.
+/// Most checks pull a source whose peer is silent. After the first wait without an answer, further waits are shorter.
 #[derive(Clone, Debug)]
 pub struct Patience(Rc<Cell<bool>>);
 
@@ -34,7 +34,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Returns whether `time` is too long to wait for an answer. Further waits are shorter if so.
+    /// Returns whether a check has to stop waiting for an answer after `time`. If so, further waits are shorter.
     fn ends_after(&self, time: Duration) -> bool {
         let ends = time > Duration::from_millis(if self.0.get() { 1_000 } else { 20 });
         if ends {
@@ -43,30 +43,30 @@ impl Patience {
         ends
     }
 
-    /// Returns the time after which a timer ends early. After waits in vain it is still long enough for a peer that
-    /// answers.
+    /// Returns the time after which a timer ends early. Even after waits without an answer, the time is long enough
+    /// for a peer that answers.
     pub(super) fn of_timers(&self) -> Duration {
         Duration::from_millis(if self.0.get() { 1_000 } else { 200 })
     }
 }
 
-/// Number of timers that may end beside a silent peer without waking the call, such as signs of life. A call that
-/// waits for one of them gets it.
+/// Number of timers, such as keep-alive timers, that may end without waking the call while a peer is silent. After
+/// them, the remaining timers do not count as a reason to keep waiting.
 const TIMERS: usize = 3;
 
-/// How long a call may go on by itself, and how often it may be polled. What takes longer has no end.
+/// Maximum real time and maximum number of polls of one call. A call that exceeds one of them is considered endless.
 const LIMIT: (Duration, usize) = (Duration::from_secs(10), 100_000);
 
-/// How long the suite waits for something outside before it looks again.
+/// Maximum time of one wait for events from outside of the test's thread.
 const SLICE: Duration = Duration::from_millis(10);
 
-const PANICKED: &str = "no method panics: return an error of a fitting kind";
+const PANICKED: &str = "methods must not panic: return an error of a suitable kind";
 
-/// What the contract says of every call.
-pub(super) const OF_CALLS: &str = "`tremor_pdk::Connector` and the other traits: no method panics, none \
-    holds its thread, and what waits is woken";
+/// The contract of every call.
+pub(super) const OF_CALLS: &str = "`tremor_pdk::Connector` and the other traits: methods do not panic or \
+    block the thread, and a pending call is woken";
 
-/// Takes the answer to a call; a panic is a fault.
+/// Returns the result of a call, or a fault if the call panicked.
 pub(super) fn answer<T>(what: &str, result: Result<T>) -> Verdict<Result<T>> {
     match result {
         Err(error) if error.kind() == ErrorKind::PANICKED => {
@@ -76,8 +76,8 @@ pub(super) fn answer<T>(what: &str, result: Result<T>) -> Verdict<Result<T>> {
     }
 }
 
-/// Runs a call that does not wait. Where the system tells, only the time counts in which it neither worked
-/// nor stood in line for a processor: a slow machine is no fault of the plugin.
+/// Runs a call that must return without blocking, and measures its time. Time in which the thread used a processor or
+/// waited for one does not count if the system reports it, because a slow machine is not a fault of the plugin.
 pub(super) fn timed<T>(what: &str, call: impl FnOnce() -> T) -> Verdict<T> {
     let (started, before) = (Instant::now(), scheduled());
     let result = call();
@@ -86,29 +86,29 @@ pub(super) fn timed<T>(what: &str, call: impl FnOnce() -> T) -> Verdict<T> {
         return Ok(result);
     }
     let worked = scheduled().zip(before).map(|(now, before)| now.saturating_sub(before));
-    let held = took.saturating_sub(worked.unwrap_or_default());
-    if held > CALL_LIMIT {
-        let seen = format!("`{what}` held its thread for {} ms", held.as_millis());
-        let help = "move what blocks into `Host::blocking`, and wait with `Host::sleep`, \
+    let blocked = took.saturating_sub(worked.unwrap_or_default());
+    if blocked > CALL_LIMIT {
+        let seen = format!("`{what}` blocked its thread for {} ms", blocked.as_millis());
+        let help = "run blocking code with `Host::blocking`, and wait with `Host::sleep`, \
             `Host::readable` or `Host::writable`";
         return Err(fault(seen, help).of(OF_CALLS));
     }
     Ok(result)
 }
 
-/// A synchronous call that answers.
+/// Runs a call as [`timed`] does, and converts a panic to a fault.
 pub(super) fn direct<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Verdict<Result<T>> {
     answer(what, timed(what, call)?)
 }
 
-/// Makes calls on a test host. A call is polled when it has been woken, and not otherwise.
+/// Runs calls on a test host. A pending call is polled again only after it was woken.
 pub(super) struct Calls {
     pub(super) host: TestHost,
     pub(super) patience: Patience,
 }
 
 impl Calls {
-    /// Runs a call to its end; that it waits for something outside is a reason to skip.
+    /// Runs a call to its end. If the call waits for a peer, the check is skipped.
     pub(super) fn finish<T>(
         &self,
         what: &str,
@@ -121,8 +121,8 @@ impl Calls {
         })
     }
 
-    /// Polls a call as often as it is woken, but no more than `polls` times; `None` where it is still
-    /// pending then, or waits for something outside that does not come.
+    /// Polls a call each time that it is woken, at most `polls` times. Returns `None` if the call is still pending
+    /// then, or if it waits for a peer that does not answer.
     pub(super) fn poll<T>(
         &self,
         what: &str,
@@ -144,7 +144,7 @@ impl Calls {
                 return Ok(None);
             }
             if !wakeup.is_expected() {
-                let seen = format!("`{what}` waits, and nothing has its waker: it waits for ever");
+                let seen = format!("`{what}` waits forever, because nothing has kept its waker");
                 let help = "poll what it waits for with the context that `poll` was given; await \
                     futures of `Host` and do not poll them by hand";
                 return Err(fault(seen, help).of(OF_CALLS));
@@ -162,7 +162,7 @@ impl Calls {
                     return Ok(None);
                 }
                 if !self.host.0.is_expected(&wakeup) {
-                    let seen = format!("`{what}` was not woken when what it waited for was there");
+                    let seen = format!("`{what}` was not woken when its condition was met");
                     let help = "keep the waker of the last poll, and wake it";
                     return Err(fault(seen, help).of(OF_CALLS));
                 }
@@ -177,17 +177,19 @@ impl Calls {
             return Ok(());
         }
         let clock = Duration::from_nanos(self.host.now_ns());
-        let seen =
-            format!("`{what}` has no end: polled {polled} times, the host's clock at {clock:?}");
-        let help = "a call comes to an end: an answer, or an error that says what did not come";
+        let seen = format!(
+            "`{what}` does not end: it was polled {polled} times, and the host's clock is at {clock:?}"
+        );
+        let help =
+            "let every call end with a result, or with an error that names the missing answer";
         Err(fault(seen, help).of(OF_CALLS))
     }
 }
 
-/// How long this thread has worked and stood in line for a processor; none where the system does not
-/// tell.
+/// Returns the time for which this thread has used or waited for a processor; `None` if the system does not report
+/// it.
 fn scheduled() -> Option<Duration> {
-    // Of Linux: nanoseconds on a processor, nanoseconds in line for one, turns.
+    // Format on Linux: ns on a processor, ns of waiting for a processor, number of time slices.
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let mut ns = text.split_ascii_whitespace().map(str::parse::<u64>);
     Some(Duration::from_nanos(ns.next()?.ok()?.saturating_add(ns.next()?.ok()?)))

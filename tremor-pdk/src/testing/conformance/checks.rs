@@ -1,29 +1,29 @@
-//! The checks, with what the contract says and what they rest on.
+//! The list of all checks. Each entry has the contract that the check verifies, and the checks that it depends on.
 
 use super::{
     codec, connector, construct, operator, processor, report::Verdict, sink, source,
     subject::Subject,
 };
 
-/// A check of a component.
+/// A check of one kind of component.
 pub(super) struct Check {
-    /// Its name, as a sentence about the component without its subject.
+    /// Name of the check: a verb phrase that is true of the component if the check passes, such as `stays_finished`.
     pub(super) name: &'static str,
-    /// The kind of components that it is for; all of them where it is empty.
+    /// Kind of component; empty for all kinds.
     pub(super) kind: &'static str,
-    /// What the contract says, with the method that it says it of.
+    /// The contract, which begins with the method that has to keep it.
     pub(super) contract: &'static str,
-    /// The checks without which this one tells nothing.
-    pub(super) rests_on: &'static [&'static str],
+    /// Names of the checks that must have passed, because otherwise the result of this check is meaningless.
+    pub(super) depends_on: &'static [&'static str],
     pub(super) run: fn(&Subject) -> Verdict,
 }
 
-/// The checks of components of one kind.
+/// Returns the checks of components of one kind.
 pub(super) fn of(kind: &str) -> impl Iterator<Item = &'static Check> {
     CHECKS.iter().filter(move |check| check.kind.is_empty() || check.kind == kind)
 }
 
-/// Whether nothing can be checked of a component without this.
+/// Returns whether all checks that depend on the check `name` are skipped if `name` was skipped.
 pub(super) fn is_basic(name: &str) -> bool {
     ["makes", "connects"].contains(&name)
 }
@@ -34,7 +34,7 @@ macro_rules! checks {
             name: stringify!($name),
             kind: $kind,
             contract: $contract,
-            rests_on: &[$(stringify!($on)),*],
+            depends_on: &[$(stringify!($on)),*],
             run: $run,
         },)*)*]
     };
@@ -42,99 +42,99 @@ macro_rules! checks {
 
 const CHECKS: &[Check] = checks! {
     "" {
-        makes(): "`Component::new`: makes an instance, or answers with an error of the kind configuration",
+        makes(): "`Component::new`: creates an instance, or returns an error of the kind configuration",
             construct::makes;
-        stays_inside(makes): "`Component::new`: nothing in it reaches outside", construct::stays_inside;
+        stays_inside(makes): "`Component::new`: does not access files, peers or the host", construct::stays_inside;
         makes_many(makes, stays_inside): "`Component::new`: a flow may have many instances", construct::many;
-        refuses_unknown_keys(makes): "`Component::Config`: a key that it does not have is an error of the \
+        refuses_unknown_keys(makes): "`Component::Config`: an unknown key is an error of the \
             kind configuration", construct::unknown_key;
-        refuses_bad_configurations(makes): "`Component::new`: a bad configuration is an error of the kind \
+        refuses_bad_configurations(makes): "`Component::new`: an invalid configuration is an error of the kind \
             configuration, and no panic", construct::hostile;
     }
     "connector" {
-        connects(makes): "`Connector::connect`: returns the halves of a connection, or why there is none; \
-            `Connector::sides` names the sides that there are", connector::connects;
-        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume` and `close` come in \
-            this order, and answer `Ok`", connector::life_cycle;
+        connects(makes): "`Connector::connect`: returns the halves of a connection, or an error; \
+            `Connector::sides` returns the sides that the connector has", connector::connects;
+        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume` and `close` are called in \
+            this order, and return `Ok`", connector::life_cycle;
         reconnects(lives): "`Connector::connect`: called again after both halves of a lost connection were \
             dropped", connector::reconnects;
-        pulls(connects): "`Source::pull`: returns as soon as there is something, and waits without holding \
+        pulls(connects): "`Source::pull`: returns as soon as there are events, and waits without blocking \
             the thread", source::pulls;
-        drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and in any",
+        drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and during any",
             connector::drops_at_every_stage;
-        heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full`; one message in hand may \
+        heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full`; only the last message may \
             exceed it", source::heeds_the_limit;
-        stays_finished(pulls): "`Pull::Finished`: there is nothing more and there never will be",
+        stays_finished(pulls): "`Pull::Finished`: the source will not have more events",
             source::stays_finished;
-        sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs into \
+        sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs in \
             `self`", source::shares_nothing;
         survives_dropped_pulls(pulls, sources_share_nothing): "`Source::pull`: the future may be dropped at any `await`, and no \
             event is lost or doubled by that", source::survives_dropped_pulls;
-        hears_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
-            source::hears_acknowledgements;
-        reads_again(hears_acknowledgements): "`Acks::fail`: a source that can read again what has failed does so",
+        accepts_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
+            source::accepts_acknowledgements;
+        reads_again(accepts_acknowledgements): "`Acks::fail`: a source that can read failed events again does so",
             source::reads_again;
         answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
             is back", connector::answers_the_circuit_breaker;
-        delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \
+        delivers(connects): "`Sink::deliver`: returns `Ok`, the events that were not delivered, or an error whose kind \
             says what to do", sink::delivers;
         flushes(connects): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
             sink::flushes;
-        takes_several(delivers, flushes): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
+        takes_several(delivers, flushes): "`ParallelSink::deliver`: several deliveries may be in flight, and any of \
             them may be dropped", sink::takes_several;
-        answers_ticks(connects): "`Sink::on_tick`: time has passed", sink::answers_ticks;
+        answers_ticks(connects): "`Sink::on_tick`: called once a second; returns `Ok`", sink::answers_ticks;
         drains(lives, delivers, answers_ticks): "`Sink::close`: no event follows; the sink sends what it buffers",
             sink::drains;
-        sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs into \
+        sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs in \
             `self`", sink::shares_nothing;
-        stops_without_a_drain(lives, pulls, delivers): "`Connector::close`: the end, after a drain or \
+        stops_without_a_drain(lives, pulls, delivers): "`Connector::close`: called at the end, after a drain or \
             without one", connector::stops_without_a_drain;
-        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::close`: the end; no thread, task or file descriptor is \
+        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::close`: called at the end; no thread, task or file descriptor is \
             left over", connector::leaves_nothing;
     }
     "operator" {
-        names_ports(makes): "`Operator::ports`: the ports besides `out` and `err`; asked once",
+        names_ports(makes): "`Operator::ports`: returns the ports besides `out` and `err`; called once",
             operator::names_ports;
         accounts_for_events(names_ports): "`Operator::process`: every event is accounted for",
             operator::accounts;
-        knows_the_time(accounts_for_events): "`Operator::on_time`: it is at or after what `due` said",
+        knows_the_time(accounts_for_events): "`Operator::on_time`: called at or after the time that `due` returned",
             operator::knows_the_time;
-        drains(accounts_for_events): "`Operator::flush`: what the operator holds back goes out now",
+        drains(accounts_for_events): "`Operator::flush`: all buffered events are emitted, rejected or discarded",
             operator::drains;
-        shares_nothing(accounts_for_events, drains): "`Operator`: it has a state of its own",
+        shares_nothing(accounts_for_events, drains): "`Operator`: each instance has a state of its own",
             operator::shares_nothing;
     }
     "codec" {
-        round_trips(makes): "`Codec::decode`, `Codec::encode`: what was encoded is decoded to the same",
+        round_trips(makes): "`Codec::decode`, `Codec::encode`: decoding an encoded value returns an equal value",
             codec::round_trips;
-        refuses_bad_messages(makes): "`Codec::decode`: what is no message is an error of the kind bad data",
+        refuses_bad_messages(makes): "`Codec::decode`: an invalid message is an error of the kind bad data",
             codec::refuses_hostile_bytes;
         shares_nothing(round_trips): "`Codec`: a connector has an instance for its source and one for its \
             sink", codec::shares_nothing;
     }
     "preprocessor" {
-        takes_any_bytes(makes): "`Preprocessor::process`: what cannot be a message it rejects",
+        takes_any_bytes(makes): "`Preprocessor::process`: rejects bytes that cannot be a message",
             processor::refuses_hostile_bytes;
-        splits_do_not_matter(takes_any_bytes): "`Preprocessor::process`: a byte stream comes in fragments \
+        splits_do_not_matter(takes_any_bytes): "`Preprocessor::process`: a byte stream arrives in fragments \
             that are cut anywhere", processor::splits_do_not_matter;
-        keeps_streams_apart(splits_do_not_matter): "`Preprocessor`: it keeps a state for each stream",
+        keeps_streams_apart(splits_do_not_matter): "`Preprocessor`: keeps a state for each stream",
             processor::keeps_streams_apart;
-        ends_streams(keeps_streams_apart): "`Preprocessor::streams`: those that have begun and not ended",
+        ends_streams(keeps_streams_apart): "`Preprocessor::streams`: returns the streams that have begun and not ended",
             processor::ends_streams;
-        aborts_streams(keeps_streams_apart): "`Preprocessor::process`: an aborted stream is rejected, and \
-            its state forgotten", processor::aborts_streams;
-        holds_what_it_buffers(ends_streams): "`Preprocessor::holds`: whether bytes of a stream are buffered",
-            processor::holds_what_it_buffers;
-        keeps_time(ends_streams): "`Preprocessor::on_time`: messages that no longer wait for their streams",
+        aborts_streams(keeps_streams_apart): "`Preprocessor::process`: the buffered bytes of an aborted stream are rejected, and \
+            its state is dropped", processor::aborts_streams;
+        reports_buffered_bytes(ends_streams): "`Preprocessor::buffers`: returns whether bytes of a stream are buffered",
+            processor::reports_buffered_bytes;
+        keeps_time(ends_streams): "`Preprocessor::on_time`: emits messages that have waited long enough for their streams",
             processor::keeps_time;
-        shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs into `self`",
+        shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs in `self`",
             processor::shares_nothing;
     }
     "postprocessor" {
-        takes_any_bytes(makes): "`Postprocessor::process`: what it cannot frame it rejects",
+        takes_any_bytes(makes): "`Postprocessor::process`: rejects messages that it cannot frame",
             processor::takes_hostile_bytes;
         frames(takes_any_bytes): "`Postprocessor::process`: replaces messages one by one", processor::frames;
-        shares_nothing(frames): "`Postprocessor`: it sees the batches of one sink",
+        shares_nothing(frames): "`Postprocessor`: each instance processes the batches of one sink",
             processor::post_shares_nothing;
     }
 };

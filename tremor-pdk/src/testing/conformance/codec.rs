@@ -12,18 +12,18 @@ use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Error, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
 
-/// A codec that is asked for one message at a time.
+/// A codec that converts one message at a time.
 struct Messages(Box<dyn DynCodec>);
 
 impl Messages {
     fn new(subject: &Subject) -> Verdict<Self> {
         match subject.instance(&subject.host())? {
             Instance::Codec(codec) => Ok(Self(codec)),
-            _ => Err(Finding::skip("this is no codec")),
+            _ => Err(Finding::skip("this is not a codec")),
         }
     }
 
-    /// What becomes of one event: what `take` takes of it, or the error that it is rejected with.
+    /// Returns the result for one event: the result of `take`, or the error with which the event was rejected.
     fn one<T>(
         what: &str,
         batch: &Batch,
@@ -36,9 +36,12 @@ impl Messages {
             (Some(taken), None) if batch.len() == 1 => Ok(Ok(taken)),
             (None, Some(rejected)) => super::call::answer(what, Err(rejected.error)),
             (None, None) if discarded == 1 => {
-                Ok(Err(Error::bad_data("the message holds no event")))
+                Ok(Err(Error::bad_data("the message contains no event")))
             }
-            _ => Err(fault(format_args!("`{what}` made no event of one, or several"), ONE)),
+            _ => Err(fault(
+                format_args!("`{what}` returned no event for one, or several events"),
+                ONE,
+            )),
         }
     }
 
@@ -70,7 +73,7 @@ impl Messages {
         Ok(values)
     }
 
-    /// Returns the samples with what the codec decodes of them.
+    /// Returns the samples with their decoded values.
     fn samples(&mut self, subject: &Subject) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
         let help = "give messages of the format as samples, or decode them";
         let mut samples = Vec::new();
@@ -86,7 +89,7 @@ impl Messages {
         Ok(samples)
     }
 
-    /// Returns the samples, and the messages of all values that the codec can encode, with what it decodes of them.
+    /// Returns the samples, and the messages of all values that the codec can encode, with their decoded values.
     fn known(&mut self, subject: &Subject) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
         let mut known = self.samples(subject)?;
         for value in self.values(subject)? {
@@ -99,13 +102,13 @@ impl Messages {
     }
 }
 
-const ONE: &str = "write one value for a message, append one message for a value, or answer with \
+const ONE: &str = "write one value for a message, append one message for a value, or return \
     `Error::bad_data`";
 
 fn of_bad_data(what: &str, error: &Error) -> Verdict {
     let kind = error.kind();
     let seen = || format!("{what} is an error of the kind {kind}: {error}");
-    ensure(kind == ErrorKind::BAD_DATA, seen, "answer with `Error::bad_data`")
+    ensure(kind == ErrorKind::BAD_DATA, seen, "return `Error::bad_data`")
 }
 
 fn text(value: &Value<'_>) -> String {
@@ -124,8 +127,7 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
             }
         };
         encoded += 1;
-        let help =
-            "decode what `encode` writes; a format that cannot hold a value refuses it in `encode`";
+        let help = "decode what `encode` writes; reject values that the format cannot represent in `encode`";
         let cannot = |what: &str, message: &[u8], done: &str| {
             let seen = format!("{what} {} cannot be {done}", short(message));
             move |error: Error| fault(format_args!("{seen}: {error}"), help)
@@ -133,7 +135,7 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
         let once =
             codec.decode(&message)?.map_err(cannot("its own message", &message, "decoded"))?;
         let again =
-            codec.encode(&once)?.map_err(cannot("what it decodes of", &message, "encoded"))?;
+            codec.encode(&once)?.map_err(cannot("the decoded value of", &message, "encoded"))?;
         let twice = codec.decode(&again)?.map_err(cannot("its own message", &again, "decoded"))?;
         let (once, twice) = (text(&once), text(&twice));
         let seen = || {
@@ -145,7 +147,7 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
         };
         ensure(once == twice, seen, help)?;
     }
-    let help = "encode a type of value at least, or answer with kind bad data";
+    let help = "encode at least one type of value, or return an error of the kind bad data";
     ensure(encoded > 0, || "no value at all can be encoded".to_owned(), help).map_err(|_| {
         Finding::skip(
             "none of the values of the suite and of the samples can be encoded: give messages of the format as samples, \
@@ -169,8 +171,12 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
     for (message, expected) in known {
         let decoded = codec.decode(&message)?;
         let same = decoded.is_ok_and(|value| text(&value) == text(&expected));
-        let seen =
-            || format!("after bad messages, {} is decoded otherwise than before", short(&message));
+        let seen = || {
+            format!(
+                "after invalid messages, {} is decoded differently than before",
+                short(&message)
+            )
+        };
         ensure(same, seen, "keep nothing of a message that failed")?;
     }
     Ok(())
@@ -191,9 +197,10 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         let known = codec.known(subject)?;
         let same = known.len() == expected.len()
             && known.iter().zip(&expected).all(|(found, expected)| found.0 == expected.0);
-        let seen =
-            || format!("instance {} of {MANY} encodes otherwise than the first", position + 2);
-        ensure(same, seen, "keep state in `self` and not in a static; best, keep none")?;
+        let seen = || {
+            format!("instance {} of {MANY} encodes differently than the first one", position + 2)
+        };
+        ensure(same, seen, "keep state in `self` and not in a static, or keep no state")?;
     }
     Ok(())
 }

@@ -1,20 +1,21 @@
-//! Configurations: one that should work, made of a schema, and many that should not.
+//! Configurations for the checks: a valid configuration that is derived from a schema, and many that are usually
+//! invalid.
 
 use serde_json::{Map, Value as Json, json};
 
-/// How deep a schema is followed: one may refer to itself.
+/// Maximum depth to which a schema is followed, because schemas may be recursive.
 const DEPTH: usize = 16;
 
-/// The name of every file in a configuration that [`working`] makes.
+/// The value of all paths of files in the result of [`working`].
 pub const FILE: &str = "verify.txt";
 
-/// A configuration that should work: the first example of the schema, or else the least that has all
-/// required keys.
+/// Returns a configuration that is probably valid: the first example of the schema, or, without examples, a
+/// configuration with only the required keys.
 pub fn working(schema: Option<&Json>) -> Json {
-    schema.map_or(Json::Null, |schema| least(schema, schema, "", DEPTH))
+    schema.map_or(Json::Null, |schema| minimal(schema, schema, "", DEPTH))
 }
 
-fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
+fn minimal(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
     let schema = resolved(root, schema);
     let given = [&schema["examples"][0], &schema["default"], &schema["const"], &schema["enum"][0]];
     if let Some(given) = given.into_iter().find(|given| !given.is_null()) {
@@ -25,7 +26,7 @@ fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
         let choices = schema[choice].as_array().into_iter().flatten();
         let mut choices = choices.filter(|choice| choice["type"] != "null");
         if let Some(choice) = choices.next() {
-            return least(root, choice, key, depth);
+            return minimal(root, choice, key, depth);
         }
     }
     let kinds =
@@ -36,14 +37,14 @@ fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
             let mut object = Map::new();
             for key in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str)
             {
-                let value = least(root, &schema["properties"][key], key, depth);
+                let value = minimal(root, &schema["properties"][key], key, depth);
                 object.insert(key.to_owned(), value);
             }
             Json::Object(object)
         }
         Some("array") => {
             let items = schema["minItems"].as_u64().unwrap_or(0).min(16);
-            (0..items).map(|_| least(root, &schema["items"], key, depth)).collect()
+            (0..items).map(|_| minimal(root, &schema["items"], key, depth)).collect()
         }
         Some("integer") => json!(schema["minimum"].as_i64().unwrap_or(1).max(1)),
         Some("number") => json!(schema["minimum"].as_f64().unwrap_or(1.0).max(1.0)),
@@ -55,7 +56,7 @@ fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
     }
 }
 
-/// A text of a format that types of the standard library and of common crates have.
+/// Returns a text that is valid for a `format` of JSON Schema.
 fn formatted(format: &Json) -> &'static str {
     match format.as_str().unwrap_or_default() {
         "ip" | "ipv4" => "127.0.0.1",
@@ -79,17 +80,17 @@ fn resolved<'s>(root: &'s Json, mut schema: &'s Json) -> &'s Json {
     schema
 }
 
-/// A key that no component knows.
+/// A key that no component has.
 pub(super) const UNKNOWN: &str = "no_component_has_this_key";
 
-/// The configuration with a key that nothing knows.
+/// Returns the configuration with an additional unknown key.
 pub(super) fn with_unknown_key(config: &Json) -> Json {
     let mut config = config.as_object().cloned().unwrap_or_default();
     config.insert(UNKNOWN.to_owned(), json!(1));
     Json::Object(config)
 }
 
-/// Configurations to be refused, or to be put up with: what is wrong, and the configuration.
+/// Returns unusual configurations, each with a description. A component may accept or reject them, but must not panic.
 pub(super) fn hostile(schema: Option<&Json>, config: &Json) -> Vec<(String, Json)> {
     let mut all = vec![
         ("an empty configuration".to_owned(), json!({})),
@@ -116,7 +117,7 @@ pub(super) fn hostile(schema: Option<&Json>, config: &Json) -> Vec<(String, Json
     all
 }
 
-/// Values that few keys expect.
+/// Returns values that few keys accept, each with a description.
 fn values() -> Vec<(&'static str, Json)> {
     let deep = (0..100).fold(json!(null), |value, _| json!([value]));
     vec![
@@ -131,7 +132,7 @@ fn values() -> Vec<(&'static str, Json)> {
         ("true", json!(true)),
         ("an empty list", json!([])),
         ("an empty map", json!({})),
-        ("100 lists in each other", deep),
+        ("100 nested lists", deep),
     ]
 }
 
@@ -142,12 +143,12 @@ mod tests {
     use super::{FILE, hostile, with_unknown_key, working};
     use crate::{
         ChunkBytes,
-        metadata::{Place, Text},
+        metadata::{FieldPath, Text},
         units::{Interval, Size},
     };
 
     #[test]
-    fn the_least_configuration_has_what_is_required_and_nothing_else() {
+    fn minimal_configuration_has_only_required_keys() {
         let schema = json!({
             "type": "object", "required": ["path", "many", "mode", "of", "maybe"],
             "properties": {
@@ -166,20 +167,20 @@ mod tests {
         assert_eq!(working(Some(&schema)), least);
     }
 
-    /// A configuration with a required key of each type that the kit has for keys.
+    /// A configuration with a required key of each key type of the kit.
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     #[allow(dead_code)]
     struct Kit {
         interval: Interval,
         size: Size,
-        place: Place,
+        field: FieldPath,
         text: Text,
         chunk: ChunkBytes,
         address: std::net::IpAddr,
     }
 
     #[test]
-    fn least_configuration_of_the_kits_key_types_is_accepted() {
+    fn minimal_configuration_of_kit_types_is_accepted() {
         let schema = serde_json::to_value(schemars::schema_for!(Kit)).unwrap();
         let config = working(Some(&schema));
         crate::config::read::<Kit>(config.clone())
@@ -187,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_example_comes_before_the_least_configuration() {
+    fn first_example_is_preferred() {
         let schema = json!({ "type": "object", "examples": [{ "a": 1 }, { "a": 2 }] });
         assert_eq!(working(Some(&schema)), json!({ "a": 1 }));
         assert_eq!(working(None), Json::Null);
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_has_a_least_configuration() {
+    fn recursive_schema_has_a_minimal_configuration() {
         let schema = json!({ "type": "object", "required": ["next"],
             "properties": { "next": { "$ref": "#" } } });
         assert!(working(Some(&schema))["next"]["next"].is_object());
     }
 
     #[test]
-    fn every_key_of_schema_and_configuration_is_taken_away_and_given_what_it_does_not_expect() {
+    fn every_key_is_removed_and_given_unexpected_values() {
         let schema = json!({ "properties": { "a": {}, "b": {} } });
         let all = hostile(Some(&schema), &json!({ "b": 1, "c": 2 }));
         for key in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! Checks of the life of a connector.
+//! Checks of the life cycle of connectors.
 
 use super::{
     call::{Calls, direct, poll_once},
@@ -21,7 +21,7 @@ pub(super) fn life_cycle(subject: &Subject) -> Verdict {
         connected.hook(Hook::PAUSE)?;
         connected.hook(Hook::RESUME)?;
     }
-    // What is drained while it is paused ends without being resumed.
+    // A connector that is restarted while it is paused is closed without being resumed.
     connected.hook(Hook::PAUSE)?;
     connected.stop(true).map(drop)
 }
@@ -35,7 +35,7 @@ pub(super) fn reconnects(subject: &Subject) -> Verdict {
     connected.stop(true).map(drop)
 }
 
-/// The calls after each of which a connector is dropped.
+/// Number of stages of a connector's life after which the check drops it.
 const STAGES: usize = 7;
 
 pub(super) fn drops_at_every_stage(subject: &Subject) -> Verdict {
@@ -45,7 +45,7 @@ pub(super) fn drops_at_every_stage(subject: &Subject) -> Verdict {
 fn drop_after(subject: &Subject, last: usize) -> Verdict {
     let host = subject.host();
     let mut connector = subject.connector(&host)?;
-    // As the runtime drops it that is stopped in the midst of a call: its future first.
+    // If the runtime stops a connector during a call, it also drops the future of the call first.
     match last {
         0 => return Ok(()),
         1 => {
@@ -61,7 +61,7 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
         2 => {}
         3 => poll_once(&mut connected.connector.hook(Hook::START))?,
         4 => {
-            // The connector goes first, and its sides after it.
+            // The connector is dropped before its sides.
             let Connected { connector, source, acks, sink, .. } = connected;
             drop(connector);
             drop((source, acks, sink));
@@ -70,7 +70,7 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
             let pulls = connected.source.is_some();
             let mut batch = Batch::new();
             if pulls {
-                // Given up or not, whatever came of it.
+                // The result does not matter.
                 let _ = connected.pull(1, &mut batch)?;
             }
         }
@@ -96,10 +96,10 @@ pub(super) fn stops_without_a_drain(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn leaves_nothing(subject: &Subject) -> Verdict {
-    let help = "end in `Connector::close`, or when the last side is dropped, what was started with \
+    let help = "end in `Connector::close`, or when the last side is dropped, the tasks and threads that were started with \
         `Host::spawn`, `Host::blocking` or `std::thread`, and close what was opened";
     let mut before = None;
-    // The second life is compared: what the first has left for it is the library's, and stays.
+    // Only the second life cycle is checked, because a library may keep resources that it acquired in the first one.
     for _ in 0..2 {
         before = subject.is_alone.then(Open::now).flatten();
         let mut connected = subject.connected()?;
@@ -110,7 +110,7 @@ pub(super) fn leaves_nothing(subject: &Subject) -> Verdict {
         let (tasks, jobs) = host.0.left_over();
         ensure(
             tasks + jobs == 0,
-            || format!("after `close`, {tasks} tasks and {jobs} pieces of work still run"),
+            || format!("after `close`, {tasks} tasks and {jobs} `Host::blocking` calls still run"),
             help,
         )?;
     }
@@ -124,7 +124,7 @@ pub(super) fn answers_the_circuit_breaker(subject: &Subject) -> Verdict {
         let answered = direct("on_circuit_breaker", || source.on_circuit_breaker(open))?;
         match answered {
             Err(error) if !is_of_peer(&error) => {
-                let help = "answer `Ok`: it is only told that a sink is down";
+                let help = "return `Ok`: the call only notifies the source that a sink is down";
                 return Err(fault(format_args!("`on_circuit_breaker` failed: {error}"), help));
             }
             _ => {}

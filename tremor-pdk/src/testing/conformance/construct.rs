@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{ErrorKind, testing::TestHost};
 
-/// How many instances there are at a time where there are many.
+/// Number of instances that the checks of several instances create.
 pub(super) const MANY: usize = 8;
 
 pub(super) fn makes(subject: &Subject) -> Verdict {
@@ -17,13 +17,13 @@ pub(super) fn makes(subject: &Subject) -> Verdict {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::CONFIGURATION => {
             return Err(Finding::skip(format_args!(
-                "needs a configuration: {} is refused: {error}",
+                "needs a configuration: {} is rejected: {error}",
                 subject.config
             )));
         }
         Err(error) => {
             let seen = format!("`new` failed with an error of the kind {}: {error}", error.kind());
-            let help = "answer with `Error::configuration`, which is what an error of `new` is";
+            let help = "return `Error::configuration`, the kind of all errors of `new`";
             return Err(fault(seen, help));
         }
     }
@@ -43,51 +43,52 @@ pub(super) fn stays_inside(subject: &Subject) -> Verdict {
     }
     drop(instance);
     let Some(before) = before else { return Err(shared()) };
-    before.is_as_before("after an instance was made and dropped", help)
+    before.is_as_before("after an instance was created and dropped", help)
 }
 
-/// What a constructor asked the host for, that none may.
+/// Returns a description of a request that the constructor made to the host, if any. Constructors must not make
+/// requests.
 fn asked(host: &TestHost) -> Option<&'static str> {
     let state = host.0.lock();
     [
         (state.tasks.is_empty(), "starts a task"),
         (state.jobs.is_empty(), "starts work on another thread"),
         (!state.has_waits(), "waits for time or for a file descriptor"),
-        (state.stop_requests.is_empty(), "asks for the end of the run"),
-        (state.connections_lost == 0, "says that the connection is lost"),
+        (state.stop_requests.is_empty(), "requests the end of the run"),
+        (state.connections_lost == 0, "reports that the connection is lost"),
     ]
     .into_iter()
     .find_map(|(is_good, what)| (!is_good).then_some(what))
 }
 
-/// Why descriptors and threads were not compared.
+/// Returns the reason for skipping the comparison of descriptors and threads.
 pub(super) fn shared() -> Finding {
     Finding::skip(
-        "other things run in this process: `tremor plugin verify` compares descriptors and threads, \
-         in a process of its own",
+        "other code runs in this process: `tremor plugin verify` compares descriptors and threads, \
+         in a separate process",
     )
 }
 
 pub(super) fn many(subject: &Subject) -> Verdict {
     let before = subject.is_alone.then(Open::now).flatten();
-    let help = "give every instance all that it needs: a static is shared by all of them";
+    let help = "give every instance its own state and resources: a static is shared by all of them";
     let mut instances = Vec::new();
     for position in 1..=MANY {
         let made = subject.make_from(&subject.config, &subject.host())?;
         instances.push(made.map_err(|error| {
-            fault(format_args!("instance {position} of {MANY} cannot be made: {error}"), help)
+            fault(format_args!("instance {position} of {MANY} cannot be created: {error}"), help)
         })?);
     }
     drop(instances);
     before.map_or(Ok(()), |before| {
-        let what = format!("after {MANY} instances were made and dropped unused");
-        before.is_as_before(&what, "free in `Drop` what `new` took")
+        let what = format!("after {MANY} instances were created and dropped unused");
+        before.is_as_before(&what, "release in `Drop` the resources that `new` acquired")
     })
 }
 
 pub(super) fn unknown_key(subject: &Subject) -> Verdict {
     let config = config::with_unknown_key(&subject.config);
-    let help = "write `#[tremor_pdk::config]` above the type, or `#[serde(deny_unknown_fields)]`";
+    let help = "add `#[tremor_pdk::config]` to the type, or `#[serde(deny_unknown_fields)]`";
     match subject.make_from(&config, &subject.host())? {
         Err(error) if error.kind() == ErrorKind::CONFIGURATION => Ok(()),
         Err(error) => {
@@ -102,7 +103,7 @@ pub(super) fn unknown_key(subject: &Subject) -> Verdict {
 
 pub(super) fn hostile(subject: &Subject) -> Verdict {
     for (what, config) in config::hostile(subject.schema.as_ref(), &subject.config) {
-        let help = "check it in `new`, and answer with `Error::configuration`";
+        let help = "check it in `new`, and return `Error::configuration`";
         match subject.make_from(&config, &subject.host()) {
             Ok(Err(error)) if error.kind() != ErrorKind::CONFIGURATION => {
                 let kind = error.kind();

@@ -1,8 +1,8 @@
-//! Values and bytes that components are given.
+//! Values and bytes that the checks pass to components.
 
 use crate::{Value, literal};
 
-/// Values of every type.
+/// Returns values of every type.
 pub(super) fn values() -> Vec<Value<'static>> {
     let deep = (0..50).fold(Value::from(1), |value, _| literal!({ "inner": value }));
     vec![
@@ -25,7 +25,7 @@ pub(super) fn values() -> Vec<Value<'static>> {
     ]
 }
 
-/// Messages that few formats have.
+/// Returns byte sequences that are invalid messages in most formats.
 pub(super) fn hostile_bytes() -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new(), vec![0xff; 16], vec![0xff; 4_096], vec![0; 64]];
     all.extend((0..=255).map(|byte| vec![byte]));
@@ -40,7 +40,7 @@ pub(super) fn hostile_bytes() -> Vec<Vec<u8>> {
     all
 }
 
-/// Bytes without a pattern, the same for the same seed (xorshift).
+/// Returns pseudorandom bytes (xorshift), which are the same for the same seed.
 pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -52,7 +52,7 @@ pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Streams of bytes, as sources bring them.
+/// Returns byte streams in several formats, as sources read them.
 pub(super) fn streams() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for message in ["one", "", "two and more", "three"] {

@@ -1,7 +1,9 @@
-//! The contract of components as checks: for the tests of a plugin, and for `tremor plugin verify`.
+//! Checks whether components keep the contract of the kit's traits. Used by tests of plugins and by
+//! `tremor plugin verify`.
 //!
-//! Each check makes instances of its own, calls them as the runtime does, or worse, and compares what
-//! they do with what the traits say. Nothing of it sleeps: time is that of a [`TestHost`].
+//! Each check creates its own instances and compares their results with the documentation of the traits. It calls the
+//! instances as the runtime does, and also in unusual ways that the traits allow. The checks use the clock of a
+//! [`TestHost`], so they do not sleep.
 //!
 //! ```
 //! # use tremor_pdk::prelude::*;
@@ -59,7 +61,7 @@ use serde_json::Value as Json;
 pub use self::{
     call::Patience,
     config::{FILE, working},
-    report::{Checked, Fault, Outcome, Report},
+    report::{Checked, Fault, Outcome, Report, UNCONNECTED},
     source::NO_EVENT,
     subject::{Instance, Make, Subject},
 };
@@ -71,19 +73,20 @@ use crate::{
     linked::{self, LinkedComponent, Make as Linked},
 };
 
-/// The names of the checks of components of this kind, in the words of metadata, in their order.
+/// Returns the names of the checks for a kind of component, in their order. `kind` is written as in the metadata of a
+/// plugin.
 pub fn checks(kind: &str) -> Vec<&'static str> {
     checks::of(kind).map(|check| check.name).collect()
 }
 
 impl Subject {
-    /// Makes one check, by its name. `before` are those that were made of the same component: where one
-    /// failed that this one rests on, this one is skipped.
+    /// Runs one check by its name. `before` contains the results of earlier checks of the same component: the check is
+    /// skipped if one that it depends on failed or could not be run.
     pub fn check(&self, name: &str, before: &Report) -> Checked {
         let check = checks::of(&self.kind).find(|check| check.name == name);
         let outcome = match check {
-            None => Outcome::Skipped { reason: "there is no such check".to_owned() },
-            Some(check) => match rests_on(check, before) {
+            None => Outcome::Skipped { reason: "the check does not exist".to_owned() },
+            Some(check) => match depends_on(check, before) {
                 Some(reason) => Outcome::Skipped { reason },
                 None => self.run(check),
             },
@@ -91,7 +94,7 @@ impl Subject {
         Checked { check: name.to_owned(), outcome }
     }
 
-    /// Makes all checks.
+    /// Runs all checks.
     pub fn check_all(&self) -> Report {
         let mut report = Report::default();
         for name in checks(&self.kind) {
@@ -102,13 +105,13 @@ impl Subject {
     }
 
     fn run(&self, check: &Check) -> Outcome {
-        // A panic of a component that was not loaded comes up to here.
+        // A panic of a component that was not loaded from a library is caught here.
         let verdict =
             catch_unwind(AssertUnwindSafe(|| (check.run)(self))).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text =
                     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
-                let help = "no method panics: return an error of a fitting kind";
+                let help = "methods must not panic: return an error of a suitable kind";
                 Err(report::fault(format_args!("it panicked: {text}"), help).of(call::OF_CALLS))
             });
         match verdict {
@@ -123,9 +126,10 @@ impl Subject {
     }
 }
 
-/// Why a check is not made: one that it rests on was not passed, or one that this rests on.
-fn rests_on(check: &Check, before: &Report) -> Option<String> {
-    check.rests_on.iter().find_map(|name| {
+/// Returns the reason for skipping `check` if a check that it depends on did not pass. `before` contains the results of
+/// earlier checks.
+fn depends_on(check: &Check, before: &Report) -> Option<String> {
+    check.depends_on.iter().find_map(|name| {
         let checked = before.checks.iter().find(|checked| checked.check == *name)?;
         match &checked.outcome {
             Outcome::Passed => None,
@@ -133,17 +137,19 @@ fn rests_on(check: &Check, before: &Report) -> Option<String> {
             Outcome::Skipped { .. } if checks::is_basic(name) => {
                 Some(format!("`{name}` was skipped"))
             }
-            // Of what has no source, say, the sink is checked.
+            // Other skipped checks do not prevent this one: for example, the sink of a connector without a source is
+            // still checked.
             Outcome::Skipped { .. } => {
-                rests_on(checks::of(check.kind).find(|on| on.name == *name)?, before)
+                depends_on(checks::of(check.kind).find(|on| on.name == *name)?, before)
             }
         }
     })
 }
 
-/// What a check that was begun and not ended has come to: the process has ended in it, or hangs.
+/// Returns the result of a check that did not end, because its process ended or because it hangs. `seen` describes what
+/// was observed.
 pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
-    let help = "answer every call: with an error where something is wrong, and never with the end of \
+    let help = "return from every call: with an error if something is wrong, and never with the end of \
         the process, or with waiting on the thread of the caller";
     let contract = match checks::of(kind).find(|check| check.name == name) {
         Some(check) => format!("{}; {}", call::OF_CALLS, check.contract),
@@ -153,23 +159,23 @@ pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
     Checked { check: name.to_owned(), outcome: Outcome::Failed(fault) }
 }
 
-/// Checks a component of any kind, made without the boundary.
+/// Checks a component of any kind that is linked into the test instead of being loaded from a library.
 pub fn linked(component: LinkedComponent, config: &str) -> Report {
     linked_with(component, config, &[])
 }
 
-/// Checks a codec as [`codec`] does, with messages of its format besides those that the suite makes: a format that has
-/// only values of its own, such as records of a schema, can encode none of the suite's values.
+/// Checks a codec like [`codec`], with `samples` as additional messages. Use this for a codec whose format cannot
+/// encode any of the values that the suite generates, such as records of a schema.
 pub fn codec_with<T: Codec + Component>(config: &str, samples: &[&[u8]]) -> Report {
     linked_with(linked::codecs::<T>(), config, samples)
 }
 
-/// Checks a preprocessor as [`preprocessor`] does, with byte streams of its format besides those of the suite.
+/// Checks a preprocessor like [`preprocessor`], with `samples` as additional byte streams.
 pub fn preprocessor_with<T: Preprocessor + Component>(config: &str, samples: &[&[u8]]) -> Report {
     linked_with(linked::preprocessors::<T>(), config, samples)
 }
 
-/// Checks a splitter of streams as [`splitter`] does, with byte streams of its format besides those of the suite.
+/// Checks a splitter of streams like [`splitter`], with `samples` as additional byte streams.
 pub fn splitter_with<T: StreamSplitter + Component>(config: &str, samples: &[&[u8]]) -> Report {
     linked_with(linked::splitters::<T>(), config, samples)
 }
@@ -188,7 +194,7 @@ fn linked_with(component: LinkedComponent, config: &str, samples: &[&[u8]]) -> R
     let subject = Subject {
         kind: component.kind.to_owned(),
         schema: (component.config_schema)(),
-        // What is no JSON is no configuration either.
+        // A configuration that is not valid JSON is passed on as text, and rejected by the component.
         config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
         samples: samples.iter().map(|sample| sample.to_vec()).collect(),
         folder: PathBuf::new(),
@@ -203,8 +209,7 @@ macro_rules! of_kinds {
     ($($(#[$doc:meta])* $function:ident: $kinds:ident, $trait:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// `config` is a configuration that works, as JSON text. What it needs, a file or a peer, is
-        /// there.
+        /// `config` is a valid configuration as JSON text. Files and peers that it names must exist.
         pub fn $function<T: $trait + Component>(config: &str) -> Report {
             linked(linked::$kinds::<T>(), config)
         }
@@ -214,9 +219,9 @@ macro_rules! of_kinds {
 of_kinds! {
     /// Checks a connector.
     connector: connectors, Connector;
-    /// Checks a source that is a component by itself.
+    /// Checks a source that is a component without a connector.
     source: sources, Source;
-    /// Checks a sink that is a component by itself.
+    /// Checks a sink that is a component without a connector.
     sink: sinks, Sink;
     /// Checks an operator.
     operator: operators, Operator;

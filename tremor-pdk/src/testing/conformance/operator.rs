@@ -13,16 +13,16 @@ use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Operator, Output, Result};
 
-/// How many batches an operator gets, and how often it may be told the time at one moment.
+/// Number of batches that an operator gets. [`TIMES`] is the maximum number of calls of `on_time` in a row.
 const BATCHES: u64 = 6;
 const TIMES: usize = 1_000;
 
-/// An operator with the numbers of its events.
+/// An operator with the counts of its events.
 struct Accounted {
     operator: Box<dyn Operator>,
     ports: usize,
     output: Output,
-    /// Buffered events, by the number of the batch that they came with.
+    /// Number of buffered events, by the number of the batch that contained them.
     buffered: BTreeMap<u64, u64>,
     /// Emitted events, by port.
     transcript: Vec<(String, String)>,
@@ -34,7 +34,7 @@ const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected
 impl Accounted {
     fn new(subject: &Subject) -> Verdict<Self> {
         let Instance::Operator(operator) = subject.instance(&subject.host())? else {
-            return Err(Finding::skip("this is no operator"));
+            return Err(Finding::skip("this is not an operator"));
         };
         let ports = operator.ports().len();
         let (output, buffered, transcript) = (Output::new(), BTreeMap::new(), Vec::new());
@@ -46,7 +46,7 @@ impl Accounted {
         self.buffered.values().sum()
     }
 
-    /// Makes one call, and checks that all events are accounted for.
+    /// Runs one call, and checks that all events are accounted for.
     fn call(
         &mut self,
         what: &str,
@@ -69,28 +69,27 @@ impl Accounted {
         let accounted = (left + sent + rejected + discarded + merged) as u64 + absorbed;
         let seen = || {
             format!(
-                "`{what}` had {had} events ({came} came in, {released} were buffered, {created} created) and \
+                "`{what}` had {had} events ({came} were in the batch, {released} were buffered, {created} created) and \
                  accounts for {accounted}: {left} left, {sent} sent, {rejected} rejected, {discarded} \
                  discarded, {merged} merged, {absorbed} absorbed"
             )
         };
         let help = "account for each event: `Output::divert`, `Output::discard_all`, `Buffered::absorb`, \
-            `Buffered::emit`, and `Output::create` for events that did not come in";
+            `Buffered::emit`, and `Output::create` for new events";
         match &result {
             Ok(()) => ensure(had == accounted, seen, help),
-            // What is left goes to `err`.
+            // After an error, the events that remain in the batch go to `err`.
             Err(_) => ensure(
                 had <= accounted,
                 seen,
-                "leave in the batch what a failed call has not handled",
+                "leave in the batch the events that a failed call has not handled",
             ),
         }
         .map_err(|finding| finding.of(ACCOUNTS))?;
         self.send(what, batch)
     }
 
-    /// Notes the events that are buffered from now on, and those that are not any more. Returns the number of
-    /// events that were absorbed.
+    /// Records the events that were buffered and released. Returns the number of events that were absorbed.
     fn absorb(&mut self, what: &str, number: u64) -> Verdict<u64> {
         let absorbed = self.output.take_absorbed();
         *self.buffered.entry(number).or_default() += absorbed;
@@ -104,16 +103,14 @@ impl Accounted {
                 );
                 let help =
                     "return the verdict of `Buffered::absorb` from the closure of `Output::divert`";
-                return Err(
-                    fault(seen, help).of("`Buffered`: events leave it that it has absorbed")
-                );
+                return Err(fault(seen, help).of("`Buffered`: only absorbed events can leave it"));
             };
             *buffered = left;
         }
         Ok(absorbed)
     }
 
-    /// Takes what was put out.
+    /// Records the output.
     fn send(&mut self, what: &str, batch: &Batch) -> Verdict {
         let forged =
             self.output.all_batches().chain([batch]).find_map(|batch| batch.validate().err());
@@ -130,23 +127,25 @@ impl Accounted {
         }
         for sent in self.output.take_ports() {
             let is_known = sent.port == Output::OUT || usize::from(sent.port) < self.ports;
-            let seen = || format!("`{what}` sends out of port {} of {}", sent.port, self.ports);
-            let help = "name every port in `Operator::ports`, and send by its position there";
-            ensure(is_known, seen, help)
-                .map_err(|it| it.of("`Operator::ports`: an event leaves by a port's position"))?;
+            let seen = || format!("`{what}` sends to port {} of {}", sent.port, self.ports);
+            let help =
+                "name every port in `Operator::ports`, and send to its position in that list";
+            ensure(is_known, seen, help).map_err(|it| {
+                it.of("`Operator::ports`: events are sent to the position of a port")
+            })?;
             note(&mut self.transcript, &sent.port.to_string(), &sent.batch);
         }
         note(&mut self.transcript, "out", batch);
         Ok(())
     }
 
-    /// A batch of events, later than those before.
+    /// Processes a batch whose events are later than all earlier events.
     fn process(&mut self, number: u64) -> Verdict {
         let mut batch = input(number);
         self.call("process", number, &mut batch, Operator::process)
     }
 
-    /// It is late enough for what is due.
+    /// Calls `on_time` until the operator is no longer due.
     fn pass_time(&mut self) -> Verdict {
         for _ in 0..TIMES {
             let Some(due) = self.operator.due() else { return Ok(()) };
@@ -156,12 +155,13 @@ impl Accounted {
             let next = self.operator.due();
             let seen = || {
                 format!(
-                    "`on_time` was called for {due}, and {next:?} is due: it is called again and again"
+                    "after `on_time` was called for {due}, `due` returned {next:?}, so that the call is repeated forever"
                 )
             };
-            let help = "answer `due` with a later time, or none, once `on_time` was called for one";
-            ensure(next.is_none_or(|next| next > due), seen, help)
-                .map_err(|it| it.of("`Operator::due`: when `on_time` is to be called next"))?;
+            let help = "return a later time from `due`, or `None`, once `on_time` was called";
+            ensure(next.is_none_or(|next| next > due), seen, help).map_err(|it| {
+                it.of("`Operator::due`: returns the time of the next call of `on_time`")
+            })?;
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ fn note(transcript: &mut Vec<(String, String)>, port: &str, batch: &Batch) {
 
 fn input(number: u64) -> Batch {
     let mut batch = Batch::new();
-    // They are values that every document can hold.
+    // Every document can contain these values.
     corpus::values().iter().for_each(|value| drop(batch.stream(number % 2).push(value)));
     let mut now = 1_000_000_000 * number;
     batch.for_each_mut(|mut event| {
@@ -193,17 +193,17 @@ fn input(number: u64) -> Batch {
 pub(super) fn names_ports(subject: &Subject) -> Verdict {
     let ports = || match subject.instance(&subject.host())? {
         Instance::Operator(operator) => super::call::timed("ports", || operator.ports()),
-        _ => Err(Finding::skip("this is no operator")),
+        _ => Err(Finding::skip("this is not an operator")),
     };
     let (first, second) = (ports()?, ports()?);
-    let help = "give the same ports for the same configuration";
-    ensure(first == second, || format!("it has the ports {first:?}, and then {second:?}"), help)?;
+    let help = "return the same ports for the same configuration";
+    ensure(first == second, || format!("`ports` returned {first:?}, and then {second:?}"), help)?;
     for (position, port) in first.iter().enumerate() {
         let is_good = !port.is_empty()
             && !["in", "out", "err"].contains(&&**port)
             && !port.contains(|c: char| c.is_whitespace() || c == '/')
             && !first[..position].contains(port);
-        let help = "give each port a name of its own, without space or `/`, and not in, out or err";
+        let help = "give each port a name of its own, without spaces or `/`, and other than `in`, `out` and `err`";
         ensure(is_good, || format!("a port is called `{port}`, of {first:?}"), help)?;
     }
     Ok(())
@@ -231,9 +231,8 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     (1..=BATCHES).try_for_each(|number| operator.process(number))?;
     operator.drain()?;
     let buffered = operator.buffered();
-    let seen = || format!("after `flush` it still buffers {buffered} events");
-    let help =
-        "emit, reject or discard in `flush` all that is buffered, and drop no `Buffered` before";
+    let seen = || format!("after `flush`, {buffered} events are still buffered");
+    let help = "emit, reject or discard all buffered events in `flush`, and do not drop a `Buffered` before";
     ensure(buffered == 0, seen, help)
 }
 
@@ -252,14 +251,14 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         let lengths = (first.transcript.len(), operator.transcript.len());
         let seen = || {
             format!(
-                "instance {} of {MANY} puts out {} events and the first {}; they differ from event {} on",
+                "instance {} of {MANY} emits {} events and the first one {}; they differ from event {} on",
                 position + 2,
                 lengths.1,
                 lengths.0,
                 differs.map_or(lengths.0.min(lengths.1), |it| it) + 1,
             )
         };
-        let help = "keep state in `self` and not in a static; what an operator puts out follows from its \
+        let help = "keep state in `self` and not in a static; the output of an operator must depend only on its \
             configuration, its events and their times";
         ensure(differs.is_none() && lengths.0 == lengths.1, seen, help)?;
     }

@@ -1,4 +1,4 @@
-//! What a process has open: file descriptors and threads.
+//! Open file descriptors and threads of the process.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
 
 use super::report::{Finding, Verdict, fault};
 
-/// How long a thread may take from its last action to its end.
+/// Maximum time that the check waits for threads to end, because a thread ends some time after its last action.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Descriptors with what they refer to, and threads with their names.
+/// Descriptors with their targets, and threads with their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     descriptors: BTreeMap<String, String>,
@@ -19,13 +19,13 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// What is open now; none where the system does not tell.
+    /// Returns the current state; `None` if the system does not provide it.
     pub(super) fn now() -> Option<Self> {
         let list = |folder: &str, text: fn(&fs::DirEntry) -> Option<String>| {
             let entries = fs::read_dir(folder).ok()?.flatten();
             Some(
                 entries
-                    // What was there for the listing alone is gone by now.
+                    // The descriptor with which the folder itself was read no longer exists, and is skipped.
                     .filter_map(|it| Some((it.file_name().into_string().ok()?, text(&it)?)))
                     .collect(),
             )
@@ -39,7 +39,7 @@ impl Open {
         })
     }
 
-    /// Compares with what is open now, once what ends has ended.
+    /// Checks that nothing was added since `self`, after waiting for threads to end.
     pub(super) fn is_as_before(&self, what: &str, help: &'static str) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -63,12 +63,12 @@ impl Open {
                 let seen = format!("{what}, the process has{descriptors}{threads}");
                 return Err(fault(seen, help));
             }
-            // The end of a thread that nobody joins cannot be awaited.
+            // The end of a detached thread cannot be awaited.
             thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 pub(super) fn cannot_tell() -> Finding {
-    Finding::skip("this system does not tell which descriptors and threads a process has")
+    Finding::skip("this system does not report the descriptors and threads of a process")
 }

@@ -16,17 +16,18 @@ use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor, testin
 
 const NO_STATIC: &str = "keep state in `self` and not in a static";
 
-/// How often a preprocessor may say that it has more to put out of one batch.
+/// Maximum number of calls with which a preprocessor may process one batch.
 const MORE: usize = 10_000;
 
-/// Maximum number of times that a preprocessor may ask for in a row.
+/// Maximum number of calls of `on_time` in a row that a preprocessor may request with `due`.
 const TIMES: usize = 100;
 
-const HOLDS: &str = "answer `holds` with `true` while bytes of the stream are buffered: otherwise the pull that \
-    brought them is acknowledged, and a restart loses them";
-const OF_HOLDS: &str = "`Preprocessor::holds`: whether bytes of a stream are buffered";
+const REPORT_BUFFERED: &str = "return `true` from `buffers` while bytes of the stream are buffered: otherwise the pull that \
+    read them is acknowledged, and a restart loses them";
+const BUFFERS_METHOD: &str =
+    "`Preprocessor::buffers`: returns whether bytes of a stream are buffered";
 
-/// A preprocessor with what it put out.
+/// A preprocessor with its output.
 struct Pre {
     host: TestHost,
     processor: Box<dyn Preprocessor>,
@@ -41,11 +42,11 @@ impl Pre {
             Instance::Preprocessor(processor) => {
                 Ok(Self { host, processor, transcript: Transcript::default(), rejected: 0 })
             }
-            _ => Err(Finding::skip("this is no preprocessor")),
+            _ => Err(Finding::skip("this is not a preprocessor")),
         }
     }
 
-    /// Takes a batch through, with all that comes of it.
+    /// Processes a batch, and calls `process` with an empty batch while `has_more` returns `true`.
     fn process(&mut self, mut batch: Batch) -> Verdict {
         let mut output = Output::new();
         for _ in 0..MORE {
@@ -57,13 +58,13 @@ impl Pre {
             }
             batch = Batch::new();
         }
-        let help = "answer `has_more` with `false` once all of the input is out";
-        let seen = format!("after {MORE} calls with empty batches it still has more");
+        let help = "return `false` from `has_more` once all input was processed";
+        let seen = format!("after {MORE} calls with empty batches, `has_more` is still `true`");
         Err(fault(seen, help)
-            .of("`Preprocessor::has_more`: it keeps the rest of its input for one more call"))
+            .of("`Preprocessor::has_more`: the preprocessor keeps input for another call"))
     }
 
-    /// Gives a stream its bytes, in fragments of this length, and does not end it.
+    /// Passes `bytes` to a stream, in fragments of `length` bytes, without ending the stream.
     fn feed(&mut self, stream: u64, bytes: &[u8], length: usize) -> Verdict {
         for part in bytes.chunks(length.max(1)) {
             let mut batch = Batch::new();
@@ -73,30 +74,32 @@ impl Pre {
         Ok(())
     }
 
-    /// Lets the time pass that the preprocessor asks for, up to [`TIMES`] times. Only streams that it holds bytes of
-    /// may emit messages.
+    /// Advances the clock to the time of `due` and calls `on_time`, up to [`TIMES`] times. Checks that only streams
+    /// with buffered bytes emit messages.
     fn pass_time(&mut self) -> Verdict {
-        let contract = "`Preprocessor::due`: when `on_time` has to be called next";
+        let contract = "`Preprocessor::due`: returns the time of the next call of `on_time`";
         for _ in 0..TIMES {
             let Some(due) = timed("due", || self.processor.due())? else { return Ok(()) };
             let wait = due.saturating_sub(self.host.monotonic_ns());
             self.host.advance(Duration::from_nanos(wait));
             let now = self.host.monotonic_ns();
-            let is_held = self.processor.holds(1);
+            let is_buffered = self.processor.buffers(1);
             let (mut batch, mut output) = (Batch::new(), Output::new());
             let result =
                 direct("on_time", || self.processor.on_time(now, &mut batch, &mut output))?;
             taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
-            let seen =
-                || "`on_time` emits a message of a stream of which `holds` was `false`".to_owned();
-            ensure(batch.is_empty() || is_held, seen, HOLDS).map_err(|it| it.of(OF_HOLDS))?;
+            let seen = || {
+                "`on_time` emits a message of a stream of which `buffers` was `false`".to_owned()
+            };
+            ensure(batch.is_empty() || is_buffered, seen, REPORT_BUFFERED)
+                .map_err(|it| it.of(BUFFERS_METHOD))?;
             self.transcript.add(&batch);
             if timed("has_more", || self.processor.has_more())? {
                 self.process(Batch::new())?;
             }
             let next = self.processor.due();
             let seen = || format!("`on_time` was called at {now}, and {next:?} is due");
-            let help = "answer `due` with a later time, or none, once `on_time` was called";
+            let help = "return a later time from `due`, or `None`, once `on_time` was called";
             ensure(next.is_none_or(|next| next > now), seen, help).map_err(|it| it.of(contract))?;
         }
         Ok(())
@@ -113,7 +116,7 @@ impl Pre {
     }
 }
 
-/// Takes note of what was rejected: as bad data, or as what a lost connection has cut off.
+/// Counts rejected input, and checks that it was rejected as bad data or because of a lost connection.
 fn taken(
     batch: &Batch,
     output: &mut Output,
@@ -149,16 +152,16 @@ pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
         let whole = run(subject, &bytes, bytes.len())?;
         for length in [1, 2, 3, 7, 64] {
             let split = run(subject, &bytes, length)?;
-            let seen = |it: &str| format!("with bytes that come {length} at a time, {it}");
-            let help = "keep the bytes of a message that has not ended, for each stream, until the \
-                rest of them comes";
+            let seen = |it: &str| format!("with fragments of {length} bytes, {it}");
+            let help = "keep the bytes of an unfinished message, for each stream, until the \
+                remaining ones arrive";
             whole.transcript.expect(&split.transcript, seen, help)?;
         }
     }
     Ok(())
 }
 
-/// A stream from its begin to its end.
+/// Processes a stream from its beginning to its end.
 fn run(subject: &Subject, bytes: &[u8], length: usize) -> Verdict<Pre> {
     let mut pre = Pre::new(subject)?;
     pre.feed(1, bytes, length)?;
@@ -186,8 +189,8 @@ pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
     for (stream, _) in (1..).zip(&streams) {
         together.end(stream, false)?;
     }
-    let seen = |it: &str| format!("with streams that come by turns, {it}");
-    let help = "keep a state for each stream: `Event::stream` says which one an event is of";
+    let seen = |it: &str| format!("with interleaved streams, {it}");
+    let help = "keep a state for each stream: `Event::stream` is the stream of an event";
     expected.expect(&together.transcript, seen, help)
 }
 
@@ -195,25 +198,25 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
     for bytes in streams(subject) {
         let ended = run(subject, &bytes, 5)?;
         let left = ended.processor.streams();
-        let help = "forget the state of a stream that ended or was aborted";
+        let help = "drop the state of a stream that ended or was aborted";
         ensure(
             left.is_empty(),
             || format!("after the end of the only stream, `streams` has {left:?}"),
             help,
         )?;
         ensure(
-            !ended.processor.holds(1),
-            || "after the end of a stream it still holds bytes".to_owned(),
+            !ended.processor.buffers(1),
+            || "after the end of a stream, its bytes are still buffered".to_owned(),
             help,
         )?;
-        // As a connection ends: the runtime ends what is in `streams`, and nothing else.
+        // At the end of a connection, the runtime ends only the streams that `streams` returns.
         let mut listed = Pre::new(subject)?;
         listed.feed(1, &bytes, 5)?;
         let streams = listed.processor.streams();
-        let seen = || format!("it holds bytes of stream 1, and `streams` has {streams:?}");
+        let seen = || format!("bytes of stream 1 are buffered, but `streams` has {streams:?}");
         let help =
-            "name in `streams` every stream that has begun and not ended: the runtime ends those";
-        ensure(!listed.processor.holds(1) || streams.contains(&1), seen, help)?;
+            "list in `streams` every stream that has begun and not ended: the runtime ends these";
+        ensure(!listed.processor.buffers(1) || streams.contains(&1), seen, help)?;
         for stream in listed.processor.streams() {
             listed.end(stream, false)?;
         }
@@ -221,14 +224,14 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
         let mut by_list = listed.transcript.clone();
         explicit.forget_ends();
         by_list.forget_ends();
-        let seen = |it: &str| format!("where only the streams in `streams` are ended, {it}");
+        let seen = |it: &str| format!("if only the streams in `streams` are ended, {it}");
         explicit.expect(&by_list, seen, help)?;
     }
     Ok(())
 }
 
 pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
-    let help = "forget all of a stream that is aborted; reject what is held of it";
+    let help = "drop the state of an aborted stream, and reject its buffered bytes";
     for bytes in streams(subject) {
         let mut aborted = Pre::new(subject)?;
         aborted.feed(1, &bytes, 5)?;
@@ -239,28 +242,31 @@ pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
             || format!("after a stream was aborted, `streams` has {left:?}"),
             help,
         )?;
-        // One of the same number that follows knows nothing of it.
+        // A later stream with the same number must not be affected.
         aborted.transcript = Transcript::default();
         aborted.feed(1, &bytes, 5)?;
         aborted.end(1, false)?;
         let expected = run(subject, &bytes, 5)?;
-        let seen = |it: &str| format!("after a stream was aborted, in one of the same number {it}");
+        let seen = |it: &str| {
+            format!("after a stream was aborted, in another stream with the same number, {it}")
+        };
         expected.transcript.expect(&aborted.transcript, seen, help)?;
     }
     Ok(())
 }
 
-pub(super) fn holds_what_it_buffers(subject: &Subject) -> Verdict {
+pub(super) fn reports_buffered_bytes(subject: &Subject) -> Verdict {
     for bytes in streams(subject) {
         let mut pre = Pre::new(subject)?;
         pre.feed(1, &bytes, 5)?;
-        let (is_held, before) = (pre.processor.holds(1), pre.transcript.clone());
+        let (is_buffered, before) = (pre.processor.buffers(1), pre.transcript.clone());
         pre.end(1, false)?;
         pre.transcript.forget_ends();
         let items = |transcript: &Transcript| transcript.streams.get(&1).map_or(0, Vec::len);
         let emits = items(&pre.transcript) > items(&before);
-        let seen = || "the end of a stream of which `holds` was `false` emits a message".to_owned();
-        ensure(is_held || !emits, seen, HOLDS)?;
+        let seen =
+            || "the end of a stream of which `buffers` was `false` emits a message".to_owned();
+        ensure(is_buffered || !emits, seen, REPORT_BUFFERED)?;
     }
     Ok(())
 }
@@ -274,8 +280,8 @@ pub(super) fn keeps_time(subject: &Subject) -> Verdict {
         pre.end(1, false)?;
         let ended = pre.transcript.clone();
         pre.pass_time()?;
-        let seen = |it: &str| format!("where time passes after the end of the only stream, {it}");
-        ended.expect(&pre.transcript, seen, "forget the state of a stream that ended")?;
+        let seen = |it: &str| format!("if time passes after the end of the only stream, {it}");
+        ended.expect(&pre.transcript, seen, "drop the state of a stream that ended")?;
     }
     Ok(())
 }
@@ -308,7 +314,7 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
     Ok(())
 }
 
-/// A postprocessor with what it put out.
+/// A postprocessor with its output.
 struct Post {
     processor: Box<dyn Postprocessor>,
     transcript: Transcript,
@@ -321,12 +327,12 @@ impl Post {
             Instance::Postprocessor(processor) => {
                 Ok(Self { processor, transcript: Transcript::default(), rejected: 0 })
             }
-            _ => Err(Finding::skip("this is no postprocessor")),
+            _ => Err(Finding::skip("this is not a postprocessor")),
         }
     }
 
-    /// Takes messages through, each a batch or all of them one. How many came of them, and whether any
-    /// was discarded on purpose.
+    /// Processes messages as one batch. Returns the number of resulting events, and the number of messages that were
+    /// rejected or discarded on purpose.
     fn process(&mut self, messages: &[Vec<u8>]) -> Verdict<(usize, usize)> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
         messages.iter().for_each(|message| batch.push_message(message));
@@ -344,10 +350,11 @@ pub(super) fn frames(subject: &Subject) -> Verdict {
     let messages = streams(subject);
     post.process(&[])?;
     for message in &messages {
-        let (left, gone) = post.process(std::slice::from_ref(message))?;
-        let seen = || format!("a message of {} bytes is neither left nor rejected", message.len());
-        let help = "leave every message, `Output::reject_all` it, or say `Output::discard`";
-        ensure(left + gone > 0, seen, help)?;
+        let (left, removed) = post.process(std::slice::from_ref(message))?;
+        let seen =
+            || format!("a message of {} bytes is neither in the batch nor rejected", message.len());
+        let help = "leave every message in the batch, or pass it to `Output::reject_all` or `Output::discard`";
+        ensure(left + removed > 0, seen, help)?;
     }
     let Some(suffix) = timed("suffix", || post.processor.suffix().map(<[u8]>::to_vec))? else {
         return Ok(());
@@ -358,9 +365,10 @@ pub(super) fn frames(subject: &Subject) -> Verdict {
     let mut batch = Batch::new();
     messages.iter().for_each(|message| batch.push_message(&[message, &suffix[..]].concat()));
     expected.add(&batch);
-    let seen = |it: &str| format!("`process` does not put `suffix` after every message: {it}");
-    let help = "let `process` do what `suffix` says, or answer `None` there";
-    let contract = "`Postprocessor::suffix`: what it does, if that is no more than a suffix";
+    let seen = |it: &str| format!("`process` does not append `suffix` to every message: {it}");
+    let help = "let `process` append `suffix`, or return `None` from `suffix`";
+    let contract =
+        "`Postprocessor::suffix`: returns the suffix if appending it is all that `process` does";
     expected.expect(&post.transcript, seen, help).map_err(|finding| finding.of(contract))
 }
 

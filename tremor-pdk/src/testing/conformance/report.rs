@@ -1,54 +1,57 @@
-//! What came of the checks.
+//! Results of the checks.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What came of one check.
+/// First words of the reason for skipping a check because the connector does not connect.
+pub const UNCONNECTED: &str = "it does not connect with this configuration";
+
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The component does what the contract says.
+    /// The component keeps the contract.
     Passed,
-    /// It does not.
+    /// The component breaks the contract.
     Failed(Fault),
-    /// The check could not be made.
+    /// The check could not be run.
     Skipped {
-        /// Why.
+        /// Reason for skipping the check.
         reason: String,
     },
 }
 
-/// A component does not do what the contract says.
+/// A violation of the contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What was seen.
+    /// Observed behaviour.
     pub seen: String,
-    /// What the contract says, with the method that it says it of.
+    /// The contract, beginning with the method that it concerns.
     pub contract: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 
-/// A check, and what came of it.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// The name of the check.
+    /// Name of the check.
     pub check: String,
-    /// What came of it.
+    /// Result of the check.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What came of all checks of one component.
+/// Results of all checks of one component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The checks, in the order in which they were made.
+    /// The checks, in the order in which they were run.
     pub checks: Vec<Checked>,
 }
 
 impl Report {
-    /// The checks that failed, with what was found.
+    /// Returns the checks that failed, with their faults.
     pub fn faults(&self) -> impl Iterator<Item = (&str, &Fault)> {
         self.checks.iter().filter_map(|checked| match &checked.outcome {
             Outcome::Failed(fault) => Some((&*checked.check, fault)),
@@ -56,7 +59,7 @@ impl Report {
         })
     }
 
-    /// The checks that could not be made, with the reason.
+    /// Returns the checks that were skipped, with the reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (&str, &str)> {
         self.checks.iter().filter_map(|checked| match &checked.outcome {
             Outcome::Skipped { reason } => Some((&*checked.check, &**reason)),
@@ -64,21 +67,23 @@ impl Report {
         })
     }
 
-    /// For a test. Checks that were skipped, for want of a peer say, do not fail the test:
-    /// [`expect_all_but`](Self::expect_all_but) does that.
+    /// Asserts that no check failed, for a test.
+    ///
+    /// Checks that are skipped, for example because there is no peer, do not fail the test. To assert which checks are
+    /// skipped, use [`expect_all_but`](Self::expect_all_but).
     ///
     /// # Panics
-    /// Where a check failed, with the whole report.
+    /// Panics with the whole report if a check failed.
     pub fn expect_no_faults(&self) {
         assert!(self.faults().next().is_none(), "the component breaks its contract:\n{self}");
     }
 
-    /// For a test that every check is made and passes, except those that are named in `skipped`: they are skipped.
+    /// Asserts that every check passed, except those named in `skipped`, which must have been skipped.
     ///
     /// ```should_panic
     /// # use tremor_pdk::testing::conformance::Report;
     /// # let report = Report::default();
-    /// // A source has no sink, and other tests run in this process.
+    /// // These checks are skipped for a source, because it has no sink, and because other tests run in this process.
     /// report.expect_all_but(&[
     ///     "stays_inside", "leaves_nothing", "delivers", "takes_several", "flushes", "answers_ticks", "drains",
     ///     "sinks_share_nothing",
@@ -86,8 +91,8 @@ impl Report {
     /// ```
     ///
     /// # Panics
-    /// If a check failed, if one was skipped that is not named, or if a named one was not skipped; with the whole
-    /// report.
+    /// Panics with the whole report if a check failed, if a check was skipped that is not named, or if a named check
+    /// was not skipped.
     pub fn expect_all_but(&self, skipped: &[&str]) {
         self.expect_no_faults();
         let found: Vec<&str> = self.skipped().map(|(check, _)| check).collect();
@@ -95,7 +100,7 @@ impl Report {
         let made: Vec<_> = skipped.iter().filter(|check| !found.contains(check)).collect();
         assert!(
             unexpected.is_empty() && made.is_empty(),
-            "checks were skipped that are not named: {unexpected:?}; checks are named that were not skipped: \
+            "skipped, but not named as skipped: {unexpected:?}; named as skipped, but not skipped: \
              {made:?}\n{self}"
         );
     }
@@ -107,7 +112,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A line, and where the check failed what was found.
+/// Formats one line, or three lines for a fault.
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { check, outcome } = self;
@@ -122,22 +127,40 @@ impl fmt::Display for Checked {
     }
 }
 
-/// Why a check came to its end before its end.
+/// Reason for which a check ended early.
 pub(super) enum Finding {
-    /// The component is at fault.
+    /// The component breaks the contract.
     Fault {
         seen: String,
-        /// In place of the check's own.
+        /// Contract that the message names instead of the contract of the check.
         contract: Option<&'static str>,
         help: &'static str,
     },
-    /// There is nothing to check, or no way to.
+    /// The check cannot be run.
     Skip(String),
 }
 
 impl Finding {
     pub(super) fn skip(reason: impl fmt::Display) -> Self {
         Self::Skip(reason.to_string())
+    }
+
+    /// Replaces the reason [`UNCONNECTED`] if `others` other instances of the connector are connected. For example,
+    /// only one instance can listen on an address, so the configuration is not at fault.
+    pub(super) fn beside(self, others: usize) -> Self {
+        let refused = match &self {
+            Self::Skip(reason) if others > 0 => reason.strip_prefix(UNCONNECTED),
+            _ => None,
+        };
+        match refused {
+            Some(error) => {
+                let position = others + 1;
+                Self::skip(format_args!(
+                    "instance {position} does not connect beside the others{error}"
+                ))
+            }
+            None => self,
+        }
     }
 
     pub(super) fn of(self, contract: &'static str) -> Self {
@@ -148,15 +171,15 @@ impl Finding {
     }
 }
 
-/// What was seen, and what to do.
+/// Creates a fault from the observed behaviour and the remedy.
 pub(super) fn fault(seen: impl fmt::Display, help: &'static str) -> Finding {
     Finding::Fault { seen: seen.to_string(), contract: None, help }
 }
 
-/// What a check comes to.
+/// Result of a check or of a part of it.
 pub(super) type Verdict<T = ()> = Result<T, Finding>;
 
-/// A fault, unless.
+/// Returns a fault unless `holds` is `true`.
 pub(super) fn ensure(holds: bool, seen: impl FnOnce() -> String, help: &'static str) -> Verdict {
     if holds { Ok(()) } else { Err(fault(seen(), help)) }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Batch, ErrorPolicy, Exception, Result, dynamic::CodecRequirement};
 
-/// Batches of the kind that a sink asked for.
+/// Returns batches of the form that the sink requires.
 fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
     let of = |messages: &[&[u8]]| {
         let mut batch = Batch::new();
@@ -19,7 +19,7 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
             match codec {
                 CodecRequirement::Structured => {
                     let text = String::from_utf8_lossy(message).into_owned();
-                    // Text is what every document can hold.
+                    // Every document can contain text, so adding it cannot fail.
                     let _ = batch.stream(stream).push(&text);
                 }
                 _ => batch.stream(stream).push_message(message),
@@ -29,7 +29,7 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
     };
     let mut values = Batch::new();
     if codec == CodecRequirement::Structured {
-        // As above.
+        // Values that a document cannot contain are left out.
         corpus::values().iter().for_each(|value| drop(values.push(value)));
     }
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -52,22 +52,22 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
 fn delivered(what: &str, batch: &Batch, answer: &Result<Vec<Exception>>) -> Verdict {
     match answer {
         Ok(_) => Ok(()),
-        // The message of the driver about ranges that are not in the batch.
+        // This is the message of the driver for events of another batch.
         Err(error) if error.message().contains("answered a delivery") => {
             let help = "reject events of the batch that `deliver` was called with";
-            Err(fault(format_args!("to {what}: {error}"), help))
+            Err(fault(format_args!("delivering {what} failed: {error}"), help))
         }
         Err(error) if is_of_peer(error) => Ok(()),
         Err(error) if batch.is_empty() => {
-            let help = "answer `Ok` where there is nothing to deliver";
-            Err(fault(format_args!("{what} is an error: {error}"), help))
+            let help = "return `Ok` if there is nothing to deliver";
+            Err(fault(format_args!("delivering {what} failed: {error}"), help))
         }
         Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => Ok(()),
         Err(error) => {
             let kind = error.kind();
-            let help = "say of which events it is with `Exceptions::reject`, or answer with kind bad data: \
+            let help = "name the events with `Exceptions::reject`, or return an error of the kind bad data: \
                 other kinds fail the connector";
-            Err(fault(format_args!("{what} is an error of the kind {kind}: {error}"), help))
+            Err(fault(format_args!("delivering {what} failed with the kind {kind}: {error}"), help))
         }
     }
 }
@@ -85,17 +85,17 @@ pub(super) fn delivers(subject: &Subject) -> Verdict {
     Ok(())
 }
 
-/// How many deliveries at a time are asked for.
+/// Number of deliveries in flight that the check grants, unless the sink supports fewer.
 const SEVERAL: usize = 4;
 
 pub(super) fn takes_several(subject: &Subject) -> Verdict {
     let mut connected = subject.with_sink_for(SEVERAL)?;
     let (codec, slots) = (connected.connector.codec_requirement(), connected.slots);
     if slots == 1 {
-        return Err(Finding::skip("it takes one delivery at a time"));
+        return Err(Finding::skip("the sink accepts one delivery at a time"));
     }
     let gathers = connected.gathers;
-    // Of different sizes, so that what is said of one is not taken for what is said of another.
+    // The batches have different sizes, so that the answer to one delivery cannot be valid for another delivery.
     let of_size = |size: usize| {
         let mut batch = Batch::new();
         for _ in 0..size {
@@ -106,7 +106,7 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
         }
         batch
     };
-    for gives_up in [true, false] {
+    for cancels in [true, false] {
         let mut batches: Vec<_> = (0..slots).map(|slot| of_size(3 * slot + 1)).collect();
         let mut pending = Vec::new();
         for (slot, batch) in batches.iter_mut().enumerate() {
@@ -117,18 +117,21 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
                 None => pending.push(slot),
             }
         }
-        if gives_up && !pending.is_empty() {
+        if cancels && !pending.is_empty() {
             connected.give_up(pending.remove(0))?;
         }
         if gathers && !pending.is_empty() {
             accepted("flush", &connected.flush()?)?;
         }
         for slot in pending {
-            let help = "the future of `ParallelSink::deliver` may be dropped at any `await`: give back \
-                there what it holds, a lock, a permit, a place in a count";
+            let help = "the future of `ParallelSink::deliver` may be dropped at any `await`: release \
+                its locks and permits, and undo its counts, in `Drop`";
             let answer = connected.deliver_in(slot, &mut batches[slot], usize::MAX)?;
             let answer = answer.ok_or_else(|| {
-                fault("with several deliveries under way, one of them given up, another waits for ever", help)
+                fault(
+                    "after one of several deliveries was cancelled, another one never completes",
+                    help,
+                )
             })?;
             delivered("one of several batches", &of_size(3 * slot + 1), &answer)?;
         }
@@ -140,7 +143,7 @@ pub(super) fn flushes(subject: &Subject) -> Verdict {
     let mut connected = subject.with_sink_for(SEVERAL)?;
     let (codec, slots) = (connected.connector.codec_requirement(), connected.slots);
     if !connected.gathers {
-        return Err(Finding::skip("it gathers no deliveries"));
+        return Err(Finding::skip("the sink does not gather deliveries"));
     }
     let what = "one of several batches";
     for _ in 0..2 {
@@ -162,7 +165,7 @@ pub(super) fn flushes(subject: &Subject) -> Verdict {
             let answer = connected.deliver_in(slot, &mut sent, usize::MAX)?.ok_or_else(|| {
                 let help = "`flush` completes what the sink gathers, so that `deliver` answers each delivery \
                     that is in flight";
-                fault("after a flush, a delivery waits for ever", help)
+                fault("after a flush, a delivery never completes", help)
             })?;
             delivered(what, &batch, &answer)?;
         }
@@ -181,7 +184,7 @@ pub(super) fn answers_ticks(subject: &Subject) -> Verdict {
 fn accepted(what: &str, answer: &Result<()>) -> Verdict {
     match answer {
         Err(error) if !is_of_peer(error) => {
-            let help = "answer `Ok` if there is nothing to do";
+            let help = "return `Ok` if there is nothing to do";
             Err(fault(format_args!("`{what}` failed: {error}"), help))
         }
         _ => Ok(()),
@@ -194,10 +197,14 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
         let _ = connected.deliver(batch)?.ok_or_else(|| waits(what))?;
     }
     accepted("close", &connected.close()?)?;
-    let help = "await in `Sink::deliver` what delivers, and in `Sink::close` what is buffered: flush buffers, \
-        await the future of `Host::blocking`";
+    let help = "in `Sink::deliver`, await all work of the delivery, such as the future of `Host::blocking`; \
+        in `Sink::close`, send the buffered events";
     let jobs = connected.calls.host.0.lock().jobs.len();
-    ensure(jobs == 0, || format!("after a drain, {jobs} pieces of work are not done"), help)?;
+    ensure(
+        jobs == 0,
+        || format!("after a drain, the work of {jobs} `Host::blocking` calls is not done"),
+        help,
+    )?;
     let drained = files(&subject.folder);
     connected.stop(false)?;
     let stopped = files(&subject.folder);
@@ -207,7 +214,7 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     ensure(late.is_none(), seen, help)
 }
 
-/// The files of a folder, with their contents. None of them is large, or it is not looked at.
+/// Returns the small files of a folder, with their contents.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let small =
@@ -228,8 +235,8 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         Ok::<_, Finding>(answers)
     };
     let mut all = Vec::new();
-    for _ in 0..MANY {
-        all.push(subject.with_sink()?);
+    for others in 0..MANY {
+        all.push(subject.with_sink().map_err(|finding| finding.beside(others))?);
     }
     let first = answers(&mut all[0])?;
     for (position, connected) in all.iter_mut().enumerate().skip(1) {

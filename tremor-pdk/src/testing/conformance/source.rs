@@ -11,48 +11,49 @@ use super::{
 };
 use crate::{Batch, ErrorKind, ErrorPolicy, EventRef, InFlight, Limit, Pull};
 
-/// How often an undisturbed source is pulled, and how much of what it brings is kept, in bytes.
+/// Maximum number of pulls of a source in a check, and maximum number of bytes of its events that are recorded.
 const MOST: (usize, usize) = (300, 4 << 20);
 
-/// Real time for which one source is pulled at most in a check: a peer that answers slowly could keep a check busy
-/// for longer than it may take.
+/// Maximum real time for which a check pulls one source, so that a slow peer does not exceed the time limit of the
+/// check.
 const PULLED_FOR: Duration = Duration::from_secs(2);
 
-/// How often in a row a pull may bring nothing and ask for the next one at once.
+/// Maximum number of pulls in a row that may return no event and ask for the next pull at once.
 const EMPTY_PULLS: usize = 50;
 
-/// Number of pulls in a row that may wait and bring nothing, such as long polls, before the peer is taken to be
+/// Number of pulls in a row that may wait and return no event, such as long polls, before the peer is considered
 /// silent.
 const LONG_POLLS: usize = 20;
 
 const FORGED: &str = "push events with the methods of the batch, and do not edit their fields";
 
 const UNKIND: &str =
-    "answer with the kind of error that says what happened: `?` on an error of I/O does";
+    "return an error of the kind that describes the failure, as `?` does for an I/O error";
 
-/// How many polls a pull gets at most that is given up.
+/// Maximum number of polls after which a pull is cancelled.
 const DROPPED_AFTER: usize = 4;
 
-/// A source that is pulled.
+/// A source that is being pulled.
 struct Pulling {
     connected: Connected,
     transcript: Transcript,
-    /// Pulls in a row that returned at once and without an event.
+    /// Number of pulls in a row that returned at once and without an event.
     empty: usize,
-    /// Pulls in a row that waited and returned without an event.
-    in_vain: usize,
+    /// Number of pulls in a row that waited and returned without an event.
+    empty_waits: usize,
     pulls: usize,
     /// Limit of each pull.
     limit: Limit,
     started: Instant,
 }
 
-/// Whether a source is to be pulled again.
+/// State of a source after a pull.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Goes {
-    On,
-    /// It waits for something outside.
-    Waits,
+enum SourceState {
+    /// The source can be pulled again.
+    Active,
+    /// The source waits for a peer.
+    Waiting,
     Finished,
 }
 
@@ -61,25 +62,25 @@ impl Pulling {
         let connected = subject.with_source()?;
         let (transcript, started) = (Transcript::default(), Instant::now());
         let limit = Limit::default();
-        Ok(Self { connected, transcript, empty: 0, in_vain: 0, pulls: 0, limit, started })
+        Ok(Self { connected, transcript, empty: 0, empty_waits: 0, pulls: 0, limit, started })
     }
 
-    /// Returns the number of waits of all calls so far: for a peer, for a time, for a thread.
+    /// Returns the number of steps in which calls waited for a peer, a timer or a thread.
     fn waited(&self) -> u64 {
         self.connected.calls.host.0.lock().waited
     }
 
-    /// Counts a pull that brought nothing and did not say how long to wait.
+    /// Counts a pull that returned no event, although the next pull follows at once.
     fn add_empty(&mut self, has_waited: bool) {
         if has_waited {
-            (self.empty, self.in_vain) = (0, self.in_vain + 1);
+            (self.empty, self.empty_waits) = (0, self.empty_waits + 1);
         } else {
             self.empty += 1;
         }
     }
 
-    /// Pulls once; where that is still pending after so many polls, it is given up.
-    fn pull(&mut self, polls: usize) -> Verdict<Goes> {
+    /// Pulls once. A pull that is still pending after `polls` polls is cancelled.
+    fn pull(&mut self, polls: usize) -> Verdict<SourceState> {
         let mut batch = Batch::new();
         batch.set_limit(self.limit);
         let waited = self.waited();
@@ -87,31 +88,31 @@ impl Pulling {
         self.transcript.add(&batch);
         self.pulls += 1;
         let is_empty = batch.is_empty();
-        let goes_on = [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY];
+        let continues = [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY];
         match pulled {
-            // Given up.
-            None if polls < usize::MAX => return Ok(Goes::On),
-            None => return Ok(Goes::Waits),
+            // The pull was cancelled.
+            None if polls < usize::MAX => return Ok(SourceState::Active),
+            None => return Ok(SourceState::Waiting),
             Some(Ok(Pull::Finished)) => {
                 self.transcript.finished = true;
-                return Ok(Goes::Finished);
+                return Ok(SourceState::Finished);
             }
             Some(Ok(Pull::Events)) if is_empty => self.add_empty(self.waited() > waited),
             Some(Ok(Pull::Idle(time))) if is_empty && time.is_zero() => {
                 self.add_empty(self.waited() > waited);
             }
             Some(Ok(Pull::Idle(time))) => self.connected.calls.host.advance(time),
-            Some(Ok(Pull::Events)) => (self.empty, self.in_vain) = (0, 0),
-            Some(Err(error)) if goes_on.contains(&error.policy()) => {}
+            Some(Ok(Pull::Events)) => (self.empty, self.empty_waits) = (0, 0),
+            Some(Err(error)) if continues.contains(&error.policy()) => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
-                // What the host finds in a batch.
+                // An error that the host finds when it validates a batch.
                 let is_forged = error.message().contains("of a batch");
                 let help = if is_forged { FORGED } else { UNKIND };
                 return Err(fault(format_args!("`pull` failed: {error}"), help));
             }
             Some(Err(error)) => {
                 return Err(Finding::skip(format_args!(
-                    "it cannot be pulled with this configuration: {error}"
+                    "the source cannot be pulled with this configuration: {error}"
                 )));
             }
         }
@@ -119,17 +120,17 @@ impl Pulling {
             self.empty < EMPTY_PULLS,
             || {
                 format!(
-                    "{EMPTY_PULLS} pulls in a row brought nothing and asked for the next at once"
+                    "{EMPTY_PULLS} pulls in a row returned no event and asked for the next pull at once"
                 )
             },
-            "wait in `pull` until there is an event, or answer `Pull::Idle` with a time",
+            "wait in `pull` until there is an event, or return `Pull::Idle` with a time",
         )?;
-        let is_silent = self.in_vain >= LONG_POLLS || self.started.elapsed() > PULLED_FOR;
-        Ok(if is_silent { Goes::Waits } else { Goes::On })
+        let is_silent = self.empty_waits >= LONG_POLLS || self.started.elapsed() > PULLED_FOR;
+        Ok(if is_silent { SourceState::Waiting } else { SourceState::Active })
     }
 
-    /// Compares what came with what is expected: all of it, if the expected source finished and there was time for
-    /// that, and otherwise its beginning.
+    /// Compares the events with `expected`: all events if the expected source has finished and there was enough time,
+    /// and otherwise only the events that both have.
     fn compare(
         &self,
         expected: &Transcript,
@@ -143,43 +144,43 @@ impl Pulling {
         }
     }
 
-    /// Pulls to the end, or as often as is of use.
-    fn pull_all(&mut self) -> Verdict<Goes> {
+    /// Pulls until the source finishes or waits for a peer, or a limit is reached.
+    fn pull_all(&mut self) -> Verdict<SourceState> {
         while self.pulls < MOST.0 && self.transcript.bytes < MOST.1 {
             match self.pull(usize::MAX)? {
-                Goes::On => {}
-                goes => return Ok(goes),
+                SourceState::Active => {}
+                state => return Ok(state),
             }
         }
-        Ok(Goes::On)
+        Ok(SourceState::Active)
     }
 }
 
-/// Why sources are not compared that have one peer.
+/// Returns the reason for skipping the comparison of instances if the peer sends to only one of them.
 fn silent_peer() -> Finding {
     Finding::skip(
-        "a further instance gets no event: give a configuration with a peer that sends to all its clients",
+        "another instance gets no event: pass a configuration with a peer that sends to all its clients",
     )
 }
 
-/// What an undisturbed source brings.
+/// Returns the events of a source whose pulls are not cancelled.
 fn undisturbed(subject: &Subject) -> Verdict<Transcript> {
     let mut pulling = Pulling::new(subject)?;
     pulling.pull_all()?;
     Ok(pulling.transcript)
 }
 
-/// Why a check of what follows `Pull::Finished` is not made.
+/// Returns the reason for skipping the checks of the behaviour after `Pull::Finished`.
 fn endless() -> Finding {
     Finding::skip(format_args!(
-        "the source does not finish within {} pulls: give a configuration with which it does",
+        "the source does not finish within {} pulls: pass a configuration with which it does",
         MOST.0
     ))
 }
 
-/// The reason why checks of a source are skipped whose peer sends nothing.
+/// Reason for skipping checks of a source whose peer sends nothing.
 pub const NO_EVENT: &str =
-    "the source brings no event here: give a configuration with a peer that sends some";
+    "the source produces no event here: pass a configuration with a peer that sends events";
 
 pub(super) fn pulls(subject: &Subject) -> Verdict {
     if undisturbed(subject)?.has_nothing_yet() {
@@ -189,7 +190,7 @@ pub(super) fn pulls(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
-    let help = "ask `Batch::is_full` before each event, and return once it says so";
+    let help = "call `Batch::is_full` before each event, and return once it is `true`";
     let (mut has_event, mut has_finished) = (false, false);
     for limit in [Limit { events: 3, bytes: 1 << 20 }, Limit { events: 10_000, bytes: 256 }] {
         let mut pulling = Pulling::new(subject)?;
@@ -207,7 +208,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
                     let Limit { events: most, bytes } = limit;
                     let found = batch.bytes().len();
                     format!(
-                        "a pull of {most} events or {bytes} bytes brought {events} events, {found} bytes"
+                        "a pull of {most} events or {bytes} bytes returned {events} events with {found} bytes"
                     )
                 },
                 help,
@@ -228,17 +229,17 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
 
 pub(super) fn stays_finished(subject: &Subject) -> Verdict {
     let mut pulling = Pulling::new(subject)?;
-    if pulling.pull_all()? != Goes::Finished {
+    if pulling.pull_all()? != SourceState::Finished {
         return Err(endless());
     }
-    let help = "keep in `self` that it has finished, and answer `Pull::Finished` from then on";
+    let help = "keep in `self` that it has finished, and return `Pull::Finished` from then on";
     for _ in 0..3 {
         let mut batch = Batch::new();
         let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
         let is_finished = matches!(pulled, Some(Ok(Pull::Finished))) && batch.is_empty();
         let seen = || {
             format!(
-                "after `Pull::Finished`, a pull answered {pulled:?} with {} events",
+                "after `Pull::Finished`, a pull returned {pulled:?} with {} events",
                 batch.len()
             )
         };
@@ -256,17 +257,17 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
         future of `Host::blocking` in `self`";
     for polls in 1..=DROPPED_AFTER {
         let mut pulling = Pulling::new(subject)?;
-        // After a dropped pull, one is not dropped, so that the source advances. An endless source is compared
-        // in its first events.
+        // Only every second pull is cancelled, so that the source makes progress. Of an endless source, only the first
+        // events are compared.
         for round in 0..2 * MOST.0 {
             let polls = if round % 2 == 0 { polls } else { usize::MAX };
             let is_enough = !expected.finished && pulling.transcript.bytes >= expected.bytes;
-            if is_enough || pulling.pull(polls)? != Goes::On {
+            if is_enough || pulling.pull(polls)? != SourceState::Active {
                 break;
             }
         }
         let seen = |it: &str| format!("with pulls that are dropped after {polls} polls, {it}");
-        // A peer may send to its first client only.
+        // A peer may send only to its first client.
         if pulling.transcript.has_nothing_yet() && undisturbed(subject)?.has_nothing_yet() {
             return Err(silent_peer());
         }
@@ -281,28 +282,29 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         return Err(Finding::skip(NO_EVENT));
     }
     let mut all = Vec::new();
-    for _ in 0..MANY {
-        all.push((Pulling::new(subject)?, Goes::On));
+    for others in 0..MANY {
+        let pulling = Pulling::new(subject).map_err(|finding| finding.beside(others))?;
+        all.push((pulling, SourceState::Active));
     }
-    // By turns.
+    // The instances are pulled alternately.
     for _ in 0..MOST.0 {
-        for (pulling, goes) in &mut all {
-            if *goes == Goes::On && pulling.transcript.bytes < MOST.1 {
-                *goes = pulling.pull(usize::MAX)?;
+        for (pulling, state) in &mut all {
+            if *state == SourceState::Active && pulling.transcript.bytes < MOST.1 {
+                *state = pulling.pull(usize::MAX)?;
             }
         }
     }
-    for (position, (pulling, goes)) in all.iter().enumerate() {
+    for (position, (pulling, state)) in all.iter().enumerate() {
         let seen = |it: &str| {
             format!(
-                "instance {} of {MANY} with one configuration brings other events than the first: \
+                "instance {} of {MANY} with the same configuration has other events than the first one: \
                  {it}",
                 position + 2
             )
         };
-        let help = "keep state in `self` and not in a static; what a source brings follows from \
+        let help = "keep state in `self` and not in a static; the events of a source must depend only on \
             its configuration, its peer and `Host::now_ns`";
-        if *goes == Goes::Waits && pulling.transcript.has_nothing_yet() {
+        if *state == SourceState::Waiting && pulling.transcript.has_nothing_yet() {
             return Err(silent_peer());
         }
         pulling.compare(&expected, seen, help)?;
@@ -310,36 +312,39 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
     Ok(())
 }
 
-pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
+pub(super) fn accepts_acknowledgements(subject: &Subject) -> Verdict {
     let mut pulling = Pulling::new(subject)?;
     for _ in 0..3 {
-        if pulling.pull(usize::MAX)? != Goes::On {
+        if pulling.pull(usize::MAX)? != SourceState::Active {
             break;
         }
     }
     let Some(acks) = &mut pulling.connected.acks else { return Err(without_acks()) };
     check_limits(subject, timed("most_in_flight", || acks.most_in_flight())?)?;
+    let has_event = pulling.connected.pulls > 0;
     let known = direct("ack", || acks.ack(1))?;
     if let Err(error) = known
-        && pulling.connected.pulls > 0
+        && has_event
         && !is_of_peer(&error)
     {
-        let help = "answer `Ok` to the acknowledgement of a pull that there was";
+        let help = "return `Ok` for the acknowledgement of an earlier pull";
         return Err(fault(format_args!("`ack` of the first pull failed: {error}"), help));
     }
-    // Whatever it says to these, it goes on.
+    // The source has to continue after these calls, whatever they return.
     for pull in [1, 2, 0, u64::MAX] {
         let _ = direct("ack", || acks.ack(pull))?;
         let _ = direct("fail", || acks.fail(pull, &[0..1, 3..usize::MAX]))?;
     }
-    pulling.pull(usize::MAX).map(drop)
+    pulling.pull(usize::MAX)?;
+    // Without an event, no acknowledgement above was that of a pull.
+    if has_event { Ok(()) } else { Err(Finding::skip(NO_EVENT)) }
 }
 
 fn without_acks() -> Finding {
-    Finding::skip("the source has no `acks`: it does not want to know")
+    Finding::skip("the source has no `acks`, so it is not notified")
 }
 
-/// Checks the limits of what a source has in flight.
+/// Checks the limits of the events that a source has in flight.
 fn check_limits(subject: &Subject, InFlight { events, bytes, key }: InFlight) -> Verdict {
     ensure(
         events > 0 && bytes > 0,
@@ -357,30 +362,30 @@ fn check_limits(subject: &Subject, InFlight { events, bytes, key }: InFlight) ->
 
 pub(super) fn reads_again(subject: &Subject) -> Verdict {
     let mut pulling = Pulling::new(subject)?;
-    // Few events at a time, so that a short input makes several pulls.
+    // With a small limit, even a short input needs several pulls.
     pulling.limit.events = 3;
     let mut last = Transcript::default();
     while pulling.connected.pulls < 2 && pulling.pulls < MOST.0 {
         let before = pulling.connected.pulls;
         pulling.transcript = Transcript::default();
-        let goes = pulling.pull(usize::MAX)?;
+        let state = pulling.pull(usize::MAX)?;
         if pulling.connected.pulls > before {
             last = std::mem::take(&mut pulling.transcript);
         }
-        match goes {
-            Goes::On => {}
-            Goes::Waits => break,
-            Goes::Finished => {
+        match state {
+            SourceState::Active => {}
+            SourceState::Waiting => break,
+            SourceState::Finished => {
                 return Err(Finding::skip(
-                    "the source finishes within two pulls: give a configuration with more events",
+                    "the source finishes within two pulls: pass a configuration with more events",
                 ));
             }
         }
     }
     let failed = pulling.connected.pulls;
     let Some(acks) = &mut pulling.connected.acks else { return Err(without_acks()) };
-    if !timed("brings_again", || acks.brings_again())? {
-        return Err(Finding::skip("the source says that it does not read again what has failed"));
+    if !timed("replays_failed", || acks.replays_failed())? {
+        return Err(Finding::skip("the source states that it does not read failed events again"));
     }
     last.forget_ends();
     if last.bytes == 0 {
@@ -391,13 +396,13 @@ pub(super) fn reads_again(subject: &Subject) -> Verdict {
         if is_of_peer(&error) {
             return Err(Finding::skip(format_args!("`fail`: {error}")));
         }
-        let help = "answer `Ok` to the failure of a pull that there was";
+        let help = "return `Ok` for the failure of an earlier pull";
         return Err(fault(format_args!("`fail` of a pull failed: {error}"), help));
     }
     (pulling.transcript, pulling.limit) = (Transcript::default(), Limit::default());
-    let (mut goes, most) = (Goes::On, pulling.pulls + MOST.0);
-    while goes == Goes::On && pulling.pulls < most {
-        goes = pulling.pull(usize::MAX)?;
+    let (mut state, most) = (SourceState::Active, pulling.pulls + MOST.0);
+    while state == SourceState::Active && pulling.pulls < most {
+        state = pulling.pull(usize::MAX)?;
         if pulling.transcript.has_all_of(&last) {
             return Ok(());
         }
@@ -407,6 +412,6 @@ pub(super) fn reads_again(subject: &Subject) -> Verdict {
             "pull {failed} failed, and its events were not read again in {} more pulls",
             pulling.connected.pulls - failed
         ),
-        "go back to where `Watermarks::begin` says, or answer `false` to `Acks::brings_again`",
+        "go back to the positions of `Watermarks::begin`, or return `false` from `Acks::replays_failed`",
     ))
 }

@@ -1,4 +1,4 @@
-//! What is checked: a component that can be made again and again.
+//! The component that is checked. Each check creates new instances of it.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{
     call::{Calls, OF_CALLS, Patience, answer, direct, timed},
-    report::{Finding, Verdict, ensure, fault},
+    report::{Finding, UNCONNECTED, Verdict, ensure, fault},
 };
 use tremor_abi::{batch::HostBatch, connector::Hook};
 
@@ -32,39 +32,38 @@ pub enum Instance {
     Postprocessor(Box<dyn Postprocessor>),
 }
 
-/// Makes an instance from a configuration.
+/// Creates an instance from a configuration.
 pub type Make = Box<dyn Fn(&Json, &TestHost) -> Result<Instance>>;
 
 /// A component to check.
 #[allow(missing_debug_implementations)]
 pub struct Subject {
-    /// Its kind, in the words of metadata.
+    /// Kind of component, as in the metadata of a plugin.
     pub kind: String,
-    /// The JSON Schema of its configuration.
+    /// JSON Schema of the configuration.
     pub schema: Option<Json>,
-    /// A configuration that works.
+    /// A valid configuration.
     pub config: Json,
-    /// Messages of the format of a codec, or byte streams of a preprocessor. The suite adds them to its own input.
+    /// Additional input for the checks of a codec (messages) or of a preprocessor (byte streams).
     pub samples: Vec<Vec<u8>>,
-    /// The folder that relative paths of it start from.
+    /// Folder from which relative paths of the configuration start.
     pub folder: PathBuf,
-    /// Whether nothing else runs in this process, so that its descriptors and threads are those of the
-    /// component.
+    /// `true` if no other code runs in this process, so that all new descriptors and threads belong to the component.
     pub is_alone: bool,
-    /// How long a peer may take.
+    /// Time that the checks wait for an answer of a peer.
     pub patience: Patience,
-    /// Makes an instance.
+    /// Creates an instance.
     pub make: Make,
 }
 
-/// Errors that say that a peer is missing.
+/// Returns whether the cause of an error may be a missing peer, or a peer that rejects the connection.
 pub(super) fn is_of_peer(error: &Error) -> bool {
     [ErrorPolicy::RECONNECT, ErrorPolicy::RETRY].contains(&error.policy())
         || error.kind() == ErrorKind::AUTHENTICATION
 }
 
 impl Subject {
-    /// A host for an instance.
+    /// Creates a host for an instance.
     pub(super) fn host(&self) -> TestHost {
         let host = TestHost::new();
         host.set_folder(&self.folder);
@@ -72,31 +71,32 @@ impl Subject {
         host
     }
 
-    /// Makes an instance from this configuration.
+    /// Creates an instance from `config`.
     pub(super) fn make_from(&self, config: &Json, host: &TestHost) -> Verdict<Result<Instance>> {
         answer("new", timed("new", || (self.make)(config, host))?)
     }
 
-    /// An instance from the configuration that works.
+    /// Creates an instance from the valid configuration.
     pub(super) fn instance(&self, host: &TestHost) -> Verdict<Instance> {
         self.make_from(&self.config, host)?
             .map_err(|error| Finding::skip(format_args!("needs a configuration: {error}")))
     }
 
-    /// An instance of a connector.
+    /// Creates an instance of a connector.
     pub(super) fn connector(&self, host: &TestHost) -> Verdict<Box<dyn DynConnector>> {
         match self.instance(host)? {
             Instance::Connector(connector) => Ok(connector),
-            _ => Err(Finding::skip("this is no connector")),
+            _ => Err(Finding::skip("this is not a connector")),
         }
     }
 
-    /// A connector that is connected and started, with both sides.
+    /// Creates a connector, connects it with all its sides, and starts it.
     pub(super) fn connected(&self) -> Verdict<Connected> {
         self.connected_for(1)
     }
 
-    /// Connects a new instance whose sink is granted `deliveries` at a time, or the maximum that it supports.
+    /// Creates, connects and starts an instance. Its sink is granted `deliveries` deliveries in flight, or the maximum
+    /// that it supports if that is less.
     fn connected_for(&self, deliveries: usize) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
@@ -108,7 +108,7 @@ impl Subject {
         Ok(connected)
     }
 
-    /// A connector with a source.
+    /// Creates, connects and starts a connector. Skips the check if the connector has no source.
     pub(super) fn with_source(&self) -> Verdict<Connected> {
         let connected = self.connected()?;
         if connected.source.is_none() {
@@ -117,12 +117,13 @@ impl Subject {
         Ok(connected)
     }
 
-    /// A connector with a sink.
+    /// Creates, connects and starts a connector. Skips the check if the connector has no sink.
     pub(super) fn with_sink(&self) -> Verdict<Connected> {
         self.with_sink_for(1)
     }
 
-    /// A connector with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    /// Creates, connects and starts a connector, whose sink is granted `deliveries` deliveries in flight, or the
+    /// maximum that it supports if that is less. Skips the check if the connector has no sink.
     pub(super) fn with_sink_for(&self, deliveries: usize) -> Verdict<Connected> {
         let connected = self.connected_for(deliveries)?;
         if connected.sink.is_none() {
@@ -135,23 +136,23 @@ impl Subject {
 /// Number of attempts to connect, for a connector whose peer is not ready yet.
 const ATTEMPTS: usize = 3;
 
-/// A connector with its sides. They are dropped before it.
+/// A connector with its sides, which are dropped before the connector.
 pub(super) struct Connected {
     pub(super) source: Option<Box<dyn DynSource>>,
     pub(super) acks: Option<Box<dyn Acks>>,
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) calls: Calls,
-    /// Number of deliveries at a time that the sink is granted; before it is connected, the number that is wanted.
+    /// Number of deliveries in flight that the sink is granted. Before the connection, the number to grant.
     pub(super) slots: usize,
-    /// `true` if the sink is flushed while deliveries are in flight.
+    /// `true` if the sink answers several deliveries together, so that it has to be flushed.
     pub(super) gathers: bool,
-    /// How many pulls of this connection have brought something.
+    /// Number of pulls of this connection that returned events.
     pub(super) pulls: u64,
 }
 
 impl Connected {
-    /// A connector without a connection.
+    /// Creates a connector without a connection.
     pub(super) fn new(connector: Box<dyn DynConnector>, calls: Calls) -> Self {
         Self {
             source: None,
@@ -174,14 +175,12 @@ impl Connected {
                 Ok(halves) => break halves,
                 Err(error) if attempt < ATTEMPTS && is_of_peer(&error) => attempt += 1,
                 Err(error) if error.kind() == ErrorKind::INTERNAL => {
-                    let help = "answer with an error whose kind says what to do: `connection_refused` if the \
-                        peer may be there later";
+                    let help = "return an error of the kind that describes the failure, such as \
+                        `connection_refused` if a later attempt may succeed";
                     return Err(fault(format_args!("`connect` failed: {error}"), help));
                 }
                 Err(error) => {
-                    return Err(Finding::skip(format_args!(
-                        "it does not connect with this configuration: {error}"
-                    )));
+                    return Err(Finding::skip(format_args!("{UNCONNECTED}: {error}")));
                 }
             }
         };
@@ -218,7 +217,7 @@ impl Connected {
         Ok(())
     }
 
-    /// Calls a method that answers with nothing.
+    /// Calls a hook of the connector.
     pub(super) fn hook(&mut self, hook: Hook) -> Verdict {
         let what = hook.as_str();
         match self.calls.finish(what, self.connector.hook(hook))? {
@@ -227,21 +226,22 @@ impl Connected {
                 Err(Finding::skip(format_args!("`{what}`: {error}")))
             }
             Err(error) => {
-                let help = "answer `Ok` to a call in its legal order, whatever there is left to do";
-                Err(fault(format_args!("`{what}` answered with an error: {error}"), help))
+                let help =
+                    "return `Ok` from a call in its legal order, even if there is nothing to do";
+                Err(fault(format_args!("`{what}` returned an error: {error}"), help))
             }
         }
     }
 
-    /// Pulls once, polling no more than `polls` times; `None` where the pull is still pending then. It
-    /// has been given up in that case, and `batch` has what it had.
+    /// Pulls once, and polls the pull at most `polls` times. If it is still pending then, cancels the pull and returns
+    /// `None`; `batch` then contains the events that the pull had added.
     pub(super) fn pull(
         &mut self,
         polls: usize,
         batch: &mut Batch,
     ) -> Verdict<Option<Result<Pull>>> {
         let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
-        // One that brings nothing leaves its number to the next.
+        // After a pull without an event, the next pull has the same number.
         batch.set_pull(self.pulls + 1);
         let pulled = self.calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
         if pulled.is_none() {
@@ -250,13 +250,13 @@ impl Connected {
         self.pulls += u64::from(!batch.is_empty());
         batch.validate().map_err(|error| {
             let help = "push events with the methods of the batch, and do not edit their fields";
-            fault(format_args!("the batch of a pull points to what is not there: {error}"), help)
+            fault(format_args!("the batch of a pull is invalid: {error}"), help)
         })?;
         Ok(pulled)
     }
 
-    /// Polls the delivery in a slot, no more than `polls` times; `None` where it is still pending then, or
-    /// waits for something outside.
+    /// Polls the delivery in `slot` at most `polls` times. Returns `None` if the delivery is still pending then, or if
+    /// it waits for a peer that does not answer.
     pub(super) fn deliver_in(
         &mut self,
         slot: usize,
@@ -267,7 +267,7 @@ impl Connected {
         self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
 
-    /// Gives up the delivery in a slot.
+    /// Cancels the delivery in `slot`.
     pub(super) fn give_up(&mut self, slot: usize) -> Verdict {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         timed("deliver", || sink.give_up(slot))
@@ -285,7 +285,7 @@ impl Connected {
         self.deliver_in(0, &mut batch, usize::MAX)
     }
 
-    /// Notifies the sink that time has passed.
+    /// Calls [`Sink::on_tick`](crate::Sink::on_tick) once.
     pub(super) fn tick(&mut self) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         self.calls.finish("on_tick", sink.on_tick()).map_err(|finding| finding.of(OF_CALLS))
@@ -297,13 +297,13 @@ impl Connected {
         self.calls.finish("flush", sink.flush()).map_err(|finding| finding.of(OF_CALLS))
     }
 
-    /// Ends the sink.
+    /// Closes the sink.
     pub(super) fn close(&mut self) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         self.calls.finish("close", sink.close()).map_err(|finding| finding.of(OF_CALLS))
     }
 
-    /// To the end, with or without a drain, and what is left then.
+    /// Stops the connector, with or without a drain, and returns its host.
     pub(super) fn stop(mut self, drains: bool) -> Verdict<TestHost> {
         if drains && self.sink.is_some() {
             // Another check examines the answer.
@@ -320,6 +320,6 @@ fn text(sides: Sides) -> &'static str {
         (true, true) => "a source and a sink",
         (true, false) => "a source and no sink",
         (false, true) => "a sink and no source",
-        (false, false) => "no side at all",
+        (false, false) => "no side",
     }
 }

@@ -1,26 +1,28 @@
-//! The suite as authors use it: without the boundary.
+//! Tests of the checks as authors use them, with components that are linked into the test.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Outcome, Report, checks, connector, cut_short, source};
-use crate::{NoConfig, NoSink, prelude::*, schemars::JsonSchema};
+use super::{
+    NO_EVENT, Outcome, Report, UNCONNECTED, checks, connector, cut_short, report::Finding, source,
+};
+use crate::{Acks, NoConfig, NoSink, Tickets, prelude::*, schemars::JsonSchema};
 
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// How many events there are.
+    /// Number of events.
     count: u64,
     #[serde(default)]
     panics: bool,
 }
 
-/// The kind of a source without an end.
+/// Behaviour of a source without an end.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// Waits in each pull, and reads an event in every third one.
+    /// Waits in each pull, and reads an event in every third pull.
     LongPoll,
     /// Returns from each pull at once and without an event.
     Busy,
@@ -83,10 +85,13 @@ fn endless_long_poll_passes_the_checks_of_pulls() {
 }
 
 #[test]
-fn pull_that_returns_nothing_at_once_is_a_busy_loop() {
+fn endless_empty_pulls_are_a_fault() {
     let report = source::<Endless>(r#"{ "kind": "busy" }"#);
     let Outcome::Failed(fault) = outcome(&report, "pulls") else { panic!("{report}") };
-    assert!(fault.seen.contains("brought nothing and asked for the next at once"), "{fault:?}");
+    assert!(
+        fault.seen.contains("returned no event and asked for the next pull at once"),
+        "{fault:?}"
+    );
 }
 
 #[test]
@@ -96,7 +101,7 @@ fn endless_source_that_loses_events_of_dropped_pulls_fails() {
     assert_eq!(faults, ["survives_dropped_pulls"], "{report}");
 }
 
-/// A source that may panic in its third pull.
+/// A source of numbers that panics in `pull` if it is configured to.
 struct Numbers {
     config: Config,
     next: u64,
@@ -115,7 +120,7 @@ impl Source for Numbers {
     type Batch = StructuredBatch;
 
     async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
-        assert!(!self.config.panics, "told to");
+        assert!(!self.config.panics, "configured to panic");
         while !batch.is_full() {
             if self.next == self.config.count {
                 return Ok(Pull::Finished);
@@ -132,7 +137,7 @@ fn outcome<'r>(report: &'r Report, check: &str) -> &'r Outcome {
 }
 
 #[test]
-fn a_component_without_a_fault_passes_every_check_that_can_be_made_of_it() {
+fn component_without_faults_passes_every_possible_check() {
     let report = source::<Numbers>(r#"{ "count": 1000 }"#);
     report.expect_no_faults();
     for check in ["makes", "pulls", "survives_dropped_pulls", "sources_share_nothing"] {
@@ -144,7 +149,7 @@ fn a_component_without_a_fault_passes_every_check_that_can_be_made_of_it() {
         let others = [
             "stays_inside",
             "leaves_nothing",
-            "hears_acknowledgements",
+            "accepts_acknowledgements",
             "reads_again",
             "takes_several",
         ];
@@ -153,7 +158,7 @@ fn a_component_without_a_fault_passes_every_check_that_can_be_made_of_it() {
 }
 
 #[test]
-fn a_panic_without_the_boundary_is_one_fault_and_the_checks_that_rest_on_it_are_skipped() {
+fn panic_is_one_fault_and_dependent_checks_are_skipped() {
     let report = source::<Numbers>(r#"{ "count": 1, "panics": true }"#);
     let faults: Vec<&str> = report.faults().map(|(check, _)| check).collect();
     assert_eq!(faults, ["pulls"], "{report}");
@@ -164,14 +169,14 @@ fn a_panic_without_the_boundary_is_one_fault_and_the_checks_that_rest_on_it_are_
 }
 
 #[test]
-fn without_a_configuration_that_works_there_is_nothing_to_check() {
+fn all_checks_are_skipped_without_valid_configuration() {
     let report = source::<Numbers>("{}");
     assert!(report.checks.iter().all(|checked| matches!(checked.outcome, Outcome::Skipped { .. })));
     let Outcome::Skipped { reason } = outcome(&report, "makes") else { panic!("{report}") };
-    assert!(reason.starts_with("needs a configuration: {} is refused: "), "{reason}");
+    assert!(reason.starts_with("needs a configuration: {} is rejected: "), "{reason}");
 }
 
-/// A connector whose peer is not there.
+/// A connector without a reachable peer.
 struct Alone;
 
 impl Component for Alone {
@@ -193,7 +198,7 @@ impl Connector for Alone {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_no_fault_and_is_said() {
+fn missing_peer_is_reported_and_not_a_fault() {
     let report = connector::<Alone>("{}");
     report.expect_no_faults();
     let Outcome::Skipped { reason } = outcome(&report, "connects") else { panic!("{report}") };
@@ -205,8 +210,50 @@ fn a_peer_that_is_not_there_is_no_fault_and_is_said() {
     assert_eq!(*outcome(&report, "pulls"), reason);
 }
 
+/// A source whose peer sends nothing.
+struct Silent;
+
+impl Component for Silent {
+    const NAME: &str = "silent";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Source for Silent {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, _batch: &mut StructuredBatch) -> Result<Pull> {
+        Ok(Pull::Idle(Duration::from_millis(10)))
+    }
+
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        Some(Box::new(Tickets::<u64>::new()))
+    }
+}
+
 #[test]
-fn a_check_that_the_process_did_not_survive_has_failed_with_what_it_is_about() {
+fn acknowledgements_without_an_event_are_not_checked() {
+    let report = source::<Silent>("{}");
+    let skipped = Outcome::Skipped { reason: NO_EVENT.to_owned() };
+    assert_eq!(*outcome(&report, "accepts_acknowledgements"), skipped, "{report}");
+}
+
+#[test]
+fn refusal_beside_other_instances_is_not_a_missing_peer() {
+    let refused = |others| match Finding::skip(format_args!("{UNCONNECTED}: in use")).beside(others)
+    {
+        Finding::Skip(reason) => reason,
+        Finding::Fault { seen, .. } => panic!("{seen}"),
+    };
+    assert_eq!(refused(0), format!("{UNCONNECTED}: in use"));
+    assert_eq!(refused(1), "instance 2 does not connect beside the others: in use");
+}
+
+#[test]
+fn check_that_ended_the_process_fails_with_its_contract() {
     let checked = cut_short("connector", "pulls", "signal 11");
     let Outcome::Failed(fault) = checked.outcome else { panic!("no fault") };
     assert_eq!(fault.seen, "signal 11");
@@ -214,7 +261,7 @@ fn a_check_that_the_process_did_not_survive_has_failed_with_what_it_is_about() {
 }
 
 #[test]
-fn a_report_is_a_line_for_each_check_and_the_same_as_json() {
+fn report_has_a_line_for_each_check_and_a_json_form() {
     let report = source::<Numbers>(r#"{ "count": 1, "panics": true }"#);
     let text = report.to_string();
     let lines = checks("connector").len() + 2 * report.faults().count();
@@ -223,7 +270,7 @@ fn a_report_is_a_line_for_each_check_and_the_same_as_json() {
     assert_eq!(read, report);
 }
 
-/// A codec of a format with one type of record, which no value of the suite is.
+/// A codec of a format with a single type of record, which is not among the values of the suite.
 struct Records;
 
 impl Component for Records {
@@ -266,7 +313,7 @@ fn codec_of_its_own_records_is_checked_with_samples() {
 }
 
 #[test]
-#[should_panic(expected = "checks were skipped that are not named: [\"stays_inside\"")]
+#[should_panic(expected = "skipped, but not named as skipped: [\"stays_inside\"")]
 fn skipped_check_that_is_not_named_fails_the_test() {
     super::codec::<Records>("{}").expect_all_but(&["round_trips"]);
 }

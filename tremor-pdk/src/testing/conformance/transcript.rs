@@ -1,11 +1,12 @@
-//! What came out of a component, stream by stream.
+//! The events that a component emits, by stream.
 
 use std::collections::BTreeMap;
 
 use super::report::{Verdict, fault};
 use crate::Batch;
 
-/// What came out, stream by stream: how it was cut into batches and fragments does not matter.
+/// The events that a component emits, by stream. Two transcripts are equal even if the events were divided differently
+/// into batches and fragments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Transcript {
     pub(super) streams: BTreeMap<u64, Vec<Item>>,
@@ -45,15 +46,15 @@ impl Transcript {
         }
     }
 
-    /// The same without the ends of streams.
+    /// Removes the ends of streams.
     pub(super) fn forget_ends(&mut self) {
         for items in self.streams.values_mut() {
             items.retain(|item| !matches!(item, Item::End | Item::Aborted));
         }
     }
 
-    /// Returns whether each stream has all items of the same stream of `other`, in their order. Fragments may be cut in
-    /// another way.
+    /// Returns whether each stream has all items of the same stream of `other`, in the same order. Fragments may be
+    /// cut differently.
     pub(super) fn has_all_of(&self, other: &Self) -> bool {
         other.streams.iter().all(|(stream, items)| {
             let mut found = self.streams.get(stream).into_iter().flatten();
@@ -61,12 +62,12 @@ impl Transcript {
         })
     }
 
-    /// Returns `true` if nothing came out, and it has not finished either.
+    /// Returns `true` if nothing was emitted and the component has not finished.
     pub(super) fn has_nothing_yet(&self) -> bool {
         self.streams.is_empty() && !self.finished
     }
 
-    /// Checks that `other` is the same. `seen` makes the text of a fault from the first difference.
+    /// Checks that `other` is equal. `seen` creates the text of a fault from the first difference.
     pub(super) fn expect(
         &self,
         other: &Self,
@@ -79,8 +80,8 @@ impl Transcript {
         self.differs(other, false).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
     }
 
-    /// Checks that in each stream, one of the two is the beginning of the other. For sources that have no end, or did
-    /// not come to it.
+    /// Checks that in each stream, one of the two transcripts is the beginning of the other. Use this for sources that
+    /// have not finished.
     pub(super) fn expect_beginning(
         &self,
         other: &Self,
@@ -88,13 +89,13 @@ impl Transcript {
         help: &'static str,
     ) -> Verdict {
         if other.streams.is_empty() && !self.streams.is_empty() {
-            return Err(fault(seen("it brings nothing"), help));
+            return Err(fault(seen("there are no events"), help));
         }
         self.differs(other, true).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
     }
 
-    /// Returns the first difference, if there is one. With `is_begun`, items that only one of the two has at the end
-    /// of a stream are no difference.
+    /// Returns the first difference, if any. With `is_begun`, a stream of one transcript may have more items at its end
+    /// than the same stream of the other.
     fn differs(&self, other: &Self, is_begun: bool) -> Option<String> {
         let none = Vec::new();
         for stream in self.streams.keys().chain(other.streams.keys()) {
@@ -113,7 +114,7 @@ impl Transcript {
                 |items: &[Item]| items.get(position).map_or("nothing".to_owned(), Item::shown);
             let lengths = match (found.len(), expected.len()) {
                 (found, expected) if found == expected => String::new(),
-                (found, expected) => format!(" has {found} events and not {expected}"),
+                (found, expected) => format!(" has {found} events instead of {expected}"),
             };
             return Some(format!(
                 "stream {stream}{lengths}: event {} is {} and not {}",
@@ -126,8 +127,8 @@ impl Transcript {
     }
 }
 
-/// Returns whether one of these is the beginning of the other: one of them is empty, or its last item is a part of
-/// a fragment.
+/// Returns whether one list is the beginning of the other: one list is empty, or its only item is the beginning of the
+/// other's first fragment.
 fn begins_alike(one: &[Item], other: &[Item]) -> bool {
     match (one, other) {
         ([], _) | (_, []) => true,
@@ -138,7 +139,7 @@ fn begins_alike(one: &[Item], other: &[Item]) -> bool {
 }
 
 impl Item {
-    /// Returns whether this is the same item, or a fragment with all bytes of the other one.
+    /// Returns whether this is the same item, or a fragment that contains all bytes of `other`.
     fn has(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fragment(whole), Self::Fragment(part)) if !part.is_empty() => {
@@ -158,7 +159,7 @@ impl Item {
     }
 }
 
-/// The beginning of a message, and how long it is.
+/// Formats the beginning of a message, and its length.
 pub(super) fn short(bytes: &[u8]) -> String {
     let head = &bytes[..bytes.len().min(40)];
     format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())

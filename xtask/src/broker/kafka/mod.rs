@@ -1,21 +1,21 @@
-//! Kafka by itself: nodes that are broker and controller in one.
+//! Kafka without `ZooKeeper`: nodes that are both broker and controller.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::node::Node;
+use super::ports::ports;
 use super::{Cluster, Common, PASSWORD, USER, shown, tool};
 use crate::process::{Process, Program, need};
-use crate::project::{root, run};
-use crate::running::write;
+use crate::project::{root, run, write};
 
-/// Version of Kafka, as `pom.xml` has it.
+/// Version of Kafka, the same as in `pom.xml`.
 const VERSION: &str = "4.3.1";
 
-/// Of the cluster; any 16 bytes in base64 are one.
+/// ID of the cluster: any 16 bytes in base64.
 const CLUSTER: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 
 #[derive(Debug, clap::Args)]
@@ -27,37 +27,32 @@ pub(crate) struct Arguments {
     pub(super) properties: Vec<String>,
 }
 
-/// How clients reach a node: the name of the listener for Kafka, and that for people.
-const PLAIN: (&str, &str) = ("PLAINTEXT", "plain");
-const SECURE: [(&str, &str); 3] = [("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
+/// Listeners: the name in Kafka's configuration, and in the description of the broker that this command prints. The
+/// first one has neither TLS nor SASL. The others are added with `--secure`.
+const LISTENERS: [(&str, &str); 4] =
+    [("PLAINTEXT", "plain"), ("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
 
 /// Starts the nodes.
 pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
-    need("java", "-version", "`apt-get install default-jre-headless`")?;
+    need("java", "`apt-get install default-jre-headless`")?;
     arguments.common.check()?;
-    for property in &arguments.properties {
-        ensure!(property.contains('='), "--set: expected KEY=VALUE, found `{property}`");
-    }
-    start(arguments, &jars()?)
-}
-
-fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
-    let secure: &[_] = if arguments.common.secure { &SECURE } else { &[] };
-    let listeners: Vec<_> = std::iter::once(&PLAIN).chain(secure).collect();
+    let jars = &jars()?;
+    let listeners = if arguments.common.secure { &LISTENERS[..] } else { &LISTENERS[..1] };
     let nodes = usize::from(arguments.common.nodes);
-    // Each node has a port for each listener, and then one for its controller.
+    // Each node has a port for each listener, and one for its controller.
     let each = listeners.len() + 1;
-    let (folder, held) = arguments.common.place("kafka", nodes * each)?;
-    let ports: Vec<_> = held.chunks(each).collect();
+    let folder = arguments.common.folder("kafka")?;
+    let (ports, reserved) = ports(arguments.common.port, nodes * each)?;
+    let ports: Vec<_> = ports.chunks(each).collect();
     let at = |port: u16| format!("127.0.0.1:{port}");
 
-    let mut reached: Map<String, Value> = Map::new();
+    let mut access: Map<String, Value> = Map::new();
     for (which, (_, name)) in listeners.iter().enumerate() {
         let all: Vec<_> = ports.iter().map(|ports| at(ports[which])).collect();
-        reached.insert((*name).into(), all.join(",").into());
+        access.insert((*name).into(), all.join(",").into());
     }
     if arguments.common.secure {
-        super::secured(&folder, &mut reached)?;
+        super::secured(&folder, &mut access)?;
     }
     let voters: Vec<_> =
         (1..).zip(&ports).map(|(id, it)| format!("{id}@{}", at(it[each - 1]))).collect();
@@ -65,9 +60,9 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
     let mut started = Vec::new();
     for (id, ports) in (1..).zip(&ports) {
         let own = folder.join(format!("node-{id}"));
-        let listener =
-            |(which, (name, _)): (usize, &&(&str, &str))| format!("{name}://{}", at(ports[which]));
-        let advertised: Vec<_> = listeners.iter().enumerate().map(listener).collect();
+        let advertised = listeners.iter().zip(*ports);
+        let advertised: Vec<_> =
+            advertised.map(|((name, _), port)| format!("{name}://{}", at(*port))).collect();
         let advertised = advertised.join(",");
         let replicas = nodes.min(3);
         let config = include_str!("server.properties")
@@ -94,10 +89,10 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
         started.push(Node::new(id, command, &folder, ready, addresses.collect()));
     }
     formats.iter_mut().try_for_each(Process::finish)?;
-    Cluster::start(started, reached, held)
+    Cluster::start(started, access, reserved)
 }
 
-/// The properties of TLS and SASL.
+/// Returns the properties of TLS and SASL.
 fn secured(folder: &Path) -> String {
     let module = |name: &str, options: &str| {
         format!("org.apache.kafka.common.security.{name}LoginModule required {options};")
@@ -113,7 +108,7 @@ fn secured(folder: &Path) -> String {
         )
 }
 
-/// Prepares the folder of a node's data; users of SCRAM are part of that.
+/// Starts the program that prepares a node's data folder and, if `is_secure` is set, creates the SCRAM users in it.
 fn format(jars: &Path, id: u16, config: &Path, is_secure: bool) -> Result<Process> {
     let mut words =
         ["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c"].map(String::from).to_vec();
@@ -129,24 +124,24 @@ fn format(jars: &Path, id: u16, config: &Path, is_secure: bool) -> Result<Proces
     program.arguments(java(jars, "-Xmx64m", &words)).start()
 }
 
-/// Returns the arguments of java for one of Kafka's programs: what starts soon, and takes little.
+/// Returns the arguments of java for one of Kafka's programs. They make it start fast and use little memory.
 fn java(jars: &Path, heap: &str, words: &[String]) -> Vec<String> {
     let jars = shown(&jars.join("*"));
     let fast = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &jars];
     [&fast.map(String::from)[..], words].concat()
 }
 
-/// Returns the folder with Kafka's jars, which Maven fetches once.
+/// Returns the folder with Kafka's jars, which Maven downloads once.
 fn jars() -> Result<PathBuf> {
     tool("kafka", VERSION, |folder| {
-        need("mvn", "--version", "`apt-get install maven`")?;
-        eprintln!("Maven fetches Kafka {VERSION}");
+        need("mvn", "`apt-get install maven`")?;
+        eprintln!("downloading Kafka {VERSION} with Maven");
         let mut maven = Command::new("mvn");
         maven.args(["-B", "-q", "-f"]).arg(root().join("xtask/src/broker/kafka/pom.xml"));
         maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
         maven.arg(format!("-Dkafka={VERSION}"));
         maven.arg(format!("-DoutputDirectory={}", folder.display()));
-        // Standard output is for those who read ours.
+        // Standard output is reserved for the description of the broker.
         maven.stdout(std::io::stderr());
         run(maven)
     })
@@ -157,7 +152,7 @@ mod tests {
     use super::VERSION;
 
     #[test]
-    fn version_is_that_of_the_pom() {
+    fn version_equals_that_in_the_pom() {
         assert!(include_str!("pom.xml").contains(&format!("<kafka>{VERSION}</kafka>")));
     }
 }

@@ -1,32 +1,32 @@
 //! NATS: servers with JetStream.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::node::Node;
+use super::ports::ports;
 use super::{Cluster, Common, PASSWORD, USER, shown, tool};
 use crate::process::need;
-use crate::project::run;
-use crate::running::write;
+use crate::project::{run, write};
 
 /// Package and version of the server.
 const SERVER: &str = "github.com/nats-io/nats-server/v2";
 const VERSION: &str = "2.15.2";
-/// Who may not publish to `forbidden`.
+/// Name of the user who may not publish to `forbidden`.
 const LIMITED: &str = "bob";
 const LIMITED_PASSWORD: &str = "bob-secret";
-/// Who has an nkey: the seed, and the public half of it. It is for tests, and opens nothing else.
+/// Seed of the nkey of a user. The nkey is for tests, and gives access to nothing else.
 const SEED: &str = "SUAHMKA5BGQQCHJ2W6SJ3MR7EYE6BCSDYPUXGJEK2ASQRJ7XF2HWD56CKQ";
+/// Public half of the nkey.
 const PUBLIC: &str = "UBLD5E65E25FK2TBL7XPY5EKHDXB3VSTDMC3ML4AATF5ZTCOGN3BH7XT";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Clients have to show a certificate
+    /// Require certificates of clients
     #[arg(long, requires = "secure")]
     pub(super) verify: bool,
     /// A line for the configuration of the server; may be given several times
@@ -37,42 +37,37 @@ pub(crate) struct Arguments {
 /// Starts the nodes.
 pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     arguments.common.check()?;
-    for property in &arguments.properties {
-        ensure!(property.contains(':'), "--set: expected KEY: VALUE, found `{property}`");
-    }
-    let server = tool("nats-server", VERSION, |folder| {
-        need("go", "version", "`apt-get install golang`")?;
-        eprintln!("builds the server of NATS, once");
+    let program = tool("nats-server", VERSION, |folder| {
+        need("go", "`apt-get install golang`")?;
+        eprintln!("building the NATS server; this is done once");
         let mut command = Command::new("go");
         command.args(["install", &format!("{SERVER}@v{VERSION}")]).env("GOBIN", folder);
-        // Standard output is for those who read ours.
+        // Standard output is reserved for the description of the broker.
         command.stdout(std::io::stderr());
         run(command)
-    });
-    start(arguments, &server?.join("nats-server"))
-}
-
-fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
+    })?;
+    let program = program.join("nats-server");
     let count = usize::from(arguments.common.nodes);
-    // Each node has a port for clients, and then one for the others.
-    let (folder, ports) = arguments.common.place("nats", 2 * count)?;
+    // Each node has a port for clients, and one for the routes to other nodes.
+    let folder = arguments.common.folder("nats")?;
+    let (ports, reserved) = ports(arguments.common.port, 2 * count)?;
     let (clients, routes) = ports.split_at(count);
     let at = |port: &u16| format!("127.0.0.1:{port}");
     let all = |ports: &[u16]| ports.iter().map(at).collect::<Vec<_>>();
-    let mut reached: Map<String, Value> = Map::new();
+    let mut access: Map<String, Value> = Map::new();
     let mut lines = Vec::new();
     let name = if arguments.common.secure { "tls" } else { "plain" };
-    reached.insert(name.into(), all(clients).join(",").into());
+    access.insert(name.into(), all(clients).join(",").into());
     if arguments.common.secure {
-        let tls = super::secured(&folder, &mut reached)?;
+        let tls = super::secured(&folder, &mut access)?;
         let all =
             [("limited_user", LIMITED), ("limited_password", LIMITED_PASSWORD), ("nkey", SEED)];
-        reached.extend(all.into_iter().map(|(key, text)| (key.into(), text.into())));
+        access.extend(all.into_iter().map(|(key, text)| (key.into(), text.into())));
         lines.push(secured(&tls, arguments.verify));
     }
     lines.extend_from_slice(&arguments.properties);
-    // What a node says once it is of use: with others, when they have agreed on one that manages streams, `JetStream
-    // cluster new metadata leader`, or `Self is new JetStream cluster metadata leader`.
+    // A single node logs `Server is ready`. Several nodes are ready once they have elected a leader, and log `JetStream
+    // cluster new metadata leader` or `Self is new JetStream cluster metadata leader`.
     let ready = if count > 1 { "metadata leader" } else { "Server is ready" };
     let mut nodes = Vec::new();
     for (id, (client, route)) in (1..).zip(clients.iter().zip(routes)) {
@@ -91,14 +86,14 @@ fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
         }
         let config = folder.join(format!("node-{id}.conf"));
         write(&config, &([own, lines.clone()].concat().join("\n") + "\n"))?;
-        let command = (program, ["-c".to_owned(), shown(&config)]);
+        let command = (program.as_path(), ["-c".to_owned(), shown(&config)]);
         let addresses = [(name.into(), at(client).into())].into_iter().collect();
         nodes.push(Node::new(id, command, &folder, ready, addresses));
     }
-    Cluster::start(nodes, reached, ports)
+    Cluster::start(nodes, access, reserved)
 }
 
-/// TLS, and who may do what.
+/// Returns the configuration of TLS, users and permissions.
 fn secured(tls: &Path, verify: bool) -> String {
     let file = |name: &str| shown(&tls.join(name));
     format!(

@@ -1,5 +1,5 @@
-//! Modules that lie side by side do not import each other in a circle: then one can be read, tested and
-//! changed without the others. A module and those within it are one thing, and may.
+//! Sibling modules do not import each other in a circle, so that each can be read, tested and changed without the
+//! others. A module and its submodules may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,87 +7,64 @@ use crate::tidy::Violation;
 use crate::tidy::repository::{File, Repository};
 use crate::tidy::tokens::Token;
 
-/// Circles that are there for a reason: the folder, and its modules in order.
-const ALLOWED: &[(&str, &[&str])] = &[
-    // Two forms of one thing: either is read as a view of both, and made from the other.
-    ("tremor-pdk/abi/src", &["document", "value"]),
-];
-
-/// The imports among the modules of one folder: from which to which, with a place.
-type Imports = BTreeMap<String, BTreeMap<String, (String, usize)>>;
+/// The `src` folder of a crate, followed by the path of a module within it.
+type Module = Vec<String>;
+/// The imports among the modules of one folder: pairs of the importing and the imported module, each with the file and
+/// line of the first import.
+type Imports = BTreeMap<(String, String), (String, usize)>;
 
 pub(super) fn imports_go_one_way(repository: &Repository) -> Vec<Violation> {
-    let files: Vec<_> =
-        repository.rust().filter_map(|file| Some((Module::of(file)?, file))).collect();
+    let files: Vec<_> = repository.rust().filter_map(|file| Some((module(file)?, file))).collect();
     let known: BTreeSet<&Module> = files.iter().map(|(module, _)| module).collect();
     let mut folders: BTreeMap<String, Imports> = BTreeMap::new();
     for (module, file) in &files {
         for (path, line) in paths(file) {
-            let Some((folder, from, to)) = module.import(&path, &known) else { continue };
+            let Some([folder, from, to]) = import(module, &path, &known) else { continue };
             let imports = folders.entry(folder).or_default();
-            let place = (file.path.clone(), line);
-            imports.entry(from).or_default().entry(to).or_insert(place);
+            imports.entry((from, to)).or_insert_with(|| (file.path.clone(), line));
         }
     }
     folders.iter().flat_map(|(folder, imports)| circles(folder, imports)).collect()
 }
 
-/// A module by its crate's `src` folder and its path within it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Module {
-    root: String,
-    path: Vec<String>,
+/// Returns the module in a file; `None` for tests and files outside of `src` folders.
+fn module(file: &File) -> Option<Module> {
+    let (root, path) = file.path.strip_suffix(".rs")?.split_once("/src/")?;
+    let mut module = vec![format!("{root}/src")];
+    module.extend(path.split('/').map(ToOwned::to_owned));
+    if ["lib", "main", "mod"].iter().any(|name| module.ends_with(&[(*name).to_owned()])) {
+        module.pop();
+    }
+    let is_for_tests = module.iter().any(|name| name == "tests" || name == "bin");
+    (!is_for_tests).then_some(module)
 }
 
-impl Module {
-    /// None for tests, and for what is no part of a crate.
-    fn of(file: &File) -> Option<Self> {
-        let (root, rest) = file.path.split_once("/src/")?;
-        let mut path: Vec<_> =
-            rest.strip_suffix(".rs")?.split('/').map(ToOwned::to_owned).collect();
-        if path.iter().any(|name| name == "tests" || name == "bin") {
-            return None;
-        }
-        if path.last().is_some_and(|last| ["lib", "main", "mod"].contains(&last.as_str())) {
-            path.pop();
-        }
-        Some(Self { root: format!("{root}/src"), path })
+/// Finds the folder in which the paths of the importing and the imported module diverge. Returns the folder, and the
+/// importing and the imported module in it.
+fn import(module: &[String], path: &[String], known: &BTreeSet<&Module>) -> Option<[String; 3]> {
+    let ups = path.iter().take_while(|name| *name == "super").count();
+    let mut target = match path[0].as_str() {
+        "crate" => [&module[..1], &path[1..]].concat(),
+        "self" => [module, &path[1..]].concat(),
+        _ => [&module[..module.len().checked_sub(ups)?], &path[ups..]].concat(),
+    };
+    while !known.contains(&target) {
+        target.pop()?;
     }
-
-    /// What an import by this path, as it is written in the module, means for the folder in which the
-    /// ways of the two part: the folder, and the modules in it.
-    fn import(&self, path: &[String], known: &BTreeSet<&Self>) -> Option<(String, String, String)> {
-        let ups = path.iter().take_while(|name| *name == "super").count();
-        let mut target = match path.first()?.as_str() {
-            "crate" => path[1..].to_vec(),
-            "self" => [&self.path[..], &path[1..]].concat(),
-            "super" => {
-                let above = self.path.len().checked_sub(ups)?;
-                [&self.path[..above], &path[ups..]].concat()
-            }
-            _ => return None,
-        };
-        let is_known = |path: &[String]| {
-            known.contains(&Self { root: self.root.clone(), path: path.to_vec() })
-        };
-        while !target.is_empty() && !is_known(&target) {
-            target.pop();
-        }
-        let common = self.path.iter().zip(&target).take_while(|(own, its)| own == its).count();
-        let (from, to) = (self.path.get(common)?, target.get(common)?);
-        let folder = [std::slice::from_ref(&self.root), &self.path[..common]].concat().join("/");
-        Some((folder, from.clone(), to.clone()))
-    }
+    let common = module.iter().zip(&target).take_while(|(own, its)| own == its).count();
+    let (from, to) = (module.get(common)?, target.get(common)?);
+    Some([module[..common].join("/"), from.clone(), to.clone()])
 }
 
-/// The paths in a file that begin with `crate`, `self` or `super`, those in braces one by one.
+/// Returns the paths in a file that begin with `crate`, `self` or `super`, with their lines. Paths in braces are
+/// returned one by one.
 fn paths(file: &File) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(token) = file.tokens.get(at) {
         let starts = ["crate", "self", "super"].iter().any(|word| token.is(word));
         if starts && is_separator(&file.tokens, at + 1) && !file.is_test(token.line) {
-            at = tree(&file.tokens, at, &mut Vec::new(), &mut found);
+            at = tree(&file.tokens, at, Vec::new(), &mut found);
         } else {
             at += 1;
         }
@@ -99,77 +76,54 @@ fn is_separator(tokens: &[Token], at: usize) -> bool {
     tokens.get(at..at + 2).is_some_and(|pair| pair.iter().all(|token| token.is(":")))
 }
 
-/// Reads the tree of paths that starts at a token; gives the position after it.
+/// Reads the tree of paths that starts at a token, below `path`. Returns the position after the tree.
 fn tree(
     tokens: &[Token],
     mut at: usize,
-    path: &mut Vec<String>,
+    mut path: Vec<String>,
     found: &mut Vec<(Vec<String>, usize)>,
 ) -> usize {
-    let depth = path.len();
     while let Some(token) = tokens.get(at) {
         if token.is("{") {
             at += 1;
             while tokens.get(at).is_some_and(|token| !token.is("}")) {
-                let next = tree(tokens, at, path, found);
-                // What is no path, such as a comma.
-                at = next.max(at + 1);
+                // A token that begins no path, such as a comma, is skipped.
+                at = tree(tokens, at, path.clone(), found).max(at + 1);
             }
-            path.truncate(depth);
             return at + 1;
         }
         if !token.text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
-            path.truncate(depth);
             return at;
         }
         path.push(token.text.clone());
         if !is_separator(tokens, at + 1) {
-            found.push((path.clone(), token.line));
-            path.truncate(depth);
+            found.push((path, token.line));
             return at + 1;
         }
         at += 3;
     }
-    path.truncate(depth);
     at
 }
 
-/// The circles among the modules of one folder.
+/// Returns the imports of a folder that are part of a circle.
 fn circles(folder: &str, imports: &Imports) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    let mut seen = BTreeSet::new();
-    for start in imports.keys() {
-        let members: Vec<_> = reached(imports, start)
-            .into_iter()
-            .filter(|other| reached(imports, other).contains(start.as_str()))
-            .collect();
-        if members.len() < 2
-            || !seen.insert(members.clone())
-            || ALLOWED.contains(&(folder, &members))
-        {
-            continue;
-        }
-        for from in &members {
-            for (to, (path, line)) in imports.get(*from).into_iter().flatten() {
-                if members.contains(&to.as_str()) {
-                    let message = format!(
-                        "in `{folder}`, `{from}` imports `{to}`, and that imports `{from}`, through \
-                         others or itself: move what both need to a module of its own"
-                    );
-                    violations.push(Violation::at(path, *line, message));
-                }
-            }
-        }
-    }
-    violations
+    let circles =
+        imports.iter().filter(|((from, to), _)| reached(imports, to).contains(from.as_str()));
+    let violation = |((from, to), (path, line)): (&(String, String), &(String, usize))| {
+        let message = format!(
+            "in `{folder}`, `{from}` imports `{to}`, which imports `{from}` directly or through other modules: move the \
+             shared items to a module of their own"
+        );
+        Violation::at(path, *line, message)
+    };
+    circles.map(violation).collect()
 }
 
-/// What a module imports, directly or through others.
-fn reached<'i>(imports: &'i Imports, start: &str) -> BTreeSet<&'i str> {
-    let mut reached = BTreeSet::new();
-    let mut open = vec![start];
+/// Returns the modules that a module imports, directly or through others.
+fn reached<'i>(imports: &'i Imports, start: &'i str) -> BTreeSet<&'i str> {
+    let (mut reached, mut open) = (BTreeSet::new(), vec![start]);
     while let Some(module) = open.pop() {
-        for to in imports.get(module).into_iter().flat_map(BTreeMap::keys) {
+        for (_, to) in imports.keys().filter(|(from, _)| from == module) {
             if reached.insert(to.as_str()) {
                 open.push(to);
             }
@@ -187,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_import_each_other_through_a_third_are_found_in_their_folder() {
+    fn indirect_import_circle_is_found() {
         let files = [
             ("a/src/lib.rs", "mod x; mod y;"),
             ("a/src/x/mod.rs", "mod inner;"),
@@ -200,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_and_what_is_within_it_may_import_each_other_and_tests_anything() {
+    fn submodules_and_tests_may_import_anything() {
         let files = [
             ("a/src/lib.rs", "use self::x::X;"),
             ("a/src/x/mod.rs", "use self::inner::Y; use crate::y::Y;"),

@@ -1,42 +1,18 @@
-//! A library's errors are typed: no function of one has text for its error.
+//! Errors of libraries are typed: no function returns a `Result` whose error is a `String`.
 
 use crate::tidy::Violation;
-use crate::tidy::repository::{File, Repository};
+use crate::tidy::repository::{File, Repository, is_library};
 use crate::tidy::tokens::Token;
 
-/// Where libraries lie.
-const LIBRARIES: [&str; 5] =
-    ["codecs-plugins/", "connectors-plugins/", "operators-plugins/", "runtime/src/", "tremor-pdk/"];
-
-/// Files that cannot do without, and why.
-const EXCEPTIONS: [(&str, &str); 1] =
-    [("operators-plugins/vrl/src/target.rs", "the trait `Target` of VRL has text for its errors")];
-
 pub(super) fn error_is_typed(repository: &Repository) -> Vec<Violation> {
-    typed_except(&EXCEPTIONS, repository)
-}
-
-fn typed_except(exceptions: &[(&str, &str)], repository: &Repository) -> Vec<Violation> {
-    let is_excepted = |file: &File| exceptions.iter().any(|(path, _)| *path == file.path);
-    let is_library = |file: &&File| LIBRARIES.iter().any(|folder| file.path.starts_with(folder));
-    let mut violations = Vec::new();
-    for file in repository.rust().filter(is_library).filter(|file| !is_excepted(file)) {
-        violations.extend(text_errors(file).map(|line| {
-            let message = "the error of this result is text: an enum, or the kit's `Error`, has a kind to \
-                           act on";
-            Violation::at(&file.path, line, message)
-        }));
-    }
-    let unused = exceptions.iter().filter(|(path, _)| {
-        !repository.rust().any(|file| file.path == *path && text_errors(file).next().is_some())
+    let message = "the error of this result is a `String`: return an enum or the kit's `Error`, which has a kind";
+    let found = repository.rust().filter(|it| is_library(&it.path)).flat_map(|file| {
+        text_errors(file).map(move |line| Violation::at(&file.path, line, message))
     });
-    violations.extend(unused.map(|(path, _)| {
-        Violation::in_file(path, "is excepted in text_errors.rs and has no text for errors")
-    }));
-    violations
+    found.collect()
 }
 
-/// The lines, outside of tests, with a result whose error is text.
+/// Returns the lines outside of tests with a result whose error is a `String`.
 fn text_errors(file: &File) -> impl Iterator<Item = usize> {
     let starts = file.tokens.windows(2).enumerate();
     let results = starts.filter(|(_, pair)| pair[0].is("Result") && pair[1].is("<"));
@@ -46,18 +22,18 @@ fn text_errors(file: &File) -> impl Iterator<Item = usize> {
         .filter(|line| !file.is_test(*line))
 }
 
-/// The last token of the second of the arguments that begin here.
+/// Returns the last token of the second generic argument. `arguments` begin after the opening `<`.
 fn error_of(arguments: &[Token]) -> Option<&Token> {
     let (mut depth, mut commas) = (0_usize, 0);
     for (at, token) in arguments.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| &arguments[before]);
         match token.text.as_str() {
             "<" | "(" | "[" | "{" => depth += 1,
-            // That of an arrow closes nothing.
+            // The `>` of an arrow `->` closes nothing.
             ">" if before.is_some_and(|before| before.is("-")) => {}
             ">" if depth == 0 => return before.filter(|_| commas > 0),
             ">" | ")" | "]" | "}" => depth = depth.checked_sub(1)?,
-            // After the last argument a comma may follow.
+            // A trailing comma ends the arguments.
             "," if depth == 0 && !arguments.get(at + 1)?.is(">") => commas += 1,
             "," if depth == 0 => return before.filter(|_| commas > 0),
             _ => {}
@@ -72,11 +48,11 @@ mod tests {
 
     fn lines(source: &str) -> Vec<usize> {
         let repository = Repository::of(&[("runtime/src/a.rs", source)]);
-        typed_except(&[], &repository).iter().filter_map(|violation| violation.line).collect()
+        error_is_typed(&repository).iter().filter_map(|violation| violation.line).collect()
     }
 
     #[test]
-    fn text_is_found_as_the_error_of_a_result_however_that_is_written() {
+    fn string_error_is_found_in_any_notation() {
         let source = "fn a() -> Result<(), String> {}\n\
                       type A = std::result::Result<Vec<(u8, u8)>, std::string::String>;\n\
                       fn b() -> Option<Result<\nfn(u8) -> u8,\nString,\n>> {}\n";
@@ -84,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_error_is_not_found() {
+    fn strings_that_are_not_errors_are_accepted() {
         let source = "fn a() -> Result<String> {}\n\
                       fn b() -> Result<String, Error> {}\n\
                       fn c() -> Result<(u8, String), Error<String>> {}\n\
@@ -94,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_programs_may_have_text() {
+    fn tests_and_programs_may_have_string_errors() {
         let function = "fn a() -> Result<(), String> {}";
         let tests = format!("#[cfg(test)]\nmod tests {{\n{function}\n}}");
         let files = [
@@ -104,15 +80,6 @@ mod tests {
             ("runtime/tests/all.rs", function),
             ("bench/floor/src/main.rs", function),
         ];
-        assert_eq!(typed_except(&[], &Repository::of(&files)), []);
-    }
-
-    #[test]
-    fn an_exception_without_need_is_found() {
-        let excepted = [("tremor-pdk/src/a.rs", "a trait of others")];
-        let needed = Repository::of(&[("tremor-pdk/src/a.rs", "fn a() -> Result<(), String> {}")]);
-        assert_eq!(typed_except(&excepted, &needed), []);
-        let not_needed = Repository::of(&[("tremor-pdk/src/a.rs", "fn a() {}")]);
-        assert_eq!(typed_except(&excepted, &not_needed).len(), 1);
+        assert_eq!(error_is_typed(&Repository::of(&files)), []);
     }
 }

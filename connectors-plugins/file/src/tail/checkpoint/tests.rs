@@ -15,10 +15,17 @@ fn entry(folder: &Path, name: &str, position: u64) -> Entry {
     let path = folder.join(name);
     fs::write(&path, name).unwrap();
     let identity = Identity::of(&File::open(&path).unwrap()).unwrap();
-    Entry { path: path.display().to_string(), identity, position }
+    Entry {
+        path: path.display().to_string(),
+        identity,
+        position,
+        skip: 0,
+        ending: None,
+        earlier: Vec::new(),
+    }
 }
 
-/// A folder with a checkpoint of two files, and what is in it.
+/// Creates a folder with a checkpoint of two files, and returns its entries and its bytes.
 fn scene() -> (tempfile::TempDir, Vec<Entry>, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let entries = vec![entry(folder.path(), "a", 7), entry(folder.path(), "b", u64::MAX)];
@@ -31,34 +38,34 @@ fn scene() -> (tempfile::TempDir, Vec<Entry>, Vec<u8>) {
 }
 
 #[test]
-fn what_was_kept_is_found_again() {
+fn saved_entries_are_read_back() {
     let (folder, entries, _) = scene();
     let path = folder.path().join("at");
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
 }
 
 #[test]
-fn a_checkpoint_of_the_first_version_has_no_checksum_and_is_read() {
+fn checkpoint_of_version_1_without_checksum_is_read() {
     let (folder, entries, bytes) = scene();
     let path = folder.path().join("at");
-    let text = String::from_utf8(bytes).unwrap().replace(r#""version": 2"#, r#""version": 1"#);
+    let text = String::from_utf8(bytes).unwrap().replace(r#""version": 3"#, r#""version": 1"#);
     let is_checksum = |line: &&str| line.contains("checksum");
     let first: Vec<&str> = text.lines().filter(|line| !is_checksum(line)).collect();
     fs::write(&path, first.join("\n")).unwrap();
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found, entries);
     checkpoint.save(entries[..1].to_vec(), true).unwrap();
-    assert!(fs::read_to_string(&path).unwrap().contains(r#""version": 2"#));
+    assert!(fs::read_to_string(&path).unwrap().contains(r#""version": 3"#));
 }
 
 #[test]
-fn of_two_sources_with_one_checkpoint_the_second_is_refused_while_the_first_lives() {
+fn locked_checkpoint_is_rejected_until_its_source_ends() {
     let (folder, entries, _) = scene();
     let path = folder.path().join("at");
     let refused = || {
         let error = Checkpoint::open(&path).unwrap_err();
         assert!(error.to_string().contains("a `checkpoint` of its own"), "{error}");
-        assert!(!error.is_final(), "one that has just ended may still hold it");
+        assert!(!error.is_final(), "a source that has just ended may still have the lock");
     };
     let (mut first, _) = Checkpoint::open(&path).unwrap();
     refused();
@@ -69,18 +76,18 @@ fn of_two_sources_with_one_checkpoint_the_second_is_refused_while_the_first_live
 }
 
 #[test]
-fn of_two_sources_that_begin_a_checkpoint_the_second_is_refused() {
+fn new_checkpoint_locked_by_another_source_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("at");
     let (_first, _) = Checkpoint::open(&path).unwrap();
-    // The other one has found none, and begins one.
+    // The other source found no checkpoint and creates one.
     let other = Checkpoint::new(&path);
     fs::hard_link(folder.path().join("at"), other.new_path()).unwrap();
     other.begin_new().unwrap_err();
 }
 
 #[test]
-fn of_two_sources_that_begin_a_checkpoint_at_once_one_has_it() {
+fn one_of_two_concurrent_sources_gets_the_checkpoint() {
     let (folder, both) = (tempfile::tempdir().unwrap(), Barrier::new(2));
     for round in 0..200 {
         let path = folder.path().join(round.to_string());
@@ -98,14 +105,14 @@ fn of_two_sources_that_begin_a_checkpoint_at_once_one_has_it() {
 }
 
 #[test]
-fn where_its_folder_cannot_be_brought_to_the_disk_it_is_not_saved_and_stays_locked() {
+fn failed_folder_sync_fails_the_save_and_keeps_the_lock() {
     let (folder, mut entries, _) = scene();
     let path = folder.path().join("at");
     let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
     checkpoint.sync_folder = |_| Err(io::Error::other("the disk is broken"));
     entries[0].position += 1;
     for _ in 0..2 {
-        // Also the second time: nobody knows what is on the disk.
+        // The second attempt fails as well, because the durable contents are unknown.
         let error = checkpoint.save(entries.clone(), true).unwrap_err();
         assert!(error.to_string().contains("the disk is broken"), "{error}");
         assert!(Checkpoint::open(&path).is_err(), "the file with the name is locked");
@@ -117,31 +124,31 @@ fn where_its_folder_cannot_be_brought_to_the_disk_it_is_not_saved_and_stays_lock
 }
 
 #[test]
-fn what_a_killed_process_has_left_beside_it_does_not_count() {
+fn leftover_of_a_killed_process_is_ignored() {
     let (folder, entries, bytes) = scene();
     fs::write(folder.path().join("at.new"), &bytes[..9]).unwrap();
     assert_eq!(Checkpoint::open(&folder.path().join("at")).unwrap().1, entries);
 }
 
 #[test]
-fn a_checkpoint_of_a_later_version_is_refused() {
+fn checkpoint_of_a_later_version_is_rejected() {
     let (folder, _, bytes) = scene();
     let path = folder.path().join("at");
     let text = String::from_utf8(bytes).unwrap();
     for later in [
-        text.replace(r#""version": 2"#, r#""version": 3"#),
-        r#"{ "version": 3, "streams": [] }"#.to_owned(),
+        text.replace(r#""version": 3"#, r#""version": 4"#),
+        r#"{ "version": 4, "streams": [] }"#.to_owned(),
     ] {
         fs::write(&path, &later).unwrap();
         let error = Checkpoint::open(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
-        assert!(error.to_string().contains("has version 3"), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), later, "it is left as it is");
+        assert!(error.to_string().contains("has version 4"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), later, "the file is not changed");
     }
 }
 
 #[test]
-fn a_checkpoint_that_was_cut_is_refused_wherever_it_was_cut() {
+fn truncated_checkpoint_is_rejected() {
     let (folder, _, bytes) = scene();
     let path = folder.path().join("at");
     let whole = bytes.trim_ascii_end().len();
@@ -159,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn garbage_is_refused(garbage in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_rejected(garbage in proptest::collection::vec(any::<u8>(), 0..200)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("at");
         fs::write(&path, &garbage).unwrap();
@@ -169,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn a_byte_that_was_changed_is_refused_or_says_nothing(at in 0..1_000_usize, byte: u8) {
+    fn changed_byte_is_detected_or_harmless(at in 0..1_000_usize, byte: u8) {
         let (folder, entries, mut bytes) = scene();
         let path = folder.path().join("at");
         let at = at % bytes.len();
@@ -181,7 +188,7 @@ proptest! {
     }
 }
 
-/// A machine that loses power may lose the contents of a file that took its name without `fsync`.
+/// A power failure may lose the contents of a file that was renamed without `fsync`.
 #[test]
 fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
     let (folder, entries, _) = scene();
@@ -198,12 +205,12 @@ fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
     let (checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found[0].position, 8);
     assert!(checkpoint.damage.unwrap().to_string().contains("is damaged"));
-    fs::write(&path, r#"{ "version": 3 }"#).unwrap();
+    fs::write(&path, r#"{ "version": 4 }"#).unwrap();
     Checkpoint::open(&path).unwrap_err();
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told_at_once() {
+fn missing_folder_is_reported_at_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none").join("at");
     let error = Checkpoint::open(&path).unwrap_err();
@@ -212,10 +219,11 @@ fn a_folder_that_is_not_there_is_told_at_once() {
 }
 
 #[test]
-fn a_checkpoint_that_can_be_read_and_not_written_is_told_at_once() {
+fn read_only_checkpoint_is_reported_at_open() {
     let (folder, _, bytes) = scene();
     let path = folder.path().join("at");
-    // A superuser may write to a read-only folder.
+    // A directory in the way rather than permissions, because a superuser may write to a read-only
+    // folder.
     fs::create_dir(folder.path().join("at.new")).unwrap();
     let error = Checkpoint::open(&path).unwrap_err();
     assert!(error.to_string().contains("cannot write the checkpoint"), "{error}");
@@ -223,12 +231,12 @@ fn a_checkpoint_that_can_be_read_and_not_written_is_told_at_once() {
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_there_and_may_have_room_again() {
+fn full_disk_keeps_the_checkpoint_and_is_not_final() {
     let (folder, entries, bytes) = scene();
     let path = folder.path().join("at");
     let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
     fs::remove_file(folder.path().join("at.new")).unwrap();
-    // What is written beside it goes to a full device.
+    // Direct the new contents to a full device.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("at.new")).unwrap();
     let error = checkpoint.save(vec![entries[0].clone()], true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FULL);

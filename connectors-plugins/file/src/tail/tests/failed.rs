@@ -1,4 +1,4 @@
-//! Pulls that have failed.
+//! Tests of failed pulls.
 
 use std::{fs, time::Duration};
 
@@ -7,61 +7,61 @@ use tremor_pdk::Pull;
 use super::{CHECKPOINT, Scene, text};
 
 #[test]
-fn what_failed_is_read_again_and_a_half_message_before_that_is_cut_off() {
+fn failed_pull_is_read_again_and_partial_message_aborted() {
     let scene = Scene::new(&[("in", "one\na long message\nthree\n")]);
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 8"#)).unwrap();
     let first = source.pull().unwrap().1;
-    let half = source.pull().unwrap().1;
-    assert_eq!(text(&[first.clone(), half.clone()]), ["one\na long m"]);
+    let partial = source.pull().unwrap().1;
+    assert_eq!(text(&[first.clone(), partial.clone()]), ["one\na long m"]);
     source.acks().unwrap().ack(first.pull()).unwrap();
-    source.acks().unwrap().fail(half.pull(), std::slice::from_ref(&(0..1))).unwrap();
+    source.acks().unwrap().fail(partial.pull(), std::slice::from_ref(&(0..1))).unwrap();
     let again = source.pull_all().unwrap();
     assert_eq!(text(&again), ["[cut off]a long message\nthree\n[ends]"]);
 }
 
 #[test]
-fn of_a_compressed_file_that_failed_a_half_message_is_cut_off_as_well() {
+fn partial_message_of_failed_compressed_file_is_aborted() {
     let scene = Scene::new(&[]);
     let member =
         crate::compression::Format::Gzip.member(b"one\ntwo\n", std::slice::from_ref(&(0..8)));
     fs::write(scene.path("in.gz"), member.unwrap()).unwrap();
     let keys = r#""path": "in.gz", "checkpoint": "at", "chunk_bytes": 6"#;
     let mut source = scene.open(keys).unwrap();
-    let half = source.pull().unwrap().1;
-    assert_eq!(text(std::slice::from_ref(&half)), ["one\ntw"]);
-    source.acks().unwrap().fail(half.pull(), std::slice::from_ref(&(0..1))).unwrap();
+    let partial = source.pull().unwrap().1;
+    assert_eq!(text(std::slice::from_ref(&partial)), ["one\ntw"]);
+    source.acks().unwrap().fail(partial.pull(), std::slice::from_ref(&(0..1))).unwrap();
     let again = source.pull_all().unwrap();
     assert_eq!(text(&again), ["[cut off]one\ntwo\n[ends]"]);
-    // Of what has ended nothing is open.
+    // A stream that has ended has no message to abort.
     source.acks().unwrap().fail(again.last().unwrap().pull(), &[]).unwrap();
-    // The stream begins again: preprocessors treat its start in their own way.
+    // The stream is aborted again, because it is at its start, which preprocessors treat specially.
     assert_eq!(text(&source.pull_all().unwrap()), ["[cut off]one\ntwo\n[ends]"]);
 }
 
 #[test]
-fn what_failed_after_the_file_was_read_to_its_end_is_read_again() {
+fn pull_that_fails_after_end_of_file_is_read_again() {
     let scene = Scene::new(&[("in", "one\n")]);
     let mut source = scene.open(CHECKPOINT).unwrap();
     let batches = source.pull_all().unwrap();
     assert_eq!(text(&batches), ["one\n[ends]"]);
     source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(0..1))).unwrap();
-    // The checkpoint is due before the source hears of that.
+    // The checkpoint is due before the source is notified of the failure.
     scene.host.advance(Duration::from_secs(2));
     assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::ZERO));
     assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
 }
 
 #[test]
-fn failure_during_a_read_is_taken_after_it() {
+fn failure_during_a_read_is_handled_after_it() {
     let lines = "some line\n".repeat(100);
     let scene = Scene::new(&[("in", &lines)]);
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 100"#)).unwrap();
     let first = source.pull().unwrap().1;
     assert_eq!(text(std::slice::from_ref(&first)).concat().len(), 100);
-    // From the end of a pull on, the next chunk is read.
+    // Meanwhile the source reads the next chunk, which starts at the end of the last pull.
     source.acks().unwrap().fail(first.pull(), std::slice::from_ref(&(0..1))).unwrap();
     let again = source.pull_all().unwrap();
-    // The events of the chunk that was read meanwhile are not handed out.
+    // The source discards the chunk that it read meanwhile, and reads from the start again.
     assert_eq!(text(&again), [format!("[cut off]{lines}[ends]")]);
 }
 
@@ -73,6 +73,7 @@ fn rewind_to_the_start_begins_the_stream_again() {
     let first = source.pull().unwrap().1;
     source.acks().unwrap().fail(first.pull(), std::slice::from_ref(&(0..1))).unwrap();
     let again = source.pull_all().unwrap();
-    // The preprocessors forget the stream, and treat the UTF-8 signature as that of another one.
+    // The abort makes the preprocessors treat the UTF-8 byte order mark as the start of a new
+    // stream.
     assert_eq!(text(&again), [format!("[cut off]{text_of_file}[ends]")]);
 }

@@ -1,4 +1,4 @@
-//! What cannot be read, or not now.
+//! Tests of files that cannot be read, permanently or for a while.
 
 use std::{fs, time::Duration};
 
@@ -7,26 +7,25 @@ use tremor_pdk::{ErrorKind, Pull};
 use super::{Scene, text};
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason() {
-    let scene = Scene::new(&[("in", ""), ("in.gz", "")]);
+fn invalid_configuration_is_rejected_with_its_reason() {
+    let scene = Scene::new(&[("in", "")]);
     fs::write(scene.path("at"), "{").unwrap();
     for (keys, reason) in [
         (r#""path": "none", "checkpoint": "new""#, "there is no file"),
         (r#""path": "none*""#, "there is no file"),
-        (r#""path": "in.gz", "follow": true"#, "compressed"),
         (r#""path": "in", "follow": true, "message_end": """#, "`message_end`"),
-        (r#""path": "in", "checkpoint": "at""#, "is damaged"),
+        (r#""path": "in", "checkpoint": "at""#, "it is damaged"),
     ] {
         let error = scene.open(keys).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
         assert!(error.to_string().contains(reason), "{error}");
     }
     let error = scene.open(r#""path": "/dev/null", "follow": true"#).err().unwrap();
-    assert!(error.to_string().contains("no regular file"), "{error}");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_for_a_moment_loses_no_position() {
+fn temporarily_unreadable_folder_loses_no_position() {
     let scene = Scene::new(&[]);
     fs::create_dir(scene.path("logs")).unwrap();
     scene.write("logs/in", "one\n");
@@ -35,7 +34,8 @@ fn a_folder_that_cannot_be_read_for_a_moment_loses_no_position() {
     let batches = scene.all(&mut source);
     source.acks().unwrap().ack(batches[0].pull()).unwrap();
     source.stop().unwrap();
-    // The file is out of reach, and the pattern stands for something that cannot be looked at.
+    // The file can no longer be found: its folder was moved away, and a folder that cannot be read
+    // has the old name.
     scene.rename("logs", "away");
     fs::create_dir(scene.path("logs")).unwrap();
     std::os::unix::fs::symlink("in", scene.path("logs/in")).unwrap();
@@ -45,13 +45,13 @@ fn a_folder_that_cannot_be_read_for_a_moment_loses_no_position() {
     scene.rename("away", "logs");
     scene.append("logs/in", "two\n");
     assert_eq!(text(&scene.all(&mut source)), ["two\n"]);
-    assert!(!scene.logged("is gone"));
+    assert!(!scene.logged("no longer exists"));
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
+fn unreadable_file_is_an_error_without_follow() {
     let scene = Scene::new(&[("in", "one\n")]);
-    // One that not even an administrator can read.
+    // A file that not even a superuser can read.
     let path = r#""path": "/proc/self/clear_refs""#;
     for keys in
         [format!(r#"{path}, "checkpoint": "at""#), r#""path": "/proc/self/clear_ref*""#.into()]
@@ -61,7 +61,7 @@ fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
     }
     let mut source = scene.open(&format!(r#"{path}, "follow": true"#)).unwrap();
     assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
-    assert!(scene.logged("it is tried again"));
+    assert!(scene.logged("retrying"));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn file_whose_name_is_not_utf_8_is_read() {
     assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
 }
 
-/// Tests have eight files open at a time.
+/// In tests at most eight files are open at a time.
 #[test]
-fn more_files_than_may_be_open_are_all_read() {
+fn more_files_than_open_file_limit_are_all_read() {
     let names: Vec<_> = (10..60).map(|number| format!("{number}.log")).collect();
     let scene = Scene::new(&[]);
     names.iter().for_each(|name| scene.write(name, &format!("{name}\n")));
@@ -103,7 +103,7 @@ fn more_files_than_may_be_open_are_all_read() {
     let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
     let lines: Vec<_> = names.iter().map(|name| format!("{name}\n")).collect();
     assert_eq!(sorted(&scene.all(&mut source)), lines);
-    // Half of them are rotated meanwhile, to names that the pattern leaves out.
+    // Rotate half of the files meanwhile, to names that the pattern does not match.
     names.iter().for_each(|name| scene.append(name, &format!("{name}\n")));
     names.iter().step_by(2).for_each(|name| scene.rename(name, &format!("{name}.1")));
     let more = scene.all_for(&mut source, Duration::from_secs(10));
@@ -132,13 +132,14 @@ fn deleted_file_stays_open_for_a_pull_that_fails() {
 }
 
 #[test]
-fn closed_file_with_other_contents_is_read_anew() {
+fn replaced_closed_file_is_read_from_its_start() {
     use std::os::unix::fs::MetadataExt;
     let scene = Scene::new(&[("a.log", "one\n")]);
     let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
     assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
     crowd(&scene, &mut source);
-    // Another file of this length that got the inode would look the same.
+    // A new file may have the same inode and the same length as the old one, so only the time of
+    // the change differs.
     let changed = || {
         let metadata = fs::metadata(scene.path("a.log")).unwrap();
         (metadata.ctime(), metadata.ctime_nsec())
@@ -147,6 +148,6 @@ fn closed_file_with_other_contents_is_read_anew() {
     while changed() == before {
         scene.write("a.log", "two\n");
     }
-    let anew = text(&scene.all_for(&mut source, Duration::from_secs(10)));
-    assert!(anew.concat().ends_with("two\n"), "{anew:?}");
+    let reread = text(&scene.all_for(&mut source, Duration::from_secs(10)));
+    assert!(reread.concat().ends_with("two\n"), "{reread:?}");
 }

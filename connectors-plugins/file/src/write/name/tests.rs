@@ -13,7 +13,7 @@ use tremor_pdk::{
 
 use crate::FileConnector;
 
-/// A sink, the folder of its file, and another name in that folder.
+/// A sink, the folder of its file, and another path in that folder.
 struct Scene {
     folder: TempDir,
     host: TestHost,
@@ -48,7 +48,7 @@ const MODES: [&str; 4] = [
     r#""mode": "append", "sync": "batch""#,
 ];
 
-/// The test renames as logrotate does with `create` and with `nocreate`.
+/// Renames the file as logrotate does with `create` and with `nocreate`.
 #[test]
 fn renamed_file_keeps_delivery_and_next_goes_to_path() {
     for keys in MODES {
@@ -73,7 +73,7 @@ fn renamed_file_keeps_delivery_and_next_goes_to_path() {
 fn delivery_to_deleted_file_is_written_again_at_path() {
     let long = "x".repeat(100_000) + "\n";
     for keys in MODES {
-        // A small delivery is written by the task's thread, a large one by another.
+        // A small delivery is written by the thread of the task, a large one by another thread.
         for message in ["two\n", &long] {
             let mut scene = Scene::new("out", keys);
             scene.deliver("one\n");
@@ -90,7 +90,7 @@ fn delivery_to_deleted_file_is_written_again_at_path() {
     }
 }
 
-/// The test copies and truncates as logrotate does with `copytruncate`.
+/// Copies and truncates the file as logrotate does with `copytruncate`.
 #[test]
 fn truncated_file_begins_with_next_delivery() {
     for keys in MODES {
@@ -102,7 +102,7 @@ fn truncated_file_begins_with_next_delivery() {
     }
 }
 
-/// The test replaces the file like an editor that writes a copy and renames it.
+/// Replaces the file like an editor that writes a copy and renames it.
 #[test]
 fn file_that_replaces_the_written_one_keeps_its_contents() {
     for keys in MODES {
@@ -176,7 +176,7 @@ fn file_renamed_before_first_delivery_is_not_cut_or_missed() {
 }
 
 #[test]
-fn rotation_leaves_file_that_took_the_name_as_found() {
+fn rotation_keeps_another_file_at_the_path() {
     let mut scene =
         Scene::new("out", r#""mode": "truncate", "rotate": { "max_bytes": "1KiB", "keep": 2 }"#);
     scene.deliver(&format!("{}\n", "x".repeat(1_000)));

@@ -1,14 +1,14 @@
-//! The name of a new plugin: one that a crate, a type and a component can have.
+//! The name of a new plugin, which has to be a valid name of a crate, a type and a component.
 
 use tremor_runtime::{components::built_in_names, flow};
 
 use super::{Failure, Kind};
 
-/// A checked name: words of small letters and digits, with `-` or `_` between them.
+/// A valid name: words of lowercase letters and digits, separated by `-` or `_`.
 #[derive(Debug)]
 pub(super) struct Name(String);
 
-/// The keywords of Rust 2024, also those without a use, and crates that cannot be hidden.
+/// Keywords of Rust 2024, including reserved ones, and names of crates that cannot be used for another crate.
 const RESERVED: &str = " abstract as async await become box break const continue crate do dyn else enum \
     extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref \
     return self static struct super trait true try type typeof unsafe unsized use virtual where while \
@@ -17,7 +17,7 @@ const RESERVED: &str = " abstract as async await become box break const continue
 
 const OTHER: &str = "choose another name, such as one with a prefix";
 
-/// The longest that crates.io takes.
+/// Maximum length that crates.io accepts.
 const MAX_LENGTH: usize = 64;
 
 /// Components of the plugins that come with tremor, by kind.
@@ -31,6 +31,7 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "file",
             "http_client",
             "http_server",
+            "journald",
             "kafka_consumer",
             "kafka_producer",
             "metronome",
@@ -49,15 +50,15 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
         ],
     ),
     (flow::Kind::Codec, &["otlp", "prometheus"]),
-    (flow::Kind::Operator, &["logging", "vrl"]),
+    (flow::Kind::Operator, &["logging", "parse", "vrl"]),
     (flow::Kind::Preprocessor, &["prometheus"]),
 ];
 
 impl Name {
-    /// Checks a name for a plugin of this kind, whose generated code is `code`.
+    /// Checks the name of a plugin of this kind. `code` is the code that is going to be generated.
     ///
     /// # Errors
-    /// The name, what is wrong with it, and what to do.
+    /// The name, the reason why it is invalid, and advice.
     pub(super) fn parse(text: &str, kind: Kind, code: &str) -> Result<Self, Failure> {
         let wrong = |what: &str, help: &str| {
             Err(Failure::of_usage(format_args!(
@@ -72,12 +73,12 @@ impl Name {
             text.split(['-', '_']).all(is_word) && !text.starts_with(|c: char| c.is_ascii_digit());
         if !is_good || text.len() > MAX_LENGTH {
             return wrong(
-                "it is no name of a crate",
-                "use at most 64 small letters and digits, a letter first, and `-` or `_` between words",
+                "it is not a valid name of a crate",
+                "use at most 64 lowercase letters and digits, a letter first, and `-` or `_` between words",
             );
         }
         if RESERVED.contains(&format!(" {text} ")) {
-            return wrong("Rust or the kit has this name already", OTHER);
+            return wrong("the name is reserved by Rust or the kit", OTHER);
         }
         let name = Self(text.to_owned());
         let component = kind.component();
@@ -90,7 +91,7 @@ impl Name {
         let has = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|it| it == type_name);
         if code.any(has) {
             return wrong(
-                &format!("its type would hide `{type_name}`, which its code uses"),
+                &format!("its type would shadow `{type_name}`, which its code uses"),
                 OTHER,
             );
         }
@@ -101,7 +102,7 @@ impl Name {
         &self.0
     }
 
-    /// The name in the form of a type: `LogLines` of `log-lines`.
+    /// Returns the name of the type: `LogLines` for `log-lines`.
     pub(super) fn type_name(&self) -> String {
         let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
         self.0.split(['-', '_']).map(capitalised).collect()

@@ -1,4 +1,4 @@
-//! The files of a new plugin, made from the templates in `runtime/templates/plugin`.
+//! Files of a new plugin, rendered from the templates in `runtime/templates/plugin`.
 
 use minijinja::{Environment, Error, UndefinedBehavior, Value, context, syntax::SyntaxConfig};
 
@@ -10,7 +10,7 @@ macro_rules! template {
     };
 }
 
-/// What differs from kind to kind: what the plugin does, and the templates of its code and its flow.
+/// The parts of a plugin that depend on its kind: description, template of the code, and template of the flow.
 pub(super) struct Example {
     description: &'static str,
     pub(super) code: &'static str,
@@ -33,19 +33,19 @@ impl Example {
             Kind::Source => example!("source", "Counts down."),
             Kind::Sink => example!("sink", "Writes events to the log."),
             Kind::Connector => example!("connector", "Counts down, and writes events to the log."),
-            Kind::Operator => example!("operator", "Keeps one event of every few."),
-            Kind::Codec => example!("codec", "Reads and writes words like `key=value`."),
-            Kind::Preprocessor => example!("preprocessor", "Cuts streams at a separator."),
+            Kind::Operator => example!("operator", "Keeps one of every few events."),
+            Kind::Codec => example!("codec", "Decodes and encodes words like `key=value`."),
+            Kind::Preprocessor => example!("preprocessor", "Splits streams at a separator."),
             Kind::Postprocessor => example!("postprocessor", "Starts each message with a prefix."),
         }
     }
 }
 
-/// The files, by their paths in the folder of the plugin. `dependency` is what the manifest says of
-/// `tremor-pdk`.
+/// Returns the files, each with its path in the folder of the plugin. `dependency` is the content of the TOML table of
+/// the dependency on `tremor-pdk`.
 ///
 /// # Errors
-/// A template is wrong, which a test rules out.
+/// A template is invalid, which a test rules out.
 pub(super) fn render(
     name: &Name,
     kind: Kind,

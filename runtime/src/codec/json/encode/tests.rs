@@ -4,13 +4,13 @@ use tremor_abi::value::{Array, Number, Object, Value};
 
 use crate::codec::Nodes;
 
-/// The value as text, from a tree and from a document of the same value.
+/// Encodes a value from a tree and from a document, and returns the text, which must be the same.
 fn encode_with(options: EncodeOptions, value: &Value<'_>) -> Result<String, Error> {
     let mut encoder = Encoder::new(options);
     let mut out = Bytes::from_slice(b"before,");
     let from_tree = encoder.value(value.into(), &mut out);
     if from_tree.is_err() {
-        assert_eq!(out.as_slice(), b"before,", "an error leaves nothing behind");
+        assert_eq!(out.as_slice(), b"before,", "an error leaves the output unchanged");
     }
     let (mut bytes, mut nodes) = (Bytes::from_slice(b"other"), Nodes::new());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
@@ -32,7 +32,7 @@ fn number(text: &'static str) -> Value<'static> {
 }
 
 #[test]
-fn scalars() {
+fn scalars_are_written_as_json_text() {
     for (value, text) in [
         (Value::Null, "null"),
         (Value::Bool(true), "true"),
@@ -58,7 +58,7 @@ fn scalars() {
 }
 
 #[test]
-fn a_float_that_is_not_finite_is_bad_data() {
+fn float_that_is_not_finite_is_bad_data() {
     for (value, name) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (f64::NEG_INFINITY, "-inf")] {
         let nested = Array::from(vec![Value::I64(1), Value::F64(value)]);
         assert_eq!(encode(Value::Array(nested)), Err(format!("JSON has no number for {name}")));
@@ -93,7 +93,7 @@ fn binary_data_is_base64() {
 }
 
 #[test]
-fn containers() {
+fn containers_are_written_compactly_in_order() {
     let empty = Value::Object(Object::new());
     let array =
         Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
@@ -106,8 +106,8 @@ fn containers() {
 }
 
 #[test]
-fn every_character_at_every_place_of_every_block() {
-    // As an independent judge knows which characters need an escape.
+fn every_character_is_escaped_at_every_block_position() {
+    // serde_json is the independent reference for the characters that need an escape.
     let characters = ('\0'..='\u{ff}').chain(['\u{2028}', '€', '😀']);
     for character in characters {
         for before in [0, 1, 15, 16, 30, 31, 32, 33, 63, 64] {
@@ -123,7 +123,7 @@ fn every_character_at_every_place_of_every_block() {
 }
 
 #[test]
-fn a_document_whose_nodes_lie_is_an_error_and_nothing_else() {
+fn forged_document_is_an_error_and_writes_nothing() {
     let key = Node::key(0, 1, fingerprint(b"x"));
     for nodes in [
         &[][..],
@@ -148,7 +148,7 @@ fn a_document_whose_nodes_lie_is_an_error_and_nothing_else() {
 }
 
 #[test]
-fn a_tree_has_a_depth_limit() {
+fn depth_of_a_tree_is_limited() {
     let nested =
         |depth| (0..depth).fold(Value::Null, |value, _| Value::Array(Array::from(vec![value])));
     let mut out = Bytes::new();

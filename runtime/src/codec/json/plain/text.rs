@@ -1,13 +1,14 @@
-//! A message and its tokens.
+//! The text of a message, and its tokens.
 
 use std::ops::Range;
 
 use tremor_abi::document::{Node, fingerprint};
 
+use crate::codec::json::numbers;
 use crate::codec::json::scan::Scan;
 use crate::codec::output::BLOCK;
 
-/// Digits that a `u64` holds whatever they are.
+/// Number of digits up to which a number always fits a `u64`.
 const SAFE_DIGITS: usize = 19;
 
 /// A message that is being read.
@@ -16,9 +17,9 @@ const SAFE_DIGITS: usize = 19;
 #[derive(Clone, Copy)]
 pub(super) struct Text<'b> {
     bytes: &'b [u8],
-    /// The next byte.
+    /// Offset of the next byte.
     at: usize,
-    /// Behind the message.
+    /// Offset after the last byte of the message.
     end: usize,
 }
 
@@ -28,17 +29,17 @@ impl<'b> Text<'b> {
         is_padded.then_some(Self { bytes, at: message.start, end: message.end })
     }
 
-    /// The next byte.
+    /// Returns the next byte without consuming it.
     #[inline(always)]
     pub(super) fn peek(&self) -> Option<u8> {
         if self.at >= self.end {
             return None;
         }
-        // SAFETY: it is before the end of the message, which is before that of the bytes.
+        // SAFETY: `at < end`, and `end` is within `bytes` (the invariant).
         Some(unsafe { *self.bytes.get_unchecked(self.at) })
     }
 
-    /// The next byte that is no blank; it is not taken.
+    /// Skips blanks and returns the next byte without consuming it.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u8> {
         let byte = self.peek()?;
@@ -49,23 +50,23 @@ impl<'b> Text<'b> {
         self.peek()
     }
 
-    /// Takes the next byte.
+    /// Consumes the next byte.
     #[inline(always)]
     pub(super) fn skip(&mut self) {
         self.at += 1;
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     pub(super) fn len(&self) -> usize {
         self.end - self.at
     }
 
-    /// Whether nothing but blanks is left.
+    /// Returns whether only blanks remain.
     pub(super) fn is_at_end(&mut self) -> bool {
         self.next().is_none() && self.at == self.end
     }
 
-    /// Takes a key and the colon after it.
+    /// Consumes a key and the colon after it.
     #[inline(always)]
     pub(super) fn key(&mut self, scan: impl Scan) -> Option<Node> {
         if self.next()? != b'"' {
@@ -76,19 +77,19 @@ impl<'b> Text<'b> {
             return None;
         }
         self.at += 1;
-        // SAFETY: the string is within the message.
+        // SAFETY: `string` returned a range within the message, which is within `bytes`.
         let key = unsafe { self.bytes.get_unchecked(start..start + len as usize) };
         Some(Node::key(start as u64, len, fingerprint(key)))
     }
 
-    /// Takes a string, whose quote is the next byte; where its text is, and how long.
+    /// Consumes a string, whose opening quote is the next byte. Returns the offset and length of its text.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // messages are below 4 GiB
     pub(super) fn string(&mut self, scan: impl Scan) -> Option<(usize, u32)> {
         let start = self.at + 1;
         let mut at = start;
         while at < self.end {
-            // SAFETY: a block can be read wherever the message has a byte.
+            // SAFETY: `at < end`, and at least `BLOCK` bytes follow `end` in `bytes` (the invariant).
             let block = unsafe { &*self.bytes.as_ptr().add(at).cast::<[u8; BLOCK]>() };
             let dirty = scan.dirty(block);
             if dirty != 0 {
@@ -103,7 +104,7 @@ impl<'b> Text<'b> {
         None
     }
 
-    /// Takes a word.
+    /// Consumes `word` and returns `node`.
     #[inline(always)]
     pub(super) fn word(&mut self, word: &[u8], node: Node) -> Option<Node> {
         let end = self.at + word.len();
@@ -114,7 +115,8 @@ impl<'b> Text<'b> {
         Some(node)
     }
 
-    /// Takes digits: their value, if there are few enough, and how many.
+    /// Consumes digits. Returns the value and the number of the digits. The value is correct only for up to
+    /// [`SAFE_DIGITS`] digits.
     #[inline(always)]
     fn digits(&mut self) -> (u64, usize) {
         let (start, mut value) = (self.at, 0_u64);
@@ -125,7 +127,7 @@ impl<'b> Text<'b> {
         (value, self.at - start)
     }
 
-    /// Takes a number.
+    /// Consumes a number.
     #[inline(always)]
     pub(super) fn number(&mut self) -> Option<Node> {
         let start = self.at;
@@ -147,12 +149,13 @@ impl<'b> Text<'b> {
         if !is_negative {
             return Some(Node::u64(value));
         }
-        // An integer has no sign that zero could keep.
+        // A negative zero becomes a float, because an integer cannot keep its sign.
         let node = || 0_i64.checked_sub_unsigned(value).map(Node::i64);
         if value == 0 { Some(Node::f64(-0.0)) } else { node() }
     }
 
-    /// The float that began at `start` and of which the integer was taken; where it ends.
+    /// Returns the float whose text begins at `start`, and the position after it. The integer part was already
+    /// consumed.
     #[inline(never)]
     fn float(mut self, start: usize) -> Option<(Node, usize)> {
         let is_complete = |count: usize| (count > 0).then_some(());
@@ -160,18 +163,23 @@ impl<'b> Text<'b> {
             self.at += 1;
             is_complete(self.digits().1)?;
         }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
+        let has_exponent = matches!(self.peek(), Some(b'e' | b'E'));
+        if has_exponent {
             self.at += 1;
             self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
             is_complete(self.digits().1)?;
         }
-        let text = std::str::from_utf8(self.bytes.get(start..self.at)?).ok()?;
-        let float: f64 = text.parse().ok()?;
-        float.is_finite().then_some((Node::f64(float), self.at))
+        let text = self.bytes.get(start..self.at)?;
+        let node = if text.len() <= numbers::SHORT && !has_exponent {
+            Node::f64(std::str::from_utf8(text).ok()?.parse().ok()?)
+        } else {
+            numbers::node(text, start)?
+        };
+        Some((node, self.at))
     }
 }
 
-/// Where the first byte that is no blank lies, or `end`.
+/// Returns the position of the first byte that is not blank, or `end`.
 #[inline(never)]
 fn behind_blanks(bytes: &[u8], at: usize, end: usize) -> usize {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');

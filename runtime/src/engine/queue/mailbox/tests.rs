@@ -8,8 +8,8 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Place, Put};
-use crate::engine::queue::Bounds;
+use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Put, WakerSlot};
+use crate::{engine::queue::Bounds, sync::lock};
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -31,18 +31,18 @@ fn mailbox() -> Arc<Mailbox<u32>> {
     Arc::new(Mailbox::new(Bounds::default()))
 }
 
-/// Puts a number in, and has the task where it waits for it.
+/// Puts a number in. Returns the task if it was waiting.
 fn put(mailbox: &Mailbox<u32>, number: u32) -> Option<Parked<'_, u32>> {
     let context = Context::from_waker(Waker::noop());
     let mut item = Some((number, Load { events: 1, bytes: 4 }));
-    match mailbox.poll_put(&context, &mut Place::default(), &mut item, true, true) {
+    match mailbox.poll_put(&context, &mut WakerSlot::default(), &mut item, true, true) {
         Poll::Ready(Put::Awaited(parked)) => Some(parked),
         Poll::Ready(Put::Taken) => None,
-        Poll::Ready(Put::Refused(_)) | Poll::Pending => panic!("there is room"),
+        Poll::Ready(Put::Refused(_)) | Poll::Pending => panic!("the mailbox has capacity"),
     }
 }
 
-/// Takes numbers until one is `last`, and has their sum as its result.
+/// Takes numbers until `last`, and returns the sum of those before it.
 async fn sum(mailbox: Arc<Mailbox<u32>>, last: u32) -> u32 {
     let mut sum = 0;
     std::future::poll_fn(|context| {
@@ -59,22 +59,22 @@ async fn sum(mailbox: Arc<Mailbox<u32>>, last: u32) -> u32 {
 }
 
 #[test]
-fn whichever_task_runs_it_it_ends_for_its_own() {
+fn task_that_ends_during_a_loan_completes_its_host() {
     let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
     let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
-    assert!(put(&mailbox, 1).is_none(), "it does not wait yet");
+    assert!(put(&mailbox, 1).is_none(), "the task does not wait yet");
     assert!(host.as_mut().poll(&mut context).is_pending());
-    put(&mailbox, 2).unwrap().go_on();
+    put(&mailbox, 2).unwrap().run_or_wake();
     assert_eq!(woken.count(), 0);
-    put(&mailbox, 0).unwrap().go_on();
-    assert_eq!(woken.count(), 1, "its own task learns that it has ended");
+    put(&mailbox, 0).unwrap().run_or_wake();
+    assert_eq!(woken.count(), 1, "the host is woken, because the task has ended");
     assert_eq!(host.as_mut().poll(&mut context), Poll::Ready(3));
 }
 
 #[test]
-fn a_task_that_puts_something_into_its_own_mailbox_does_not_run_itself() {
+fn task_that_sends_to_its_own_mailbox_does_not_run_itself() {
     let mailbox = mailbox();
     let (own, mut puts) = (mailbox.clone(), 0);
     let mut host = pin!(Host::new(
@@ -90,7 +90,7 @@ fn a_task_that_puts_something_into_its_own_mailbox_does_not_run_itself() {
 }
 
 #[test]
-fn it_takes_a_few_items_for_a_sender_and_any_number_for_its_own_task() {
+fn lent_task_takes_few_items_and_the_host_takes_all() {
     let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
@@ -99,53 +99,53 @@ fn it_takes_a_few_items_for_a_sender_and_any_number_for_its_own_task() {
     let parked = put(&mailbox, 1).unwrap();
     (1..100).for_each(|_| assert!(put(&mailbox, 1).is_none()));
     assert!(mailbox.is_lent());
-    parked.go_on();
-    assert_eq!((mailbox.lock().items.len(), woken.count()), (100 - BATCHES_FOR_ANOTHER, 1));
+    parked.run_or_wake();
+    assert_eq!((lock(&mailbox.state).items.len(), woken.count()), (100 - BATCHES_FOR_ANOTHER, 1));
     assert!(!mailbox.is_lent());
     assert!(host.as_mut().poll(&mut context).is_pending());
-    assert!(mailbox.lock().items.is_empty());
+    assert!(lock(&mailbox.state).items.is_empty());
 }
 
 #[test]
-fn its_own_task_does_not_wait_for_the_sender_that_runs_it_and_is_woken_after_it() {
+fn host_polled_during_a_loan_is_woken_after_it() {
     let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
     let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
     assert!(host.as_mut().poll(&mut context).is_pending());
     let parked = put(&mailbox, 1).unwrap();
-    assert!(host.as_mut().poll(&mut context).is_pending(), "it is lent");
-    parked.go_on();
+    assert!(host.as_mut().poll(&mut context).is_pending(), "the task is lent to a sender");
+    parked.run_or_wake();
     assert_eq!(woken.count(), 1);
 }
 
 #[test]
-fn a_panic_is_that_of_its_own_task_whichever_task_runs_it() {
+fn panic_during_a_loan_is_resumed_by_the_host() {
     let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
     let own = mailbox.clone();
     let panics = std::future::poll_fn(move |context| {
         let taken = own.poll_take(context, &mut Vec::new());
-        assert!(taken.is_pending(), "told to");
+        assert!(taken.is_pending(), "panics on purpose");
         Poll::<()>::Pending
     });
     let mut host = pin!(Host::new(mailbox.clone(), panics));
     assert!(host.as_mut().poll(&mut context).is_pending());
-    put(&mailbox, 1).unwrap().go_on();
-    assert_eq!(woken.count(), 1, "its own task learns of it");
+    put(&mailbox, 1).unwrap().run_or_wake();
+    assert_eq!(woken.count(), 1, "the host is woken to resume the panic");
     let own = catch_unwind(AssertUnwindSafe(|| host.as_mut().poll(&mut context)));
-    assert_eq!(own.unwrap_err().downcast_ref(), Some(&"told to"));
+    assert_eq!(own.unwrap_err().downcast_ref(), Some(&"panics on purpose"));
 }
 
 #[test]
-fn a_task_that_is_dropped_leaves_nothing_not_even_with_the_sender_that_runs_it() {
+fn dropped_host_drops_its_task_even_during_a_loan() {
     let (mailbox, kept) = (mailbox(), Arc::new(()));
-    let host = |held: Arc<()>| {
+    let host = |kept: Arc<()>| {
         let sum = sum(mailbox.clone(), 0);
         Host::new(mailbox.clone(), async move {
             let sum = sum.await;
-            drop(held);
+            drop(kept);
             sum
         })
     };
@@ -154,32 +154,32 @@ fn a_task_that_is_dropped_leaves_nothing_not_even_with_the_sender_that_runs_it()
     assert!(idle.as_mut().poll(&mut context).is_pending());
     drop(idle);
     assert_eq!(Arc::strong_count(&kept), 1);
-    assert!(!put(&mailbox, 1).unwrap().is_lent(), "there is no task any more");
+    assert!(!put(&mailbox, 1).unwrap().is_lent(), "the task was dropped");
     let mut lent = Box::pin(host(kept.clone()));
     assert!(lent.as_mut().poll(&mut context).is_pending());
     let parked = put(&mailbox, 1).unwrap();
     drop(lent);
-    parked.go_on();
+    parked.run_or_wake();
     assert_eq!(Arc::strong_count(&kept), 1);
 }
 
 #[test]
-fn a_task_is_not_run_with_the_waker_of_the_one_before_it() {
+fn task_does_not_use_the_waker_of_an_earlier_task() {
     let (mailbox, old) = (mailbox(), Arc::new(Woken::default()));
     let waker = Waker::from(old.clone());
     assert!(mailbox.poll_ended(&Context::from_waker(&waker)).is_pending());
     let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
-    assert!(put(&mailbox, 1).is_none(), "it has not waited yet");
+    assert!(put(&mailbox, 1).is_none(), "the task has not waited yet");
     assert!(host.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    put(&mailbox, 0).unwrap().go_on();
+    put(&mailbox, 0).unwrap().run_or_wake();
     assert_eq!(old.count(), 0);
 }
 
 #[test]
-fn node_waits_from_full_queue_until_an_item_is_taken() {
+fn node_waits_for_full_queue_until_an_item_is_taken_out() {
     let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 });
     let context = Context::from_waker(Waker::noop());
-    let mut sender = Place::of(7);
+    let mut sender = WakerSlot::of(7);
     let mut send = || {
         let mut item = Some((1, Load { events: 1, bytes: 4 }));
         mailbox.poll_put(&context, &mut sender, &mut item, true, false).is_ready()
@@ -192,7 +192,7 @@ fn node_waits_from_full_queue_until_an_item_is_taken() {
     assert!(nodes().is_empty());
     assert!(send() && !send());
     assert_eq!(nodes(), [7]);
-    mailbox.enter();
-    mailbox.leave(&mut sender);
-    assert!(nodes().is_empty(), "the sender is gone");
+    mailbox.add_sender();
+    mailbox.remove_sender(&mut sender);
+    assert!(nodes().is_empty(), "the sender was dropped");
 }

@@ -19,11 +19,11 @@ impl Postprocessor for Suffix {
     }
 
     fn process(&mut self, _: &mut Batch, _: &mut Output) -> Result<()> {
-        unreachable!("a suffix is no step")
+        unreachable!("suffixes are appended without a call")
     }
 }
 
-/// Does with a whole batch what the function does.
+/// A postprocessor that calls a function with each batch.
 struct Does(fn(&mut Batch, &mut Output) -> Result<()>);
 
 impl Postprocessor for Does {
@@ -32,7 +32,7 @@ impl Postprocessor for Does {
     }
 }
 
-/// Puts brackets around messages; what has an `x` it rejects.
+/// Returns a postprocessor that puts messages in brackets, and rejects those that contain an `x`.
 fn brackets() -> Box<dyn Postprocessor> {
     Box::new(Does(|batch, output| {
         output.reject_all(batch.cut(|cutter| {
@@ -53,7 +53,8 @@ fn postprocessors(steps: Vec<Box<dyn Postprocessor>>) -> Postprocessors {
     postprocessors
 }
 
-/// What postprocessors make of messages, what events are left beside them, and what it rejects.
+/// Runs postprocessors on messages; the stream of each message is its index. Returns the resulting messages, the
+/// streams of their events, and the streams and errors of rejected events.
 fn run(
     postprocessors: &mut Postprocessors,
     messages: &[&str],
@@ -67,10 +68,10 @@ fn run(
         batch.events_mut().iter_mut().for_each(|event| event.pull = 7);
     }
     let rejected = postprocessors.process(&mut encoded, &mut batch);
-    assert!(encoded.events().iter().all(|event| event.pull == 7), "the pulls are as they were");
+    assert!(encoded.events().iter().all(|event| event.pull == 7), "the pulls are restored");
     let text = |event| String::from_utf8(encoded.raw(event).unwrap().to_vec()).unwrap();
     let why = |rejected: Rejected| {
-        assert!(batch.value(&rejected.event).is_some(), "the event as it came");
+        assert!(batch.value(&rejected.event).is_some(), "the original event");
         (rejected.event.stream, rejected.error.to_string())
     };
     (
@@ -81,14 +82,14 @@ fn run(
 }
 
 #[test]
-fn suffixes_in_front_are_one_and_done_with_the_encoding() {
+fn leading_suffixes_are_appended_by_the_codec() {
     let mut postprocessors = postprocessors(vec![Box::new(Suffix(b"\r")), Box::new(Suffix(b"\n"))]);
     assert_eq!(postprocessors.terminator().bytes(), b"\r\n");
     assert_eq!(run(&mut postprocessors, &["a"]).0, ["a"]);
 }
 
 #[test]
-fn what_comes_behind_a_step_is_done_in_its_place() {
+fn suffixes_after_a_step_are_appended_after_it() {
     let mut postprocessors = postprocessors(vec![
         Box::new(Suffix(b"1")),
         brackets(),
@@ -101,7 +102,7 @@ fn what_comes_behind_a_step_is_done_in_its_place() {
 }
 
 #[test]
-fn what_a_step_rejects_goes_from_both_batches_and_the_others_stay_side_by_side() {
+fn rejected_messages_leave_both_batches_aligned() {
     let mut postprocessors = postprocessors(vec![brackets(), brackets()]);
     let (messages, events, rejected) = run(&mut postprocessors, &["x0", "a", "x2", "b", "x4"]);
     assert_eq!(messages, ["[[a]]", "[[b]]"]);
@@ -111,18 +112,18 @@ fn what_a_step_rejects_goes_from_both_batches_and_the_others_stay_side_by_side()
 }
 
 #[test]
-fn a_batch_that_fails_as_a_whole_leaves_as_a_whole() {
+fn failed_call_rejects_the_whole_batch() {
     let mut postprocessors =
         postprocessors(vec![Box::new(Does(|_, _| Err(Error::bad_data("no"))))]);
     let (messages, events, rejected) = run(&mut postprocessors, &["a", "b"]);
     assert_eq!((messages.len(), events.len()), (0, 0));
     assert_eq!(rejected, [(0, "no".to_owned()), (1, "no".to_owned())]);
     let (_, _, rejected) = run(&mut postprocessors, &["c"]);
-    assert_eq!(rejected.len(), 1, "and nothing of it is left behind");
+    assert_eq!(rejected.len(), 1, "no event of the first batch is left");
 }
 
 #[test]
-fn a_step_that_breaks_its_contract_fails_the_batch() {
+fn postprocessor_that_breaks_its_contract_fails_the_batch() {
     let broken: [fn(&mut Batch, &mut Output) -> Result<()>; 5] = [
         |batch, _| {
             batch.push_message(b"more");
@@ -153,8 +154,8 @@ fn a_step_that_breaks_its_contract_fails_the_batch() {
     }
 }
 
-/// Frames what a codec makes of values with `lines`, and returns the numbers of values that were framed and rejected,
-/// and of messages that a receiver reads.
+/// Encodes values with a codec and frames them with `lines`. Returns the number of values that were framed, the number
+/// that were rejected, and the number of messages that a receiver reads.
 fn framed_by_lines(codec: &str, values: &[Value]) -> (usize, usize, usize) {
     let mut postprocessors = Postprocessors::default();
     postprocessors.push("lines", postprocessor("lines", &json!(null)).unwrap());
@@ -180,7 +181,7 @@ proptest! {
     #[test]
     fn each_framed_value_is_one_line(texts in prop::collection::vec((text(), text()), 1..6)) {
         type Make = fn(&str, &str) -> Value;
-        let make: [(&str, Make); 9] = [
+        let make: [(&str, Make); 11] = [
             ("json", |one, other| json!({ one: other })),
             ("msgpack", |one, other| json!({ one: [other, one.len()] })),
             ("string", |one, _| json!(one)),
@@ -189,6 +190,8 @@ proptest! {
             ("csv", |one, other| json!([one, other])),
             ("influx", |one, other| json!({ "measurement": "m", "fields": { "a": one, "b": other } })),
             ("syslog", |one, other| json!({ "structured_data": { "a": { "b": one } }, "msg": other })),
+            ("logfmt", |one, other| json!({ "a": one, "b": { "c": other } })),
+            ("gelf", |one, other| json!({ "host": one, "short_message": "m", "a": [other] })),
             ("null", |one, _| json!(one)),
         ];
         for (codec, make) in make {

@@ -1,3 +1,5 @@
+mod joining;
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -8,18 +10,19 @@ use std::{
 use serde_json::{Value, json};
 use tremor_abi::batch::{Event, HostBatch, HostOutput};
 use tremor_pdk::{
-    Batch, Error, Found, Input, Output, Preprocessor, Splitter, StreamSplitter, testing::TestHost,
+    Batch, Error, Found, Input, Output, Preprocessor, Splitter, StreamSplitter, WholeMessages,
+    testing::TestHost,
 };
 
 use super::{MakePreprocessor, Next, Preprocessed, Preprocessors, StreamEnd, preprocess};
-use crate::engine::account::token::{Ledger, Token};
+use crate::engine::tracking::token::{Ledger, Token};
 use crate::processor::{Join, endless::Endless, pre};
 
-/// A source's preprocessors, and what is known of its pulls.
+/// The preprocessors of a source, with the state of its pulls.
 struct Scene {
     chain: Preprocessors,
     ledger: Arc<Ledger>,
-    /// Pulls that have ended, and whether they failed.
+    /// Pulls that have ended. The value is `true` if the pull failed.
     ended: RefCell<BTreeMap<u64, bool>>,
     begun: BTreeSet<u64>,
 }
@@ -33,7 +36,7 @@ impl Scene {
         Self { chain: Preprocessors::new(steps), ledger, ended, begun: BTreeSet::new() }
     }
 
-    /// Pulls fragments of streams; what comes of them is delivered at once.
+    /// Pulls fragments of streams, delivers the resulting messages, and returns these messages.
     fn pull(&mut self, fragments: &[(u64, &[u8])]) -> Vec<String> {
         let pieces = self.pull_only(fragments);
         pieces.into_iter().flat_map(deliver).collect()
@@ -49,7 +52,7 @@ impl Scene {
             }
         }
         self.push(batch);
-        self.rest()
+        self.outputs()
     }
 
     fn push(&mut self, batch: Batch) {
@@ -58,7 +61,7 @@ impl Scene {
         self.chain.push(batch, Some(Token::of(pull, &self.ledger)));
     }
 
-    fn rest(&mut self) -> Vec<Preprocessed> {
+    fn outputs(&mut self) -> Vec<Preprocessed> {
         let mut pieces = Vec::new();
         loop {
             match self.chain.next() {
@@ -71,10 +74,10 @@ impl Scene {
 
     fn end(&mut self, how: StreamEnd) -> Vec<String> {
         self.chain.end(how);
-        self.rest().into_iter().flat_map(deliver).collect()
+        self.outputs().into_iter().flat_map(deliver).collect()
     }
 
-    /// The pulls that have not ended.
+    /// Returns the pulls that have not ended.
     fn open(&self) -> Vec<u64> {
         let ended = self.ended();
         self.begun.iter().filter(|pull| !ended.contains_key(pull)).copied().collect()
@@ -91,7 +94,7 @@ impl Scene {
     }
 }
 
-/// Settles what came out, and says what that was.
+/// Settles a piece of output. Returns its messages and rejected events as text.
 fn deliver(piece: Preprocessed) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let batch = &piece.batch;
@@ -109,7 +112,7 @@ fn lines() -> Scene {
 }
 
 #[test]
-fn a_pull_stays_open_while_its_half_line_is_held() {
+fn pull_stays_open_while_its_half_line_is_buffered() {
     let mut scene = lines();
     assert_eq!(scene.pull(&[(0, b"one\ntw")]), ["one"]);
     assert_eq!(scene.open(), [1]);
@@ -122,7 +125,7 @@ fn a_pull_stays_open_while_its_half_line_is_held() {
 }
 
 #[test]
-fn an_idle_half_line_holds_up_no_other_stream() {
+fn idle_half_line_does_not_delay_other_streams() {
     let mut scene = lines();
     scene.pull(&[(1, b"half")]);
     for _ in 0..3 {
@@ -134,7 +137,7 @@ fn an_idle_half_line_holds_up_no_other_stream() {
 }
 
 #[test]
-fn a_message_carries_the_pulls_of_its_own_stream_only() {
+fn message_has_only_the_pulls_of_its_own_stream() {
     let mut scene = lines();
     assert!(scene.pull(&[(1, b"a")]).is_empty());
     assert!(scene.pull(&[(2, b"b")]).is_empty());
@@ -143,7 +146,7 @@ fn a_message_carries_the_pulls_of_its_own_stream_only() {
 }
 
 #[test]
-fn a_stream_that_ends_ends_its_pulls() {
+fn end_of_a_stream_ends_its_pulls() {
     let mut scene = lines();
     scene.pull(&[(7, b"last")]);
     assert_eq!(scene.pull(&[(7, b"END")]), ["last"]);
@@ -152,7 +155,7 @@ fn a_stream_that_ends_ends_its_pulls() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_is_rejected_and_never_meets_other_bytes() {
+fn cut_off_stream_is_rejected_and_not_joined_to_other_bytes() {
     for config in [json!({}), json!({ "max_length": 3 })] {
         let mut scene = Scene::new(&[("lines", config)]);
         scene.pull(&[(0, b"half")]);
@@ -165,15 +168,15 @@ fn a_stream_that_is_cut_off_is_rejected_and_never_meets_other_bytes() {
 }
 
 #[test]
-fn what_is_dropped_while_it_is_held_fails_its_pulls() {
+fn dropping_tokens_of_buffered_bytes_fails_their_pulls() {
     let mut scene = lines();
     scene.pull(&[(0, b"one\ntw")]);
     scene.pull(&[(1, b"whole\n")]);
-    scene.chain.drop_held();
+    scene.chain.drop_tokens();
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
 }
 
-/// A gzip member without compression, of a block for each text.
+/// Returns a gzip member without compression, with one block for each text.
 fn stored(texts: &[&str]) -> Vec<u8> {
     let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     let mut checksum = flate2::Crc::new();
@@ -191,12 +194,12 @@ fn stored(texts: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn what_two_steps_hold_of_a_pull_both_keep_open() {
+fn pull_is_open_while_any_step_buffers_its_bytes() {
     let mut scene = Scene::new(&[("gzip", json!({})), ("lines", json!({}))]);
     let bytes = stored(&["one\nhal", "f\ntwo\n"]);
     let (first, second) = bytes.split_at(10 + 5 + 7);
     assert_eq!(scene.pull(&[(0, first)]), ["one"]);
-    assert_eq!(scene.open(), [1], "`hal` waits for its end, and gzip for its trailer");
+    assert_eq!(scene.open(), [1], "`hal` waits for the end of its line, and gzip for its trailer");
     assert_eq!(scene.pull(&[(0, second)]), ["half", "two"]);
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
     scene.pull(&[(0, &bytes[..12])]);
@@ -206,18 +209,18 @@ fn what_two_steps_hold_of_a_pull_both_keep_open() {
 }
 
 #[test]
-fn each_message_of_a_large_pull_of_many_streams_ends_with_its_own() {
+fn half_line_of_one_of_500_streams_keeps_its_own_pull_open() {
     let mut scene = lines();
     let streams: Vec<(u64, &[u8])> = (0..500).map(|stream| (stream, &b"x"[..])).collect();
     assert!(scene.pull(&streams).is_empty());
     let ends: Vec<(u64, &[u8])> = (0..499).map(|stream| (stream, &b"\n"[..])).collect();
     assert_eq!(scene.pull(&ends).len(), 499);
-    assert_eq!(scene.open(), [1], "one line is still held");
+    assert_eq!(scene.open(), [1], "one line is still buffered");
     assert_eq!(scene.pull(&[(499, b"\n")]), ["x"]);
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
 }
 
-/// Puts one letter out at a time.
+/// A preprocessor that outputs one byte per call.
 #[derive(Default)]
 struct Slowly(Vec<(u64, u8)>);
 
@@ -238,7 +241,7 @@ impl Preprocessor for Slowly {
         !self.0.is_empty()
     }
 
-    fn holds(&self, stream: u64) -> bool {
+    fn buffers(&self, stream: u64) -> bool {
         self.0.iter().any(|(other, _)| *other == stream)
     }
 
@@ -248,7 +251,7 @@ impl Preprocessor for Slowly {
 }
 
 #[test]
-fn what_a_step_has_more_of_comes_in_further_pieces_and_keeps_its_pull_open() {
+fn further_pieces_of_a_step_keep_their_pull_open() {
     let mut scene = lines();
     scene.chain =
         Preprocessors::new(vec![Box::new(Slowly::default()), Box::new(Slowly::default())]);
@@ -263,8 +266,9 @@ fn what_a_step_has_more_of_comes_in_further_pieces_and_keeps_its_pull_open() {
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
 }
 
+/// In this test, a second stream of the pull has to wait until the first was output.
 #[test]
-fn a_pull_that_becomes_many_pieces_is_open_until_the_last_and_another_stream_waits_for_its_turn() {
+fn pull_of_many_pieces_is_open_until_the_last() {
     let mut scene = Scene::new(&[("gzip", json!({})), ("lines", json!({}))]);
     let line = "x".repeat(1 << 20) + "\n";
     let mut gzip = Vec::new();
@@ -277,14 +281,14 @@ fn a_pull_that_becomes_many_pieces_is_open_until_the_last_and_another_stream_wai
     while let Some(piece) = pieces.next() {
         assert!(piece.batch.weight() < 3 * Batch::WEIGHT_AT_MOST, "{:?}", piece.batch);
         lengths.extend(deliver(piece).iter().map(String::len));
-        // All shares are made by now: those of pieces that are not delivered keep it open.
+        // Every piece has its token by now. The tokens of pieces that are not delivered keep the pull open.
         assert_eq!(scene.open().is_empty(), pieces.peek().is_none());
     }
     assert_eq!(lengths, [[1 << 20; 12].as_slice(), &[5]].concat());
     assert_eq!(scene.failed(), [] as [u64; 0]);
 }
 
-/// A zstd frame of zeros: one line without end.
+/// Returns a zstd frame of zeros, which is one incomplete line.
 fn zeros(bytes: usize) -> Vec<u8> {
     zstd::bulk::compress(&vec![0; bytes], 1).unwrap()
 }
@@ -302,7 +306,7 @@ fn endless_line_expands_one_step_per_round() {
     while matches!(scene.chain.next(), Next::More) {
         rounds += 1;
     }
-    // A round expands as much as one batch may have, and a little more.
+    // A round expands at most about the maximum weight of a batch.
     let least = BYTES / Batch::WEIGHT_AT_MOST;
     assert!((least..=least + 2).contains(&rounds), "{rounds}");
     assert!(!scene.chain.has_more());
@@ -310,7 +314,7 @@ fn endless_line_expands_one_step_per_round() {
 }
 
 #[test]
-fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
+fn restarted_preprocessors_discard_input_and_fail_pulls() {
     let make =
         |name: &'static str| -> MakePreprocessor { Box::new(move || Ok(pre(name, &json!({})))) };
     let mut scene = lines();
@@ -337,14 +341,15 @@ fn preprocessor_with_endless_more_fails_its_pull_and_restarts() {
     scene.chain = Preprocessors::restartable([(Box::new(Endless::default()) as _, make)]);
     let pieces = scene.pull_only(&[(1, b"lost\n")]);
     assert!(matches!(&pieces[..], [piece] if !piece.whole && piece.batch.is_empty()));
-    // The engine does not settle the shares of such a piece.
+    // The engine does not settle the token of output from which events were lost.
     drop(pieces);
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
     assert_eq!(scene.pull(&[(1, b"next\n")]), ["next"]);
     assert_eq!(scene.failed(), [1]);
 }
 
-/// Joins lines that begin with a space to the line before them, for at most a second.
+/// A splitter that appends lines that begin with a space to the line before them. It waits at most one second for such
+/// lines.
 struct Traces;
 
 impl StreamSplitter for Traces {
@@ -374,16 +379,16 @@ fn traces(host: &TestHost) -> Scene {
 }
 
 impl Scene {
-    /// Advances the clock, and returns what is delivered by that.
+    /// Advances the clock by `time`, and returns the messages that are delivered because of that.
     fn wait(&mut self, host: &TestHost, time: Duration) -> Vec<String> {
         host.advance(time);
         self.chain.push_time(host.monotonic_ns());
-        self.rest().into_iter().flat_map(deliver).collect()
+        self.outputs().into_iter().flat_map(deliver).collect()
     }
 }
 
 #[test]
-fn message_by_time_has_the_pulls_that_are_buffered() {
+fn message_by_timer_has_the_pulls_of_its_buffered_bytes() {
     let host = TestHost::new();
     let mut scene = traces(&host);
     assert!(scene.pull(&[(1, b"one\n")]).is_empty());
@@ -397,8 +402,34 @@ fn message_by_time_has_the_pulls_that_are_buffered() {
     assert_eq!((scene.open(), scene.failed(), scene.chain.due()), (vec![], vec![], None));
 }
 
+/// Like the preprocessor `stack-traces`, joins the lines that `lines` emits.
+struct JoinedTraces;
+
+impl StreamSplitter for JoinedTraces {
+    type State = ();
+
+    const WHOLE_MESSAGES: WholeMessages = WholeMessages::Join(b"\n");
+
+    fn next(&mut self, state: &mut (), input: Input<'_>) -> tremor_pdk::Result<Found> {
+        Traces.next(state, input)
+    }
+}
+
 #[test]
-fn end_of_streams_forgets_the_time() {
+fn rejection_of_earlier_step_keeps_pulls_of_later_step() {
+    let mut scene = lines();
+    let joined = Splitter::of(JoinedTraces, "traces", TestHost::new().context());
+    let lines = pre("lines", &json!({ "max_length": 5 }));
+    scene.chain = Preprocessors::new(vec![lines, Box::new(joined)]);
+    assert!(scene.pull(&[(0, b"a\n")]).is_empty());
+    assert_eq!(scene.pull(&[(0, b"too long\n b\n")]), ["rejected too long"]);
+    assert_eq!(scene.open(), [1, 2], "`a` and ` b` are buffered");
+    assert_eq!(scene.end(StreamEnd::Complete), ["a\n b\n"]);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+}
+
+#[test]
+fn end_of_streams_clears_the_timer() {
     for (how, expected) in [(StreamEnd::Complete, "one"), (StreamEnd::Aborted, "rejected one")] {
         let host = TestHost::new();
         let mut scene = traces(&host);

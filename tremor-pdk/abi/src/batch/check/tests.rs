@@ -1,4 +1,4 @@
-//! Faults that the check of a batch finds, and the cost of the check.
+//! Faults that the validation of a batch finds, and the cost of the validation.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[test]
-fn what_the_batch_s_own_methods_made_is_valid() {
+fn batch_filled_with_batch_methods_is_valid() {
     let mut batch = Batch::new();
     batch.stream(1).push_message(b"raw");
     batch.stream(1).push(&["a", "b"]).unwrap();
@@ -24,7 +24,7 @@ fn what_the_batch_s_own_methods_made_is_valid() {
 }
 
 #[test]
-fn what_was_forged_is_an_error_that_names_the_event() {
+fn forged_batch_is_an_error_that_names_the_event() {
     let refused = |forge: &dyn Fn(&mut Batch)| {
         let mut batch = Batch::new();
         batch.stream(1).push_message(b"raw");
@@ -49,7 +49,7 @@ fn what_was_forged_is_an_error_that_names_the_event() {
 }
 
 #[test]
-fn after_a_mark_whatever_is_new_is_looked_at() {
+fn new_contents_after_a_mark_are_validated() {
     let mut batch = Batch::new();
     for number in 0..4 {
         batch.stream(number).push(&["a", "b"]).unwrap();
@@ -72,7 +72,8 @@ fn after_a_mark_whatever_is_new_is_looked_at() {
     assert!(error.to_string().starts_with("event 3 "), "{error}");
 }
 
-/// Changes that a plugin may make to a batch, and some that it must not make. The numbers choose event and change.
+/// Applies a change to a batch that a plugin may make, or a change that it must not make. The numbers select the event
+/// and the change.
 fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
     let count = batch.len();
     if count == 0 {
@@ -97,7 +98,24 @@ fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
         7 => batch.set_origin_from(position, "elsewhere"),
         8 => *batch = batch.clone(),
         9 => batch.events.push(batch.events[position]),
-        // From here on it forges.
+        15 => batch
+            .write_metadata(position, |writer| {
+                writer.write_value((&literal!({ "a": { "n": number, "t": "x" }, "b": {} })).into());
+            })
+            .unwrap(),
+        16 => {
+            // A source with metadata of a stream, and an operator that adds to metadata.
+            let write = |writer: &mut crate::document::Writer<'_>| {
+                writer.key("added");
+                writer.u64(number.into());
+            };
+            let origin = crate::batch::Origin::new("peer", |writer| {
+                writer.write_value((&literal!({ "peer": { "port": number } })).into());
+            });
+            batch.apply_origin(position, &origin);
+            batch.extend_metadata(position, write).unwrap();
+        }
+        // A plugin must not make the following changes.
         10 => batch.events[position].payload.start = number,
         11 => batch.events[position].kind = PayloadKind(number.to_le_bytes()[0]),
         12 => batch.events[position].metadata = number,
@@ -116,7 +134,7 @@ proptest! {
     #[test]
     fn check_of_changes_agrees_with_check_of_everything(
         edits in prop::collection::vec(
-            (0_u8..16, 0_usize..9, prop_oneof![3 => 0_u32..40, 1 => any::<u32>()]), 0..12,
+            (0_u8..18, 0_usize..9, prop_oneof![3 => 0_u32..40, 1 => any::<u32>()]), 0..12,
         ),
     ) {
         let mut batch = Batch::new();
@@ -138,7 +156,35 @@ proptest! {
     }
 }
 
-/// A batch with `count` events that refer to one document, which `write` appends.
+#[test]
+fn forged_metadata_of_a_source_is_detected() {
+    let metadata =
+        literal!({ "peer": { "address": "::1", "port": 7 }, "none": {}, "a": { "b": true } });
+    let mut batch = Batch::new();
+    batch.push_message(b"x");
+    batch.write_metadata(0, |writer| writer.write_value((&metadata).into())).unwrap();
+    batch.validate().unwrap();
+    for at in 0..batch.nodes().len() {
+        let node = batch.nodes()[at];
+        for forged in [
+            Node::null(),
+            Node::object(node.len(), node.payload().wrapping_add(1)),
+            Node::object(node.len() + 1, node.payload()),
+            Node::object(node.len() + 1, node.payload().wrapping_add(2)),
+            Node::array(node.len(), node.payload()),
+            Node::string(node.payload(), node.len()),
+            Node::string(u64::MAX, node.len()),
+            Node::key(node.payload(), node.len(), node.fingerprint() ^ 1),
+            node,
+        ] {
+            batch.buffers_mut().1[at] = forged;
+            let expected = crate::document::validate(batch.bytes(), batch.nodes(), 0);
+            assert_eq!(batch.validate().is_ok(), expected.is_ok(), "node {at}: {forged:?}");
+        }
+    }
+}
+
+/// Creates a batch with `count` events that refer to one document, which `write` appends.
 fn sharing(count: usize, write: impl FnOnce(&mut Batch)) -> Batch {
     let mut batch = Batch::new();
     write(&mut batch);
@@ -147,7 +193,7 @@ fn sharing(count: usize, write: impl FnOnce(&mut Batch)) -> Batch {
     batch
 }
 
-/// An array of `nodes - 1` nulls.
+/// Appends an array of `nodes - 1` nulls.
 fn array(batch: &mut Batch, nodes: u32) {
     let root = u32::try_from(batch.nodes().len()).unwrap();
     let (_, buffer) = batch.buffers_mut();
@@ -173,11 +219,11 @@ fn assert_exceeded(result: Result<(), PluginError>) {
     assert_eq!(error.kind(), ErrorKind::INTERNAL);
     let text = error.to_string();
     assert!(text.contains("exceeds the limit of 16777216 bytes"), "{text}");
-    assert!(text.contains("put the events out in several batches"), "{text}");
+    assert!(text.contains("emit the events in several batches"), "{text}");
 }
 
 #[test]
-fn shared_documents_count_for_each_event() {
+fn budget_counts_shared_documents_for_each_event() {
     let nested = sharing(2_000, |batch| array(batch, 100_000));
     let flat = sharing(2_000, |batch| {
         let object: crate::value::Object<'_> =
@@ -190,7 +236,7 @@ fn shared_documents_count_for_each_event() {
         let (result, visits) = visited(|| batch.validate());
         assert_exceeded(result);
         assert!(visits <= 1_100_000, "{visits}");
-        // The budget also holds if the events are new in a batch that has the document already.
+        // The limit also holds if the events are new in a batch that already contains the document.
         let mut mark = Mark::default();
         let mut known = batch.clone();
         known.events.truncate(1);
@@ -203,7 +249,7 @@ fn shared_documents_count_for_each_event() {
 }
 
 #[test]
-fn shared_metadata_counts_unless_neighbours_have_it() {
+fn budget_counts_shared_metadata_of_neighbours_once() {
     let mut batch = Batch::new();
     batch.push_message(b"x");
     for root in 0..2 {
@@ -222,7 +268,7 @@ fn shared_metadata_counts_unless_neighbours_have_it() {
 }
 
 #[test]
-fn text_that_many_nodes_refer_to_counts_for_each() {
+fn budget_counts_shared_text_for_each_node() {
     let mut batch = Batch::new();
     let text = "\u{e4}".repeat(1 << 19);
     let nodes = 1 + 1_000;
@@ -236,7 +282,7 @@ fn text_that_many_nodes_refer_to_counts_for_each() {
 }
 
 #[test]
-fn raw_bytes_and_values_count_for_each_event() {
+fn budget_counts_shared_bytes_for_each_event() {
     let raw = sharing(2_000, |batch| batch.push_message(&[b'x'; 10_000]));
     assert_exceeded(raw.validate());
     let original = sharing(2_000, |batch| {
@@ -282,7 +328,7 @@ fn budget_grows_with_the_batch() {
     assert!(batch.validate().is_err());
 }
 
-/// Writes a value into the nodes of a batch and makes it the origin of the event at `position`.
+/// Writes a value into the nodes of a batch, and makes the value the origin of the event at `position`.
 fn origin_in_nodes(batch: &mut Batch, position: usize, origin: &Value<'_>) {
     let (bytes, nodes) = batch.buffers_mut();
     let root = crate::document::write(origin, bytes, nodes).unwrap();
@@ -290,7 +336,7 @@ fn origin_in_nodes(batch: &mut Batch, position: usize, origin: &Value<'_>) {
 }
 
 #[test]
-fn an_origin_may_lie_in_the_nodes() {
+fn origin_in_nodes_is_valid_and_copied() {
     let mut batch = Batch::new();
     batch.push_message(b"one");
     batch.push(&literal!({ "a": 1 })).unwrap();
@@ -310,7 +356,7 @@ fn an_origin_may_lie_in_the_nodes() {
     };
     let expected = [Some("here".to_owned()), Some("here".to_owned()), None];
     assert_eq!(origins(&batch), expected);
-    // Each way to copy events copies the origin.
+    // Each way of copying events copies the origin.
     let mut appended = Batch::new();
     appended.push_message(b"before");
     appended.set_origin("there");
@@ -327,7 +373,7 @@ fn an_origin_may_lie_in_the_nodes() {
 }
 
 #[test]
-fn an_origin_in_the_nodes_has_to_be_text() {
+fn origin_in_nodes_has_to_be_text() {
     let mut batch = Batch::new();
     batch.push_message(b"one");
     let mut mark = Mark::default();
@@ -342,7 +388,7 @@ fn an_origin_in_the_nodes_has_to_be_text() {
 }
 
 #[test]
-fn numbers_that_are_text_move_with_their_events() {
+fn text_numbers_are_copied_with_their_events() {
     let mut batch = Batch::new();
     let number = |text: &'static str| Value::from(Number::new(text).unwrap());
     batch.push(&literal!({ "n": (number("1e400")), "t": "text" })).unwrap();

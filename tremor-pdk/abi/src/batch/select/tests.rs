@@ -22,7 +22,7 @@ fn selection(
         .map_err(|error| error.to_string())
 }
 
-/// What becomes of an event, the same in both representations.
+/// Applies a selection to the event in both representations, and returns the result, which must be the same.
 fn selected(selection: &mut Selection, event: &Value<'static>) -> Value<'static> {
     let mut batch = Batch::new();
     batch.push(&[1]).unwrap();
@@ -92,7 +92,7 @@ fn fields_are_kept_dropped_and_renamed() {
 }
 
 #[test]
-fn what_is_no_object_is_an_error_and_stays() {
+fn payload_that_is_not_an_object_is_an_error_and_unchanged() {
     let mut selection = selection(None, &["a"], &[]).unwrap();
     let mut batch = Batch::new();
     batch.push("text").unwrap();
@@ -104,7 +104,27 @@ fn what_is_no_object_is_an_error_and_stays() {
 }
 
 #[test]
-fn a_batch_that_shares_its_buffers_keeps_what_it_had() {
+fn rename_to_too_deep_path_is_an_error_and_changes_nothing() {
+    let deep = (0..511).fold(Value::from(1), |deep, _| Value::from(vec![deep]));
+    for by_value in [false, true] {
+        for (to, is_possible) in [("b", true), ("b.c", false)] {
+            let mut batch = Batch::new();
+            batch.push(&literal!({ "a": deep.clone() })).unwrap();
+            if by_value {
+                batch.value_mut(0).unwrap();
+            }
+            let mut selection = selection(None, &[], &[("a", to)]).unwrap();
+            let done = batch.select(0, &mut selection);
+            batch.validate().unwrap();
+            assert_eq!(done.is_ok(), is_possible, "{to}");
+            let value = batch.value(&batch.events()[0]).unwrap();
+            assert!(value.get(if is_possible { "b" } else { "a" }).is_some(), "{to}");
+        }
+    }
+}
+
+#[test]
+fn selection_leaves_clones_unchanged() {
     let mut selection = selection(Some(&["a"]), &[], &[]).unwrap();
     let mut batch = Batch::new();
     batch.push(&event()).unwrap();
@@ -115,7 +135,7 @@ fn a_batch_that_shares_its_buffers_keeps_what_it_had() {
 }
 
 #[test]
-fn a_selection_that_contradicts_itself_is_refused() {
+fn contradictory_selection_is_rejected() {
     for (rename, expected) in [
         (&[("a", "x"), ("a.b", "y")][..], "`a` and `a.b` both are renamed"),
         (&[("a", "x"), ("b", "x")], "`x` and `x` both are new names"),
@@ -128,7 +148,7 @@ fn a_selection_that_contradicts_itself_is_refused() {
     }
 }
 
-/// Objects of few keys and little depth, so that paths often lead somewhere.
+/// Generates objects of few keys and little depth, so that paths often lead somewhere.
 fn value() -> impl Strategy<Value = Value<'static>> {
     let leaf = prop_oneof![Just(literal!(1)), Just(literal!("t")), Just(literal!([{ "a": 1 }]))];
     leaf.prop_recursive(3, 24, 4, |inner| {
@@ -150,7 +170,7 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(key(), 1..4).prop_map(|keys| keys.join("."))
 }
 
-/// What a selection of dropped and renamed fields does, said with edits of a tree.
+/// Applies a selection of dropped and renamed fields with edits of a tree, as the reference.
 fn edited(event: &Value<'static>, drop: &[Path], rename: &[(Path, Path)]) -> Value<'static> {
     let mut edited = event.clone();
     let found: Vec<_> =
@@ -160,7 +180,7 @@ fn edited(event: &Value<'static>, drop: &[Path], rename: &[(Path, Path)]) -> Val
     }
     for (value, _, to) in found {
         let Some(value) = value else { continue };
-        // What stands in the way gives way.
+        // Values in the way of the new path are removed.
         let text = to.to_string();
         for (end, _) in text.match_indices('.') {
             let way: Path = text[..end].parse().unwrap();
@@ -175,7 +195,7 @@ fn edited(event: &Value<'static>, drop: &[Path], rename: &[(Path, Path)]) -> Val
 
 proptest! {
     #[test]
-    fn dropping_and_renaming_is_what_edits_of_a_tree_would_do(
+    fn dropping_and_renaming_equals_edits_of_a_tree(
         event in value().prop_filter("an object", |value| value.as_object().is_some()),
         drop in prop::collection::vec(path(), 0..4),
         rename in prop::collection::vec((path(), path()), 0..3),
@@ -191,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_is_what_the_paths_lead_to(
+    fn kept_fields_are_those_at_the_paths(
         event in value().prop_filter("an object", |value| value.as_object().is_some()),
         keep in prop::collection::vec(path(), 0..4),
     ) {

@@ -1,4 +1,4 @@
-//! Anything that deserialises, out of a view.
+//! Deserialisation of any type from a view.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::document::{
     number::{nearest_float, to_i128},
 };
 
-/// Why a value is not what a type expects.
+/// The reason why a value does not match the type that is deserialised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError(String);
 
@@ -34,13 +34,13 @@ impl de::Error for ReadError {
     }
 }
 
-/// Any type that deserialises, out of a view. Text and binary data can be borrowed from what the
-/// view shows. Enums are represented as [`write`](crate::document::write) represents them.
+/// Deserialises a value of type `T` from a view. The result may borrow text and binary data from the view. Enums have
+/// the representation that [`write`](crate::document::write) uses.
 pub fn read<'de, T: Deserialize<'de>>(value: ValueRef<'de>) -> Result<T, ReadError> {
     T::deserialize(Reader { value, depth: MAX_DEPTH })
 }
 
-/// A value in which containers may lie `depth` levels deep.
+/// A value from which at most `depth` levels of arrays and objects are read.
 #[derive(Clone, Copy)]
 struct Reader<'de> {
     value: ValueRef<'de>,
@@ -48,9 +48,9 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
-    /// The depth inside of this value.
+    /// Returns the depth for the contents of this value.
     fn inside(self) -> Result<usize, ReadError> {
-        let too_deep = || de::Error::custom(format_args!("more than {MAX_DEPTH} levels deep"));
+        let too_deep = || de::Error::custom(format_args!("nested deeper than {MAX_DEPTH} levels"));
         self.depth.checked_sub(1).ok_or_else(too_deep)
     }
 
@@ -108,7 +108,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match self.value.as_number_text() {
-            // Only a value asks by this name, and takes the variant for the text of a number.
+            // Only `Value` deserialises a newtype with the name [`NUMBER`]. It reads the name of the variant as the
+            // text of a number.
             Some(name_of_variant) if name == NUMBER => {
                 visitor.visit_enum(Variant { name: name_of_variant, content: None })
             }

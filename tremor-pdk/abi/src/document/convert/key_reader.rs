@@ -1,4 +1,4 @@
-//! The keys of a map that is deserialised from an object.
+//! Deserialisation of the keys of an object.
 
 use serde::{
     de::{Deserializer, Visitor, value::BorrowedStrDeserializer},
@@ -7,8 +7,7 @@ use serde::{
 
 use super::ReadError;
 
-/// A key as what is asked for: text, or what [`KeyWriter`](super::key_writer::KeyWriter) writes
-/// as text.
+/// A key, deserialised as text or as a type that [`KeyWriter`](super::key_writer::KeyWriter) writes as text.
 pub(super) struct KeyReader<'de>(pub(super) &'de str);
 
 macro_rules! parsed {

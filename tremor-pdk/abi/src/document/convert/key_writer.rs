@@ -1,10 +1,10 @@
-//! The keys of a map that is serialised into a document.
+//! Serialisation of the keys of a map.
 
 use serde::ser::{Error, Impossible, Serialize, Serializer};
 
 use crate::document::{WriteError, Writer};
 
-/// Writes what it is given as a key, if it is text or has an obvious form as text.
+/// Writes a value as a key, if it is text, a number, a truth value or a character.
 pub(super) struct KeyWriter<'w, 'b>(pub(super) &'w mut Writer<'b>);
 
 type Never = Impossible<(), WriteError>;
@@ -17,11 +17,17 @@ macro_rules! as_text {
     )*};
 }
 
-/// Methods for values that cannot be a key: `method(arguments) -> answer: what the error calls the value`.
+macro_rules! expected {
+    () => {
+        "expected text, an integer, a truth value or a character"
+    };
+}
+
+/// Methods for values that cannot be a key: `method(arguments) -> result: name of the value in the error`.
 macro_rules! refused {
     ($($method:ident($($argument:ty),*) -> $answer:ty: $what:literal;)*) => {$(
         fn $method(self $(, _: $argument)*) -> Result<$answer, WriteError> {
-            Err(WriteError::custom(concat!($what, " cannot be a key; keys are text")))
+            Err(WriteError::custom(concat!($what, " cannot be a key: ", expected!())))
         }
     )*};
 }
@@ -68,7 +74,7 @@ impl Serializer for KeyWriter<'_, '_> {
         _: &'static str,
         _: &T,
     ) -> Result<(), WriteError> {
-        Err(WriteError::custom("an object cannot be a key; keys are text"))
+        Err(WriteError::custom(concat!("an object cannot be a key: ", expected!())))
     }
 
     refused! {

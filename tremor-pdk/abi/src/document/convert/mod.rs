@@ -1,6 +1,6 @@
-//! Documents and the data model of serde.
+//! Conversion between documents and the data model of serde.
 
-/// What both serialisers write as what is within it, and the variant of an enum that holds nothing as text.
+/// Methods that both serialisers share. `Some` is written as its content, and a unit variant as the text of its name.
 macro_rules! transparent {
     () => {
         fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
@@ -18,8 +18,8 @@ macro_rules! transparent {
     };
 }
 
-/// The name of the newtype by which a number that is kept as text goes through serde unchanged, from
-/// values and views to documents and back.
+/// Name of a newtype struct by which serialisers and deserialisers of this crate recognise a number that is kept as
+/// text, so that serde passes its text unchanged.
 pub(crate) const NUMBER: &str = "$tremor::Number";
 
 mod deserializer;

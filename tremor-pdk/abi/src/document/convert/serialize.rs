@@ -1,4 +1,4 @@
-//! Values and views serialise.
+//! Serialisation of values and views.
 
 use std::any::type_name;
 
@@ -7,13 +7,14 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use super::NUMBER;
 use crate::document::{MAX_DEPTH, Shape, ValueRef, Writer, number::nearest_float};
 
-/// The text of a number, written unchanged to a [`Writer`]. Any other serializer gets the nearest
-/// float, or the text as a string if the number exceeds the range of floats.
+/// The text of a number, which is written unchanged to a [`Writer`]. Any other serialiser receives the nearest float,
+/// or the text as a string if the number exceeds the range of floats.
 struct NumberText<'a>(&'a str);
 
 impl Serialize for NumberText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A name is no proof of a type, but all that depends on this one is the form of the number.
+        // Equal type names do not prove that the types are equal, but only the form of the number depends on the
+        // result.
         let is_writer = type_name::<S>() == type_name::<&mut Writer<'_>>();
         match nearest_float(self.0).filter(|_| !is_writer) {
             Some(float) => serializer.serialize_f64(float),
@@ -22,7 +23,7 @@ impl Serialize for NumberText<'_> {
     }
 }
 
-/// A value that may hold containers `depth` levels deep; what lies deeper is `null`.
+/// A value of which arrays and objects are serialised down to the given number of levels. Deeper ones become `null`.
 struct Nested<'a>(ValueRef<'a>, usize);
 
 impl Serialize for Nested<'_> {

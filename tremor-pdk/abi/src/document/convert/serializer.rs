@@ -1,4 +1,4 @@
-//! Anything that serialises becomes a document, without a tree in between.
+//! Serialisation of any value to a document, without an intermediate tree.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::ser::{self, Serialize};
 use super::NUMBER;
 use crate::document::{Node, NodeKind, WriteError, Writer};
 
-/// Appends anything that serialises to the buffers of a document, as [`Writer`] does, and returns
-/// the index of its root node.
+/// Appends a value of any type that serde can serialise to the buffers of a document, and returns the index of its root
+/// node.
 pub fn write<T: Serialize + ?Sized>(
     value: &T,
     bytes: &mut RVec<u8>,
@@ -26,7 +26,7 @@ impl ser::Error for WriteError {
     }
 }
 
-/// Values that the writer has a method for, widened where it has none for their width.
+/// Methods for scalars, which call the method of the writer for a type that contains all values of the scalar's type.
 macro_rules! written {
     ($($method:ident($type:ty) => $write:ident;)*) => {$(
         fn $method(self, value: $type) -> Result<(), WriteError> {
@@ -36,7 +36,7 @@ macro_rules! written {
     )*};
 }
 
-/// Containers that are no variant of an enum.
+/// Containers that are not variants of an enum.
 macro_rules! opened {
     ($($method:ident($($argument:ty),*) => $kind:ident;)*) => {$(
         fn $method(self $(, _: $argument)*) -> Result<Open<'w, 'b>, WriteError> {
@@ -45,9 +45,9 @@ macro_rules! opened {
     )*};
 }
 
-/// Enums are represented as serde represents them in JSON: a unit variant by its name, any other by
-/// an object with the variant's name as its only key. Map keys are text, or numbers, truth values and
-/// characters as text.
+/// Enums have the representation that serde uses in JSON: a unit variant is its name, any other variant an object with
+/// the name of the variant as its only key. Map keys are text; numbers, truth values and characters are converted to
+/// text.
 impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
     type Ok = ();
     type Error = WriteError;
@@ -166,7 +166,7 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
     }
 }
 
-/// A container that is being serialised, and the object around it if it is an enum's variant.
+/// A container that is being serialised, including the enclosing object if the container is a variant of an enum.
 pub struct Open<'w, 'b> {
     writer: &'w mut Writer<'b>,
     kind: NodeKind,

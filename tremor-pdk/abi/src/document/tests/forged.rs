@@ -1,4 +1,4 @@
-//! Documents that no writer writes.
+//! Tests with invalid documents, which no [`Writer`](crate::document::Writer) creates.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 use abi_stable::std_types::RVec;
 
-/// A node of any kind that refers to something near or far.
+/// Generates a node of any kind whose payload and length may refer to positions in or beyond the document.
 fn any_node() -> impl Strategy<Value = Node> {
     let number = prop_oneof![4 => 0_u64..12, 1 => any::<u64>()];
     let len = prop_oneof![4 => 0_u32..6, 1 => any::<u32>()];
@@ -31,7 +31,7 @@ fn any_node() -> impl Strategy<Value = Node> {
     })
 }
 
-/// Reads everything that can be read.
+/// Calls every reading method.
 fn exhaust(view: ValueRef<'_>) {
     let copy = view.to_value();
     let _ = (view == copy.view(), view.cmp(&view), view.to_string(), view.value_type());
@@ -60,7 +60,7 @@ fn hash(view: ValueRef<'_>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn reading_never_fails(
+    fn reading_of_any_document_never_panics(
         bytes in prop::collection::vec(
             prop_oneof![3 => Just(b'a'), 1 => Just(b'1'), 1 => any::<u8>()], 0..20,
         ),
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn looking_at_all_text_at_once_changes_no_verdict(
+    fn ascii_check_of_all_text_changes_no_result(
         bytes in prop::collection::vec(prop_oneof![6 => Just(b'a'), 1 => any::<u8>()], 0..8),
         pairs in prop::collection::vec((any_node(), any_node()), 0..3),
         start in 0_usize..10,
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn one_wrong_node_is_found_or_harmless(
+    fn invalid_node_is_detected_or_harmless(
         value in any_value(),
         at in any::<prop::sample::Index>(),
         node in any_node(),
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn every_kind_of_damage_is_named() {
+fn every_fault_has_its_reason() {
     let text = b"abc\xff";
     let key = Node::key(0, 3, fingerprint(b"abc"));
     let check = |nodes: &[Node]| {
@@ -173,7 +173,7 @@ fn deep_nesting_ends_at_the_limit() {
 }
 
 #[test]
-fn nodes_that_claim_each_other_are_read_once() {
+fn nodes_with_wrong_spans_are_read_once() {
     let nodes = vec![Node::array(u32::MAX, 1); 64];
     exhaust(Document::new(b"", &nodes).root(0));
     let mut nodes = vec![Node::array(u32::MAX, u64::MAX); 64];

@@ -1,4 +1,4 @@
-//! What documents and values promise together.
+//! Properties that documents and values have in common.
 
 mod forged;
 mod order;
@@ -10,12 +10,12 @@ use crate::value::{Array, Number, Object, Value};
 use abi_stable::std_types::RVec;
 use proptest::prelude::*;
 
-/// Text of any JSON number, also of those that are equal to an integer or a float.
+/// Generates the text of any JSON number, including numbers that equal an integer or a float.
 pub(crate) fn number_text() -> impl Strategy<Value = String> {
     "-?(0|[1-9][0-9]{0,24})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?"
 }
 
-/// Any value, up to four levels deep.
+/// Generates any value, up to four levels deep.
 pub(crate) fn any_value() -> impl Strategy<Value = Value<'static>> {
     let text = prop_oneof![3 => "[a-e]{0,3}", 1 => any::<String>()];
     let leaf = prop_oneof![
@@ -50,7 +50,7 @@ fn document(value: &Value<'_>) -> (RVec<u8>, RVec<Node>, u32) {
 
 proptest! {
     #[test]
-    fn a_value_survives_becoming_a_document(value in any_value()) {
+    fn value_is_unchanged_in_a_document(value in any_value()) {
         let (bytes, nodes, root) = document(&value);
         prop_assert_eq!(validate(&bytes, &nodes, root), Ok(()));
         let view = Document::new(&bytes, &nodes).root(root);

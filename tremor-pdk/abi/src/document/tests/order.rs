@@ -1,4 +1,4 @@
-//! The laws of equality, order and hash.
+//! Laws of equality, order and hash.
 
 use std::{
     cmp::Ordering,
@@ -25,7 +25,7 @@ fn number(text: String) -> Value<'static> {
     Value::Number(Number::new(text).expect("a JSON number"))
 }
 
-/// Numbers that are close to one another in all representations.
+/// Generates numbers that are close to one another, in all representations.
 fn any_number() -> impl Strategy<Value = Value<'static>> {
     let anchors = [0, 1, -1, 1 << 53, i64::MAX, i64::MIN, (1 << 53) + 1];
     (prop::sample::select(anchors.to_vec()), -2_i64..3, 0_u8..7).prop_map(|(anchor, step, kind)| {
@@ -48,7 +48,7 @@ proptest! {
     fn the_order_is_total(
         values in prop::collection::vec(prop_oneof![any_number(), any_value()], 3)
     ) {
-        let [a, b, c] = &values[..] else { unreachable!("three were asked for") };
+        let [a, b, c] = &values[..] else { unreachable!("the strategy generates three values") };
         prop_assert_eq!(a.cmp(b), b.cmp(a).reverse());
         prop_assert_eq!(a == b, a.cmp(b) == Ordering::Equal);
         if a <= b && b <= c {
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn a_document_is_equal_to_its_value_and_ordered_alike(a in any_value(), b in any_value()) {
+    fn document_and_value_have_the_same_order(a in any_value(), b in any_value()) {
         let (bytes, nodes, root) = document(&a);
         let view = Document::new(&bytes, &nodes).root(root);
         prop_assert_eq!(view, a.view());
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_matter(value in any_value()) {
+    fn order_of_keys_does_not_matter(value in any_value()) {
         fn reversed(value: &Value<'_>) -> Value<'static> {
             match value {
                 Value::Object(object) => {
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_compare_by_what_they_are() {
+fn numbers_compare_by_exact_value() {
     let ascending = [
         Value::F64(f64::NEG_INFINITY),
         Value::I64(i64::MIN),
@@ -125,7 +125,7 @@ fn numbers_compare_by_what_they_are() {
 }
 
 #[test]
-fn types_follow_one_another() {
+fn values_of_different_types_have_a_fixed_order() {
     let ascending = [
         literal!(null),
         literal!(false),

@@ -1,4 +1,4 @@
-//! Anything that serialises, and back.
+//! Round trips of types through serde.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn types_survive_becoming_a_value() {
+fn values_of_any_type_survive_a_round_trip() {
     let value = to_value(&config()).expect("it serialises");
     assert_eq!(
         value,
@@ -71,7 +71,7 @@ fn types_survive_becoming_a_value() {
 }
 
 #[test]
-fn the_representation_is_that_of_serde_json() {
+fn representation_equals_that_of_serde_json() {
     let ours = to_value(&config()).expect("it serialises");
     let theirs = serde_json::to_value(config()).expect("it serialises");
     assert_eq!(from_value::<serde_json::Value>(&ours), Ok(theirs.clone()));
@@ -96,7 +96,7 @@ fn text_and_data_are_borrowed_from_the_view() {
 }
 
 #[test]
-fn what_does_not_fit_says_why() {
+fn mismatch_names_the_reason() {
     let message = |value: Value<'_>| from_value::<Shape>(&value).map_err(|error| error.to_string());
     let cases = [
         (literal!(1), "invalid type: integer `1`, expected text or an object with one key"),
@@ -128,7 +128,7 @@ fn integers_of_128_bits_stay_exact() {
 }
 
 #[test]
-fn numbers_that_are_text_stay_in_values_within_types() {
+fn text_numbers_survive_in_value_fields_of_structs() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Event {
         amount: Value<'static>,
@@ -145,12 +145,12 @@ fn numbers_that_are_text_stay_in_values_within_types() {
     assert_eq!(value.to_string(), r#"{"amount":0.10,"all":[1e400,null],"other":-0.30}"#);
     let read: Event = from_value(&value).expect("it deserialises");
     assert_eq!(read.amount.to_string() + &read.all[0].as_ref().unwrap().to_string(), "0.101e400");
-    // `flatten` goes through a type of serde's, which has no such numbers.
+    // For the attribute `flatten`, serde buffers values in a type of its own, which cannot represent text numbers.
     assert_eq!(read.others["other"], Value::F64(-0.3));
 }
 
 #[test]
-fn other_formats_get_the_nearest_float_or_the_text() {
+fn text_number_is_converted_to_nearest_float_or_text() {
     let value = literal!([(number("0.10")), (number("-1e400")), (number("1e-400"))]);
     assert_eq!(serde_json::to_string(&value).unwrap(), r#"[0.1,"-1e400",0.0]"#);
     assert_eq!(from_value::<(f64, String, f64)>(&value), Ok((0.1, "-1e400".into(), 0.0)));
@@ -162,7 +162,7 @@ fn other_formats_get_the_nearest_float_or_the_text() {
 }
 
 #[test]
-fn accessors_convert_numbers_that_are_text() {
+fn accessors_convert_text_numbers() {
     use value_trait::ValueType::{Custom, F64};
 
     let seen = |text: &str| {
@@ -196,7 +196,7 @@ fn only_json_numbers_become_number_nodes() {
 }
 
 #[test]
-fn what_no_value_can_hold_is_refused() {
+fn unrepresentable_data_is_rejected() {
     assert!(matches!(to_value(&BTreeMap::from([(vec![1], 1)])), Err(WriteError::Custom(_))));
     assert_eq!(to_value(&i128::from(u64::MAX)), Ok(Value::U64(u64::MAX)));
 

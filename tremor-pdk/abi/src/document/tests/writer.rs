@@ -1,4 +1,4 @@
-//! Writing by hand, and duplicate keys.
+//! Tests of the writer's methods and of duplicate keys.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ fn written(steps: &[Step]) -> Result<String, WriteError> {
     }
     let result = writer.finish();
     if result.is_err() {
-        assert_eq!((bytes.clone(), nodes.clone()), before, "nothing is left behind");
+        assert_eq!((bytes.clone(), nodes.clone()), before, "the buffers are unchanged");
     }
     let root = result?;
     assert_eq!(validate(&bytes, &nodes, root), Ok(()));
@@ -31,7 +31,7 @@ fn written(steps: &[Step]) -> Result<String, WriteError> {
 }
 
 #[test]
-fn a_value_is_written_in_its_order() {
+fn value_is_written_in_order() {
     let text = written(&[
         |w| w.begin_object(),
         |w| w.key("a"),
@@ -51,7 +51,7 @@ fn a_value_is_written_in_its_order() {
 }
 
 #[test]
-fn calls_that_make_no_value_are_refused() {
+fn calls_that_form_no_value_are_rejected() {
     let cases: [&[Step]; 10] = [
         &[],
         &[|w| w.null(), |w| w.null()],
@@ -70,7 +70,7 @@ fn calls_that_make_no_value_are_refused() {
 }
 
 #[test]
-fn an_abandoned_value_leaves_nothing_behind() {
+fn abandoned_value_leaves_buffers_unchanged() {
     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
     writer.begin_array();
@@ -87,7 +87,7 @@ fn unsigned_integers_have_one_form() {
     assert_eq!(kinds, [NodeKind::ARRAY, NodeKind::I64, NodeKind::U64]);
 }
 
-/// Many keys, few of them distinct, with values of different sizes.
+/// Generates many keys, few of them distinct, with values of different sizes.
 fn entries() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     (1_usize..80).prop_flat_map(|distinct| {
         let key = (0..distinct).prop_map(|n| format!("key {n}"));
@@ -97,7 +97,7 @@ fn entries() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
 
 proptest! {
     #[test]
-    fn the_last_of_equal_keys_wins_in_the_place_of_the_first(entries in entries()) {
+    fn last_value_of_equal_keys_replaces_the_first(entries in entries()) {
         let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
         let mut writer = Writer::new(&mut bytes, &mut nodes);
         writer.begin_object();
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn a_hundred_thousand_keys_are_no_quadratic_work() {
+fn many_keys_take_linear_time() {
     let many: HashMap<String, usize> = (0..100_000).map(|n| (format!("key {n}"), n)).collect();
     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
     let root = write(&many, &mut bytes, &mut nodes).expect("a large object");

@@ -1,9 +1,10 @@
-//! The hash of an object's key. Part of the ABI: an index that one side built, the other side reads.
+//! The hash of a key of an object. The function is a part of the ABI, because the host reads indexes that plugins have
+//! built, and plugins those of the host.
 //!
-//! The function multiplies 64 by 64 bits to 128 and folds the halves together, 16 bytes a step, as
-//! wyhash and its descendants do. Every object draws a seed of its own, so that keys that collide
-//! in one object do not in the next, and no list of colliding keys can be prepared. A change here
-//! is a new major of the ABI.
+//! The function multiplies 64 by 64 bits to 128 bits and combines the halves, 16 bytes per step, like wyhash and its
+//! descendants. Every object has a random seed, so that keys with equal hashes in one object have different hashes in
+//! another, and a sender cannot prepare keys whose hashes are equal. A change of this function requires a new major
+//! version of the ABI.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -11,12 +12,12 @@ const K0: u64 = 0xa076_1d64_78bd_642f;
 const K1: u64 = 0xe703_7ed1_a0b4_28db;
 const K2: u64 = 0x8ebc_6af0_9c88_c6e3;
 
-/// A seed for a new index.
+/// Returns a random seed for a new index.
 pub(super) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The hash of `key` under `seed`.
+/// Returns the hash of `key` with `seed`.
 #[inline]
 pub(super) fn hash(seed: u64, key: &[u8]) -> u64 {
     let len = key.len();
@@ -60,7 +61,7 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Hashes what is already a hash.
+/// Creates hashers for keys that are hashes already.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Identity;
 
@@ -73,7 +74,7 @@ impl BuildHasher for Identity {
     }
 }
 
-/// See [`Identity`].
+/// Returns its input unchanged; see [`Identity`].
 pub(super) struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
@@ -92,9 +93,9 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// Gives a borrowed form of a key the same hash that [`hash`] gives the key's bytes. `str` writes
-/// its bytes at once, followed by a terminator of one byte, which is left out. Holds the seed before, the
-/// hash after.
+/// Hasher for a borrowed form of a key. The result equals the result of [`hash`] for the bytes of the key. The
+/// implementation of `Hash` for `str` writes all bytes in one call, and then a terminator of one byte, which is
+/// ignored. The field contains the seed before the first call, and the hash after it.
 pub(super) struct KeyHasher(pub(super) u64);
 
 impl Hasher for KeyHasher {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_function_is_fixed() {
+    fn hash_function_is_fixed() {
         let text = b"abcdefghijklmnopqrstuvwxyz0123456789";
         let hashes = [0, 1, 3, 4, 7, 8, 16, 17, 32, 36].map(|len| hash(42, &text[..len]));
         assert_eq!(
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_borrowed_key_hashes_as_its_bytes() {
+    fn borrowed_key_hashes_like_its_bytes() {
         for key in ["", "a", "größe", "a key of more than sixteen bytes"] {
             let mut hasher = KeyHasher(7);
             key.hash(&mut hasher);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_keys_spread() {
+    fn similar_keys_have_different_hashes() {
         let hashes: HashSet<u64> =
             (0..100_000).map(|n| hash(1, format!("key_{n}").as_bytes()) >> 32).collect();
         assert!(hashes.len() > 99_990, "{} distinct halves", hashes.len());

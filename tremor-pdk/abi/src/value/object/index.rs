@@ -1,4 +1,4 @@
-//! Where the keys of a large object stand.
+//! The index of the keys of a large object.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,9 +6,8 @@ use abi_stable::{StableAbi, std_types::RHashMap};
 
 use super::hash::{self, Identity, KeyHasher};
 
-/// From the hash of a key to its position. Where two keys have one hash, the later takes the next
-/// free number of a fixed sequence; so keys are only ever added, and removing one builds the index
-/// anew.
+/// Maps the hash of a key to the position of the key. If another key has the same hash, the next free number of a fixed
+/// sequence is used instead. Therefore keys can only be added: removing a key rebuilds the index.
 #[repr(C)]
 #[derive(StableAbi)]
 pub(super) struct Index {
@@ -17,7 +16,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index of `keys`, numbered as they come.
+    /// Creates an index of `keys`, whose positions are their order.
     pub(super) fn new<'k>(keys: impl ExactSizeIterator<Item = &'k str>) -> Self {
         let positions = RHashMap::with_capacity_and_hasher(2 * keys.len(), Identity);
         let mut index = Self { positions, seed: hash::seed() };
@@ -27,18 +26,18 @@ impl Index {
         index
     }
 
-    /// Adds a key that is not there yet.
+    /// Adds a key that is not in the index.
     pub(super) fn insert(&mut self, key: &str, position: usize) {
         self.insert_hash(hash::hash(self.seed, key.as_bytes()), position);
     }
 
-    /// The position of the key of which `is_it` holds.
+    /// Returns the position of `key`. `is_it` returns whether the key at the given position equals `key`.
     #[inline]
     pub(super) fn find(&self, key: &str, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         self.find_hash(hash::hash(self.seed, key.as_bytes()), is_it)
     }
 
-    /// As [`Index::find`], for any borrowed form of a key: those hash as the key itself.
+    /// Returns the position of a key in any borrowed form, whose hash equals that of the key; see [`Index::find`].
     pub(super) fn find_borrowed<Q: Hash + ?Sized>(
         &self,
         key: &Q,
@@ -68,7 +67,8 @@ impl Index {
     }
 }
 
-/// Visits every number before it comes back: a search ends at the first free one.
+/// Returns the next number of the sequence. The sequence visits every number before it repeats, so a search ends at the
+/// first free number.
 #[inline]
 const fn next(hash: u64) -> u64 {
     hash.wrapping_add(0x9e37_79b9_7f4a_7c15)

@@ -1,21 +1,21 @@
-//! Iterators over the entries of an object, in their order.
+//! Iterators over the entries of an object, in order.
 
 use abi_stable::std_types::RVec;
 
 use super::{Entry, Object};
 use crate::value::{Str, Value};
 
-/// Keys and values; see [`Object::iter`].
+/// An iterator over keys and values; see [`Object::iter`].
 #[derive(Clone)]
 pub struct Iter<'a, 'v>(pub(super) std::slice::Iter<'a, Entry<'v>>);
 
-/// Keys and values to be edited; see [`Object::iter_mut`].
+/// An iterator over keys and values for editing; see [`Object::iter_mut`].
 pub struct IterMut<'a, 'v>(pub(super) std::slice::IterMut<'a, Entry<'v>>);
 
-/// The entries of an object taken apart.
+/// An iterator that moves the keys and values out of an object.
 pub struct IntoIter<'v>(<RVec<Entry<'v>> as IntoIterator>::IntoIter);
 
-/// Iterators that take entries apart.
+/// Implements iterators that split entries into keys and values.
 macro_rules! take_apart {
     ($($name:ident<$($lifetime:lifetime),+>: $item:ty, |$entry:ident| $parts:expr;)*) => {$(
         impl<$($lifetime),+> Iterator for $name<$($lifetime),+> {

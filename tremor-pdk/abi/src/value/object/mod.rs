@@ -1,4 +1,4 @@
-//! The object of a value.
+//! Objects of values.
 
 mod hash;
 mod index;
@@ -16,16 +16,16 @@ pub use self::iter::{IntoIter, Iter, IterMut};
 use super::{Str, Value, deep};
 use crate::document::equal;
 
-/// Up to so many keys are found by looking at each; above, there is an index.
+/// Maximum number of keys of an object without an index, in which lookups compare each key.
 const LINEAR: usize = 32;
 
 /// Text keys and their values, in the order in which the keys were first inserted.
 ///
 /// # Memory layout
-/// One pointer to a body that holds the entries in one array, key and value side by side. Up to
-/// 32 keys a lookup is a linear scan, which is faster than any hash map there; above, an index from
-/// a seeded hash of the key to its position is kept beside the entries. Iteration is that of a
-/// slice at every size.
+/// An object is a pointer to a body, which contains an array of entries; each entry is a key and its value. In an
+/// object of up to 32 keys, a lookup compares the keys one after the other, which is faster than a hash map at that
+/// size. A larger object also has an index, which maps a seeded hash of a key to its position. Iteration reads the
+/// array of entries in order.
 #[repr(C)]
 #[derive(Default, StableAbi)]
 pub struct Object<'v>(RBox<Body<'v>>);
@@ -34,7 +34,7 @@ pub struct Object<'v>(RBox<Body<'v>>);
 #[derive(Default, StableAbi)]
 struct Body<'v> {
     entries: RVec<Entry<'v>>,
-    /// Present exactly when there are more than [`LINEAR`] entries.
+    /// The index of the keys; `RNone` if there are at most [`LINEAR`] entries.
     index: ROption<Index>,
 }
 
@@ -53,34 +53,34 @@ impl Entry<'_> {
 }
 
 impl<'v> Object<'v> {
-    /// What an object allocates besides its entries, in bytes.
+    /// Bytes that an object allocates in addition to its entries.
     pub(in crate::value) const HEAP: usize = size_of::<Body<'static>>();
 
-    /// An empty object.
+    /// Creates an empty object.
     #[inline]
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// An empty object with room for `capacity` keys.
+    /// Creates an empty object with capacity for `capacity` keys.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         Self(RBox::new(Body { entries: RVec::with_capacity(capacity), index: ROption::RNone }))
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.entries.len()
     }
 
-    /// Whether there is no key.
+    /// Returns whether the object has no key.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.entries.is_empty()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[inline]
     pub fn get(&self, key: &str) -> Option<&Value<'v>> {
         let Body { entries, index } = &*self.0;
@@ -91,20 +91,19 @@ impl<'v> Object<'v> {
         entry.map(|entry| &entry.value)
     }
 
-    /// The value of `key`, to be edited.
+    /// Returns the value of `key` for editing.
     #[inline]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value<'v>> {
         self.position(key).map(|position| &mut self.0.entries[position].value)
     }
 
-    /// Whether there is such a key.
+    /// Returns whether the object has the key `key`.
     #[inline]
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()
     }
 
-    /// Sets the value of a key and returns the one it replaces, whose place it takes. A new key
-    /// goes to the end.
+    /// Sets the value of a key and returns the previous one. An existing key keeps its position; a new key is appended.
     #[inline]
     pub fn insert(
         &mut self,
@@ -127,7 +126,7 @@ impl<'v> Object<'v> {
         None
     }
 
-    /// The value of a key, made and appended first where there is none.
+    /// Returns the value of a key for editing. A missing key is appended first, with the result of `value`.
     pub fn get_or_insert_with(
         &mut self,
         key: &str,
@@ -140,8 +139,8 @@ impl<'v> Object<'v> {
         self.at_mut(position)
     }
 
-    /// Appends a key that the caller knows to be new, without looking for it. If it was not new,
-    /// lookups see one of the two and iteration both.
+    /// Appends a key without checking whether it exists. If the key exists, lookups return one of the two values, and
+    /// iteration returns both.
     #[inline]
     pub fn insert_nocheck(&mut self, key: impl Into<Str<'v>>, value: impl Into<Value<'v>>) {
         let Body { entries, index } = &mut *self.0;
@@ -155,45 +154,44 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Takes a key and its value out; the others keep their order. Its cost is that of moving what
-    /// stands after it, and in an object with an index that of building it anew: to remove many,
-    /// use [`Object::retain`].
+    /// Removes a key and returns its value. The other keys keep their order. The call moves all later entries and
+    /// rebuilds the index, if there is one. To remove many keys, use [`Object::retain`].
     pub fn remove(&mut self, key: &str) -> Option<Value<'v>> {
         let position = self.position(key)?;
         self.remove_at(position)
     }
 
-    /// Keeps the keys of which `keep` holds, in their order.
+    /// Removes the keys for which `keep` returns `false`; the others keep their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&Str<'v>, &Value<'v>) -> bool) {
         self.0.entries.retain(|entry| keep(&entry.key, &entry.value));
         self.reindex();
     }
 
-    /// Keys and values in order.
+    /// Returns an iterator over the keys and values, in order.
     #[inline]
     pub fn iter(&self) -> Iter<'_, 'v> {
         Iter(self.0.entries.iter())
     }
 
-    /// Keys and values in order, the values to be edited.
+    /// Returns an iterator over the keys and the values for editing, in order.
     #[inline]
     pub fn iter_mut(&mut self) -> IterMut<'_, 'v> {
         IterMut(self.0.entries.iter_mut())
     }
 
-    /// The keys in order.
+    /// Returns an iterator over the keys, in order.
     #[inline]
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Str<'v>> + '_ {
         self.iter().map(|(key, _)| key)
     }
 
-    /// The values in order.
+    /// Returns an iterator over the values, in order.
     #[inline]
     pub fn values(&self) -> impl ExactSizeIterator<Item = &Value<'v>> + '_ {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The same object, with everything borrowed copied.
+    /// Copies all borrowed data, and returns the owned object.
     pub fn into_static(self) -> Object<'static> {
         let mut owned = Object::with_capacity(self.len());
         for (key, value) in self {
@@ -211,7 +209,7 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// [`Object::get`]'s search for any borrowed form of a key.
+    /// Returns the position of a key, in any borrowed form.
     pub(in crate::value) fn position_of<Q>(&self, key: &Q) -> Option<usize>
     where
         Str<'v>: Borrow<Q>,

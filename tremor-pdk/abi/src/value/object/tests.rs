@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn the_layouts_behind_the_pointer_are_fixed() {
+fn layouts_of_object_bodies_are_fixed() {
     use std::mem::{align_of, size_of};
     assert_layouts! {
         Body<'_> => 72, 8;
@@ -26,7 +26,7 @@ fn keys_keep_their_order_at_every_size() {
 }
 
 #[test]
-fn an_index_exists_exactly_above_the_linear_limit() {
+fn index_exists_exactly_above_linear_limit() {
     let mut object = numbered(32);
     assert!(object.0.index.is_none());
     object.insert("one more", 32);
@@ -36,7 +36,7 @@ fn an_index_exists_exactly_above_the_linear_limit() {
 }
 
 #[test]
-fn a_repeated_key_replaces_in_place() {
+fn repeated_key_replaces_in_place() {
     let mut object = numbered(40);
     let old = object.insert("key 3", "new");
     assert!(matches!(old, Some(Value::I64(3))));
@@ -62,7 +62,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn it_behaves_as_a_list_of_pairs(edits in prop::collection::vec(edit(), 0..200)) {
+    fn object_behaves_like_a_list_of_pairs(edits in prop::collection::vec(edit(), 0..200)) {
         let mut object = Object::new();
         let mut model: Vec<(String, i64)> = Vec::new();
         for edit in edits {

@@ -6,7 +6,7 @@ fn path(text: &str) -> Path {
 }
 
 #[test]
-fn paths_are_written_as_they_are_read() {
+fn path_text_is_unchanged_by_parsing() {
     for text in
         ["", "a", "a.b[2].c", "[0][1]", "\"odd key\".x", "a.\"q\\\"b\\\\\"", "\"\"", "@t.$x"]
     {
@@ -15,7 +15,7 @@ fn paths_are_written_as_they_are_read() {
 }
 
 #[test]
-fn what_is_no_path_says_where() {
+fn invalid_path_names_the_offset() {
     for (text, offset) in [
         (".a", 0),
         ("a.", 1),
@@ -49,7 +49,7 @@ fn lookups_follow_keys_and_indexes() {
 }
 
 #[test]
-fn setting_replaces_appends_and_makes_what_is_missing() {
+fn setting_replaces_appends_and_creates_containers() {
     let mut value = literal!({ "a": [1] });
     assert_eq!(value.set_path(&path("a[0]"), 2), Ok(Some(literal!(1))));
     assert_eq!(value.set_path(&path("a[1]"), 3), Ok(None));
@@ -60,7 +60,7 @@ fn setting_replaces_appends_and_makes_what_is_missing() {
 }
 
 #[test]
-fn an_impossible_place_leaves_the_value_alone() {
+fn mismatching_path_leaves_the_value_unchanged() {
     let original = literal!({ "a": [1], "b": "text", "n": null });
     for (impossible, segment) in
         [("a[2]", 1), ("a.x", 1), ("b.x", 1), ("b[0]", 1), ("n.x", 1), ("new[1]", 1), ("[0]", 0)]
@@ -73,7 +73,7 @@ fn an_impossible_place_leaves_the_value_alone() {
 }
 
 #[test]
-fn removing_takes_the_last_part_of_the_way() {
+fn removing_takes_the_last_segment() {
     let mut value = literal!({ "a": [1, 2, 3], "b": { "c": 1 } });
     assert_eq!(value.remove_path(&path("a[1]")), Some(literal!(2)));
     assert_eq!(value.remove_path(&path("b.c")), Some(literal!(1)));

@@ -1,4 +1,4 @@
-//! The traits of arrays and objects.
+//! Implementations of the traits of the crate value-trait for arrays and objects.
 
 use std::{borrow::Borrow, hash::Hash, slice::SliceIndex};
 

@@ -1,4 +1,4 @@
-//! value-trait: code written against its traits works on ours.
+//! Implementations of the traits of the crate value-trait, so that generic code works with the values of this crate.
 
 mod containers;
 
@@ -15,7 +15,7 @@ use value_trait::{
 use super::{Array, Object, Str, Value};
 use crate::document::ValueRef;
 
-/// What value-trait asks of a value and of a view of one. The methods called are their own ones.
+/// Implements the traits that values and views share, with the inherent methods of the same names.
 macro_rules! typed_scalars {
     ($($type:ty),*) => {$(
         impl ValueAsScalar for $type {
@@ -57,8 +57,8 @@ macro_rules! typed_scalars {
         }
 
         impl TypedCustomValue for $type {
-            /// Binary data has no type of its own in value-trait, nor have numbers that exceed the range
-            /// of floats.
+            /// Returns whether value-trait has no type for the value: binary data, and numbers that exceed the range of
+            /// floats.
             fn is_custom(&self) -> bool {
                 matches!((*self).value_type(), ValueType::Custom(_))
             }
@@ -142,7 +142,7 @@ impl<'v> ValueBuilder<'v> for Value<'v> {
     }
 }
 
-/// As `Display`, with what is said there about floats that are not finite.
+/// Writes the same text as `Display`; floats that are not finite are `null`.
 impl Writable for Value<'_> {
     fn encode(&self) -> String {
         self.to_string()
@@ -165,7 +165,7 @@ impl Writable for Value<'_> {
 mod tests {
     use value_trait::prelude::*;
 
-    /// Written against the traits alone.
+    /// Uses the traits only.
     fn raise_level<'v, V>(event: &mut V) -> Option<i64>
     where
         V: ValueBuilder<'v>

@@ -42,10 +42,10 @@ fn listed_server_certificate_is_refused_by_date_and_name() {
         let odd =
             |names, more: &[Oddity]| Identity::self_signed_odd(names, &[oddities, more].concat());
         listed(&odd(names, &[Oddity::Expired]), "expired 9");
-        listed(&odd(names, &[Oddity::NotValidYet]), "is not valid yet, but in 3");
+        listed(&odd(names, &[Oddity::NotValidYet]), "is only valid in 3");
         listed(&odd(&["a.example"], &[]), "is not for `localhost`, but for");
         listed(&odd(&[], &[]), "subjectAltName=DNS:localhost");
-        // The same name and another key.
+        // The listed certificate has the same name, but another key.
         let other = odd(names, &[]);
         refuses(&scene, &odd(names, &[]), Some(&other.certificate), "");
     }

@@ -1,0 +1,47 @@
+//! Metrics of the files of a source.
+
+use tremor_pdk::{Gauge, Host};
+
+use super::{input::Input, open::OpenCount};
+
+/// Time between two updates of the metrics, in ns.
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+pub(super) struct Gauges {
+    known: Gauge,
+    open: Gauge,
+    unread: Gauge,
+    max_unread: Gauge,
+    update_at_ns: u64,
+}
+
+impl Gauges {
+    pub(super) fn new(host: &Host) -> Self {
+        Self {
+            known: host.gauge("files", "Files that are read or followed."),
+            open: host.gauge("files_open", "Files that are open."),
+            unread: host.gauge("unread_bytes", "Bytes of all files that were not read yet."),
+            max_unread: host.gauge(
+                "unread_bytes_max",
+                "Bytes that were not read yet of the file that has most of them.",
+            ),
+            update_at_ns: 0,
+        }
+    }
+
+    /// Updates the metrics, at most once in [`INTERVAL_NS`].
+    pub(super) fn update(&mut self, inputs: &[Input], open: &OpenCount, now_ns: u64) {
+        if now_ns < self.update_at_ns {
+            return;
+        }
+        self.update_at_ns = now_ns + INTERVAL_NS;
+        let unread = inputs.iter().map(Input::unread);
+        let (sum, max) = unread.fold((0, 0), |(sum, max): (u64, u64), unread| {
+            (sum.saturating_add(unread), max.max(unread))
+        });
+        self.known.set_integer(inputs.len() as u64);
+        self.open.set_integer(open.get() as u64);
+        self.unread.set_integer(sum);
+        self.max_unread.set_integer(max);
+    }
+}

@@ -1,0 +1,42 @@
+//! Number of files of a source that are open.
+
+use std::{
+    fs::File,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Counts the open files of a source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenCount(Arc<AtomicUsize>);
+
+/// An open file, which is counted until this value is dropped.
+pub(super) struct Open {
+    file: Arc<File>,
+    count: OpenCount,
+}
+
+impl OpenCount {
+    pub(super) fn open(&self, file: Arc<File>) -> Open {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Open { file, count: self.clone() }
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Open {
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.count.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,39 @@
+//! Contents of files that no longer have them, and files that may be copies.
+
+use std::collections::HashMap;
+
+use super::{
+    checkpoint::Entry,
+    identity::{Ending, FileId},
+    results::Stamp,
+};
+
+/// Contents that were read from a file that no longer has them: it was truncated, replaced or
+/// deleted. A copy of the file continues the contents.
+pub(super) struct Predecessor {
+    /// Stream of the contents, if a stream of this run has read them.
+    pub(super) stream: Option<u64>,
+    /// The file, with the position at which its stream started.
+    pub(super) entry: Entry,
+    /// Position up to which the file was read, and the bytes before it.
+    pub(super) read: (u64, Option<Ending>),
+    pub(super) since_ns: u64,
+}
+
+/// Files that may be copies.
+pub(super) type Deferred = HashMap<FileId, Deferral>;
+
+/// State of a file that may be a copy and is not read yet. Times are in ns, by the monotonic clock.
+pub(super) struct Deferral {
+    pub(super) stamp: Stamp,
+    /// Time of the search that found the last change of the file.
+    pub(super) changed_at_ns: u64,
+    /// Time of the search that found the file first.
+    pub(super) since_ns: u64,
+}
+
+impl Deferral {
+    pub(super) fn new(stamp: Stamp, now_ns: u64) -> Self {
+        Self { stamp, changed_at_ns: now_ns, since_ns: now_ns }
+    }
+}

@@ -1,0 +1,99 @@
+//! The `http_client` connector: sends events in HTTP requests, or polls for them.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: http_client
+//!     codec: json
+//!     in_flight: 8
+//!     batch: { max_events: 1000, linger: 50ms }
+//!     config:
+//!       url: 'http://logs.example.com:8080/ingest'
+//!       format: ndjson
+//!       compression: zstd
+//! ```
+//!
+//! Connections are kept and reused. A connection has no task of its own: the delivery that uses it
+//! polls it.
+
+mod answer;
+mod body;
+mod config;
+mod connection;
+mod no_proxy;
+mod otlp;
+mod pool;
+mod proxy;
+mod secrets;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::sync::Arc;
+
+use tremor_pdk::{Descriptors, prelude::*};
+
+use self::{config::Settings, pool::Pool, proxy::Proxy};
+pub use self::{
+    config::{Auth, Compression, Config, Format, Secret},
+    sink::Posts,
+    source::Polls,
+};
+
+/// Sends events in HTTP requests, or polls for them.
+pub struct HttpClient {
+    settings: Arc<Settings>,
+    context: ComponentContext,
+}
+
+impl Component for HttpClient {
+    const NAME: &str = "http_client";
+    const DESCRIPTION: &str = "Sends events in HTTP requests, or polls for them at an interval.";
+    type Config = Config;
+
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+        Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context })
+    }
+}
+
+impl Connector for HttpClient {
+    type Source = Polls;
+    type Sink = Posts;
+
+    fn sides(&self) -> Sides {
+        Sides::new(self.settings.config.interval.is_some(), true)
+    }
+
+    /// Creates the pool of connections that both halves share. Does not connect yet: each request
+    /// takes a connection from the pool, or makes a new one.
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Polls, Posts>> {
+        let invalid = |variable: &str, entry: &str| {
+            tremor_pdk::warn!(
+                self.context,
+                "invalid entry `{entry}` of `{variable}`: expected a host name, an IP address, a network \
+                 such as `10.0.0.0/8`, each with or without a port, or `*`; the entry has no effect"
+            );
+        };
+        let variable = |name: &str| std::env::var(name).ok();
+        let proxy = Proxy::of(&self.settings.url, variable, invalid)?;
+        if let Some(proxy) = &proxy {
+            tremor_pdk::info!(self.context, "sends through {proxy}");
+        }
+        let descriptors = Descriptors::new(&self.context)?;
+        let pool = Pool::new(&self.context, self.settings.clone(), descriptors, proxy);
+        let pool = Arc::new(pool);
+        let interval = self.settings.config.interval.filter(|_| wanted.has_source());
+        Ok(Halves {
+            source: interval.map(|interval| Polls::new(&self.context, pool.clone(), interval)),
+            sink: wanted.has_sink().then(|| Posts::new(&self.context, pool)),
+        })
+    }
+}
+
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpClient({})", self.settings.url)
+    }
+}

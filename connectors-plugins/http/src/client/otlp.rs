@@ -1,0 +1,192 @@
+//! Responses of the OpenTelemetry protocol.
+
+use hyper::{StatusCode, header::CONTENT_TYPE};
+use tremor_pdk::serde::Deserialize;
+
+use super::connection::Answer;
+
+/// Returns whether a request may be sent again after a response with this status. OTLP allows that
+/// for four statuses only.
+pub(crate) fn may_retry(status: StatusCode) -> bool {
+    [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ]
+    .contains(&status)
+}
+
+/// Message of an OTLP response with a successful status.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartialSuccess {
+    /// Number of rejected log records, data points or spans.
+    pub(crate) rejected: i64,
+    /// Reason of the rejection, or a warning.
+    pub(crate) message: String,
+}
+
+impl PartialSuccess {
+    /// Parses the response. Returns `None` if the response reports neither a rejection nor a
+    /// message, or is not an OTLP response.
+    pub(crate) fn of(answer: &Answer) -> Option<Self> {
+        let content_type = answer.headers.get(CONTENT_TYPE).map_or(&b""[..], |it| it.as_bytes());
+        let is_json = content_type.to_ascii_lowercase().starts_with(b"application/json");
+        let found = if is_json {
+            Self::of_json(&answer.body)
+        } else {
+            Some(Self::of_protobuf(&answer.body))
+        };
+        found.filter(|found| *found != Self::default())
+    }
+
+    fn of_json(body: &[u8]) -> Option<Self> {
+        /// A 64-bit integer, which the protocol's JSON encodes as text.
+        #[derive(Deserialize)]
+        #[serde(untagged, crate = "tremor_pdk::serde")]
+        enum Integer {
+            Number(i64),
+            Text(String),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", crate = "tremor_pdk::serde")]
+        struct Partial {
+            #[serde(
+                alias = "rejectedLogRecords",
+                alias = "rejectedDataPoints",
+                alias = "rejectedSpans"
+            )]
+            rejected: Option<Integer>,
+            #[serde(default)]
+            error_message: String,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", crate = "tremor_pdk::serde")]
+        struct Response {
+            partial_success: Option<Partial>,
+        }
+        let partial = serde_json::from_slice::<Response>(body).ok()?.partial_success?;
+        let rejected = match partial.rejected {
+            None => 0,
+            Some(Integer::Number(number)) => number,
+            Some(Integer::Text(text)) => text.parse().ok()?,
+        };
+        Some(Self { rejected, message: partial.error_message })
+    }
+
+    fn of_protobuf(body: &[u8]) -> Self {
+        let mut found = Self::default();
+        for partial in Fields(body).filter_map(|field| field.bytes(1)) {
+            for field in Fields(partial) {
+                match field {
+                    Field { number: 1, value: Wire::Varint(value) } => {
+                        found.rejected = value.cast_signed();
+                    }
+                    field => {
+                        if let Some(text) = field.bytes(2) {
+                            found.message = String::from_utf8_lossy(text).into_owned();
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A field of a protobuf message.
+struct Field<'b> {
+    number: u64,
+    value: Wire<'b>,
+}
+
+enum Wire<'b> {
+    Varint(u64),
+    Bytes(&'b [u8]),
+}
+
+impl<'b> Field<'b> {
+    /// Returns the bytes of the field if it has this number and a length.
+    fn bytes(self, number: u64) -> Option<&'b [u8]> {
+        match self.value {
+            Wire::Bytes(bytes) if self.number == number => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Iterates over the fields of a protobuf message that are integers or have a length. Ends at the
+/// first field that has another wire type or is malformed.
+struct Fields<'b>(&'b [u8]);
+
+impl Fields<'_> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for group in 0..10 {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << (7 * group);
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = Field<'b>;
+
+    fn next(&mut self) -> Option<Field<'b>> {
+        let key = self.varint()?;
+        let value = match key & 7 {
+            0 => Wire::Varint(self.varint()?),
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                let (bytes, rest) = self.0.split_at_checked(length)?;
+                self.0 = rest;
+                Wire::Bytes(bytes)
+            }
+            _ => return None,
+        };
+        Some(Field { number: key >> 3, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+
+    use super::PartialSuccess;
+    use crate::client::connection::Answer;
+
+    fn of(content_type: &str, body: &[u8]) -> Option<(i64, String)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        let answer = Answer { status: StatusCode::OK, headers, body: body.to_vec(), is_cut: false };
+        PartialSuccess::of(&answer).map(|it| (it.rejected, it.message))
+    }
+
+    #[test]
+    fn partial_success_is_read_in_either_encoding() {
+        let three = Some((3, "too old".to_owned()));
+        assert_eq!(of("application/x-protobuf", b"\x0a\x0b\x08\x03\x12\x07too old"), three);
+        let json = br#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#;
+        assert_eq!(of("application/json; charset=utf-8", json), three);
+        let json = br#"{"partialSuccess":{"rejectedSpans":3,"errorMessage":"too old"}}"#;
+        assert_eq!(of("application/json", json), three);
+        let warning = br#"{"partialSuccess":{"errorMessage":"slow down"}}"#;
+        assert_eq!(of("application/json", warning), Some((0, "slow down".to_owned())));
+    }
+
+    #[test]
+    fn empty_response_and_other_format_count_as_success() {
+        for body in [&b""[..], b"\x0a\x00", b"\x0a\x7f", b"\xff\xff\xff", b"<html>"] {
+            assert_eq!(of("application/x-protobuf", body), None, "{body:?}");
+        }
+        for body in [&b"{}"[..], br#"{"partialSuccess":{}}"#, b"", b"[]", b"{\"partialSuccess\":1}"]
+        {
+            assert_eq!(of("application/json", body), None, "{body:?}");
+        }
+    }
+}

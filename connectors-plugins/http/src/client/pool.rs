@@ -1,0 +1,245 @@
+//! Pool of connections to the peer: made on demand, and kept for the next request.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{body::Bytes, http::request::Builder};
+use tremor_pdk::{
+    Descriptors, Error, ErrorPolicy, Host, Result, lock,
+    net::{
+        self, TcpStream,
+        futures_io::{AsyncRead, AsyncWrite},
+        within,
+    },
+};
+
+use super::{
+    answer::{SHOWN, printable},
+    config::Settings,
+    connection::{Answer, HttpConnection, Stream},
+    proxy::Proxy,
+    secrets::Secrets,
+    url::Url,
+};
+use crate::payload::Payload;
+
+/// Maximum length of a proxy's response to `CONNECT`, in bytes.
+const PROXY_ANSWER: usize = 16 << 10;
+
+/// Idle connections of a connector.
+pub(crate) struct Pool {
+    host: Host,
+    pub(crate) settings: Arc<Settings>,
+    descriptors: Descriptors,
+    proxy: Option<Proxy>,
+    /// Values that no error may show, including the credentials for the proxy.
+    pub(crate) secrets: Secrets,
+    idle: Mutex<Vec<Idle>>,
+    /// Time until which no request is sent, because the peer asked for a delay. By the monotonic
+    /// clock, in ns.
+    resumes_ns: AtomicU64,
+}
+
+struct Idle {
+    connection: HttpConnection,
+    since_ns: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        host: &Host,
+        settings: Arc<Settings>,
+        descriptors: Descriptors,
+        proxy: Option<Proxy>,
+    ) -> Self {
+        let authorization = proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        let secrets = settings.secrets.and(authorization);
+        let (idle, resumes_ns) = (Mutex::default(), AtomicU64::new(0));
+        Self { host: host.clone(), settings, descriptors, proxy, secrets, idle, resumes_ns }
+    }
+
+    /// Pauses all requests of the sink for `time`, because the peer asked for a delay.
+    pub(crate) fn pause(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.resumes_ns.fetch_max(self.host.monotonic_ns().saturating_add(ns), Ordering::Relaxed);
+    }
+
+    /// Returns the remaining time of the delay that the peer asked for, or `None` if requests may
+    /// be sent.
+    pub(crate) fn paused_for(&self) -> Option<Duration> {
+        let left = self.resumes_ns.load(Ordering::Relaxed).saturating_sub(self.host.monotonic_ns());
+        (left > 0).then(|| Duration::from_nanos(left))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        lock(&self.idle)
+    }
+
+    /// Sends a request to a URL of the peer, and reads at most `most` bytes of the response's body.
+    ///
+    /// # Errors
+    /// The server did not send a complete response, or could not be reached. The policy of the
+    /// error is to retry unless the error is final.
+    pub(crate) async fn send(
+        &self,
+        url: &Url,
+        head: impl Fn() -> Builder,
+        body: &Bytes,
+        most: usize,
+    ) -> Result<Answer> {
+        let is_for_proxy = self.proxy.is_some();
+        let request = || {
+            let mut head = head().uri(url.request_target(is_for_proxy));
+            if let Some(headers) = head.headers_mut() {
+                headers.extend(self.settings.headers.clone());
+                if let Some(Proxy { authorization: Some(value), .. }) = &self.proxy
+                    && !url.is_tls
+                {
+                    headers.insert(hyper::header::PROXY_AUTHORIZATION, value.clone());
+                }
+            }
+            head.body(Payload::new(body.clone())).map_err(Error::internal)
+        };
+        let timeout = self.settings.config.timeout;
+        let late =
+            || Error::timeout(format_args!("the server `{url}` did not answer within {timeout}"));
+        loop {
+            let (mut connection, is_new) = match self.take().await {
+                Some(connection) => (connection, false),
+                None => (self.connect().await?, true),
+            };
+            let sent = within(&self.host, timeout.get(), connection.send(request()?, most)).await;
+            match sent {
+                None => return Err(late()),
+                Some(Ok(answer)) => {
+                    self.put(connection).await;
+                    return Ok(answer);
+                }
+                // The peer closed an idle connection and sent no byte of a response, so it has
+                // probably not received the request. Try another connection. The loop ends, because
+                // the number of idle connections is limited and a new connection is not tried
+                // again.
+                Some(Err(_)) if !is_new && !connection.has_answered() => {}
+                Some(Err(error)) => {
+                    let lost = Error::connection_lost(format_args!(
+                        "the connection to `{url}` broke before the end of its response: {error}"
+                    ));
+                    return Err(lost.with_policy(ErrorPolicy::RETRY));
+                }
+            }
+        }
+    }
+
+    /// Takes the idle connection that was used most recently, so that connections that are not
+    /// needed reach their idle timeout.
+    async fn take(&self) -> Option<HttpConnection> {
+        loop {
+            self.end_idle();
+            let mut connection = self.idle().pop()?.connection;
+            if connection.is_usable().await {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Returns a connection to the pool, unless it has ended.
+    async fn put(&self, mut connection: HttpConnection) {
+        if connection.is_usable().await {
+            let since_ns = self.host.monotonic_ns();
+            self.idle().push(Idle { connection, since_ns });
+        }
+    }
+
+    /// Closes the connections that were idle for longer than `idle_timeout`.
+    pub(crate) fn end_idle(&self) {
+        let (now_ns, most) = (self.host.monotonic_ns(), self.settings.config.idle_timeout.ns());
+        let is_old = |idle: &mut Idle| now_ns.saturating_sub(idle.since_ns) >= most;
+        let old: Vec<_> = self.idle().extract_if(.., is_old).collect();
+        // Close the connections after the lock was released.
+        drop(old);
+    }
+
+    /// Makes a connection to the peer or the proxy. The host name is resolved for each connection.
+    async fn connect(&self) -> Result<HttpConnection> {
+        let Self { host, settings, .. } = self;
+        let (url, timeout) = (&settings.url, settings.config.connect_timeout);
+        let peer = || match &self.proxy {
+            Some(proxy) => format!("cannot connect to `{url}` through {proxy}"),
+            None => format!("cannot connect to `{url}`"),
+        };
+        match within(host, timeout.get(), self.dial()).await {
+            None => {
+                let late = format_args!("{}: timed out after {timeout}", peer());
+                Err(Error::timeout(late))
+            }
+            Some(Ok(connection)) => Ok(connection),
+            // Do not let the runtime reconnect: the connector has no permanent connection, and the
+            // next attempt makes a new one.
+            Some(Err(error)) if error.is_final() => Err(error),
+            Some(Err(error)) => Err(error.context(peer()).with_policy(ErrorPolicy::RETRY)),
+        }
+    }
+
+    async fn dial(&self) -> Result<HttpConnection> {
+        let url = &self.settings.url;
+        let address = match &self.proxy {
+            Some(proxy) => proxy.address.clone(),
+            None => url.address()?,
+        };
+        let mut stream = net::connect(&self.host, &self.descriptors, &address).await?;
+        if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
+            tunnel(&mut stream, proxy, &url.authority(), &self.secrets).await?;
+        }
+        let stream: Box<dyn Stream> = match &self.settings.tls {
+            Some(tls) => Box::new(tls.connect(stream).await?),
+            None => Box::new(stream),
+        };
+        HttpConnection::new(stream).await.map_err(Error::connection_lost)
+    }
+}
+
+/// Asks the proxy with `CONNECT` to connect to the peer.
+async fn tunnel(
+    stream: &mut TcpStream,
+    proxy: &Proxy,
+    peer: &str,
+    secrets: &Secrets,
+) -> Result<()> {
+    let mut request = format!("CONNECT {peer} HTTP/1.1\r\nHost: {peer}\r\n").into_bytes();
+    if let Some(value) = &proxy.authorization {
+        request.extend_from_slice(b"Proxy-Authorization: ");
+        request.extend_from_slice(value.as_bytes());
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    let mut rest = &request[..];
+    while !rest.is_empty() {
+        let count = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, rest)).await?;
+        rest = &rest[count..];
+    }
+    // Read one byte at a time, because the bytes after the response belong to the peer.
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut byte)).await?;
+        if read == 0 || answer.len() == PROXY_ANSWER {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        answer.push(byte[0]);
+    }
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    if line.starts_with(b"HTTP/1.") && status.len() == 3 && status[0] == b'2' {
+        return Ok(());
+    }
+    let line = printable(&secrets.redacted(line, SHOWN));
+    Err(Error::connection_refused(format_args!("the proxy answered with `{line}`")))
+}

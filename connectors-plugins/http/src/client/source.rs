@@ -1,0 +1,90 @@
+//! The source: polls the server, and returns responses as events.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::{
+    Request, StatusCode,
+    body::Bytes,
+    header::{ETAG, HeaderValue, IF_NONE_MATCH},
+};
+use tremor_pdk::{Origin, prelude::*, units::Interval};
+
+use super::{answer, pool::Pool};
+
+/// Polls the server at an interval.
+pub struct Polls {
+    host: Host,
+    pool: Arc<Pool>,
+    interval: Interval,
+    /// Time of the next request, by the monotonic clock.
+    next_ns: u64,
+    /// `ETag` of the last response, if it had one.
+    etag: Option<HeaderValue>,
+    origin: Origin,
+}
+
+impl Polls {
+    pub(crate) fn new(host: &Host, pool: Arc<Pool>, interval: Interval) -> Self {
+        let url = pool.settings.url.to_string();
+        let origin = Origin::new(&url, |writer| {
+            writer.begin_object();
+            writer.key("http");
+            writer.begin_object();
+            writer.key("url");
+            writer.str(&url);
+            writer.end_object();
+            writer.end_object();
+        });
+        Self { host: host.clone(), pool, interval, next_ns: 0, etag: None, origin }
+    }
+
+    /// Returns the time to wait before the next request.
+    fn wait(&self) -> Option<Duration> {
+        let wait = self.next_ns.saturating_sub(self.host.monotonic_ns());
+        (wait > 0).then(|| Duration::from_nanos(wait).min(self.interval.get()))
+    }
+}
+
+impl Source for Polls {
+    type Batch = RawBatch;
+
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
+        if let Some(wait) = self.wait() {
+            return Ok(Pull::Idle(wait));
+        }
+        let settings = &self.pool.settings;
+        let head = || {
+            let head = Request::builder().method(settings.poll_method.clone());
+            match &self.etag {
+                Some(etag) => head.header(IF_NONE_MATCH, etag),
+                None => head,
+            }
+        };
+        let began_ns = self.host.monotonic_ns();
+        let most = settings.max_response_bytes;
+        let answer = self.pool.send(&settings.url, head, &Bytes::new(), most).await?;
+        // The next request is due one interval after the start of this one, for each status of the
+        // response.
+        self.next_ns = began_ns.saturating_add(self.interval.ns());
+        if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
+            return Ok(Pull::Idle(self.interval.get()));
+        }
+        answer::check(&self.host, &settings.url, &self.pool.secrets, &answer)?;
+        if answer.is_cut {
+            return Err(Error::bad_data(format_args!(
+                "the response of `{}` exceeds {most} bytes; raise `max_response_bytes`",
+                settings.url
+            )));
+        }
+        batch.push_message(&answer.body);
+        batch.apply_origin(0, &self.origin);
+        self.etag = answer.headers.get(ETAG).cloned();
+        Ok(Pull::Events)
+    }
+}
+
+impl std::fmt::Debug for Polls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Polls").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}

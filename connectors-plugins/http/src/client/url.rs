@@ -1,0 +1,158 @@
+//! URLs of requests.
+
+use std::{fmt, str::FromStr};
+
+use hyper::{Uri, header::HeaderValue, http::uri::PathAndQuery};
+use tremor_pdk::{Error, Result, net::Address};
+
+/// A URL with the scheme `http` or `https`. The displayed form omits the query, which may contain a
+/// secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) is_tls: bool,
+    /// The host without brackets.
+    pub(crate) host: Box<str>,
+    pub(crate) port: u16,
+    pub(crate) target: PathAndQuery,
+}
+
+impl FromStr for Url {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // Do not show the text of the URL, because it may contain a password.
+        let wrong = |what: &str| {
+            Error::configuration(format_args!(
+                "invalid `url`: {what}; expected `http://HOST:PORT/PATH` or `https://HOST/PATH`"
+            ))
+        };
+        let uri =
+            text.parse::<Uri>().map_err(|error| wrong(&format!("it cannot be parsed: {error}")))?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong("it has no scheme `http` or `https`")),
+        };
+        let authority = uri.authority().ok_or_else(|| wrong("it has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("a name and a password have to be set with `auth`"));
+        }
+        let host = authority.host();
+        let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+        let has_port = authority.as_str().len() > authority.host().len();
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if has_port => return Err(wrong("the port is not a number up to 65535")),
+            None if is_tls => 443,
+            None => 80,
+        };
+        if host.is_empty() {
+            return Err(wrong("it has no host"));
+        }
+        let target = uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let url = Self { is_tls, host: host.into(), port, target };
+        url.address().map(|_| url)
+    }
+}
+
+impl Url {
+    /// Returns the address to connect to.
+    pub(crate) fn address(&self) -> Result<Address> {
+        self.authority().parse::<Address>().map_err(|error| error.context("invalid `url`"))
+    }
+
+    /// Returns the host as in a URL: an IPv6 address in brackets.
+    fn host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() }
+    }
+
+    /// Returns the host and the port.
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host(), self.port)
+    }
+
+    /// Returns the value of the header `Host`, which omits the default port.
+    pub(crate) fn host_header(&self) -> HeaderValue {
+        let is_usual = self.port == if self.is_tls { 443 } else { 80 };
+        let host = if is_usual { self.host() } else { self.authority() };
+        HeaderValue::try_from(host).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// Returns this URL with `path` appended to its own path.
+    pub(crate) fn below(&self, path: &str) -> Result<Self> {
+        let base = self.target.path().trim_end_matches('/');
+        let query = self.target.query().map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{base}{path}{query}");
+        let target = PathAndQuery::try_from(target).map_err(Error::configuration)?;
+        Ok(Self { target, ..self.clone() })
+    }
+
+    /// Returns the target in the first line of a request: the path and the query, or the complete
+    /// URL if the request goes to a proxy and has no TLS.
+    pub(crate) fn request_target(&self, is_for_proxy: bool) -> Uri {
+        let mut parts = hyper::http::uri::Parts::default();
+        parts.path_and_query = Some(self.target.clone());
+        if is_for_proxy && !self.is_tls {
+            parts.scheme = Some(hyper::http::uri::Scheme::HTTP);
+            parts.authority = self.authority().parse().ok();
+        }
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target.path())
+    }
+}
+
+/// Decodes percent-encoded text, such as `%41` for `A`. Returns `None` if it is malformed.
+pub(crate) fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(high << 4 | low);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn url_has_default_port_and_shows_no_query() {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        assert_eq!(url("http://a.example/x?key=secret").to_string(), "http://a.example:80/x");
+        assert_eq!(url("https://[::1]").to_string(), "https://[::1]:443/");
+        assert_eq!(url("http://a:81").host_header(), "a:81");
+        assert_eq!(url("https://a").host_header(), "a");
+        assert_eq!(url("http://a:81/x?y").request_target(true), "http://a:81/x?y");
+        assert_eq!(url("http://a:81/x?y").request_target(false), "/x?y");
+        assert_eq!(url("https://a/x").request_target(true), "/x");
+        for (from, to) in
+            [("http://a", "/v1"), ("http://a/x/", "/x/v1"), ("http://a/x?y", "/x/v1?y")]
+        {
+            assert_eq!(url(from).below("/v1").unwrap().request_target(false), to);
+        }
+    }
+
+    #[test]
+    fn invalid_url_is_rejected_without_showing_it() {
+        for text in
+            ["", "a", "ftp://a/", "http://", "/x", "http://user:secret@a/", "http://a:99999/"]
+        {
+            let error = text.parse::<Url>().err().unwrap().to_string();
+            assert!(error.starts_with("invalid `url`: ") && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The `unix_server` connector: receives byte streams on a Unix socket.
+//!
+//! ```yaml
+//! connectors:
+//!   input:
+//!     type: unix_server
+//!     preprocessors: [lines]
+//!     codec: json
+//!     config: { listen: /run/tremor.sock, mode: '0660' }
+//! ```
+//!
+//! Each connection is a stream. The source owns all connections, and reads those with data directly
+//! into its batch: see [`tremor_pdk::net::Connections`].
+
+mod mode;
+mod socket;
+
+use std::{
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    NoSink, lock,
+    net::{Connections, Listener},
+    prelude::*,
+    units::Interval,
+};
+
+pub use self::mode::Mode;
+use self::socket::Socket;
+use crate::limits;
+
+/// Time between two checks whether the path still leads to the socket.
+const CHECKED_EVERY: Duration = Duration::from_secs(1);
+
+/// Configuration of the connector.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Path of the socket. A relative path is resolved against the folder of the flow file.
+    pub listen: PathBuf,
+    /// Permissions of the socket file, which decide who may connect: `0660`. Default: determined by
+    /// the umask of the process.
+    pub mode: Option<Mode>,
+    /// Maximum number of connections. Further connections wait when the limit is reached.
+    #[serde(default = "crate::default_max_connections")]
+    pub max_connections: NonZeroUsize,
+    /// Time without data after which a connection is closed: `5m`. Default: no limit.
+    pub idle_timeout: Option<Interval>,
+}
+
+/// Receives byte streams on a Unix socket.
+#[derive(Debug)]
+pub struct UnixServer {
+    config: Config,
+    context: ComponentContext,
+    /// The listening socket. Kept when the runtime reconnects. The source replaces the socket if
+    /// the file at its path was deleted or replaced.
+    socket: Option<Arc<Mutex<Socket>>>,
+}
+
+impl Component for UnixServer {
+    const NAME: &str = "unix_server";
+    const DESCRIPTION: &str = "Receives byte streams on a Unix socket, each connection a stream.";
+    type Config = Config;
+
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+        if config.listen.as_os_str().is_empty() {
+            return Err(Error::configuration(
+                "invalid `listen`: expected the path of the socket; it is empty",
+            ));
+        }
+        Ok(Self { config, context, socket: None })
+    }
+}
+
+impl Connector for UnixServer {
+    type Source = Connections;
+    type Sink = NoSink;
+
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
+        let socket = match &self.socket {
+            Some(socket) => socket,
+            None => {
+                let path = self.context.resolve(&self.config.listen);
+                let socket = Socket::listen(&path, self.config.mode)?;
+                tremor_pdk::info!(self.context, "listens on {}", socket.path().display());
+                self.socket.insert(Arc::new(Mutex::new(socket)))
+            }
+        };
+        let limits = limits(self.config.max_connections, self.config.idle_timeout);
+        let listener = lock(socket).listener()?;
+        let connections = Connections::new(&self.context, listener, limits)?;
+        Ok(Halves::source(connections.with_renewal(CHECKED_EVERY, renewal(&self.context, socket))))
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.socket = None;
+        Ok(())
+    }
+}
+
+/// Returns a function that checks the socket. If clients can no longer reach the current listener,
+/// the function returns a new one.
+fn renewal(
+    host: &Host,
+    socket: &Arc<Mutex<Socket>>,
+) -> impl FnMut() -> Option<Listener> + Send + use<> {
+    let (host, socket) = (host.clone(), socket.clone());
+    let mut has_failed = false;
+    move || {
+        let mut socket = lock(&socket);
+        if socket.is_reachable() {
+            has_failed = false;
+            return None;
+        }
+        let path = socket.path().display().to_string();
+        match socket.renew() {
+            Ok(listener) => {
+                has_failed = false;
+                tremor_pdk::warn!(
+                    host,
+                    "`{path}` was deleted or replaced; listening on a new socket there"
+                );
+                Some(listener.into())
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    tremor_pdk::warn!(
+                        host,
+                        "cannot listen on a new socket at `{path}`, which was deleted or replaced: {error}; \
+                         retrying every {CHECKED_EVERY:?}, no client can connect until then"
+                    );
+                }
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::Write,
+        os::unix::net::{UnixListener, UnixStream},
+        path::{Path, PathBuf},
+        time::Duration,
+    };
+
+    use tremor_pdk::{
+        EventRef, LogLevel, Result,
+        testing::{Connection, TestHost, conformance},
+    };
+
+    use super::{CHECKED_EVERY, UnixServer};
+
+    /// A server and its own folder.
+    struct Scene {
+        host: TestHost,
+        server: Connection,
+        folder: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new() -> Result<Self> {
+            let (host, folder) = (TestHost::new(), tempfile::tempdir()?);
+            host.set_folder(folder.path());
+            let server = host.connect::<UnixServer>(r#"{ "listen": "socket" }"#)?;
+            Ok(Self { host, server, folder })
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("socket")
+        }
+
+        fn client(&self, text: &[u8]) -> Result<UnixStream> {
+            let mut client = UnixStream::connect(self.path())?;
+            client.write_all(text)?;
+            Ok(client)
+        }
+
+        fn pulled(&mut self) -> Result<Vec<u8>> {
+            let (_, batch) = self.server.pull()?;
+            Ok(batch.first().and_then(EventRef::raw).unwrap_or_default().to_vec())
+        }
+
+        /// Advances the time to the next check of the socket, and performs the check.
+        fn check(&mut self) -> Result<()> {
+            self.host.advance(CHECKED_EVERY);
+            // Let the task of the timer run before the pull.
+            self.host.block_on(self.host.host().sleep(Duration::from_millis(1)));
+            assert!(self.server.pull_and_give_up()?.1.is_empty());
+            Ok(())
+        }
+
+        fn warnings(&self) -> Vec<String> {
+            let log = self.host.log().into_iter();
+            log.filter(|(level, _)| *level == LogLevel::WARN).map(|(_, text)| text).collect()
+        }
+    }
+
+    fn folder_is_empty(folder: &Path) -> bool {
+        fs::read_dir(folder).is_ok_and(|mut it| it.next().is_none())
+    }
+
+    #[test]
+    fn deleted_socket_is_bound_again() -> Result<()> {
+        let mut scene = Scene::new()?;
+        let mut first = scene.client(b"first")?;
+        assert_eq!(scene.pulled()?, b"first");
+        fs::remove_file(scene.path())?;
+        scene.check()?;
+        let _second = scene.client(b"second")?;
+        assert_eq!(scene.pulled()?, b"second");
+        first.write_all(b"third")?;
+        assert_eq!(scene.pulled()?, b"third", "connections stay open");
+        let warnings = scene.warnings();
+        assert!(warnings.len() == 1 && warnings[0].contains("was deleted"), "{warnings:?}");
+        scene.check()?;
+        assert_eq!(scene.warnings().len(), 1);
+        scene.server.stop()?;
+        assert!(folder_is_empty(scene.folder.path()));
+        Ok(())
+    }
+
+    #[test]
+    fn waiting_client_of_deleted_socket_is_served() -> Result<()> {
+        let mut scene = Scene::new()?;
+        let _waiting = scene.client(b"waiting")?;
+        fs::remove_file(scene.path())?;
+        scene.host.advance(CHECKED_EVERY);
+        assert_eq!(scene.pulled()?, b"waiting");
+        scene.check()?;
+        let _later = scene.client(b"later")?;
+        assert_eq!(scene.pulled()?, b"later");
+        Ok(())
+    }
+
+    #[test]
+    fn socket_of_another_process_is_not_replaced() -> Result<()> {
+        let mut scene = Scene::new()?;
+        fs::remove_file(scene.path())?;
+        let other = UnixListener::bind(scene.path())?;
+        scene.check()?;
+        scene.check()?;
+        let warnings = scene.warnings();
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("another process listens there"),
+            "{warnings:?}"
+        );
+        // The socket file remains, but no process listens on it.
+        drop(other);
+        scene.check()?;
+        let _client = scene.client(b"ours again")?;
+        assert_eq!(scene.pulled()?, b"ours again");
+        Ok(())
+    }
+
+    #[test]
+    fn data_arrives_until_client_closes() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let host = TestHost::new();
+        host.set_folder(folder.path());
+        let mut server = host.connect::<UnixServer>(r#"{ "listen": "socket" }"#)?;
+        let mut client = UnixStream::connect(folder.path().join("socket"))?;
+        client.write_all(b"one\ntwo\n")?;
+        let (_, batch) = server.pull()?;
+        let event = batch.first().unwrap();
+        assert_eq!(event.raw(), Some(&b"one\ntwo\n"[..]));
+        assert_eq!(event.origin(), folder.path().join("socket").to_str());
+        drop(client);
+        assert!(server.pull()?.1.first().unwrap().is_stream_end());
+        server.stop()?;
+        assert!(!folder.path().join("socket").exists(), "the socket is removed with the server");
+        Ok(())
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        let host = TestHost::new();
+        for mode in ["0660", "600", "0777"] {
+            let config = format!(r#"{{ "listen": "socket", "mode": "{mode}" }}"#);
+            host.component::<UnixServer>(&config).unwrap();
+        }
+        for mode in ["", "rw-rw----", "0888", "77777", "10"] {
+            let config = format!(r#"{{ "listen": "socket", "mode": "{mode}" }}"#);
+            let error = host.component::<UnixServer>(&config).err().unwrap().to_string();
+            assert!(error.starts_with("`mode`: ") && error.contains("`0660`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn connector_passes_conformance_checks() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("socket");
+        let config = format!(r#"{{ "listen": "{}" }}"#, path.display());
+        conformance::connector::<UnixServer>(&config).expect_no_faults();
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! The `config` section of the connector in a flow file.
+
+use std::num::NonZeroUsize;
+
+use tremor_pdk::{
+    net::{Address, tls::Tls},
+    prelude::*,
+    units::{Interval, Size},
+};
+
+use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval, in_memory};
+
+/// Configuration of the connector.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address to listen on: `0.0.0.0:8080`, or `[::]:8080` to include IPv6.
+    pub listen: Address,
+    /// Path of requests: `/events`. The query of a request is ignored.
+    #[serde(default = "default_path")]
+    pub path: String,
+    /// TLS settings, with the certificate of the server. Default: no TLS.
+    pub tls: Option<Tls>,
+    /// Maximum number of connections. Further connections wait when the limit is reached.
+    #[serde(default = "default_max_connections")]
+    pub max_connections: NonZeroUsize,
+    /// Time without a message after which a connection is closed: `5m`. Default: no limit.
+    pub idle_timeout: Option<Interval>,
+    /// Time without data after which a ping is sent. A client that sends nothing for another such
+    /// time counts as lost. Default: `30s`; `null` disables pings.
+    #[serde(default = "default_ping_interval")]
+    pub ping_interval: Option<Interval>,
+    /// Maximum length of a received message.
+    #[serde(default = "default_max_message_bytes")]
+    pub max_message_bytes: Size,
+    /// Recipients of the events of the sink.
+    #[serde(default)]
+    pub send_to: SendTo,
+    /// Type of the messages that the sink sends.
+    #[serde(default)]
+    pub frames: Frames,
+    /// Maximum number of bytes that wait to be sent to a client. A client that exceeds it is
+    /// disconnected.
+    #[serde(default = "default_max_send_bytes")]
+    pub max_send_bytes: Size,
+    /// Maximum number of bytes that all connections together may buffer: partially received
+    /// messages, and messages to be sent. A connection that exceeds it is closed with code 1013.
+    /// Default: `64MiB`, or four times `max_message_bytes` if that is more.
+    pub max_buffered_bytes: Option<Size>,
+    /// `true` to share the address with other listeners that also set this key.
+    #[serde(default)]
+    pub reuse_port: bool,
+}
+
+/// Recipients of the events of the sink.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendTo {
+    /// Every client.
+    #[default]
+    All,
+    /// The client from which the event was received.
+    Origin,
+}
+
+/// Minimum default of `max_buffered_bytes`, in bytes.
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
+
+fn default_path() -> String {
+    "/".to_owned()
+}
+
+fn default_max_connections() -> NonZeroUsize {
+    const { NonZeroUsize::new(10_000).unwrap() }
+}
+
+fn default_max_send_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.path.starts_with('/') || self.path.contains(['?', '#', ' ']) {
+            return Err(Error::configuration(format!(
+                "invalid `path` `{}`: expected a path that starts with `/` and has no `?`, `#` or space, such as `/events`",
+                self.path
+            )));
+        }
+        let (all, each) = (self.max_buffered_bytes(), in_memory(self.max_message_bytes));
+        if all < each {
+            return Err(Error::configuration(format!(
+                "invalid `max_buffered_bytes` {all}: expected at least `max_message_bytes`, {each} bytes, because a \
+                 message of that length could never be received"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the maximum number of bytes that all connections may buffer.
+    pub(crate) fn max_buffered_bytes(&self) -> usize {
+        let default = in_memory(self.max_message_bytes).saturating_mul(4).max(MAX_BUFFERED_BYTES);
+        self.max_buffered_bytes.map_or(default, in_memory)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_message: in_memory(self.max_message_bytes),
+            ping_interval: self.ping_interval.map(Interval::get),
+            idle_timeout: self.idle_timeout.map(Interval::get),
+        }
+    }
+}

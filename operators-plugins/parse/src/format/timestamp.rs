@@ -1,0 +1,283 @@
+//! Times in many formats, with time zones.
+
+use jiff::{
+    Timestamp as Time, ZonedDateTime,
+    fmt::{rfc2822, strtime::BrokenDownTime, temporal::DateTimeParser},
+};
+use tremor_pdk::{Error, Result, Writer};
+
+use super::zone::Zone;
+use crate::{
+    config::{Config, TimeOutput},
+    stop::Stop,
+};
+
+/// A parser of times.
+#[derive(Debug)]
+pub(crate) struct Timestamp {
+    format: TimeFormat,
+    zone: Zone,
+    output: TimeOutput,
+}
+
+#[derive(Debug)]
+enum TimeFormat {
+    Rfc3339,
+    Rfc2822,
+    /// Time since the Unix epoch in a unit of 10^-N seconds.
+    Unix(u32),
+    /// A format of `strptime`, and whether it has a year.
+    Strptime {
+        format: String,
+        has_year: bool,
+    },
+}
+
+/// A sample with which a format is tested.
+const SAMPLE: i64 = 1_700_000_000;
+
+impl Timestamp {
+    /// Creates a parser.
+    ///
+    /// # Errors
+    /// The format or the zone is invalid.
+    pub(crate) fn new(config: &Config) -> Result<Self> {
+        let zone = Zone::new(config.timezone.as_deref())?;
+        let format = match config.time_format.as_deref() {
+            None | Some("rfc3339" | "iso8601") => TimeFormat::Rfc3339,
+            Some("rfc2822") => TimeFormat::Rfc2822,
+            Some("unix") => TimeFormat::Unix(0),
+            Some("unix_ms") => TimeFormat::Unix(3),
+            Some("unix_us") => TimeFormat::Unix(6),
+            Some("unix_ns") => TimeFormat::Unix(9),
+            Some(format) => strptime(format, &zone)?,
+        };
+        Ok(Self { format, zone, output: config.output.unwrap_or_default() })
+    }
+
+    /// Writes the time. `now` is the time of the event, in ns since the Unix epoch, whose year completes a time without
+    /// a year.
+    pub(crate) fn value(&self, text: &str, now: u64, out: &mut Writer<'_>) -> Result<(), Stop> {
+        let trimmed = text.trim_ascii();
+        let start = text.len() - text.trim_ascii_start().len();
+        let time = self.time(trimmed, now).map_err(|stop| stop.moved_by(start))?;
+        let outside = || Stop::new(start, "a time from 1677-09-21 to 2262-04-11");
+        match self.output {
+            TimeOutput::Rfc3339 => out.str(&time.to_string()),
+            TimeOutput::Unix => out.i64(time.as_second()),
+            TimeOutput::UnixMs => out.i64(time.as_millisecond()),
+            TimeOutput::UnixUs => out.i64(time.as_microsecond()),
+            TimeOutput::UnixNs => {
+                out.i64(i64::try_from(time.as_nanosecond()).map_err(|_| outside())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&self, text: &str, now: u64) -> Result<Time, Stop> {
+        let stop = |expected: &str, error: jiff::Error| {
+            Stop::new(0, format!("a time in the format {expected} ({error})"))
+        };
+        match &self.format {
+            TimeFormat::Rfc3339 => {
+                static PARSER: DateTimeParser = DateTimeParser::new();
+                if let Ok(time) = PARSER.parse_timestamp(text) {
+                    return Ok(time);
+                }
+                let named = |error| stop("`rfc3339`, such as `2024-07-15T16:24:59Z`", error);
+                let civil = PARSER.parse_datetime(text).map_err(named)?;
+                self.zone.timestamp(civil).ok_or_else(out_of_range)
+            }
+            TimeFormat::Rfc2822 => {
+                let named =
+                    |error| stop("`rfc2822`, such as `Mon, 15 Jul 2024 16:24:59 -0400`", error);
+                rfc2822::parse(text).map(|time| time.timestamp()).map_err(named)
+            }
+            TimeFormat::Unix(power) => unix(text, *power),
+            TimeFormat::Strptime { format, has_year } => {
+                let parsed = BrokenDownTime::parse(format, text)
+                    .map_err(|error| stop(&format!("`{format}`"), error))?;
+                if *has_year {
+                    return self
+                        .resolve(&parsed)
+                        .map_err(|error| stop(&format!("`{format}`"), error));
+                }
+                self.nearest(parsed, now)
+                    .ok_or_else(|| Stop::new(0, "a date that exists in a year near the event's"))
+            }
+        }
+    }
+
+    fn resolve(&self, parsed: &BrokenDownTime) -> Result<Time, jiff::Error> {
+        if parsed.timestamp().is_some()
+            || parsed.offset().is_some()
+            || parsed.iana_time_zone().is_some()
+        {
+            return Ok(parsed.to_zoned_datetime()?.timestamp());
+        }
+        Ok(parsed.to_datetime()?.to_zoned_datetime(self.zone.zone().clone())?.timestamp())
+    }
+
+    /// Completes a time with the year in which it is nearest to the time of the event.
+    fn nearest(&self, mut parsed: BrokenDownTime, now: u64) -> Option<Time> {
+        let now = Time::from_nanosecond(now.into()).ok()?;
+        let year = now.to_zoned_datetime(self.zone.zone().clone()).year();
+        let mut times = Vec::with_capacity(3);
+        for year in year - 1..=year + 1 {
+            parsed.set_year(Some(year)).ok()?;
+            times.extend(self.resolve(&parsed).ok());
+        }
+        times.into_iter().min_by_key(|time| time.as_nanosecond().abs_diff(now.as_nanosecond()))
+    }
+}
+
+fn out_of_range() -> Stop {
+    Stop::new(0, "a time within the years from -9999 to 9999")
+}
+
+/// Reads the time since the Unix epoch in a unit of 10^-`power` seconds. The number may have a fraction, of which
+/// digits beyond nanoseconds are ignored.
+fn unix(text: &str, power: u32) -> Result<Time, Stop> {
+    let (digits, is_negative) =
+        text.strip_prefix('-').map_or((text, false), |digits| (digits, true));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_number =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return Err(Stop::new(0, "a number, which is a time since 1970"));
+    }
+    let power = 9 - power;
+    let unit = 10_i128.pow(power);
+    let whole: i128 = whole.parse().map_err(|_| out_of_range())?;
+    let fraction = &fraction[..fraction.len().min(power as usize)];
+    let missing = power - u32::try_from(fraction.len()).unwrap_or(power);
+    let fraction = fraction.parse::<i128>().unwrap_or(0) * 10_i128.pow(missing);
+    let nanoseconds = whole.checked_mul(unit).and_then(|whole| whole.checked_add(fraction));
+    let nanoseconds = nanoseconds.ok_or_else(out_of_range)?;
+    Time::from_nanosecond(if is_negative { -nanoseconds } else { nanoseconds })
+        .map_err(|_| out_of_range())
+}
+
+/// Checks a format of `strptime`: it has to accept a time that was written in it.
+fn strptime(format: &str, zone: &Zone) -> Result<TimeFormat> {
+    let invalid = |reason: &dyn std::fmt::Display| {
+        Error::configuration(format_args!(
+            "invalid `time_format` `{format}`: {reason}; expected a format such as `%d/%b/%Y:%H:%M:%S %z`, or \
+             `rfc3339`, `rfc2822`, `unix`, `unix_ms`, `unix_us` or `unix_ns`"
+        ))
+    };
+    if !format.contains('%') {
+        return Err(invalid(&"it has no `%`"));
+    }
+    let sample = Time::from_second(SAMPLE).map_err(|error| invalid(&error))?;
+    let sample: ZonedDateTime = sample.to_zoned_datetime(zone.zone().clone());
+    let written =
+        BrokenDownTime::from(&sample).to_string(format).map_err(|error| invalid(&error))?;
+    let mut read = BrokenDownTime::parse(format, &written).map_err(|error| invalid(&error))?;
+    let has_year = read.timestamp().is_some() || read.to_date().is_ok();
+    if !has_year {
+        read.set_year(Some(sample.year())).map_err(|error| invalid(&error))?;
+        read.to_date().map_err(|_| invalid(&"it has no month and day"))?;
+    }
+    Ok(TimeFormat::Strptime { format: format.to_owned(), has_year })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{config::Config, format::Parser, stop::Stop, testing::written};
+
+    /// 2024-01-02T00:00:00Z.
+    const NOW: u64 = 1_704_153_600_000_000_000;
+
+    fn parser(mut config: serde_json::Value) -> Result<Parser, String> {
+        config["format"] = "timestamp".into();
+        let config: Config = serde_json::from_value(config).unwrap();
+        Parser::new(&config).map_err(|error| error.to_string())
+    }
+
+    fn time(config: serde_json::Value, text: &str) -> Result<String, Stop> {
+        let mut parser = parser(config).unwrap();
+        written(|out| parser.write(text, NOW, out))
+    }
+
+    #[test]
+    fn times_are_converted_to_utc() {
+        for (format, zone, text, expected) in [
+            ("rfc3339", None, "2024-07-15T16:24:59.5+02:00", "2024-07-15T14:24:59.5Z"),
+            ("rfc3339", Some("Europe/Berlin"), "2024-07-15 16:24:59", "2024-07-15T14:24:59Z"),
+            ("rfc2822", None, "Mon, 15 Jul 2024 16:24:59 -0400", "2024-07-15T20:24:59Z"),
+            ("%d/%b/%Y:%H:%M:%S %z", None, "10/Oct/2000:13:55:36 -0700", "2000-10-10T20:55:36Z"),
+            (
+                "%Y-%m-%d %H:%M:%S%.f",
+                Some("America/New_York"),
+                " 2024-07-15 16:24:59.25\n",
+                "2024-07-15T20:24:59.25Z",
+            ),
+            ("%F", None, "2024-07-15", "2024-07-15T00:00:00Z"),
+            ("%F %T %Q", None, "2024-07-15 12:00:00 Asia/Tokyo", "2024-07-15T03:00:00Z"),
+            ("%s", Some("Europe/Berlin"), "1700000000", "2023-11-14T22:13:20Z"),
+            ("%b %e %H:%M:%S", None, "Jan  3 00:00:00", "2024-01-03T00:00:00Z"),
+            ("%b %e %H:%M:%S", None, "Dec 31 23:59:59", "2023-12-31T23:59:59Z"),
+            ("unix", None, "-1.5", "1969-12-31T23:59:58.5Z"),
+            ("unix_ms", None, "1700000000123", "2023-11-14T22:13:20.123Z"),
+            ("unix_us", None, "1700000000123456.7899", "2023-11-14T22:13:20.123456789Z"),
+            ("unix_ns", None, "1700000000000000001", "2023-11-14T22:13:20.000000001Z"),
+        ] {
+            let mut config = json!({ "time_format": format });
+            if let Some(zone) = zone {
+                config["timezone"] = zone.into();
+            }
+            assert_eq!(time(config, text), Ok(format!("\"{expected}\"")), "{format} {text}");
+        }
+    }
+
+    #[test]
+    fn output_is_text_or_a_number() {
+        let text = "2024-07-15T16:24:59.123456789Z";
+        for (output, expected) in [
+            ("rfc3339", "\"2024-07-15T16:24:59.123456789Z\""),
+            ("unix", "1721060699"),
+            ("unix_ms", "1721060699123"),
+            ("unix_us", "1721060699123456"),
+            ("unix_ns", "1721060699123456789"),
+        ] {
+            assert_eq!(time(json!({ "output": output }), text).as_deref(), Ok(expected));
+        }
+        let stop = time(json!({ "output": "unix_ns" }), "2500-01-01T00:00:00Z").unwrap_err();
+        assert!(stop.describe("").contains("1677"), "{stop:?}");
+    }
+
+    #[test]
+    fn other_texts_are_errors() {
+        for (format, text) in [
+            ("rfc3339", "yesterday"),
+            ("rfc3339", "2024-02-30T00:00:00Z"),
+            ("rfc2822", "2024-07-15"),
+            ("%F", "2024-07-15 x"),
+            ("%F %z", "2024-07-15"),
+            ("%b %e", "Feb 30"),
+            ("unix", "1e3"),
+            ("unix", ""),
+            ("unix", "99999999999999999999999999999999999999999999"),
+            ("unix", "99999999999999"),
+            ("unix_ms", "--1"),
+        ] {
+            assert!(time(json!({ "time_format": format }), text).is_err(), "{format} {text}");
+        }
+    }
+
+    #[test]
+    fn invalid_formats_are_rejected() {
+        for (config, expected) in [
+            (json!({ "time_format": "iso" }), "it has no `%`; expected a format such as"),
+            (json!({ "time_format": "%Y-%m-%d %!" }), "invalid `time_format`"),
+            (json!({ "time_format": "%H:%M" }), "it has no month and day"),
+            (json!({ "timezone": "Berlin" }), "invalid `timezone` `Berlin`"),
+        ] {
+            let error = parser(config).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Counters of events by component and outcome, updated once a batch.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use async_channel::Receiver;
+use serde::Serialize;
+
+use crate::engine::{
+    sync::gauge::{Gauge, Queue},
+    tracking::{
+        deliveries::{Deliveries, Latencies},
+        tap::{IN, Tap},
+    },
+};
+use crate::flow::{ERR, OUT, Role};
+
+macro_rules! counts {
+    ($($(#[$about:meta])* $name:ident,)*) => {
+        /// Numbers of a component's events so far, by their outcome.
+        ///
+        /// `taken + created = delivered + dead_lettered + discarded + merged + failed +`
+        /// [`in_flight`](ComponentCounts::in_flight).
+        ///
+        /// The admin API serializes this type. It skips the fields that an API response has elsewhere or not at
+        /// all.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct ComponentCounts {
+            $($(#[$about])* pub $name: u64,)*
+        }
+
+        /// The counters behind [`ComponentCounts`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Stats {
+            $($name: AtomicU64,)*
+            /// Sends samples of the component's events to listeners.
+            pub(crate) tap: Tap,
+            /// The duration of deliveries, if the component is a sink.
+            pub(crate) deliveries: Deliveries,
+        }
+
+        impl Stats {
+            $(pub(crate) fn $name(&self, events: usize) {
+                if events > 0 {
+                    self.$name.fetch_add(events as u64, Ordering::Relaxed);
+                }
+            })*
+
+            /// Counts events for this component that failed before the component received them: as taken and as failed.
+            pub(crate) fn lost(&self, events: usize) {
+                self.taken(events);
+                self.failed(events);
+            }
+
+            /// Returns the current counts.
+            pub(crate) fn counts(&self) -> ComponentCounts {
+                let counts = ComponentCounts { $($name: self.$name.load(Ordering::Relaxed),)* };
+                // An event is counted as taken or created before its outcome is counted. These two counters are read
+                // last, so that the counts of outcomes do not exceed them.
+                let (taken, created) = (&self.taken, &self.created);
+                let [taken, created] = [taken, created].map(|it| it.load(Ordering::Relaxed));
+                ComponentCounts { taken, created, ..counts }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Events that the component received. For a source, messages of its connector, whether or not they could be
+    /// decoded; for other components, events of the components before it.
+    taken,
+    /// Events that the component created: copies for further links of a port, rows, pieces.
+    created,
+    /// Events that the component passed on: a source or a pipeline to the targets of a port, a sink to its connector,
+    /// which delivered them.
+    delivered,
+    /// Dead letters among the events that a sink delivered.
+    #[serde(skip)]
+    letters,
+    /// Events that left through a linked `err` port.
+    dead_lettered,
+    /// Events that were dropped on purpose, left through a port without a link, or could not be handled while `err` is
+    /// set to `discard`.
+    discarded,
+    /// Events that became part of other events.
+    merged,
+    /// Events that could not be processed or delivered while no `err` port was linked. They fail back to their source.
+    failed,
+    /// Failed events whose source is not notified, because it requests no acknowledgements.
+    #[serde(skip)]
+    unrecoverable,
+    /// Events that failed when their flow ended, because they were not delivered by then, and whose source is not
+    /// notified.
+    #[serde(skip)]
+    undelivered,
+    /// Bytes (not events) that the connector of a source read, or that were encoded for the connector of a sink.
+    #[serde(skip)]
+    bytes,
+}
+
+impl ComponentCounts {
+    /// Returns the number of events that the component has: buffered by an operator, or being delivered. Excludes
+    /// events in a queue, which have left one component and have not been taken by the next. A negative number means
+    /// that more events left the component than entered it, which is a fault of the component.
+    pub fn in_flight(&self) -> i64 {
+        let entered = self.taken + self.created;
+        let left = self.delivered + self.dead_lettered + self.discarded + self.merged + self.failed;
+        entered.cast_signed().wrapping_sub(left.cast_signed())
+    }
+}
+
+/// A component with its counts. A connector with a source and a sink is two components.
+#[derive(Clone, Debug)]
+pub struct Component {
+    /// Name of the component in the flow.
+    pub name: String,
+    /// Role of the component: source, pipeline or sink.
+    pub kind: Role,
+    /// Numbers of the component's events, by their outcome.
+    pub counts: ComponentCounts,
+    /// Fill level of the component's queue, if it has one.
+    pub queue: Option<Queue>,
+    /// Histogram of the duration of a sink's deliveries, from the time when the measurement was turned on; `None` for
+    /// other components.
+    pub latencies: Option<Latencies>,
+}
+
+/// Numbers of a flow's events so far, by their outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that sources read, whether or not they could be decoded.
+    pub events_in: u64,
+    /// Events that sinks delivered. An event that two sinks delivered counts twice; dead letters do not count.
+    pub events_out: u64,
+    /// Events that left through a linked `err` port.
+    pub dead_lettered: u64,
+    /// Events that were dropped on purpose, left through a port without a link, or could not be handled while `err` is
+    /// set to `discard`.
+    pub discarded: u64,
+    /// Events that could not be processed or delivered while no `err` port was linked. They fail back to their source.
+    pub failed: u64,
+    /// Failed events whose source is not notified, because it requests no acknowledgements. Excludes `undelivered`.
+    pub unrecoverable: u64,
+    /// Events that failed when the flow ended, because they were not delivered by then, and whose source is not
+    /// notified.
+    pub undelivered: u64,
+}
+
+impl Counts {
+    /// Returns the sums over all components.
+    pub(crate) fn of(components: &[Component]) -> Self {
+        let mut sum = Self::default();
+        for Component { kind, counts, .. } in components {
+            match kind {
+                Role::Source => sum.events_in += counts.taken,
+                Role::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
+                Role::Pipeline => {}
+            }
+            sum.dead_lettered += counts.dead_lettered;
+            sum.discarded += counts.discarded;
+            sum.failed += counts.failed;
+            sum.unrecoverable += counts.unrecoverable;
+            sum.undelivered += counts.undelivered;
+        }
+        sum
+    }
+
+    /// Returns the counts of a flow that was abandoned because calls of its components hang. Events that were read or
+    /// created, and whose outcome is unknown, count as failed.
+    pub(crate) fn with_remainder_failed(mut self, components: &[Component]) -> Self {
+        let (mut entered, mut ended) = (self.events_in, self.discarded + self.failed);
+        for Component { kind, counts, .. } in components {
+            entered += counts.created;
+            ended += counts.merged + if *kind == Role::Sink { counts.delivered } else { 0 };
+        }
+        self.failed += entered.saturating_sub(ended);
+        self
+    }
+}
+
+impl ComponentCounters {
+    fn ports(&self) -> impl Iterator<Item = &str> {
+        let usual: &[&str] = match self.kind {
+            Role::Source => &[OUT, ERR],
+            Role::Pipeline => &[IN, OUT, ERR],
+            Role::Sink => &[IN, ERR],
+        };
+        usual.iter().copied().chain(self.ports.iter().map(String::as_str))
+    }
+}
+
+/// The counters of a flow's components.
+#[derive(Debug, Default)]
+pub(crate) struct FlowCounters(Vec<ComponentCounters>);
+
+/// The counters of one component, identified by its name and its role.
+#[derive(Debug)]
+struct ComponentCounters {
+    name: String,
+    kind: Role,
+    stats: Arc<Stats>,
+    queue: Option<Gauge>,
+    /// Names of the component's ports other than `in`, `out` and `err`.
+    ports: Vec<String>,
+}
+
+impl FlowCounters {
+    /// Returns the counters of a component. Adds the component if it is new.
+    pub(crate) fn of(&mut self, name: &str, kind: Role) -> Arc<Stats> {
+        self.component(name, kind).stats.clone()
+    }
+
+    /// Sets the queue of a component.
+    pub(crate) fn set_queue(&mut self, name: &str, kind: Role, queue: Gauge) {
+        self.component(name, kind).queue = Some(queue);
+    }
+
+    /// Sets the names of a component's ports other than `in`, `out` and `err`.
+    pub(crate) fn set_ports(&mut self, name: &str, kind: Role, ports: Vec<String>) {
+        self.component(name, kind).ports = ports;
+    }
+
+    /// Returns the ports of the components called `name`, sorted, or `None` if there is no such component.
+    pub(crate) fn ports(&self, name: &str) -> Option<Vec<&str>> {
+        let named = self.0.iter().filter(|component| component.name == name);
+        let mut ports: Vec<&str> = named.flat_map(ComponentCounters::ports).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        (!ports.is_empty()).then_some(ports)
+    }
+
+    /// Measures the duration of deliveries from now on.
+    pub(crate) fn watch_deliveries(&self) {
+        self.0.iter().for_each(|component| component.stats.deliveries.watch());
+    }
+
+    /// Adds a listener at a port of the components called `name`. Returns a receiver for each of these components that
+    /// has the port.
+    pub(crate) fn listen(&self, name: &str, port: &str) -> Vec<Receiver<String>> {
+        let named = self.0.iter().filter(|component| component.name == name);
+        let with_port = named.filter(|component| component.ports().any(|it| it == port));
+        with_port.map(|component| component.stats.tap.listen(port)).collect()
+    }
+
+    fn component(&mut self, name: &str, kind: Role) -> &mut ComponentCounters {
+        let known = self.0.iter().position(|it| it.name == name && it.kind == kind);
+        let at = known.unwrap_or_else(|| {
+            let (name, stats) = (name.to_owned(), Arc::default());
+            self.0.push(ComponentCounters { name, kind, stats, queue: None, ports: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Returns all components with their current counts.
+    pub(crate) fn components(&self) -> Vec<Component> {
+        let component = |it: &ComponentCounters| Component {
+            name: it.name.clone(),
+            kind: it.kind,
+            counts: it.stats.counts(),
+            queue: it.queue.as_ref().map(Gauge::queue),
+            latencies: (it.kind == Role::Sink).then(|| it.stats.deliveries.latencies()),
+        };
+        self.0.iter().map(component).collect()
+    }
+}

@@ -1,0 +1,372 @@
+//! The operator `set`, which sets and removes fields of the payload and the metadata.
+
+use std::ops::Range;
+
+use rustix::system::uname;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
+use tremor_abi::{
+    batch::{Edits, FieldWriter, HostBatch, Part},
+    value::to_value,
+};
+use tremor_pdk::{
+    Batch, Component, ComponentContext, Error, EventMut, Operator, Output, Result, Value, Verdict,
+};
+
+use super::{field::Field, template::Template};
+use crate::codec::syslog::civil::append_rfc3339;
+
+/// Sets and removes fields of the payload and the metadata.
+#[tremor_pdk::config]
+pub(crate) struct Config {
+    /// Edits, which are applied in this order.
+    edits: Vec<Edit>,
+}
+
+/// An edit: `field` with exactly one of `value`, `copy`, `template`, `now` and `hostname`, or `remove`.
+#[tremor_pdk::config]
+struct Edit {
+    /// Field that is set. Missing objects on its path are created.
+    field: Option<Field>,
+    /// Constant of any type.
+    #[serde(default, deserialize_with = "given")]
+    value: Option<Json>,
+    /// Field whose value is copied.
+    copy: Option<Field>,
+    /// Text with the values of fields in braces.
+    template: Option<Template>,
+    /// Time when the event was read.
+    now: Option<Time>,
+    /// `true` for the name of the host.
+    hostname: Option<bool>,
+    /// `true` if a field that exists stays unchanged.
+    #[serde(default)]
+    keep_existing: bool,
+    /// Treatment of events that do not have the field of `copy`, or have no text for a field of `template`.
+    missing: Option<Missing>,
+    /// Fields that are removed, if they exist.
+    remove: Option<Vec<Field>>,
+}
+
+/// Form of a time.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Time {
+    /// Text in the form of RFC 3339, in UTC with nine digits after the point.
+    Rfc3339,
+    /// Nanoseconds since the Unix epoch.
+    Ns,
+}
+
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Missing {
+    /// The field that would be set stays unchanged.
+    Skip,
+    /// The event leaves by `err`.
+    Err,
+}
+
+/// Deserialises a value in such a way that `value: null` differs from a missing key.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+const SOURCES: &str = "`value`, `copy`, `template`, `now` or `hostname`";
+
+impl Edit {
+    /// Compiles an edit to the fields that it sets or removes.
+    fn compile(self) -> Result<Vec<Step>> {
+        if let Some(remove) = &self.remove {
+            let is_alone = self.field.is_none() && self.source()?.is_none();
+            if !is_alone || self.keep_existing || self.missing.is_some() {
+                let message = "`remove`: expected no other key besides it: remove fields in an edit of their own";
+                return Err(Error::configuration(message));
+            }
+            return remove.iter().map(Step::remove).collect();
+        }
+        let source = self.source()?;
+        let Some(field) = self.field else {
+            return Err(Error::configuration("expected `field` or `remove`, found neither"));
+        };
+        let Some(source) = source else {
+            return Err(Error::configuration(format_args!(
+                "expected {SOURCES} for the field `{field}`, found none"
+            )));
+        };
+        let reads = matches!(source, Source::Copy(_) | Source::Template(_));
+        if self.missing.is_some() && !reads {
+            let message = "`missing`: expected `copy` or `template`, which can lack a field";
+            return Err(Error::configuration(message));
+        }
+        let rejects = self.missing == Some(Missing::Err);
+        let set = Setting { source, keep_existing: self.keep_existing, rejects };
+        Ok(vec![Step { field, set: Some(set) }])
+    }
+
+    fn source(&self) -> Result<Option<Source>> {
+        let mut sources = Vec::new();
+        if let Some(value) = &self.value {
+            let value = to_value(value)
+                .map_err(|error| Error::configuration(format_args!("`value`: {error}")))?;
+            sources.push(Source::Constant(value));
+        }
+        sources.extend(self.copy.clone().map(Source::Copy));
+        sources.extend(self.template.clone().map(Source::Template));
+        sources.extend(self.now.map(Source::Now));
+        match self.hostname {
+            None => {}
+            Some(true) => {
+                let name = uname().nodename().to_string_lossy().into_owned();
+                sources.push(Source::Constant(Value::from(name)));
+            }
+            Some(false) => {
+                let message = "`hostname`: expected `true`, found `false`";
+                return Err(Error::configuration(message));
+            }
+        }
+        if sources.len() > 1 {
+            return Err(Error::configuration(format_args!(
+                "expected only one of {SOURCES}, found {}",
+                sources.len()
+            )));
+        }
+        Ok(sources.pop())
+    }
+}
+
+/// A field that is set or removed.
+struct Step {
+    field: Field,
+    /// `None` if the field is removed.
+    set: Option<Setting>,
+}
+
+/// The value to which a field is set.
+struct Setting {
+    source: Source,
+    /// `true` if a field that exists stays unchanged.
+    keep_existing: bool,
+    /// `true` if events without the fields that the source reads are rejected.
+    rejects: bool,
+}
+
+enum Source {
+    Constant(Value<'static>),
+    Copy(Field),
+    Template(Template),
+    Now(Time),
+}
+
+impl Step {
+    fn remove(field: &Field) -> Result<Self> {
+        if field.part() == Part::Payload && field.path().is_empty() {
+            let message =
+                "`remove`: the whole payload cannot be removed: discard events with `filter`";
+            return Err(Error::configuration(message));
+        }
+        Ok(Self { field: field.clone(), set: None })
+    }
+
+    /// Returns the fields that the step reads.
+    fn reads(&self) -> Vec<&Field> {
+        let Some(Setting { source, keep_existing, .. }) = &self.set else { return Vec::new() };
+        let mut fields = match source {
+            Source::Constant(_) | Source::Now(_) => Vec::new(),
+            Source::Copy(field) => vec![field],
+            Source::Template(template) => template.fields().collect(),
+        };
+        if *keep_existing {
+            fields.push(&self.field);
+        }
+        fields
+    }
+}
+
+/// Edits of one part of the event that do not depend on each other, so that they are applied together.
+struct Pass {
+    part: Part,
+    edits: Edits,
+    fields: Vec<(Field, Setting)>,
+}
+
+impl Pass {
+    fn new(steps: Vec<Step>) -> Result<Self> {
+        let part = steps.first().map_or(Part::Payload, |step| step.field.part());
+        let (mut set, mut remove, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        for step in steps {
+            match step.set {
+                None => remove.push(step.field.path().clone()),
+                Some(setting) => {
+                    set.push(step.field.path().clone());
+                    fields.push((step.field, setting));
+                }
+            }
+        }
+        let edits = Edits::new(&set, &remove).map_err(Error::configuration)?;
+        Ok(Self { part, edits, fields })
+    }
+}
+
+/// Returns whether `step` has to be applied after `earlier`: it edits another part of the event, or edits or reads a
+/// field that overlaps the one that `earlier` edits.
+fn depends(step: &Step, earlier: &Step) -> bool {
+    let edited = &earlier.field;
+    step.field.part() != edited.part()
+        || step.field.overlaps(edited)
+        || step.reads().into_iter().any(|read| read.overlaps(edited))
+}
+
+/// Factor by which edits may enlarge events of a small batch without being measured. The weight of a batch does not
+/// include the constants of the edits, which are enlarged as well.
+const GROWTH: usize = 16;
+
+/// The operator `set`.
+pub(crate) struct Set {
+    passes: Vec<Pass>,
+    /// Upper bound of the factor by which copies and templates enlarge an event.
+    growth: usize,
+    /// Values of the fields of a pass for the current event.
+    values: Vec<Planned>,
+    /// Texts of the values of a pass.
+    text: String,
+}
+
+/// The value of a field for the current event.
+enum Planned {
+    /// The field stays unchanged.
+    Unchanged,
+    /// The constant, or the copy of a field.
+    Source,
+    /// Text at this range of [`Set::text`].
+    Text(Range<usize>),
+    /// Time in ns since the Unix epoch.
+    Ns(u64),
+}
+
+impl Component for Set {
+    const NAME: &str = "set";
+    type Config = Config;
+
+    fn new(config: Config, _context: ComponentContext) -> Result<Self> {
+        if config.edits.is_empty() {
+            return Err(Error::configuration("`edits`: expected at least one edit, found none"));
+        }
+        let mut passes: Vec<Vec<Step>> = Vec::new();
+        for (position, edit) in config.edits.into_iter().enumerate() {
+            let at = |error: Error| error.context(format_args!("`edits[{position}]`"));
+            for step in edit.compile().map_err(at)? {
+                // Each path is checked here, because an error of a pass does not have the position of the edit.
+                let path = std::slice::from_ref(step.field.path());
+                Edits::new(path, &[]).map_err(Error::configuration).map_err(at)?;
+                match passes.last_mut() {
+                    Some(pass) if !pass.iter().any(|earlier| depends(&step, earlier)) => {
+                        pass.push(step);
+                    }
+                    _ => passes.push(vec![step]),
+                }
+            }
+        }
+        // A pass copies the whole event at most once for each field that it reads.
+        let growth = passes.iter().fold(1_usize, |growth, pass| {
+            let reads: usize = pass.iter().map(|step| step.reads().len()).sum();
+            growth.saturating_mul(1 + reads)
+        });
+        let passes = passes.into_iter().map(Pass::new).collect::<Result<_>>()?;
+        Ok(Self { passes, growth, values: Vec::new(), text: String::new() })
+    }
+}
+
+impl Operator for Set {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let Self { passes, growth, values, text } = self;
+        let weight = batch.weight();
+        let most = Batch::decoded_at_most(weight);
+        // The size of events is measured only if they could exceed the limit.
+        let is_measured = *growth > GROWTH || growth.saturating_mul(weight) > most;
+        let mut capacity = is_measured.then(|| most.saturating_sub(weight));
+        output.divert(batch, |event| {
+            let done = passes
+                .iter_mut()
+                .try_for_each(|pass| pass.apply(event, capacity.as_mut(), values, text));
+            done.map_or_else(Verdict::Reject, |()| Verdict::Keep)
+        });
+        Ok(())
+    }
+}
+
+impl Pass {
+    #[inline]
+    fn apply(
+        &mut self,
+        event: &mut EventMut<'_>,
+        capacity: Option<&mut usize>,
+        values: &mut Vec<Planned>,
+        text: &mut String,
+    ) -> Result<()> {
+        values.clear();
+        text.clear();
+        for (field, setting) in &self.fields {
+            values.push(setting.plan(field, event, text)?);
+        }
+        let fields = &self.fields;
+        let write = |number: usize, writer: &mut FieldWriter<'_>| {
+            let (Some(value), Some((_, setting))) = (values.get(number), fields.get(number)) else {
+                return;
+            };
+            match (value, &setting.source) {
+                (Planned::Text(range), _) => writer.write(|out| out.str(&text[range.clone()])),
+                (Planned::Ns(time), _) => writer.write(|out| out.u64(*time)),
+                (Planned::Source, Source::Constant(value)) => {
+                    writer.write(|out| out.write_value(value.view()));
+                }
+                (Planned::Source, Source::Copy(from)) => writer.copy(from.part(), from.path()),
+                (Planned::Source | Planned::Unchanged, _) => {}
+            }
+        };
+        match capacity {
+            None => event.edit(self.part, &mut self.edits, write),
+            Some(capacity) => event.edit_within(self.part, &mut self.edits, capacity, write),
+        }
+    }
+}
+
+impl Setting {
+    /// Returns the value of `field` for an event. Appends texts to `text`.
+    ///
+    /// # Errors
+    /// Returns an error of kind "bad data" if the event lacks a field that has to exist.
+    #[inline]
+    fn plan(&self, field: &Field, event: &EventMut<'_>, text: &mut String) -> Result<Planned> {
+        let event = event.get();
+        if self.keep_existing && field.get(event).is_some() {
+            return Ok(Planned::Unchanged);
+        }
+        let start = text.len();
+        Ok(match &self.source {
+            Source::Copy(from) if self.rejects && from.get(event).is_none() => {
+                return Err(Error::bad_data(format_args!(
+                    "cannot set `{field}`: expected the field `{from}`, found no such field"
+                )));
+            }
+            Source::Constant(_) | Source::Copy(_) => Planned::Source,
+            Source::Now(Time::Ns) => Planned::Ns(event.ingest_ns()),
+            Source::Now(Time::Rfc3339) => {
+                append_rfc3339(event.ingest_ns(), text);
+                Planned::Text(start..text.len())
+            }
+            Source::Template(template) => match template.render(event, text) {
+                Ok(()) => Planned::Text(start..text.len()),
+                Err(_) if !self.rejects => Planned::Unchanged,
+                Err(error) => {
+                    return Err(Error::bad_data(format_args!("cannot set `{field}`: {error}")));
+                }
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

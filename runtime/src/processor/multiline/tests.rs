@@ -1,0 +1,288 @@
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+use tremor_abi::batch::{Event, HostBatch, HostOutput};
+use tremor_pdk::{Batch, Output, Preprocessor, literal, testing::TestHost};
+
+use super::Multiline;
+use crate::processor::testing::{messages, pre, preprocessor, process, run};
+
+fn text(messages: Vec<Vec<u8>>) -> Vec<String> {
+    messages.into_iter().map(|it| String::from_utf8(it).unwrap()).collect()
+}
+
+/// Returns the messages of `lines`, with their lines separated by `|`.
+fn join(config: &Value, lines: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for size in [1, 7, lines.len().max(1)] {
+        let (messages, rejected) = run(&mut *pre("multiline", config), lines.as_bytes(), size);
+        assert!(rejected.is_empty(), "{rejected:?}");
+        let messages: Vec<_> = text(messages).iter().map(|it| it.replace('\n', "|")).collect();
+        assert!(found.is_empty() || found == messages, "cut every {size} bytes");
+        found = messages;
+    }
+    found
+}
+
+#[test]
+fn patterns_decide_which_lines_belong_together() {
+    let lines = "x\na1\nc\nx\nz\nx\na2\nz\nc\na3\na4\nc\nc";
+    for (config, expected) in [
+        (json!({ "begin": "^a" }), "x a1|c|x|z|x a2|z|c a3 a4|c|c"),
+        (json!({ "continue": "^c" }), "x a1|c x z x a2 z|c a3 a4|c|c"),
+        (json!({ "end": "^z" }), "x|a1|c|x|z x|a2|z c|a3|a4|c|c"),
+        (json!({ "begin": "^a", "continue": "^c" }), "x a1|c x z x a2 z c a3 a4|c|c"),
+        (json!({ "begin": "^a", "end": "^z" }), "x a1|c|x|z x a2|z c a3 a4|c|c"),
+        (json!({ "continue": "^c", "end": "^z" }), "x a1|c x|z x a2|z c a3 a4|c|c"),
+        (json!({ "begin": "^a", "continue": "^x", "end": "c" }), "x a1|c x z x a2 z c a3 a4|c c"),
+        (json!({ "begin": "^a", "continue": "^c", "end": "^a4" }), "x a1|c x z x a2 z c a3 a4 c c"),
+    ] {
+        assert_eq!(join(&config, lines).join(" "), expected, "{config}");
+    }
+}
+
+#[test]
+fn limits_divide_messages_and_lose_nothing() {
+    let config = json!({ "continue": "^ ", "max_lines": 3, "max_length": 12 });
+    assert_eq!(join(&config, "a\n b\n c\n d\n e\nf"), ["a| b| c", " d| e", "f"]);
+    assert_eq!(join(&config, "a\n bbbbb\n cccccc\n d"), ["a| bbbbb", " cccccc| d"]);
+    let long = "x".repeat(30);
+    assert_eq!(join(&config, &format!("{long}\n y")), [long, " y".to_owned()]);
+}
+
+#[test]
+fn java_traces_are_joined() {
+    let lines = "INFO start\n\
+        java.lang.IllegalStateException: broken\n\
+        \tat a.B.c(B.java:1)\n\
+        \tSuppressed: java.io.IOException: close\n\
+        \t\tat a.B.d(B.java:2)\n\
+        Caused by: java.io.IOException: reset\n\
+        \t... 12 more\n\
+        INFO end\n\
+        Captured\n";
+    let found = join(&json!({ "preset": "java" }), lines);
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert!(found[1].ends_with("|Caused by: java.io.IOException: reset|\t... 12 more"));
+    assert_eq!([&found[0], &found[2], &found[3]], ["INFO start", "INFO end", "Captured"]);
+}
+
+#[test]
+fn python_traces_are_joined_with_their_causes() {
+    let trace = "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\n\
+        ValueError: bad\n";
+    let chain = "\nDuring handling of the above exception, another exception occurred:\n\n";
+    let found = join(
+        &json!({ "preset": "python" }),
+        &format!("before\n{trace}after\n{trace}{chain}{trace}{trace}end\n"),
+    );
+    let trace = trace.trim_end().replace('\n', "|");
+    let chained = format!("{trace}|{}{trace}", chain.replace('\n', "|"));
+    assert_eq!(found, ["before", &trace, "after", &chained, &trace, "end"]);
+    let group = "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\"\n\
+        \x20 | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n\
+        \x20   | ValueError: 1\n    +------------------------------------\n";
+    let found = join(&json!({ "preset": "python" }), &format!("before\n{group}after\n"));
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn go_panics_are_joined_with_all_stacks() {
+    let panic = "panic: runtime error: index out of range [5] with length 3\n\n\
+        goroutine 1 [running]:\nmain.(*Server).serve(0xc000010000, {0x1, 0x2})\n\
+        \t/tmp/x.go:8 +0x1d\ncreated by main.main in goroutine 1\n\t/tmp/x.go:3 +0x1d\n\n\
+        goroutine 5 [chan receive, 2 minutes]:\nmain.main.func1()\n\t/tmp/x.go:9 +0x1\n";
+    let found = join(
+        &json!({ "preset": "go" }),
+        &format!("2024/01/02 started (again)\n{panic}exit status 2\n"),
+    );
+    let expected = panic.trim_end().replace('\n', "|");
+    assert_eq!(found, ["2024/01/02 started (again)", &expected, "exit status 2"]);
+    let recovered = "2024/01/02 http: panic serving 127.0.0.1:1: boom\ngoroutine 19 [running]:\n\
+        net/http.(*conn).serve.func1(0xc0001)\n\t/go/server.go:1850 +0xbf";
+    let found = join(&json!({ "preset": "go" }), recovered);
+    assert_eq!(found, [recovered.replace('\n', "|")]);
+}
+
+#[test]
+fn ruby_and_node_traces_are_joined() {
+    let ruby = "app.rb:2:in `foo': boom (RuntimeError)\n\tfrom app.rb:5:in `bar'";
+    let rails = "RuntimeError (boom):\napp/x.rb:3:in `index'\napp/y.rb:30:in 'Y#call'";
+    let found = join(&json!({ "preset": "ruby" }), &format!("I'm 'fine'\n{ruby}\n{rails}\nend"));
+    let one = |lines: &str| lines.replace('\n', "|");
+    assert_eq!(found, ["I'm 'fine'", &one(ruby), &one(rails), "end"]);
+    let node = "TypeError: x is not a function\n    at f (/a.js:1:2) {\n  code: 'X'\n}";
+    let found = join(&json!({ "preset": "node" }), &format!("start\n{node}\nend"));
+    assert_eq!(found, ["start", &one(node), "end"]);
+    let all = format!("{ruby}\n{node}\nCaused by: x\nend");
+    let found = join(&json!({ "preset": "all" }), &all);
+    assert_eq!(found, [one(ruby), format!("{}|Caused by: x", one(node)), "end".to_owned()]);
+}
+
+#[test]
+fn invalid_configurations_name_key_and_remedy() {
+    for (config, expected) in [
+        (json!({}), "no rule states which lines belong together; set `preset`"),
+        (json!({ "preset": "java", "end": "x" }), "`end`: cannot be combined with `preset`"),
+        (json!({ "begin": "a(" }), "`begin`: regex parse error:\n    a(\n     ^\nerror: unclosed"),
+        (json!({ "continue": "" }), "`continue`: expected a regular expression, found an empty"),
+        (json!({ "preset": "cobol" }), "`preset`: unknown variant `cobol`, expected one of `java`"),
+        (json!({ "begin": "a", "timeout": 5 }), "`timeout`: expected a time with its unit"),
+    ] {
+        let error = preprocessor("multiline", &config).err().unwrap().to_string();
+        assert!(error.starts_with(expected), "{config}: {error}");
+    }
+}
+
+fn multiline(host: &TestHost, config: &Value) -> Multiline {
+    host.component(&config.to_string()).unwrap()
+}
+
+/// Adds lines to a batch, as `lines` and `cri` would: those that begin with `!` are of the standard error.
+fn lines(stream: u64, lines: &[&str]) -> Batch {
+    let mut batch = Batch::new();
+    for line in lines {
+        batch.stream(stream).push_message(line.as_bytes());
+        let side = if line.starts_with('!') { "stderr" } else { "stdout" };
+        let number = batch.len();
+        let metadata = literal!({ "cri": { "stream": side }, "line": number });
+        batch.set_metadata(number - 1, metadata);
+    }
+    batch.set_origin("here");
+    batch
+}
+
+/// Returns the messages, each with the number of its first line.
+fn numbered(batch: &Batch) -> Vec<(String, u64)> {
+    batch.validate().unwrap();
+    let one = |event: &Event| {
+        assert_eq!(batch.origin(event), Some("here"));
+        let line = batch.metadata(event).unwrap().get("line").unwrap().as_u64().unwrap();
+        (String::from_utf8(batch.raw(event).unwrap().to_vec()).unwrap(), line)
+    };
+    batch.events().iter().map(one).collect()
+}
+
+#[test]
+fn standard_error_does_not_tear_traces_of_standard_output() {
+    let host = TestHost::new();
+    let mut joins = multiline(&host, &json!({ "continue": r"^!?\s" }));
+    let mut batch = lines(1, &["a", "!b", " a2", "! b2", " a3", "c"]);
+    assert!(process(&mut joins, &mut batch).is_empty());
+    assert_eq!(numbered(&batch), [("a\n a2\n a3".to_owned(), 1)]);
+    let batch = host.pass_time(&mut joins).unwrap();
+    let expected = [("c".to_owned(), 6), ("!b\n! b2".to_owned(), 2)];
+    let mut found = numbered(&batch);
+    found.sort_by_key(|(_, line)| std::cmp::Reverse(*line));
+    assert_eq!(found, expected);
+    assert_eq!((joins.due(), joins.streams()), (None, vec![]));
+}
+
+#[test]
+fn timeout_runs_for_each_side_by_itself() {
+    let host = TestHost::new();
+    let mut joins = multiline(&host, &json!({ "continue": r"^!?\s", "timeout": "1s" }));
+    process(&mut joins, &mut lines(1, &["!b"]));
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        host.advance(std::time::Duration::from_millis(400));
+        process(&mut joins, &mut lines(1, &[" a"]));
+        let mut batch = Batch::new();
+        if joins.due().is_some_and(|due| due <= host.monotonic_ns()) {
+            joins.on_time(host.monotonic_ns(), &mut batch, &mut Output::new()).unwrap();
+        }
+        found.extend(numbered(&batch));
+    }
+    assert_eq!(found, [("!b".to_owned(), 1)]);
+    assert!(joins.buffers(1));
+}
+
+#[test]
+fn usual_lines_are_not_copied() {
+    let host = TestHost::new();
+    let mut joins = multiline(&host, &json!({ "preset": "all" }));
+    let mut batch = Batch::new();
+    batch.stream(1).push_fragment(b"one\ntwo\n a\nthree\nfour\nfive\n");
+    let before = batch.bytes().len();
+    assert!(process(&mut joins, &mut batch).is_empty());
+    assert_eq!(text(messages(&batch)), ["one", "two\n a", "three", "four"]);
+    assert_eq!(batch.bytes().len(), before + "two\n a".len());
+}
+
+#[test]
+fn aborted_stream_rejects_its_open_message() {
+    let host = TestHost::new();
+    let mut joins = multiline(&host, &json!({ "preset": "all" }));
+    process(&mut joins, &mut lines(1, &["a", " b"]));
+    let mut batch = Batch::new();
+    batch.stream(1).abort();
+    let mut output = Output::new();
+    joins.process(&mut batch, &mut output).unwrap();
+    let rejected = output.take_rejected();
+    assert_eq!(batch.original(&rejected[0].event), b"a\n b");
+    let expected = "the stream was cut off within a message, of which 4 bytes were received";
+    assert_eq!(rejected[0].error.to_string(), expected);
+    assert!(!joins.buffers(1) && batch.events()[0].is_stream_end());
+}
+
+#[test]
+fn many_streams_end_messages_early_at_the_memory_limit() {
+    let host = TestHost::new();
+    host.set_memory_limit(1 << 20);
+    let mut joins = multiline(&host, &json!({ "preset": "all" }));
+    let line = "x".repeat(100_000);
+    let mut emitted = 0;
+    for stream in 0..100 {
+        let mut batch = Batch::new();
+        batch.stream(stream).push_message(line.as_bytes());
+        assert!(process(&mut joins, &mut batch).is_empty());
+        emitted += batch.len();
+    }
+    assert!(host.memory() <= (1 << 20) + (64 << 10), "{}", host.memory());
+    let mut ends = Batch::new();
+    (0..100).for_each(|stream| ends.stream(stream).end());
+    process(&mut joins, &mut ends);
+    assert!((5..100).contains(&messages(&ends).len()));
+    assert_eq!(emitted + messages(&ends).len(), 100);
+    assert!(host.memory() <= 64 << 10, "at most one block remains");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn messages_do_not_depend_on_cuts(
+        lines in vec("(| |\tat f|Caused by: x|Traceback \\(most recent call last\\):|panic: x|\
+            goroutine 1 \\[running\\]:|main\\.f\\(\\)|E: x|\\}|a:1:in 'f'|2024 x)\r?\n", 0..30),
+        cuts in vec(1..40_usize, 1..20),
+        which in 0..3_usize,
+    ) {
+        let config = [
+            json!({ "preset": "all" }),
+            json!({ "begin": "^2024", "continue": "^ ", "end": "^E" }),
+            json!({ "begin": "^2024", "max_lines": 4, "max_length": 40 }),
+        ][which].clone();
+        let text = lines.concat().into_bytes();
+        let (expected, _) = run(&mut *pre("multiline", &config), &text, text.len().max(1));
+        let mut joins = pre("multiline", &config);
+        let (mut found, mut at) = (Vec::new(), 0);
+        for cut in cuts.iter().cycle() {
+            if at == text.len() {
+                break;
+            }
+            let end = text.len().min(at + cut);
+            let mut batch = Batch::new();
+            batch.stream(0).push_fragment(&text[at..end]);
+            prop_assert!(process(&mut *joins, &mut batch).is_empty());
+            found.extend(messages(&batch));
+            at = end;
+        }
+        let mut end = Batch::new();
+        end.stream(0).end();
+        prop_assert!(process(&mut *joins, &mut end).is_empty());
+        found.extend(messages(&end));
+        prop_assert_eq!(&found, &expected);
+        let lines: Vec<_> = lines.iter().map(|line| line.trim_end_matches(['\r', '\n'])).collect();
+        let whole = String::from_utf8(expected.join(&b"\n"[..])).unwrap();
+        prop_assert_eq!(whole, lines.join("\n"), "no byte is lost");
+    }
+}

@@ -1,0 +1,63 @@
+//! Tests of the connector `journald`, with a script in place of `journalctl`.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use crate::{running::Running, tremor::Scene};
+
+/// Writes the lines of the file `journal`, starting with the line whose number is the cursor, and waits for more lines.
+const JOURNALCTL: &str = r#"from=1
+for argument; do
+  case $argument in --cursor=*) from=${argument#--cursor=} ;; esac
+done
+exec tail -n "+$from" -f journal
+"#;
+
+const FLOW: &str = "connectors:
+  journal:
+    type: journald
+    config: { command: ./journalctl, checkpoint: at, checkpoint_interval: 1ms }
+  terminal: { type: stdio, codec: json, postprocessors: [lines] }
+links: [journal -> terminal]";
+
+fn entries(count: usize) -> String {
+    let line = |number| format!("{{\"__CURSOR\":\"{number}\",\"MESSAGE\":\"m{number}\"}}\n");
+    let lines: Vec<String> = (1..=count).map(line).collect();
+    lines.concat()
+}
+
+#[test]
+fn journal_continues_after_the_process_was_killed() {
+    let scene = Scene::new(FLOW).write("journal", entries(3).as_bytes());
+    // Let another process write the script, because a script that this process has open for writing cannot be executed.
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "printf '#!/bin/sh\n%s' \"$0\" > journalctl", JOURNALCTL]);
+    assert!(writer.current_dir(scene.path()).status().unwrap().success());
+    let script = scene.path().join("journalctl");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is valid"]);
+    let path = scene.path().to_owned();
+
+    let running = Running::of(scene, &["flow.yaml"], |it| it);
+    for number in 1..=3 {
+        assert!(running.event().contains(&format!("\"m{number}\"")));
+    }
+    while !fs::read_to_string(path.join("at")).unwrap().contains("\"cursor\": \"3\"") {
+        std::thread::yield_now();
+    }
+    let second = Scene::new(FLOW);
+    for name in ["journalctl", "at"] {
+        assert!(
+            Command::new("cp").arg(path.join(name)).arg(second.path()).status().unwrap().success()
+        );
+    }
+    running.signal(&["KILL"]);
+    drop(running);
+
+    let second = second.write("journal", entries(5).as_bytes());
+    let running = Running::of(second, &["flow.yaml"], |it| it);
+    for number in 4..=5 {
+        assert!(running.event().contains(&format!("\"m{number}\"")));
+    }
+    running.signal(&["TERM"]);
+    running.end().expect(0, &[]);
+}

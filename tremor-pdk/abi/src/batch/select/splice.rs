@@ -1,0 +1,217 @@
+//! Writing of an object from the nodes of an existing one.
+
+use std::ops::Range;
+
+use super::{Branch, Name, Rename, depth::check_depth};
+use crate::{
+    ByteBuffer, NodeBuffer,
+    batch::{append::subtree, fill::narrow},
+    document::{Node, NodeKind, equal, fingerprint},
+    error::PluginError,
+};
+
+/// The remaining pairs of an object.
+struct Pairs {
+    key: usize,
+    end: usize,
+    left: u32,
+}
+
+impl Pairs {
+    /// Returns the position of the next key, and the position after its value.
+    fn next(&mut self, nodes: &[Node]) -> Option<(usize, usize)> {
+        let (key, value) = (self.key, self.key + 1);
+        self.left = self.left.checked_sub(1)?;
+        let node = nodes[..self.end].get(value)?;
+        let span = usize::try_from(node.span().max(1)).unwrap_or(usize::MAX);
+        self.key = value.saturating_add(span).min(self.end);
+        Some((key, self.key))
+    }
+}
+
+/// Writes a new object from the nodes of an existing one in the same buffers.
+pub(in crate::batch) struct Splice<'b> {
+    pub(in crate::batch) bytes: &'b mut ByteBuffer,
+    pub(in crate::batch) nodes: &'b mut NodeBuffer,
+    /// For each renamed or new field, the range of its nodes. `None` leaves the field unchanged.
+    pub(in crate::batch) found: &'b mut Vec<Option<Range<usize>>>,
+    /// `true` if a field that exists is replaced where it is. `false` if it becomes the last field of its object.
+    pub(in crate::batch) in_place: bool,
+}
+
+/// The treatment of a pair of the old object.
+enum Treatment<'b> {
+    Copy,
+    Omit,
+    /// The value is replaced by these nodes.
+    Replace(Range<usize>),
+    /// The value is an object, from which another object is written.
+    Descend(&'b Branch),
+    /// The value is replaced by an object with the new fields.
+    Create(&'b Branch),
+}
+
+impl Splice<'_> {
+    /// Writes the object that `branch` derives from the object at `root`, whose renamed fields are at the paths of
+    /// `renames`. Returns the position of the new object.
+    ///
+    /// # Errors
+    /// Returns an error of kind "bad data", and writes nothing, if a renamed value would be nested too deep.
+    pub(super) fn renamed(
+        self,
+        root: usize,
+        branch: &Branch,
+        renames: &[Rename],
+    ) -> Result<usize, PluginError> {
+        self.found.clear();
+        for rename in renames {
+            let value = rename.from.iter().try_fold(root, |object, name| self.find(object, name));
+            let value = value.map(|value| subtree(self.nodes, value));
+            if let Some(value) = value.clone().filter(|_| rename.depth > 0) {
+                check_depth(&self.nodes[value], rename.depth)?;
+            }
+            self.found.push(value);
+        }
+        Ok(self.written(Some(root), branch))
+    }
+
+    /// Writes the object that `branch` derives from the object at `root`, or from an empty object. Returns the position
+    /// of the new object.
+    pub(super) fn written(mut self, root: Option<usize>, branch: &Branch) -> usize {
+        let new = self.nodes.len();
+        self.object(root, branch);
+        new
+    }
+
+    /// Returns the pairs of an object; empty if `object` is not an object.
+    fn pairs(&self, object: usize) -> Pairs {
+        let head = self.nodes.get(object).filter(|head| head.kind() == NodeKind::OBJECT);
+        let left = head.map_or(0, Node::len);
+        Pairs { key: object + 1, end: subtree(self.nodes, object).end, left }
+    }
+
+    /// Returns the position of the value of the key `name` in an object.
+    fn find(&self, object: usize, name: &Name) -> Option<usize> {
+        let mut pairs = self.pairs(object);
+        while let Some((key, _)) = pairs.next(self.nodes) {
+            if self.is(key, name) {
+                return Some(key + 1);
+            }
+        }
+        None
+    }
+
+    fn is(&self, key: usize, name: &Name) -> bool {
+        let node = self.nodes[key];
+        let data = || node.data().and_then(|data| self.bytes.get(data));
+        node.word() == name.word && data().is_some_and(|data| equal(data, name.text.as_bytes()))
+    }
+
+    /// Returns whether a field that exists in the event, or a new field, is inserted below `branch`.
+    fn puts_below(&self, branch: &Branch) -> bool {
+        branch.puts_below
+            && branch.children.iter().any(|(_, child)| self.puts(child) || self.puts_below(child))
+    }
+
+    fn puts(&self, branch: &Branch) -> bool {
+        branch.put.is_some_and(|field| self.found[field].is_some())
+    }
+
+    /// Returns whether the old object has an object under this name, into which fields are inserted.
+    fn is_object(&self, old: Option<usize>, name: &Name) -> bool {
+        let value = old.and_then(|old| self.find(old, name));
+        value.is_some_and(|value| self.nodes[value].kind() == NodeKind::OBJECT)
+    }
+
+    fn copy(&mut self, nodes: Range<usize>) {
+        if nodes.is_empty() {
+            return;
+        }
+        let new = self.nodes.len();
+        self.nodes.resize(new + nodes.len(), Node::null());
+        self.nodes.copy_within(nodes, new);
+    }
+
+    fn key(&mut self, name: &Name) {
+        let offset = self.bytes.len() as u64;
+        self.bytes.extend_from_copy_slice(name.text.as_bytes());
+        let len = narrow(name.text.len());
+        self.nodes.push(Node::key(offset, len, fingerprint(name.text.as_bytes())));
+    }
+
+    /// Returns the treatment of the pair whose key is at `key`.
+    fn treatment<'t>(&self, key: usize, branch: &'t Branch) -> Treatment<'t> {
+        let copy = |keeps| if keeps { Treatment::Copy } else { Treatment::Omit };
+        let child = branch.children.iter().find(|(name, _)| self.is(key, name));
+        let Some((_, child)) = child else { return copy(branch.keeps) };
+        match child.put.and_then(|field| self.found[field].clone()) {
+            Some(found) if self.in_place => Treatment::Replace(found),
+            None if child.children.is_empty() => copy(child.keeps),
+            None if self.nodes[key + 1].kind() == NodeKind::OBJECT => Treatment::Descend(child),
+            None if !self.puts_below(child) => copy(child.keeps),
+            None if self.in_place => Treatment::Create(child),
+            Some(_) | None => Treatment::Omit,
+        }
+    }
+
+    /// Writes the object that `branch` derives from the object at `old`, or from an empty object.
+    fn object(&mut self, old: Option<usize>, branch: &Branch) {
+        let head = self.nodes.len();
+        self.nodes.push(Node::object(0, 1));
+        let mut len = 0_u32;
+        let mut pairs = old.map_or(Pairs { key: 0, end: 0, left: 0 }, |old| self.pairs(old));
+        // Pairs that are copied and lie next to each other are copied together.
+        let mut run = 0..0;
+        while let Some((key, behind)) = pairs.next(self.nodes) {
+            let treatment = self.treatment(key, branch);
+            if let Treatment::Copy = treatment {
+                if run.end != key {
+                    self.copy(run);
+                    run = key..key;
+                }
+                run.end = behind;
+                len += 1;
+                continue;
+            }
+            self.copy(std::mem::replace(&mut run, 0..0));
+            match treatment {
+                Treatment::Copy | Treatment::Omit => continue,
+                Treatment::Replace(found) => {
+                    self.copy(key..key + 1);
+                    self.copy(found);
+                }
+                Treatment::Create(child) => {
+                    self.copy(key..key + 1);
+                    self.object(None, child);
+                }
+                Treatment::Descend(child) => {
+                    let before = self.nodes.len();
+                    self.copy(key..key + 1);
+                    self.object(Some(key + 1), child);
+                    // An object whose fields were all dropped is removed.
+                    if !child.keeps && self.nodes[before + 1].is_empty() {
+                        self.nodes.truncate(before);
+                        continue;
+                    }
+                }
+            }
+            len += 1;
+        }
+        self.copy(run);
+        for (name, child) in &branch.children {
+            if self.in_place && old.is_some_and(|old| self.find(old, name).is_some()) {
+                continue;
+            }
+            if let Some(found) = child.put.and_then(|field| self.found[field].clone()) {
+                self.key(name);
+                self.copy(found);
+                len += 1;
+            } else if self.puts_below(child) && !self.is_object(old, name) {
+                self.key(name);
+                self.object(None, child);
+                len += 1;
+            }
+        }
+        self.nodes[head] = Node::object(len, (self.nodes.len() - head) as u64);
+    }
+}

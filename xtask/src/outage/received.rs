@@ -1,0 +1,113 @@
+//! The records that the peer has received, with their repetitions and order.
+
+/// Length of a record's number, in bytes.
+const NUMBER: usize = 8;
+
+/// The records that the peer has received.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// Size of a record, in bytes.
+    record: usize,
+    /// `true` for each received record, by number.
+    seen: Vec<bool>,
+    /// Maximum number of a received record plus one, by stream.
+    newest: Vec<u64>,
+    /// Number of records that were received again.
+    pub(super) again: u64,
+    /// Number of records that were first received after a later one of their stream.
+    pub(super) disordered: u64,
+    /// Number of partial records, and of records that the source has not sent.
+    pub(super) torn: u64,
+}
+
+impl Received {
+    /// Creates an empty list for records of `record` bytes, which belong to `streams` streams in turn.
+    pub(super) fn new(record: usize, streams: usize) -> Self {
+        let newest = vec![0; streams];
+        Self { record, seen: Vec::new(), newest, again: 0, disordered: 0, torn: 0 }
+    }
+
+    /// Returns how many of the first `sent` records were not received.
+    pub(super) fn missing(&self, sent: u64) -> u64 {
+        let sent = usize::try_from(sent).unwrap_or(usize::MAX);
+        let received = self.seen.iter().take(sent).filter(|&&seen| seen).count();
+        (sent - received) as u64
+    }
+
+    /// Adds the records of a delivery.
+    pub(super) fn add(&mut self, delivery: &[u8]) {
+        let records = delivery.chunks_exact(self.record);
+        self.torn += u64::from(!records.remainder().is_empty());
+        for record in records {
+            match number(record) {
+                Some(number) => self.add_one(number),
+                None => self.torn += 1,
+            }
+        }
+    }
+
+    fn add_one(&mut self, number: u64) {
+        // The source sends no number as large as that.
+        let Some(index) = usize::try_from(number).ok().filter(|index| *index < 1 << 32) else {
+            self.torn += 1;
+            return;
+        };
+        if index >= self.seen.len() {
+            self.seen.resize(index + 1, false);
+        }
+        if std::mem::replace(&mut self.seen[index], true) {
+            self.again += 1;
+            return;
+        }
+        let stream = index % self.newest.len();
+        let newest = &mut self.newest[stream];
+        self.disordered += u64::from(number < *newest);
+        *newest = (*newest).max(number + 1);
+    }
+}
+
+/// Returns the number of a record, which is both at its beginning and at its end; `None` if they differ.
+fn number(record: &[u8]) -> Option<u64> {
+    let (first, last) = (record.first_chunk::<NUMBER>()?, record.last_chunk::<NUMBER>()?);
+    (first == last).then(|| u64::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Received;
+
+    fn record(number: u64) -> Vec<u8> {
+        [number.to_le_bytes(), [b'.'; 8], number.to_le_bytes()].concat()
+    }
+
+    fn received(deliveries: &[&[u64]]) -> Received {
+        let mut received = Received::new(24, 2);
+        for delivery in deliveries {
+            let records: Vec<Vec<u8>> = delivery.iter().map(|number| record(*number)).collect();
+            received.add(&records.concat());
+        }
+        received
+    }
+
+    #[test]
+    fn missing_and_repeated_records_are_counted() {
+        let received = received(&[&[0, 1, 3], &[3, 4]]);
+        assert_eq!((received.missing(5), received.missing(9)), (1, 5));
+        assert_eq!((received.again, received.disordered, received.torn), (1, 0, 0));
+    }
+
+    #[test]
+    fn order_is_judged_by_stream_and_ignores_repetitions() {
+        assert_eq!(received(&[&[1, 0, 3, 2]]).disordered, 0, "two streams");
+        assert_eq!(received(&[&[2, 4, 0]]).disordered, 1);
+        assert_eq!(received(&[&[0, 2, 4], &[0, 2, 6]]).disordered, 0);
+    }
+
+    #[test]
+    fn part_of_a_record_counts_as_torn() {
+        let mut received = Received::new(24, 2);
+        received.add(&record(7)[..23]);
+        received.add(&[record(1), record(2)].concat()[8..32]);
+        assert_eq!((received.torn, received.missing(9)), (2, 9));
+    }
+}
