@@ -12,7 +12,8 @@ use crate::project::{cargo, forget_package, root};
 /// Folder of the logs, relative to the project's folder.
 pub(super) const FOLDER: &str = "target/ci";
 
-/// Number of lines that are shown of a failed step, from the end of its output.
+/// Number of lines that are shown of the failed tests of a step, and number of lines that are shown from the end of its
+/// output.
 const SHOWN_LINES: usize = 100;
 /// Maximum number of characters that are shown of a line.
 const SHOWN_CHARACTERS: usize = 400;
@@ -70,11 +71,18 @@ impl Log {
         self.text.lines().rev().find(is_report)
     }
 
-    /// Returns the last lines of the output. Long lines are cut.
-    pub(super) fn end(&self) -> impl Iterator<Item = String> {
-        let lines: Vec<_> = self.text.lines().collect();
-        let from = lines.len().saturating_sub(SHOWN_LINES);
-        lines.into_iter().skip(from).map(|line| line.chars().take(SHOWN_CHARACTERS).collect())
+    /// Returns the first lines of what test programs report of failed tests, and the last lines of the output. Long lines
+    /// are cut.
+    pub(super) fn shown(&self) -> impl Iterator<Item = String> {
+        let mut in_failures = false;
+        let failures = self.text.lines().filter(move |line| {
+            in_failures = (in_failures || *line == "failures:") && !line.starts_with("test result");
+            in_failures
+        });
+        let count = self.text.lines().count();
+        let end = self.text.lines().skip(count.saturating_sub(SHOWN_LINES));
+        let shown = failures.take(SHOWN_LINES).chain(end);
+        shown.map(|line| line.chars().take(SHOWN_CHARACTERS).collect())
     }
 
     /// Returns the numbers of tests that passed, failed and were ignored, summed over all test programs of this step.
@@ -127,9 +135,19 @@ mod tests {
     }
 
     #[test]
+    fn failed_tests_are_shown_before_the_end_of_output() {
+        let text = format!(
+            "test a ... ok\nfailures:\n---- b stdout ----\nred\ntest result: FAILED. 1 passed\n{}",
+            "line\n".repeat(SHOWN_LINES)
+        );
+        let shown: Vec<_> = log(&text).shown().take(4).collect();
+        assert_eq!(shown, ["failures:", "---- b stdout ----", "red", "line"]);
+    }
+
+    #[test]
     fn end_of_output_and_beginning_of_lines_are_shown() {
         let text = format!("{}last {}", "line\n".repeat(300), "x".repeat(9_000));
-        let end: Vec<_> = log(&text).end().collect();
+        let end: Vec<_> = log(&text).shown().collect();
         assert_eq!(end.len(), SHOWN_LINES);
         assert_eq!(end.last().map(|line| line.chars().count()), Some(SHOWN_CHARACTERS));
     }

@@ -1,7 +1,8 @@
 //! `cargo xtask ci`: runs the steps that a change has to pass, one after the other.
 //!
 //! A failed step does not end the run, so that one run reports every failure. The output of each step is in
-//! `target/ci`, and its end is shown if the step fails. A step that is requested by name prints to the terminal.
+//! `target/ci`. If the step fails, its failed tests and the end of its output are shown. A step that is requested by name
+//! prints to the terminal.
 
 mod inputs;
 mod logged;
@@ -160,8 +161,8 @@ fn run_logged(all: bool) -> Result<()> {
             None => summarise(step.name, &Err(log.failure()), start.elapsed()),
         };
         if report.failed {
-            eprintln!("\n==> the end of {}", log.path.display());
-            log.end().for_each(|line| eprintln!("{line}"));
+            eprintln!("\n==> from {}", log.path.display());
+            log.shown().for_each(|line| eprintln!("{line}"));
         }
         eprintln!("{}", report.line);
         reports.push(report);
