@@ -7,11 +7,11 @@
 mod inputs;
 mod logged;
 mod passed;
+mod repeated;
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{num::NonZeroUsize, thread};
 
 use anyhow::{Context, Result, ensure};
 
@@ -85,7 +85,7 @@ const STEPS: [Step; 19] = [
         ["Cargo.toml", "Cargo.lock", "deny.toml"].iter().any(|it| path.ends_with(it))
     }),
     Step::new("clippy", clippy).reads(|path| is_source(path, &[CLIENTS, FUZZ, CHECKS, VRL_PLUGIN])),
-    Step::new("test", test),
+    Step::new("test", repeated::test),
     Step::new("new-plugin", || done(new_plugin::check())).reads(|path| {
         is_source(path, &[BENCH, CLIENTS, EXAMPLES, FUZZ, CHECKS, TESTS, VRL_PLUGIN])
     }),
@@ -238,14 +238,6 @@ fn deny() -> Result<Skipped> {
 
 fn clippy() -> Result<Skipped> {
     done(run_command(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))
-}
-
-/// Runs more tests at once than there are processors, because most of them wait for a process.
-fn test() -> Result<Skipped> {
-    let mut command = cargo(["test", "--workspace", "--no-fail-fast"]);
-    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    command.env("RUST_TEST_THREADS", (2 * processors).to_string());
-    done(run_command(command))
 }
 
 fn doc(selected: &[&str]) -> Result<()> {

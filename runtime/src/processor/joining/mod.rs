@@ -166,10 +166,18 @@ impl<R: Rule> Component for Joining<R> {
     }
 }
 
+/// Returns a message without the line feed, or the carriage return and line feed, at its end. Whole messages, such as
+/// datagrams, may end with them.
+fn without_line_end(message: &[u8]) -> &[u8] {
+    let line = message.strip_suffix(b"\n");
+    line.map_or(message, |line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
 impl<R: Rule> Joining<R> {
     /// Processes one message.
     fn add(&mut self, batch: &mut Batch, event: &Event, output: &mut Output) {
         let Some(message) = batch.raw(event) else { return self.out.push(*event) };
+        let message = without_line_end(message);
         let part = match self.rule.part(batch, event, message, &mut self.scratch) {
             Ok(part) => part,
             Err(error) => return output.reject(*event, error),

@@ -151,6 +151,16 @@ fn lines(stream: u64, lines: &[&str]) -> Batch {
     batch
 }
 
+#[test]
+fn line_end_of_a_whole_message_is_removed() {
+    let host = TestHost::new();
+    let mut multiline = multiline(&host, &json!({ "begin": "^[a-c]" }));
+    let mut batch = lines(1, &["a\n", " 1\r\n", "b", "c\n\n"]);
+    batch.stream(1).end();
+    assert!(process(&mut multiline, &mut batch).is_empty());
+    assert_eq!(text(messages(&batch)), ["a\n 1", "b", "c\n"]);
+}
+
 /// Returns the messages, each with the number of its first line.
 fn numbered(batch: &Batch) -> Vec<(String, u64)> {
     batch.validate().unwrap();
