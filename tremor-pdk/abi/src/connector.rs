@@ -6,7 +6,7 @@
 //! their connection, so state for later connections belongs to the connector. The calls of one object never overlap,
 //! but may come from different threads.
 
-// The macros of abi_stable generate code that these lints refuse.
+// The macros of abi_stable generate code that violates these lints.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -93,7 +93,7 @@ pub struct EventRange {
     pub len: u32,
 }
 
-/// Limits of what a source has in flight: the events of pulls that have not ended.
+/// Limits of the events that a source has in flight, which are the events of pulls that have not ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct InFlight {
@@ -150,7 +150,7 @@ pub struct Deliveries {
     /// Maximum time in ns that an event waits for further events of the same delivery; [`Self::NO_LINGER`] if the sink
     /// asks for no time.
     pub linger_ns: u64,
-    /// Properties.
+    /// Order, gathering and batching of the deliveries.
     pub flags: DeliveryFlags,
     /// Reserved; always zero.
     pub reserved: u32,
@@ -336,7 +336,7 @@ pub trait RawSink: Send + 'static {
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>>;
 
-    /// Cancels the pending delivery in `slot`, if any. Its batch is not returned.
+    /// Cancels the pending delivery in `slot`, if any. The batch of the delivery is not returned.
     #[sabi(last_prefix_field)]
     fn give_up(&mut self, slot: u32);
 
