@@ -7,13 +7,13 @@ use super::{
 };
 use crate::Memory;
 
-/// Counts the buffered bytes of all streams of a splitter, and enforces their limits.
+/// A counter of the buffered bytes of all streams of a splitter, which enforces the limits of these bytes.
 pub(super) struct Buffers {
     bytes: usize,
     /// Number of streams whose bytes are counted.
     streams: usize,
     pub(super) limits: Limits,
-    /// Counts the bytes in the memory of the flow.
+    /// Counter of the bytes against the memory limit of the flow.
     memory: Memory,
 }
 
