@@ -214,7 +214,7 @@ impl<F: Form> TypedBatch<F> {
         Stream::new(self.batch.stream(stream))
     }
 
-    /// Sets the origin of all events that have none yet. The text is chosen by the connector, such as a path or the
+    /// Sets the origin of all events that have no origin yet. The connector chooses the text, such as a path or the
     /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         self.batch.set_origin(origin);

@@ -203,7 +203,7 @@ impl<D: AsFd> Registered<D> {
         poll_fn(|context| self.poll_read_with(context, &mut read)).await
     }
 
-    /// Calls `write` like [`Registered::read_with`] calls `read`.
+    /// Calls `write` as [`Registered::read_with`] calls `read`.
     ///
     /// # Errors
     /// Returns the errors of [`Registered::poll_write_with`].

@@ -85,7 +85,7 @@ struct Shared<P> {
     progress: Progress<P>,
     /// Streams to read again that [`Watermarks::begin`] has not returned yet.
     rewinds: Vec<Rewind<P>>,
-    /// Streams to read again that [`Watermarks::begin`] has returned, until it returns a writer.
+    /// Streams to read again that [`Watermarks::begin`] has returned, until `begin` returns a writer.
     rewinding: Vec<u64>,
     /// Waker of the task that waits for progress.
     waiting: Option<Waker>,

@@ -22,8 +22,8 @@ pub type CallResult<T> = RResult<T, PluginError>;
 /// The result of an asynchronous call.
 pub type CallFuture<'a, T> = BorrowingFfiFuture<'a, CallResult<T>>;
 
-/// Whether a connector exchanges bytes, which need a codec, or values with the runtime. An open set: later versions may
-/// add constants.
+/// The form of the data that a connector exchanges with the runtime: bytes, which need a codec, or values. An open set:
+/// later versions may add constants.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct CodecNeed(pub u8);
@@ -290,7 +290,7 @@ pub trait RawSource: Send + 'static {
 /// Receives the outcome of each pull of a source, in any order, whether or not a pull is pending.
 #[sabi_trait]
 pub trait RawAcks: Send + 'static {
-    /// Returns the limits of what the source has in flight. Called once, before the first pull.
+    /// Returns the limits of the events that the source has in flight. Called once, before the first pull.
     fn most_in_flight(&self) -> InFlight;
 
     /// Reports that every event of `pull` was delivered, dead-lettered or discarded on purpose.
@@ -315,7 +315,7 @@ pub trait RawAcks: Send + 'static {
     }
 }
 
-/// A sink: delivers batches. Deliveries that are pending at the same time are in different slots.
+/// A sink: delivers batches.
 ///
 /// The host calls `poll_deliver` with the same slot and the same batch until the result is ready, and only then starts
 /// the next delivery in that slot. Deliveries in several slots may be pending at the same time.

@@ -66,7 +66,7 @@ pub type RawWatchBox = RawWatch_TO<RBox<()>>;
 /// A watch on a file descriptor. The host registers the descriptor once, and removes it when the watch is dropped.
 #[sabi_trait]
 pub trait RawWatch: Send + 'static {
-    /// Completes when the descriptor is ready. Poll it again to wait until the descriptor is ready the next time.
+    /// Completes when the descriptor is ready. Poll the watch again to wait until the descriptor is ready again.
     #[sabi(last_prefix_field)]
     fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>>;
 }
@@ -108,7 +108,7 @@ impl Job {
     /// Runs the job on the current thread.
     pub fn run(self) {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `data` is the box that `new` created, and `ManuallyDrop` prevents that the box is freed a second
+        // SAFETY: `data` is the box that `new` created, and `ManuallyDrop` prevents the box from being freed a second
         // time.
         unsafe { (this.run)(this.data) }
     }

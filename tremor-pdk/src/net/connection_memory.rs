@@ -6,9 +6,9 @@ use crate::{Host, Memory};
 /// use up the memory for the messages of other clients.
 const RESERVE: usize = 1 << 20;
 
-/// A counter, against the memory limit, of the memory that each connection of a server needs regardless of the data
-/// that clients send, such as tasks, state and fixed buffers. [`Connections`](super::Connections) already contains such
-/// a counter.
+/// A counter of the memory that the connections of a server need regardless of the data that clients send, such as
+/// tasks, state and fixed buffers. This memory counts against the memory limit of the flow.
+/// [`Connections`](super::Connections) already contains such a counter.
 ///
 /// Call [`reserve`](Self::reserve) before accepting a connection. If `reserve` returns `false`, stop accepting until a
 /// connection is closed or some time has passed; clients wait in the listen backlog of the operating system.

@@ -24,8 +24,8 @@ impl Buffers {
 
     /// Counts the bytes of `stream`, which the caller has removed from `states`.
     ///
-    /// If all streams together exceed a limit, the largest unfinished message is discarded except for a few bytes. The
-    /// message of a single stream is kept, because its length is limited, and no other stream could free memory for it.
+    /// If all streams together exceed a limit, the largest unfinished message is discarded except for a few bytes. If
+    /// only a single stream has an unfinished message, the message is kept, because `max_length` limits its length.
     pub(super) fn put<S>(&mut self, stream: &mut Stream<S>, states: &mut States<S>) {
         if footprint(stream) == 0 {
             return;

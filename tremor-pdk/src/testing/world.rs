@@ -281,7 +281,7 @@ impl World {
         state.waits.iter().filter_map(descriptor).collect()
     }
 
-    /// Ends the waits whose cause `has_occurred`. Returns `true` if at least one wait has ended.
+    /// Ends the waits for whose cause `has_occurred` returns `true`. Returns `true` if at least one wait has ended.
     fn end_waits(&self, has_occurred: impl Fn(Cause) -> bool) -> bool {
         let (mut wakers, mut has_ended) = (Vec::new(), false);
         for wait in &mut self.lock().waits {
@@ -393,8 +393,8 @@ impl Wake for Wakeup {
     }
 }
 
-/// Waker of all tasks. It wakes the future that is run at the time of the wake-up, because a task may keep the waker
-/// when the future that was run at the time of the poll no longer exists.
+/// Waker of all tasks. A wake-up wakes the future that the host runs at that time. This may be another future than the
+/// one during which the task was polled, because a task may keep the waker after that future has completed.
 #[derive(Default)]
 struct TaskWaker(Mutex<Weak<Wakeup>>);
 

@@ -37,7 +37,7 @@ fn wait_until_ended() {
     }
 }
 
-/// Sends its thread's id when it is dropped.
+/// A value that, when it is dropped, sends the id of the thread that drops it.
 struct Last(Sender<ThreadId>);
 
 impl Drop for Last {

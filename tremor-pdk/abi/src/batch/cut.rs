@@ -48,7 +48,8 @@ impl Cutter<'_> {
         Some(Origin::new(text, |writer| writer.write_value(metadata)))
     }
 
-    /// Returns whether the event has neither an origin nor metadata, because the runtime has created the event.
+    /// Returns whether the event has neither an origin nor metadata, as is the case for an event that the runtime has
+    /// created.
     #[doc(hidden)]
     #[inline]
     pub const fn is_of_no_origin(&self) -> bool {

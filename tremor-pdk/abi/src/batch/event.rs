@@ -201,8 +201,8 @@ impl Event {
         }
     }
 
-    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 others of its
-    /// pull.
+    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 other events of
+    /// its pull.
     const UNKNOWN_POSITION: u16 = u16::MAX;
 
     /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for

@@ -71,7 +71,7 @@ impl Batch {
         self.stream(0).push_message(message);
     }
 
-    /// Sets the origin of all events that have none, in a format that the connector defines, such as a path or the
+    /// Sets the origin of all events that have no origin, in a format that the connector defines, such as a path or the
     /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));

@@ -121,8 +121,8 @@ impl Shared {
         if !self.is_unique() {
             return None;
         }
-        // SAFETY: the storage is live (rule 1), this is the only reference (rule 2), and `&mut self` prevents that this
-        // reference is cloned meanwhile.
+        // SAFETY: the storage is live (rule 1), this is the only reference (rule 2), and `&mut self` prevents this
+        // reference from being cloned meanwhile.
         Some(unsafe { self.0.as_mut() })
     }
 }

@@ -123,9 +123,12 @@ impl Output {
     /// events leave in several batches of at most [`Batch::WEIGHT_AT_MOST`] bytes, or of a single larger event: all but
     /// the last batch by [`Output::OUT`], and the last batch in `batch`.
     ///
-    /// An event is rejected if an element would be nested too deeply, if the nodes of the events that replace it would
-    /// take more than [`Batch::decoded_at_most`] allows for its size, or if all events that this call creates would
-    /// take more than four times what [`Batch::decoded_at_most`] allows for the events that it has replaced so far.
+    /// An event is rejected in these cases:
+    /// - An element would be nested too deeply.
+    /// - The nodes of the events that replace the event would take more than [`Batch::decoded_at_most`] allows for the
+    ///   size of the event.
+    /// - All events that this call creates would take more than four times what [`Batch::decoded_at_most`] allows for
+    ///   the events that the call has replaced so far.
     pub fn unnest(&mut self, batch: &mut Batch, unnest: &mut Unnest) {
         let (mut created, mut memory) = (Created::default(), Memory::default());
         for position in 0..batch.len() {
@@ -242,7 +245,7 @@ impl Batch {
             };
             let payload = Span { start: narrow(start), len: 0 };
             let mut event = event.with_payload(PayloadKind::DOCUMENT, payload);
-            // The bytes that the whole event was decoded from are not those of an element.
+            // The bytes that the whole event was decoded from are not the bytes of an element.
             event.original = Span::default();
             created.push(event, size);
             element = nodes.end;

@@ -59,7 +59,7 @@ impl Scene {
         }
     }
 
-    /// Returns whether a pull stays pending after pending connections were accepted.
+    /// Returns whether a pull stays pending after the waiting connections were accepted.
     fn waits(&mut self) -> bool {
         let mut batch = RawBatch::new();
         let mut pull = std::pin::pin!(self.server.pull(&mut batch));

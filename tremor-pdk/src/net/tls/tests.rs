@@ -188,7 +188,7 @@ fn both_sides_agree_on_a_protocol() {
     assert!(client.unwrap_err().to_string().contains("none of the offered protocols"));
 }
 
-/// Checks that the client rejects a server with this certificate, and that its error contains `what`.
+/// Checks that the client rejects a server with this certificate, and that the error of the client contains `what`.
 #[track_caller]
 fn refuses(scene: &Scene, identity: &Identity, ca: Option<&str>, what: &str) {
     let files = identity.files();

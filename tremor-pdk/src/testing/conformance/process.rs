@@ -19,7 +19,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns the current state; `None` if the system does not provide entry.
+    /// Returns the current state; `None` if the system has no `/proc` file system.
     pub(super) fn now() -> Option<Self> {
         let list = |folder: &str, text: fn(&fs::DirEntry) -> Option<String>| {
             let entries = fs::read_dir(folder).ok()?.flatten();

@@ -143,7 +143,8 @@ pub(super) struct Connected {
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) calls: Calls,
-    /// Number of deliveries in flight that the sink is granted. Before the connection, the number to grant.
+    /// Number of deliveries in flight that the sink is granted. Before the sink is connected, the number that the sink
+    /// will be granted.
     pub(super) slots: usize,
     /// `true` if the sink answers several deliveries together, so that it has to be flushed.
     pub(super) gathers: bool,

@@ -7,8 +7,8 @@ use abi_stable::{StableAbi, std_types::RHashMap};
 use super::hash::{self, Identity, KeyHasher};
 
 /// A map from the hashes of keys to the positions of the keys. If another key has the same hash, the next free number
-/// of a fixed sequence is used instead of the hash. Therefore no key can be removed from an index; the object then
-/// builds a new index.
+/// of a fixed sequence is used instead of the hash. Therefore no key can be removed from an index; an object of which a
+/// key is removed builds a new index.
 #[repr(C)]
 #[derive(StableAbi)]
 pub(super) struct Index {
