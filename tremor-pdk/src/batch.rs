@@ -129,7 +129,7 @@ pub(crate) mod sealed {
 
 /// A batch whose events have one form: [`RawBatch`] or [`StructuredBatch`].
 ///
-/// Iterating skips ends of streams, because they have neither bytes nor a value; [`len`](Self::len) counts them.
+/// Iterating skips ends of streams, because an end has neither bytes nor a value; [`len`](Self::len) counts ends too.
 #[derive(Clone)]
 pub struct TypedBatch<F> {
     batch: Batch,
@@ -174,8 +174,7 @@ impl<F: Form> TypedBatch<F> {
         self.batch.pull()
     }
 
-    /// Returns the bytes that contain the messages and documents. They include bytes of events that were filtered
-    /// out.
+    /// Returns the bytes that contain the messages and documents. This includes bytes of events that were filtered out.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.batch.bytes()
@@ -183,7 +182,7 @@ impl<F: Form> TypedBatch<F> {
 
     /// Returns a batch with the given range of events, which shares the bytes of this batch.
     ///
-    /// `part(0..0)` has no events, and gives another thread access to the bytes.
+    /// For example, `part(0..0)` has no events, but lets another thread read the bytes.
     ///
     /// # Panics
     /// Panics if the range is not within the batch.
@@ -192,12 +191,13 @@ impl<F: Form> TypedBatch<F> {
         Self { batch: self.batch.part(events), form: PhantomData }
     }
 
-    /// Sets the number of the pull. The runtime calls this before it pulls.
+    /// Sets the number of the pull. The runtime calls this method before it pulls.
     pub fn set_pull(&mut self, pull: u64) {
         self.batch.set_pull(pull);
     }
 
-    /// Sets the maximum number of events and bytes that a pull should add. The runtime calls this before it pulls.
+    /// Sets the maximum number of events and bytes that a pull should add. The runtime calls this method before it
+    /// pulls.
     pub fn set_limit(&mut self, limit: Limit) {
         self.batch.set_limit(limit);
     }
@@ -214,7 +214,7 @@ impl<F: Form> TypedBatch<F> {
         Stream::new(self.batch.stream(stream))
     }
 
-    /// Sets the origin of all events that have none yet. The text is chosen by the connector, such as a path or the
+    /// Sets the origin of all events that have no origin yet. The connector chooses the text, such as a path or the
     /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         self.batch.set_origin(origin);
@@ -229,8 +229,9 @@ impl<F: Form> TypedBatch<F> {
     /// Sets the origin of the events from `position` to the end, and the metadata that all events of the origin share.
     /// An earlier origin and earlier metadata are replaced.
     ///
-    /// All these events, and all messages that are cut from them, refer to one copy of the metadata. So a source whose
-    /// metadata are properties of a file or of a connection creates an [`Origin`] once, and has no work for each event.
+    /// All these events, and all messages that are cut from them, refer to one copy of the metadata. Therefore a source
+    /// whose metadata describes a file or a connection creates an [`Origin`] once, and writes no metadata for single
+    /// events.
     pub fn apply_origin(&mut self, position: usize, origin: &Origin) {
         self.batch.apply_origin(position, origin);
     }
@@ -278,7 +279,7 @@ impl TypedBatch<Structured> {
     /// Adds a value of stream 0: see [`Stream::push`].
     ///
     /// # Errors
-    /// The errors of [`Stream::push`].
+    /// Returns the errors of [`Stream::push`].
     pub fn push(&mut self, value: &(impl Serialize + ?Sized)) -> Result<()> {
         self.batch.push(value)
     }

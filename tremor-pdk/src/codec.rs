@@ -39,7 +39,7 @@ pub trait Codec: Send + 'static {
 pub enum CodecRequirement {
     /// The batches contain bytes, and the flow must name a codec.
     Required,
-    /// The batches contain bytes. This codec is used if the flow names none.
+    /// The batches contain bytes. The named codec is used if the flow names no codec.
     Optional(&'static str),
     /// The batches contain values. A codec in the flow is an error.
     Structured,

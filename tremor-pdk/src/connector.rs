@@ -6,7 +6,7 @@ use tremor_abi::connector::Sides;
 
 use crate::{AnyBatch, Component, Result, Sink, Source, codec::CodecRequirement};
 
-/// A component that connects to an external system, and has a source of events, a sink for them, or both.
+/// A component that connects to an external system, and has a source of events, a sink for events, or both.
 ///
 /// A component that has only a [`Source`] or only a [`Sink`] can implement [`Component`] without a connector.
 ///
@@ -27,7 +27,7 @@ pub trait Connector: Component {
 
     /// Returns the sides (source, sink or both) that the connector has with its configuration.
     ///
-    /// `tremor check` rejects a flow that uses a side that is not returned. Called once, before
+    /// `tremor check` rejects a flow that uses a side that is not returned. The runtime calls this method once, before
     /// [`connect`](Connector::connect).
     ///
     /// By default, a connector has a source unless its type is [`NoSource`](crate::NoSource), and a sink unless its
@@ -69,7 +69,7 @@ pub trait Connector: Component {
 
     /// Closes the connector. This is the last call, after both halves were dropped.
     ///
-    /// The runtime waits for at most five seconds.
+    /// The runtime waits for the result for at most five seconds.
     fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }

@@ -28,7 +28,7 @@ const TURNS: usize = 3;
 
 /// A set of registered file descriptors of a connector.
 ///
-/// Register each descriptor once, with [`register`](Descriptors::register). It stays registered until the
+/// Register each descriptor once, with [`register`](Descriptors::register). The descriptor stays registered until the
 /// [`Registered`] is dropped. The host waits for all descriptors of the set together, through one epoll descriptor.
 /// When a descriptor is ready, the tasks that wait for it are woken.
 ///
@@ -41,12 +41,12 @@ pub struct Descriptors {
     _task: Arc<Task>,
 }
 
-/// A registered descriptor, such as a socket, a pipe or a terminal. Dropping it ends the registration.
+/// A registered descriptor, such as a socket, a pipe or a terminal. Dropping the value ends the registration.
 ///
 /// The descriptor must be in non-blocking mode. At most one task may wait until it can read, and at most one until it
 /// can write.
 pub struct Registered<D: AsFd> {
-    // Removed from the set before the descriptor is closed: see `drop`.
+    // The entry is removed from the set before the descriptor is closed: see `drop`.
     entry: Arc<Entry>,
     descriptors: Descriptors,
     io: D,
@@ -63,8 +63,8 @@ struct Set {
 struct Entries {
     list: Vec<Option<Arc<Entry>>>,
     free: Vec<usize>,
-    /// Number of entries that were ever added. It is a part of the token, so that an event of a removed entry is not
-    /// attributed to a new entry with the same index.
+    /// Number of entries that were ever added. The number is a part of the token, so that an event of a removed entry
+    /// is not attributed to a new entry with the same index.
     count: u32,
 }
 
@@ -97,22 +97,22 @@ impl Descriptors {
     /// Creates an empty set. Do not call this in a constructor, because it starts a task of the host.
     ///
     /// # Errors
-    /// Returns an error if the process has no file descriptor left.
+    /// Returns an error if the process cannot open another file descriptor, or if the host cannot watch descriptors.
     pub fn new(host: &Host) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let set = Arc::new(Set { epoll, entries: Mutex::default(), failed: OnceLock::new() });
         let mut watch = host.watch(set.epoll.as_raw_fd(), Interest::READABLE)?;
-        let waits = set.clone();
+        let waiting_set = set.clone();
         let task = host.spawn("waits for descriptors", async move {
             let error = loop {
                 if let Err(error) = watch.ready().await {
                     break error;
                 }
-                if let Err(error) = waits.wake_while_busy().await {
+                if let Err(error) = waiting_set.wake_while_busy().await {
                     break error.into();
                 }
             };
-            waits.fail(&error);
+            waiting_set.fail(&error);
         });
         Ok(Self { set, _task: Arc::new(task) })
     }
@@ -120,7 +120,7 @@ impl Descriptors {
     /// Registers a descriptor, which must be in non-blocking mode.
     ///
     /// # Errors
-    /// The errors of the operating system. Regular files cannot be registered.
+    /// Returns the errors of the operating system. Regular files cannot be registered.
     pub fn register<D: AsFd>(&self, io: D) -> io::Result<Registered<D>> {
         let entry = self.set.add();
         let descriptors = self.clone();
@@ -159,7 +159,7 @@ impl<D: AsFd> Registered<D> {
     /// `Pending`, and wakes the task when the descriptor can be read.
     ///
     /// # Errors
-    /// The errors of `read`, or an error if the host cannot wait.
+    /// Returns the errors of `read`, or an error if the host cannot wait.
     pub fn poll_read_with<T>(
         &self,
         context: &Context<'_>,
@@ -185,7 +185,7 @@ impl<D: AsFd> Registered<D> {
     /// Calls `write` like [`Registered::poll_read_with`], for operations that write.
     ///
     /// # Errors
-    /// The errors of `write`, or an error if the host cannot wait.
+    /// Returns the errors of `write`, or an error if the host cannot wait.
     pub fn poll_write_with<T>(
         &self,
         context: &Context<'_>,
@@ -198,15 +198,15 @@ impl<D: AsFd> Registered<D> {
     /// `socket.read_with(|mut socket| socket.read(&mut buffer)).await`.
     ///
     /// # Errors
-    /// The errors of [`Registered::poll_read_with`].
+    /// Returns the errors of [`Registered::poll_read_with`].
     pub async fn read_with<T>(&self, mut read: impl FnMut(&D) -> io::Result<T>) -> io::Result<T> {
         poll_fn(|context| self.poll_read_with(context, &mut read)).await
     }
 
-    /// Calls `write` like [`Registered::read_with`] calls `read`.
+    /// Calls `write` as [`Registered::read_with`] calls `read`.
     ///
     /// # Errors
-    /// The errors of [`Registered::poll_write_with`].
+    /// Returns the errors of [`Registered::poll_write_with`].
     pub async fn write_with<T>(&self, mut write: impl FnMut(&D) -> io::Result<T>) -> io::Result<T> {
         poll_fn(|context| self.poll_write_with(context, &mut write)).await
     }
@@ -253,8 +253,8 @@ impl<D: AsFd> Registered<D> {
 
 impl<D: AsFd> Drop for Registered<D> {
     fn drop(&mut self) {
-        // The only expected error is that of a descriptor that was closed elsewhere, which has removed it from epoll
-        // already.
+        // An error is expected only if other code has closed the descriptor, which also removes the descriptor from
+        // epoll.
         let _ = epoll::delete(&self.descriptors.set.epoll, self.io.as_fd());
         self.descriptors.set.remove(&self.entry);
     }
@@ -360,12 +360,13 @@ impl Entry {
     /// Records that no data is left to read, unless an event arrived after the read began. `seen` is the number of
     /// events at that time.
     ///
-    /// After the peer has closed its side, or has sent urgent data, the operating system may not report more. In these
-    /// cases, the side is not marked as drained, so that the next read is tried.
+    /// After the peer has closed its side, or has sent urgent data, the operating system may report no further events.
+    /// In these cases, the side is not marked as drained, so that the next read is tried.
     fn drained(&self, side: &Mutex<Side>, seen: u64) {
         let ends = [&self.is_hung_up, &self.has_urgent];
         let mut side = lock(side);
-        side.is_drained = side.events == seen && !ends.iter().any(|it| it.load(Ordering::Relaxed));
+        side.is_drained =
+            side.events == seen && !ends.iter().any(|flag| flag.load(Ordering::Relaxed));
     }
 }
 

@@ -56,7 +56,7 @@ pub trait DynSource: Send {
     /// See [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
     ///
     /// # Errors
-    /// The errors of [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
+    /// Returns the errors of [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         let _ = open;
         Ok(())
@@ -104,38 +104,39 @@ pub trait DynCodec: Send {
     /// Decodes the raw events of a batch in place. May stop once the batch is heavy.
     ///
     /// # Errors
-    /// The batch could not be decoded at all. Single messages that could not be decoded are not errors of the call;
-    /// they are in `output`.
+    /// Returns an error if the batch could not be decoded at all. Single messages that could not be
+    /// decoded are not errors of the call; they are in `output`.
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
     /// Encodes the events of `batch` into `encoded`: one message for each event that remains in `batch`.
     ///
     /// # Errors
-    /// The batch could not be encoded at all. Single events that could not be encoded are not errors of the call; they
-    /// are in `output`.
+    /// Returns an error if the batch could not be encoded at all. Single events that could not be
+    /// encoded are not errors of the call; they are in `output`.
     fn encode(&mut self, batch: &mut Batch, encoded: &mut Batch, output: &mut Output)
     -> Result<()>;
 }
 
-/// Returns whether the metadata of a Kafka record state that the record has no value.
+/// Returns whether the metadata of a Kafka record states that the record has no value.
 fn is_tombstone(kafka: ValueRef<'_>) -> bool {
     kafka.get("tombstone").is_some()
 }
 
-/// Removes the messages that contain no event from `failed`, the messages on which a codec failed, and returns their
-/// number.
+/// Removes the messages that contain no event from `failed`, the list of messages on which a codec failed. Returns the
+/// number of removed messages.
 ///
-/// A message with `%kafka.tombstone` in its metadata stays in `failed`: such a Kafka record has no value because it
-/// deletes its key, and is an event.
+/// A message with `%kafka.tombstone` in its metadata stays in `failed`: such a Kafka record is an event, which has no
+/// value because it deletes its key.
 pub fn discard_empty(
     batch: &Batch,
     failed: &mut Vec<Rejected>,
     holds_no_event: impl Fn(&[u8]) -> bool,
 ) -> usize {
     let before = failed.len();
-    failed.retain(|it| {
-        let is_empty = batch.raw(&it.event).is_some_and(&holds_no_event);
-        let metadata = batch.metadata(&it.event).filter(|_| is_empty);
-        !is_empty || metadata.is_some_and(|it| it.get("kafka").is_some_and(is_tombstone))
+    failed.retain(|rejected| {
+        let is_empty = batch.raw(&rejected.event).is_some_and(&holds_no_event);
+        let metadata = batch.metadata(&rejected.event).filter(|_| is_empty);
+        !is_empty
+            || metadata.is_some_and(|metadata| metadata.get("kafka").is_some_and(is_tombstone))
     });
     before - failed.len()
 }

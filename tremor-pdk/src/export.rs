@@ -9,7 +9,7 @@ use crate::{
     connector,
 };
 
-/// The metadata of one component of a plugin, which the metadata calls an artefact.
+/// The metadata of one component of a plugin. The metadata record calls a component an artefact.
 pub struct ArtefactText {
     kind: &'static str,
     name: &'static str,
@@ -103,7 +103,7 @@ pub const fn metadata(
             assert!(
                 !is_same_text(artefacts[i].name, artefacts[other].name)
                     || !is_same_text(artefacts[i].kind, artefacts[other].kind),
-                "two artefacts of one kind have one name"
+                "two artefacts of one kind have the same name"
             );
             other += 1;
         }

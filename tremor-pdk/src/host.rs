@@ -28,7 +28,8 @@ impl Host {
         Self(handle)
     }
 
-    /// Returns whether a log line of this level would be written. The macros `error!` … `trace!` check this first.
+    /// Returns whether a log line of this level would be written. The macros `error!` … `trace!` call this method
+    /// first.
     pub fn log_enabled(&self, level: LogLevel) -> bool {
         self.0.log_enabled(level)
     }
@@ -105,7 +106,7 @@ impl Host {
         self.timer(duration).await;
     }
 
-    /// Returns a timer that is already running, even before the future is polled.
+    /// Returns a timer that starts at once, and not only when the future is polled.
     pub(crate) fn timer(&self, duration: Duration) -> FfiFuture<()> {
         self.0.sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -120,11 +121,11 @@ impl Host {
         self.watch(descriptor.as_raw_fd(), Interest::READABLE)?.ready().await
     }
 
-    /// Waits until the file descriptor can be written without blocking. Supports the descriptors of
+    /// Waits until the file descriptor can be written without blocking. Supports the same descriptors as
     /// [`Host::readable`].
     ///
     /// # Errors
-    /// The errors of [`Host::readable`].
+    /// Returns the errors of [`Host::readable`].
     #[cfg(unix)]
     pub async fn writable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
         self.watch(descriptor.as_raw_fd(), Interest::WRITABLE)?.ready().await
@@ -164,7 +165,7 @@ impl Host {
     }
 
     /// Returns a counter for the memory of one buffer of this component, which counts against the memory limit. Use one
-    /// for each buffer whose size peers determine, and for events that the component buffers.
+    /// counter for each buffer whose size peers determine, and one for events that the component buffers.
     pub fn memory(&self) -> Memory {
         Memory::new(self.0.clone())
     }

@@ -123,7 +123,7 @@ pub use self::{
     watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };
-/// Turns a struct or an enum into a configuration, or a part of one.
+/// Turns a struct or an enum into a configuration, or into a part of a configuration.
 ///
 /// The type is then deserialised from the `config` of a flow file, has a JSON Schema, and rejects unknown keys. Doc
 /// comments become descriptions in the schema. Attributes of serde and schemars, such as `#[serde(default)]`, may be
@@ -178,8 +178,8 @@ pub mod prelude {
     };
 }
 
-/// Items that the expansion of [`export!`] refers to, and items that the runtime shares with them. Not for authors:
-/// changes here are not breaking changes of the kit.
+/// Items that the expansion of [`export!`] refers to, and items that the runtime shares with them. Not for authors: a
+/// change of these items is not a breaking change of the kit.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{

@@ -39,7 +39,7 @@ struct Window {
     /// Time of the first line in the window; `None` if no line was logged yet.
     start_ns: Option<u64>,
     written: u32,
-    /// Lines that were suppressed and not reported yet.
+    /// Number of lines that were suppressed and not reported yet.
     suppressed: u64,
 }
 
@@ -76,8 +76,8 @@ impl LimitedLog {
         }
     }
 
-    /// Counts a line that the caller writes itself. Returns `None` if it is beyond the limit, and otherwise the number
-    /// of lines that were suppressed and not reported yet.
+    /// Counts a line that the caller writes itself. Returns `None` if the line is beyond the limit, and otherwise the
+    /// number of lines that were suppressed and not reported yet.
     pub fn admit(&self) -> Option<u64> {
         let now_ns = self.host.monotonic_ns();
         let window = &mut *lock(&self.window);
@@ -92,8 +92,8 @@ impl LimitedLog {
         Some(std::mem::take(&mut window.suppressed))
     }
 
-    /// Returns the number of lines that were suppressed and not reported yet, and counts them as reported. Call this at
-    /// the end of a component, because no later line reports the number.
+    /// Returns the number of lines that were suppressed and not reported yet, and counts them as reported. Call this
+    /// method at the end of a component, because no later line reports the number.
     pub fn take_suppressed(&self) -> u64 {
         std::mem::take(&mut lock(&self.window).suppressed)
     }

@@ -5,8 +5,8 @@ use tremor_abi::host::HostHandle;
 /// Unit in which memory is borrowed from the host, in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// Counts the memory of one buffer of a component against the memory limit (`tremor run --memory-limit`). Created by
-/// [`Host::memory`](crate::Host::memory).
+/// A counter of the memory of one buffer of a component, against the memory limit (`tremor run --memory-limit`).
+/// Created by [`Host::memory`](crate::Host::memory).
 ///
 /// Call [`try_grow`](Self::try_grow) before the component reads input, which it can delay or reject. Call
 /// [`grow`](Self::grow) for events that the component has already accepted.
@@ -28,7 +28,7 @@ impl Memory {
         Self { host, used: 0, borrowed: 0, charged: 0 }
     }
 
-    /// Counts `bytes` more. Returns `false`, and counts nothing, if the flow may not use more memory.
+    /// Adds `bytes` to the counted bytes. Returns `false`, and adds nothing, if the flow may not use more memory.
     ///
     /// If the result is `false`, do not read from the peer for now, or reject the request as the protocol specifies.
     #[must_use]
@@ -56,9 +56,10 @@ impl Memory {
         true
     }
 
-    /// Counts `bytes` more, even beyond the limit. While the flow exceeds the limit, its sources are not pulled.
+    /// Adds `bytes` to the counted bytes, even beyond the limit. While the flow exceeds the limit, its sources are not
+    /// pulled.
     ///
-    /// Use this for events that an operator or a sink buffers: they were accepted, so they can neither wait nor be
+    /// Use this method for events that an operator or a sink buffers, because accepted events can neither wait nor be
     /// rejected.
     pub fn grow(&mut self, bytes: usize) {
         let used = self.used.saturating_add(bytes);
@@ -78,7 +79,7 @@ impl Memory {
         self.shrink(self.used - bytes);
     }
 
-    /// Counts `bytes` less, at most the number that is counted. Up to one surplus block remains borrowed.
+    /// Subtracts `bytes` from the counted bytes, down to 0. Up to one block that is no longer needed remains borrowed.
     pub fn shrink(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let needed = self.used.div_ceil(BLOCK).saturating_mul(BLOCK);

@@ -133,9 +133,9 @@ mod tests {
     fn text_is_fixed_unless_it_begins_with_percent_sign() {
         let text = |text: &str| Text::try_from(text.to_owned());
         assert_eq!(text("orders"), Ok(Text::Fixed("orders".to_owned())));
-        assert_eq!(text("%a.b").map(|it| it.to_string()), Ok("%a.b".to_owned()));
+        assert_eq!(text("%a.b").map(|parsed| parsed.to_string()), Ok("%a.b".to_owned()));
         for mistake in [text("%a[").map(drop), "headers".parse::<FieldPath>().map(drop)] {
-            assert_eq!(mistake.map_err(|it| it.kind()), Err(ErrorKind::CONFIGURATION));
+            assert_eq!(mistake.map_err(|error| error.kind()), Err(ErrorKind::CONFIGURATION));
         }
     }
 

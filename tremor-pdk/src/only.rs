@@ -66,7 +66,7 @@ impl<T: Component + Sink> Connector for Only<T, IsSink> {
 }
 
 // A configuration that is converted each time an instance is created. This comment is not a doc comment, because the
-// schema, which is that of `C`, would contain a doc comment as its description.
+// schema is the schema of `C`, and would contain a doc comment of this type as its description.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(with = "C")]

@@ -15,18 +15,18 @@ pub trait Operator: Send + 'static {
     ///
     /// Every event must be accounted for. An operator that buffers events, or combines several events into one, absorbs
     /// them with a [`Buffered`](crate::Buffered). New events are [created](Output::create). After every call, the
-    /// runtime compares the number of events that arrived with the number of events that remain, left or were absorbed,
-    /// and fails the batch if they differ.
+    /// runtime compares the number of events that the call received with the number of events that remained, left or
+    /// were absorbed, and fails the batch if they differ.
     ///
     /// Take the time from the events ([`EventRef::ingest_ns`](crate::EventRef::ingest_ns)), so that processing the
     /// same events again gives the same results.
     ///
     /// # Errors
-    /// The batch could not be processed: all events that remain in it leave by `err`.
+    /// Returns an error if the batch could not be processed. All events that remain in `batch` then leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
-    /// Returns the time at which [`on_time`](Operator::on_time) has to be called, in ns since the Unix epoch, or
-    /// `None` if no call is needed. The runtime asks after every call.
+    /// Returns the time at which [`on_time`](Operator::on_time) has to be called, in ns since the Unix epoch, or `None`
+    /// if no call is needed. The runtime calls this method after every other call.
     fn due(&self) -> Option<u64> {
         None
     }
@@ -44,7 +44,7 @@ pub trait Operator: Send + 'static {
     /// Notifies the operator that no event follows.
     ///
     /// The operator has to emit, reject or discard all buffered events during this call. Events that are still buffered
-    /// after it fail.
+    /// after this call fail.
     ///
     /// # Errors
     /// Errors are logged with the name of the component.
@@ -53,7 +53,7 @@ pub trait Operator: Send + 'static {
         Ok(())
     }
 
-    /// Returns the names of the ports besides `out` and `err`. Called once.
+    /// Returns the names of the ports besides `out` and `err`. The runtime calls this method once.
     ///
     /// Events are sent to a port by its position in this list.
     fn ports(&self) -> Vec<String> {

@@ -4,9 +4,9 @@ use crate::{Batch, Output, Result};
 
 /// Turns the bytes that a source reads into messages, before the codec decodes them.
 ///
-/// Implement [`StreamSplitter`](crate::StreamSplitter) instead if the preprocessor finds the messages of each stream
-/// from its bytes alone. Implement this trait for other preprocessors, such as filters, transformations and
-/// decompression. A preprocessor that keeps no state between calls needs only [`process`](Preprocessor::process). A
+/// Implement [`StreamSplitter`](crate::StreamSplitter) instead if the preprocessor finds the messages of a stream with
+/// nothing but the bytes of that stream. Implement this trait for other preprocessors, such as filters, transformations
+/// and decompression. A preprocessor that keeps no state between calls needs only [`process`](Preprocessor::process). A
 /// preprocessor with state must also implement [`streams`](Preprocessor::streams) and
 /// [`buffers`](Preprocessor::buffers).
 ///
@@ -26,7 +26,8 @@ pub trait Preprocessor: Send + 'static {
     /// connection, the runtime ends or aborts all [`streams`](Preprocessor::streams).
     ///
     /// # Errors
-    /// The batch could not be processed: all events that it contains when the call returns leave by `err`.
+    /// Returns an error if the batch could not be processed. All events that `batch` contains when the call returns
+    /// then leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
     /// Returns whether [`process`](Preprocessor::process) has to be called with an empty batch before the next input.
@@ -55,7 +56,7 @@ pub trait Preprocessor: Send + 'static {
     /// A pull is acknowledged only after the messages that contain its bytes have ended.
     ///
     /// # Errors
-    /// The errors of [`process`](Preprocessor::process).
+    /// Returns the errors of [`process`](Preprocessor::process).
     fn on_time(&mut self, _now: u64, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
         Ok(())
     }
@@ -109,6 +110,6 @@ pub trait Postprocessor: Send + 'static {
     /// The order of the events must not change. Remove rejected events from the batch.
     ///
     /// # Errors
-    /// The batch could not be processed: all its events leave by `err`.
+    /// Returns an error if the batch could not be processed. All events of the batch then leave by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 }

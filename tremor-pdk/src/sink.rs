@@ -26,7 +26,7 @@ pub trait Sink: Send + 'static {
     /// [`StructuredBatch`](crate::StructuredBatch) of values.
     type Batch: AnyBatch;
 
-    /// The codec of bytes if the flow names none: see [`Source::DEFAULT_CODEC`](crate::Source::DEFAULT_CODEC).
+    /// The codec of bytes if the flow names no codec: see [`Source::DEFAULT_CODEC`](crate::Source::DEFAULT_CODEC).
     const DEFAULT_CODEC: Option<&'static str> = None;
 
     /// `false` for [`NoSink`] only.
@@ -55,16 +55,16 @@ pub trait Sink: Send + 'static {
     /// the end of the connection is delivered again, to the sink of the next connection.
     ///
     /// # Errors
-    /// No event of the batch counts as delivered. The [policy](crate::ErrorPolicy) of the error decides what follows:
-    /// the batch is delivered again after a delay, as often as the flow allows, or after a reconnect or a restart; or
-    /// it goes to the dead letters; or the flow fails.
+    /// After an error, no event of the batch counts as delivered. The [policy](crate::ErrorPolicy) of the error decides
+    /// what follows: the batch is delivered again after a delay, as often as the flow allows, or after a reconnect or a
+    /// restart; or it goes to the dead letters; or the flow fails.
     fn deliver(&mut self, batch: &Self::Batch) -> impl Future<Output = Delivery> + Send;
 
     /// Called about once a second, for work that depends on time.
     ///
-    /// The runtime makes one call at a time: a tick that is due during a delivery is called after the answer to the
-    /// delivery. If the sink needs ticks during deliveries, make it a [`ParallelSink`], or [spawn](crate::Host::spawn)
-    /// a task.
+    /// The runtime makes one call at a time: if a tick is due during a delivery, `on_tick` is called after the answer
+    /// to the delivery. If the sink needs ticks during deliveries, make it a [`ParallelSink`], or
+    /// [spawn](crate::Host::spawn) a task.
     ///
     /// # Errors
     /// An error with the policy to retry is logged, and the next tick is the next attempt. Any other error ends the
@@ -78,7 +78,7 @@ pub trait Sink: Send + 'static {
     /// The runtime does not call this method if the connection is lost or the flow is stopped without a drain.
     ///
     /// # Errors
-    /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
+    /// After an error with the policy to retry, the call is repeated, as often as the flow allows for a delivery. Any
     /// other error ends the connection, as an error of a delivery does.
     fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
@@ -127,7 +127,7 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// Called about once a second, for work that depends on time.
     ///
     /// The call may happen while deliveries are in flight, unless the sink [supports only one
-    /// delivery](Demand::at_most). No delivery makes progress until the call returns, so it must not wait for a
+    /// delivery](Demand::at_most). No delivery makes progress until the call returns, so the call must not wait for a
     /// delivery.
     ///
     /// # Errors
@@ -139,17 +139,17 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// Asks the sink to answer the deliveries in flight now, because no further delivery begins until one of them is
     /// answered.
     ///
-    /// No delivery makes progress until the call returns, so it must not wait for a delivery.
+    /// No delivery makes progress until the call returns, so the call must not wait for a delivery.
     ///
     /// The runtime calls `flush` if the input has ended or the flow drains, while deliveries are in flight and the
-    /// limits would allow another one. A sink that [gathers](Demand::gather) deliveries is also flushed while no
+    /// limits would allow another delivery. A sink that [gathers](Demand::gather) deliveries is also flushed while no
     /// further delivery can begin for one of these reasons: all granted deliveries are in flight, the next batch of a
     /// stream waits for the answer to an earlier batch of the stream, the flow cannot borrow more memory, or the
     /// connector is paused. A sink that answers deliveries only when it is flushed must use [`Demand::gather`]. After a
     /// flush, the runtime flushes again only after a further delivery has begun.
     ///
     /// # Errors
-    /// After an error with the policy to retry the call is repeated, as often as the flow allows for a delivery. Any
+    /// After an error with the policy to retry, the call is repeated, as often as the flow allows for a delivery. Any
     /// other error ends the connection, as an error of a delivery does.
     fn flush(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }

@@ -25,7 +25,7 @@ pub trait Source: Send + 'static {
     /// [`StructuredBatch`](crate::StructuredBatch) of values.
     type Batch: AnyBatch;
 
-    /// The codec that decodes the bytes if the flow names none. If `None`, the flow has to name a codec.
+    /// The codec that decodes the bytes if the flow names no codec. If `None`, the flow has to name a codec.
     ///
     /// A source of values must not set this constant, because a [`StructuredBatch`](crate::StructuredBatch) needs no
     /// codec. The following does not compile:
@@ -65,8 +65,9 @@ pub trait Source: Send + 'static {
     ///
     /// # Errors
     /// The [policy](crate::ErrorPolicy) of the error decides what follows. With the policy to retry, the runtime pulls
-    /// again after a delay that grows. With the policy for dead letters, it counts the error and pulls again. With the
-    /// policy to reconnect, it reconnects. With any other policy, the connector is restarted, or its flow fails.
+    /// again after a delay that grows. With the policy for dead letters, the runtime counts the error and pulls again.
+    /// With the policy to reconnect, the runtime reconnects. With any other policy, the connector is restarted, or its
+    /// flow fails.
     fn pull(&mut self, batch: &mut Self::Batch) -> impl Future<Output = Result<Pull>> + Send;
 
     /// Returns the object that is notified when pulls end. Called once, before the first pull.
@@ -77,7 +78,7 @@ pub trait Source: Send + 'static {
         None
     }
 
-    /// Closes the source. Commit here what was acknowledged.
+    /// Closes the source. A source that commits its position commits everything that was acknowledged during this call.
     ///
     /// This is the last call: no pull and no acknowledgement follows. The runtime waits for at most five seconds, or
     /// one second if the flow was stopped without a drain or after a drain that timed out.
@@ -92,14 +93,14 @@ pub trait Source: Send + 'static {
     /// sink works again. While a sink is down, the runtime does not pull.
     ///
     /// # Errors
-    /// The errors of [`pull`](Source::pull).
+    /// Returns the errors of [`pull`](Source::pull).
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         let _ = open;
         Ok(())
     }
 }
 
-/// Limits of what a source has in flight: the events of pulls that have not ended.
+/// Limits of the events that a source has in flight, which are the events of pulls that have not ended.
 ///
 /// The runtime does not pull while a limit is reached, unless preprocessors wait for the remainder of a message. The
 /// [limit](crate::Limit) of a single pull never exceeds these limits, so that less than twice these limits is in
@@ -136,8 +137,8 @@ impl Default for InFlight {
 /// The receiver is separate from the source, so that it is notified at once even if the source is waiting in a pull.
 /// Share the state that both need, for example in an `Arc`.
 pub trait Acks: Send + 'static {
-    /// Returns the limits of what the source has in flight; no limits unless implemented. Called once, before the first
-    /// pull.
+    /// Returns the limits of the events that the source has in flight. By default, there are no limits. Called once,
+    /// before the first pull.
     fn most_in_flight(&self) -> InFlight {
         InFlight::UNLIMITED
     }
@@ -154,17 +155,18 @@ pub trait Acks: Send + 'static {
     /// delivered, dead-lettered or discarded on purpose. Pulls end in any order.
     ///
     /// # Errors
-    /// The errors of [`Source::pull`].
+    /// Returns the errors of [`Source::pull`].
     fn ack(&mut self, pull: u64) -> Result<()>;
 
     /// Reports messages of the pull `pull` that a preprocessor or the codec could not decode, each with its error.
     ///
-    /// The runtime then calls [`Acks::fail`] for the same pull and these messages. Redelivering the same messages would
-    /// fail again. Messages are identified by their positions in the batch that the pull filled, in ascending order. A
-    /// message of several events is not reported here if one of its events failed for a different reason.
+    /// The runtime then calls [`Acks::fail`] for the same pull and these messages. If the source redelivered the same
+    /// messages, decoding them would fail again. Messages are identified by their positions in the batch that the pull
+    /// filled, in ascending order. A message of several events is not reported here if one of its events failed for a
+    /// different reason.
     ///
     /// # Errors
-    /// The errors of [`Source::pull`].
+    /// Returns the errors of [`Source::pull`].
     fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
         let _ = (pull, messages);
         Ok(())
@@ -178,7 +180,7 @@ pub trait Acks: Send + 'static {
     /// messages.
     ///
     /// # Errors
-    /// The errors of [`Source::pull`].
+    /// Returns the errors of [`Source::pull`].
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()>;
 }
 

@@ -13,16 +13,16 @@ use std::{
 pub use self::writer::TicketWriter;
 use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock};
 
-/// Reports to a source which of its messages are acknowledged and which have failed, for peers that expect an answer
-/// to each message: Redis Streams, SQS, AMQP, Pub/Sub. For peers with positions, see
+/// An implementation of [`Acks`] that reports to a source which of its messages are acknowledged and which have failed,
+/// for peers that expect an answer to each message: Redis Streams, SQS, AMQP, Pub/Sub. For peers with positions, see
 /// [`Watermarks`](crate::Watermarks).
 ///
 /// A ticket is the information that an answer needs, such as a delivery tag. The source passes a ticket with each
 /// event, and gets the ticket back when the event has ended. The peer decides whether to redeliver a failed message, so
 /// an event that fails does not fail the flow ([`Acks::replays_failed`]).
 ///
-/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses one to report how
-/// pulls end ([`Source::acks`](crate::Source::acks)), and a task uses one to answer the peer.
+/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses another clone to
+/// report how pulls end ([`Source::acks`](crate::Source::acks)), and a task uses a third clone to answer the peer.
 ///
 /// ```
 /// # use tremor_pdk::{Acks, RawBatch, Result, Tickets};
@@ -35,7 +35,7 @@ use crate::{Acks, Error, Exception, Form, InFlight, Result, TypedBatch, lock};
 /// writer.push_message(0, "tag 1", b"first");
 /// writer.push_message(0, "tag 2", b"second");
 /// # drop(writer);
-/// // In `acks`, for the runtime. Here, it reports that the second message of pull 1 has failed.
+/// // In `acks`, for the runtime. Here, the example reports that the second message of pull 1 has failed.
 /// let mut acks: Box<dyn Acks> = Box::new(tickets.clone());
 /// acks.fail(1, &[1..2])?;
 /// // In a task that answers the peer.
@@ -64,8 +64,8 @@ pub struct TicketProgress<T> {
 pub struct FailedTicket<T> {
     /// The ticket that the source passed with the event.
     pub ticket: T,
-    /// The error if the message could not be decoded. Redelivering the same message would fail again. `None` if a later
-    /// attempt may succeed.
+    /// The error if the message could not be decoded. If the peer redelivered the message, decoding would fail again.
+    /// `None` if a later attempt may succeed.
     pub undecodable: Option<Error>,
 }
 
@@ -108,7 +108,7 @@ impl<T> Tickets<T> {
         std::mem::take(&mut lock(&self.shared).progress)
     }
 
-    /// Waits until an event has ended, and then returns like [`Tickets::take`]. Only one task may wait.
+    /// Waits until an event has ended, and then returns the same tickets as [`Tickets::take`]. Only one task may wait.
     pub async fn progress(&self) -> TicketProgress<T> {
         poll_fn(|context| {
             let mut shared = lock(&self.shared);
@@ -121,7 +121,7 @@ impl<T> Tickets<T> {
         .await
     }
 
-    /// Returns the tickets of all events in flight, in the order of pulls. Use this for a peer that redelivers a
+    /// Returns the tickets of all events in flight, in the order of pulls. Use this method for a peer that redelivers a
     /// message unless it is notified regularly that the message is still being processed.
     pub fn in_flight(&self) -> Vec<T>
     where
@@ -181,9 +181,12 @@ impl<T: Send + 'static> Acks for Tickets<T> {
             for (position, ticket) in tickets {
                 let range = events.get(events.partition_point(|range| range.end <= position));
                 if range.is_some_and(|range| range.contains(&position)) {
-                    let at = undecodable.partition_point(|it| it.events.end <= position);
-                    let found = undecodable.get(at).filter(|it| it.events.contains(&position));
-                    let undecodable = found.map(|it| it.error.clone());
+                    let at =
+                        undecodable.partition_point(|exception| exception.events.end <= position);
+                    let found = undecodable
+                        .get(at)
+                        .filter(|exception| exception.events.contains(&position));
+                    let undecodable = found.map(|exception| exception.error.clone());
                     progress.failed.push(FailedTicket { ticket, undecodable });
                 } else {
                     progress.acknowledged.push(ticket);

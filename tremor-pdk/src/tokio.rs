@@ -76,9 +76,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Tokio(Arc<Runtime>);
 
-/// A runtime and its thread, which end when this is dropped.
+/// A runtime and its thread, which end when this value is dropped.
 ///
-/// Connectors do not share a runtime: only the end of a runtime cancels tasks that other tasks have spawned.
+/// Connectors do not share a runtime, because only the end of a runtime cancels tasks that other tasks have spawned.
 struct Runtime {
     handle: Handle,
     _runs: oneshot::Sender<()>,
@@ -100,7 +100,7 @@ impl Runtime {
 }
 
 impl Tokio {
-    /// Starts a runtime on a new thread. Call this in `connect`, because constructors must not start anything.
+    /// Starts a runtime on a new thread. Call this function in `connect`, because constructors must not start anything.
     ///
     /// # Errors
     /// Returns an error if the system cannot create the thread or a file descriptor.
@@ -130,7 +130,7 @@ impl Tokio {
 
     /// Runs `work` on the current thread, with access to the runtime. `work` must not wait.
     ///
-    /// Use this to create objects, such as clients, that are later used in [`Tokio::run`].
+    /// Use this method to create objects, such as clients, that are later used in [`Tokio::run`].
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.0.handle.enter();
         work()
@@ -138,8 +138,8 @@ impl Tokio {
 
     /// Polls a future on the thread that awaits it, with access to the runtime.
     ///
-    /// The runtime drives the timers and sockets of the future, and no call changes threads. Use this for futures
-    /// that are not [`Send`] and for futures that complete soon.
+    /// The runtime drives the timers and sockets of the future, and the future stays on that thread. Use this method
+    /// for futures that are not [`Send`] and for futures that complete soon.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
         Within { tokio: self.clone(), future: Box::pin(future) }
     }

@@ -34,7 +34,7 @@ impl Interval {
     /// Panics if `milliseconds` is 0 or more than about 584 years. In a constant, the panic is a compile error.
     pub const fn of_ms(milliseconds: u64) -> Self {
         assert!(milliseconds > 0);
-        Self { ns: milliseconds.checked_mul(1_000_000).expect("less than 500 years") }
+        Self { ns: milliseconds.checked_mul(1_000_000).expect("less than 584 years") }
     }
 
     /// Returns the interval as a [`Duration`].

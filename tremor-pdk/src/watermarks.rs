@@ -14,11 +14,11 @@ use std::{
 pub use self::writer::PositionWriter;
 use crate::{Acks, Form, InFlight, Result, TypedBatch, lock};
 
-/// Tracks the position up to which each stream is completely acknowledged, such as an offset in a partition or a
-/// file, although pulls end in any order.
+/// A record of the position up to which each stream is acknowledged without a gap, such as an offset in a partition or
+/// a file. Pulls may end in any order.
 ///
-/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses one to report how
-/// pulls end ([`Source::acks`](crate::Source::acks)), and a task may use one to commit positions.
+/// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses another clone to
+/// report how pulls end ([`Source::acks`](crate::Source::acks)), and a task may use a third clone to commit positions.
 ///
 /// ```
 /// # use tremor_pdk::{Acks, Begin, RawBatch, Result, Watermarks};
@@ -33,7 +33,7 @@ use crate::{Acks, Form, InFlight, Result, TypedBatch, lock};
 ///         writer.push_message(7, 200, b"second");
 ///     }
 ///     // A pull has failed: read its streams again.
-///     Begin::Rewind(streams) => streams.iter().for_each(|it| println!("{} from {:?}", it.stream, it.from)),
+///     Begin::Rewind(streams) => streams.iter().for_each(|rewind| println!("{rewind:?}")),
 /// }
 /// // In `acks`, for the runtime.
 /// let mut acks: Box<dyn Acks> = Box::new(watermarks.clone());
@@ -62,7 +62,7 @@ pub struct Progress<P> {
 #[must_use]
 pub enum Begin<'b, P: Clone, F: Form> {
     /// A pull has failed. The source must first go back to [`Rewind::from`] in each of these streams, and then either
-    /// return from the pull or call [`Watermarks::begin`] again. It must not add an event before.
+    /// return from the pull or call [`Watermarks::begin`] again. The source must not add an event before that.
     Rewind(Vec<Rewind<P>>),
     /// The source may add events with this writer.
     Write(PositionWriter<'b, P, F>),
@@ -75,8 +75,8 @@ pub struct Rewind<P> {
     pub stream: u64,
     /// Position from which the stream has to be read again; `None` for the start of the stream.
     ///
-    /// This is the end of the events that were added before the failed pull. The acknowledged position may be lower,
-    /// because earlier pulls may still be in flight.
+    /// This position is the end of the events that were added before the failed pull. The acknowledged position may be
+    /// lower, because earlier pulls may still be in flight.
     pub from: Option<P>,
 }
 
@@ -85,7 +85,7 @@ struct Shared<P> {
     progress: Progress<P>,
     /// Streams to read again that [`Watermarks::begin`] has not returned yet.
     rewinds: Vec<Rewind<P>>,
-    /// Streams to read again that [`Watermarks::begin`] has returned, until it returns a writer.
+    /// Streams to read again that [`Watermarks::begin`] has returned, until `begin` returns a writer.
     rewinding: Vec<u64>,
     /// Waker of the task that waits for progress.
     waiting: Option<Waker>,
@@ -109,11 +109,11 @@ impl<P: Clone> Watermarks<P> {
 
     /// Returns a writer that adds events to the batch of a pull, or the streams that have to be read again.
     ///
-    /// Call this in each pull after its last `await`, whether or not there are events. If a pull has failed since the
-    /// last call, the result is [`Begin::Rewind`].
+    /// Call this method in each pull after its last `await`, whether or not there are events. If a pull has failed
+    /// since the last call, the result is [`Begin::Rewind`].
     ///
     /// The writer cannot be kept across an `await`. A pull could fail meanwhile, and the writer would add events that
-    /// follow the failed ones. The following does not compile:
+    /// follow the failed events. The following does not compile:
     ///
     /// ```compile_fail
     /// # use tremor_pdk::{Begin, RawBatch, Watermarks};
@@ -127,7 +127,7 @@ impl<P: Clone> Watermarks<P> {
     /// # }
     /// ```
     ///
-    /// Without the `await` this compiles:
+    /// The following compiles, because no `await` follows the call of `begin`:
     ///
     /// ```
     /// # use tremor_pdk::{Begin, RawBatch, Watermarks};
@@ -151,15 +151,15 @@ impl<P: Clone> Watermarks<P> {
         Begin::Rewind(std::mem::take(rewinds))
     }
 
-    /// Returns the changes since the last call of this method or of [`Watermarks::progress`], without waiting. Each
-    /// stream has only its latest position.
+    /// Returns the changes since the last call of this method or of [`Watermarks::progress`], without waiting. The
+    /// result contains only the latest position of each stream.
     pub fn take(&self) -> Progress<P> {
         std::mem::take(&mut lock(&self.shared).progress)
     }
 
-    /// Waits for a change, and then returns like [`Watermarks::take`]. Only one task may wait.
+    /// Waits for a change, and then returns the same as [`Watermarks::take`]. Only one task may wait.
     ///
-    /// A pull that waits here must call [`Watermarks::begin`] first, because a failure is reported only once.
+    /// A pull that awaits this future must call [`Watermarks::begin`] first, because a failure is reported only once.
     pub async fn progress(&self) -> Progress<P> {
         poll_fn(|context| {
             let mut shared = lock(&self.shared);
@@ -180,7 +180,7 @@ impl<P: Clone> Watermarks<P> {
     /// Returns whether all events of a stream are acknowledged.
     ///
     /// After a pull of the stream has failed, returns `false` until [`Watermarks::begin`] has returned the stream in a
-    /// [`Begin::Rewind`], and in a later call a writer.
+    /// [`Begin::Rewind`], and a later call has returned a writer.
     pub fn is_settled(&self, stream: u64) -> bool {
         let shared = lock(&self.shared);
         !shared.rewinds.iter().any(|rewind| rewind.stream == stream)
@@ -208,8 +208,8 @@ impl<P: Clone> Watermarks<P> {
         }
     }
 
-    /// Records that the pull `pull` has events of `stream` up to `position`. Of several positions of one pull, the
-    /// last one counts.
+    /// Records that the pull `pull` has events of `stream` up to `position`. If a pull records several positions, the
+    /// last position counts.
     ///
     /// Does nothing if the stream has to be read again, because the same events will be read again.
     fn record(&self, pull: u64, stream: u64, position: P) {

@@ -1,10 +1,10 @@
 //! Operators, codecs, preprocessors and postprocessors in the ABI. Authors implement the traits of `tremor-pdk`
 //! instead.
 //!
-//! The host calls one object sequentially, from any thread. When a call returns, its batches and outputs, with their
-//! contents, belong to the host again.
+//! Calls to one object never overlap, but may come from different threads. When a call returns, the batches and outputs
+//! that the host passed belong to the host again, including their contents.
 
-// The macros of abi_stable generate code that these lints refuse.
+// The macros of abi_stable generate code that violates these lints.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use abi_stable::{

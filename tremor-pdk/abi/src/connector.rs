@@ -6,7 +6,7 @@
 //! their connection, so state for later connections belongs to the connector. The calls of one object never overlap,
 //! but may come from different threads.
 
-// The macros of abi_stable generate code that these lints refuse.
+// The macros of abi_stable generate code that violates these lints.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -22,8 +22,8 @@ pub type CallResult<T> = RResult<T, PluginError>;
 /// The result of an asynchronous call.
 pub type CallFuture<'a, T> = BorrowingFfiFuture<'a, CallResult<T>>;
 
-/// Whether a connector exchanges bytes, which need a codec, or values with the runtime. An open set: later versions may
-/// add constants.
+/// The form of the data that a connector exchanges with the runtime: bytes, which need a codec, or values. An open set:
+/// later versions may add constants.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct CodecNeed(pub u8);
@@ -93,7 +93,7 @@ pub struct EventRange {
     pub len: u32,
 }
 
-/// Limits of what a source has in flight: the events of pulls that have not ended.
+/// Limits of the events that a source has in flight, which are the events of pulls that have not ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct InFlight {
@@ -150,7 +150,7 @@ pub struct Deliveries {
     /// Maximum time in ns that an event waits for further events of the same delivery; [`Self::NO_LINGER`] if the sink
     /// asks for no time.
     pub linger_ns: u64,
-    /// Properties.
+    /// Order, gathering and batching of the deliveries.
     pub flags: DeliveryFlags,
     /// Reserved; always zero.
     pub reserved: u32,
@@ -290,7 +290,7 @@ pub trait RawSource: Send + 'static {
 /// Receives the outcome of each pull of a source, in any order, whether or not a pull is pending.
 #[sabi_trait]
 pub trait RawAcks: Send + 'static {
-    /// Returns the limits of what the source has in flight. Called once, before the first pull.
+    /// Returns the limits of the events that the source has in flight. Called once, before the first pull.
     fn most_in_flight(&self) -> InFlight;
 
     /// Reports that every event of `pull` was delivered, dead-lettered or discarded on purpose.
@@ -315,7 +315,7 @@ pub trait RawAcks: Send + 'static {
     }
 }
 
-/// A sink: delivers batches. Deliveries that are pending at the same time are in different slots.
+/// A sink: delivers batches.
 ///
 /// The host calls `poll_deliver` with the same slot and the same batch until the result is ready, and only then starts
 /// the next delivery in that slot. Deliveries in several slots may be pending at the same time.
@@ -336,7 +336,7 @@ pub trait RawSink: Send + 'static {
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>>;
 
-    /// Cancels the pending delivery in `slot`, if any. Its batch is not returned.
+    /// Cancels the pending delivery in `slot`, if any. The batch of the delivery is not returned.
     #[sabi(last_prefix_field)]
     fn give_up(&mut self, slot: u32);
 

@@ -7,8 +7,8 @@ use abi_stable::{
     std_types::{RString, RVec},
 };
 
-/// The kind of an error: what happened. It determines the [policy](ErrorKind::policy) of the error, unless the error
-/// sets a different policy. An open set; an unknown kind is treated as [`ErrorKind::INTERNAL`].
+/// The kind of an error, which describes what happened. The kind determines the [policy](ErrorKind::policy) of the
+/// error, unless the error sets a different policy. An open set; an unknown kind is treated as [`ErrorKind::INTERNAL`].
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, StableAbi)]
 pub struct ErrorKind(pub u16);
@@ -105,7 +105,7 @@ impl ErrorPolicy {
     pub const RECONNECT: Self = Self(1);
     /// The data is invalid: the events leave by `err`, and the component continues.
     pub const DEAD_LETTER: Self = Self(2);
-    /// The instance failed. A new instance replaces it if that may help.
+    /// The instance failed: the component restarts, with a new instance if the failure requires one.
     pub const RESTART: Self = Self(3);
     /// Only a person can remove the cause: the flow fails.
     pub const GIVE_UP: Self = Self(4);

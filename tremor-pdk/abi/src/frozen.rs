@@ -84,8 +84,8 @@ fn every_type(root: Layout) -> Vec<Layout> {
     every
 }
 
-/// Returns the name of a type with its parameters. `abi_stable` does not list the parameters of its enums and lists, so
-/// they are derived from the fields.
+/// Returns the name of a type with its parameters. `abi_stable` does not list the type parameters of its enums and
+/// lists, so these parameters are derived from the fields.
 fn name(layout: Layout) -> String {
     let name = layout.full_type().to_string();
     match layout.data() {
@@ -108,7 +108,8 @@ fn lines(fields: &TLFields) -> Vec<String> {
 
 /// Describes a field by its name and its type, or by its signature if the field is a function.
 fn line(field: &TLField) -> String {
-    let functions: Vec<_> = field.function_range().iter().map(|it| signature(&it)).collect();
+    let functions: Vec<_> =
+        field.function_range().iter().map(|function| signature(&function)).collect();
     let described = if functions.is_empty() { name(field.layout()) } else { functions.join(" ") };
     format!("{}: {described}", field.name())
 }
@@ -116,7 +117,7 @@ fn line(field: &TLField) -> String {
 fn signature(function: &TLFunction) -> String {
     let parameters: Vec<_> =
         function.param_type_layouts.iter().map(|layout| name(layout())).collect();
-    let result = function.return_type_layout().map_or_else(String::new, |it| name(it()));
+    let result = function.return_type_layout().map_or_else(String::new, |layout| name(layout()));
     let qualifier = if function.fn_qualifs.is_unsafe() { "unsafe " } else { "" };
     format!("{qualifier}fn({}) -> ({result})", parameters.join(", "))
 }
@@ -132,7 +133,7 @@ fn numbers() -> List {
                 name = implemented.trim_end_matches(" {").to_owned();
             }
             if let Some((constant, number)) = line.trim().split_once(" = ")
-                && constant.chars().all(|it| it.is_ascii_uppercase() || it == '_')
+                && constant.chars().all(|c| c.is_ascii_uppercase() || c == '_')
                 && let Some((number, _)) = number.split_once(", \"")
             {
                 let lines = list.entry("ErrorKind: numbers".to_owned()).or_default();
@@ -140,7 +141,7 @@ fn numbers() -> List {
             }
             let constant = line.strip_prefix("    pub const ");
             if let Some((constant, number)) =
-                constant.and_then(|it| it.split_once(": Self = Self("))
+                constant.and_then(|text| text.split_once(": Self = Self("))
                 && let Some((number, _)) = number.split_once(");")
             {
                 let lines = list.entry(format!("{name}: numbers")).or_default();
@@ -221,7 +222,7 @@ fn layouts_are_those_of_every_kept_version() {
         let is_same = version == AbiVersion::CURRENT.to_string();
         has_current |= is_same;
         if let Err(difference) = difference(&kept, &today, is_same) {
-            panic!("ABI {version} is not what it was: {difference}\n{RULE}");
+            panic!("the types of ABI {version} have changed: {difference}\n{RULE}");
         }
     }
     let current = AbiVersion::CURRENT;
@@ -241,15 +242,15 @@ fn write_list() {
 fn only_additions_at_the_end_of_a_prefix_pass() {
     let kept = "A: 8 bytes, aligned to 8\n    a: u32\n    b: u32\nP: prefix of 1 fields\n    f: fn(u8) -> ()\n\
         K: numbers\n    ONE: 1\n";
-    let of = |from: &str, to: &str, is_same| {
+    let compared = |from: &str, to: &str, is_same| {
         assert!(kept.contains(from));
         difference(&parse(kept), &parse(&kept.replace(from, to)), is_same)
     };
     let fields = "    f: fn(u8) -> ()\n";
     let more = "    f: fn(u8) -> ()\n    g: u8\n";
     for (from, to) in [(fields, more), ("ONE: 1", "ONE: 1\n    TWO: 2"), ("K", "B: numbers\nK")] {
-        assert_eq!(of(from, to, false), Ok(()), "{to}");
-        assert!(of(from, to, true).is_err(), "without a new minor: {to}");
+        assert_eq!(compared(from, to, false), Ok(()), "{to}");
+        assert!(compared(from, to, true).is_err(), "without a new minor: {to}");
     }
     for (from, to) in [
         ("    b: u32\n", ""),
@@ -262,7 +263,7 @@ fn only_additions_at_the_end_of_a_prefix_pass() {
         ("fn(u8)", "fn(u16)"),
         ("ONE: 1", "ONE: 2"),
     ] {
-        assert!(of(from, to, false).is_err(), "{from} as {to}");
+        assert!(compared(from, to, false).is_err(), "{from} as {to}");
     }
     assert_eq!(text(&parse(kept)).lines().count(), kept.lines().count());
 }

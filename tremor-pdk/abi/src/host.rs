@@ -1,6 +1,6 @@
 //! The functions of the host: the only way for a plugin to call the runtime.
 
-// The macros of abi_stable generate code that these lints refuse.
+// The macros of abi_stable generate code that violates these lints.
 #![allow(
     non_local_definitions,
     clippy::expl_impl_clone_on_copy,
@@ -63,10 +63,10 @@ impl Interest {
 /// A watch on a file descriptor, as a trait object of the ABI.
 pub type RawWatchBox = RawWatch_TO<RBox<()>>;
 
-/// Watches a file descriptor. The host registers the descriptor once, and removes it when the watch is dropped.
+/// A watch on a file descriptor. The host registers the descriptor once, and removes it when the watch is dropped.
 #[sabi_trait]
 pub trait RawWatch: Send + 'static {
-    /// Completes when the descriptor is ready. Poll it again to wait until the descriptor is ready the next time.
+    /// Completes when the descriptor is ready. Poll the watch again to wait until the descriptor is ready again.
     #[sabi(last_prefix_field)]
     fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>>;
 }
@@ -108,8 +108,8 @@ impl Job {
     /// Runs the job on the current thread.
     pub fn run(self) {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `data` is the box that `new` made, and `ManuallyDrop` keeps it from being freed
-        // a second time.
+        // SAFETY: `data` is the box that `new` created, and `ManuallyDrop` prevents the box from being freed a second
+        // time.
         unsafe { (this.run)(this.data) }
     }
 }
@@ -151,8 +151,8 @@ pub struct HostFunctions {
     pub metric: unsafe extern "C" fn(*const (), MetricKind, RStr<'_>, RStr<'_>) -> u32,
     /// Records a value of a registered metric.
     pub record: unsafe extern "C" fn(*const (), u32, f64),
-    /// Runs a future on the host's executor; the name appears in logs. The waker of any poll, also of an earlier one,
-    /// wakes the future as long as the future exists.
+    /// Runs a future on the host's executor; the name appears in logs. The waker of every poll, including earlier
+    /// polls, wakes the future as long as the future exists.
     pub spawn: unsafe extern "C" fn(*const (), RStr<'_>, FfiFuture<()>),
     /// Runs a job on the host's pool of threads for blocking work.
     pub spawn_blocking: unsafe extern "C" fn(*const (), Job),
@@ -212,8 +212,8 @@ impl HostHandle {
     ///
     /// # Safety
     /// Every function in `functions` may be called with `context` from any thread, as long as `context` has been
-    /// retained at least as often as released. The caller transfers one reference to the handle. The handle releases it
-    /// when the handle is dropped.
+    /// retained at least as often as released. The caller transfers one reference to the handle. The handle releases
+    /// this reference when the handle is dropped.
     pub unsafe fn new(functions: HostFunctionsRef, context: *const ()) -> Self {
         Self { functions, context }
     }

@@ -183,7 +183,7 @@ refused! {
         deliver(&batch);
     }
 
-    /// Metadata cannot contain borrowed text, because it has to live as long as any clone of the batch.
+    /// Metadata cannot contain borrowed text, because metadata has to live as long as any clone of the batch.
     metadata, "E0597": {
         let text = String::from("here");
         batch.get_mut(0).unwrap().set_metadata(Value::from(&*text));

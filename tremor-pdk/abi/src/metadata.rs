@@ -1,5 +1,5 @@
-//! The metadata record: a section of a plugin library that describes the plugin. It is read without loading the
-//! library.
+//! The metadata record: a section of a plugin library that describes the plugin. The runtime reads the record without
+//! loading the library.
 //!
 //! # Format
 //! ```text
@@ -44,7 +44,7 @@ impl Record {
     ///
     /// # Panics
     /// Panics if the text is longer than 8,168 bytes.
-    #[allow(clippy::cast_possible_truncation)] // at most `JSON`
+    #[allow(clippy::cast_possible_truncation)] // the length is at most `JSON`
     pub const fn new(json: &JsonText) -> Self {
         Self {
             magic: MAGIC,
@@ -150,7 +150,7 @@ pub struct Metadata {
     /// Interface through which the host calls the library; `rust` if the record does not name one.
     #[serde(default = "rust")]
     pub interface: String,
-    /// Version of `tremor-pdk` that the plugin was built with; `None` if it was built without.
+    /// Version of `tremor-pdk` that the plugin was built with; `None` if the plugin was built without the kit.
     pub pdk: Option<String>,
     /// Effect of a panic, `unwind` or `abort`; `None` if the library's language has no panics.
     pub panic: Option<String>,

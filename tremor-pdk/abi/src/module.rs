@@ -1,6 +1,6 @@
 //! The root module: the entry point that the runtime finds in a library after it has checked and loaded the library.
 
-// The macros of abi_stable generate code that these lints refuse.
+// The macros of abi_stable generate code that violates these lints.
 #![allow(clippy::expl_impl_clone_on_copy, clippy::cast_ptr_alignment)]
 
 use abi_stable::{
@@ -77,8 +77,8 @@ pub struct Artefact {
     pub constructors: ConstructorsRef,
 }
 
-/// Constructors for artefacts that are not connectors. Each takes the name in the flow of the pipeline or connector
-/// that the component is part of, the component's configuration, and its handle to the host. A constructor that does
+/// Constructors for artefacts that are not connectors. Each constructor takes the name of the pipeline or connector
+/// that the component is a part of, the component's configuration, and its handle to the host. A constructor that does
 /// not belong to the artefact's kind returns an error of kind
 /// [`ErrorKind::UNSUPPORTED`](crate::error::ErrorKind::UNSUPPORTED).
 #[repr(C)]
@@ -124,7 +124,7 @@ pub struct PluginModule {
 }
 
 impl RootModule for PluginModuleRef {
-    // The runtime does not use abi_stable's own loader, because that caches the first library permanently.
+    // The runtime does not use abi_stable's own loader, because that loader caches the first library permanently.
     declare_root_module_statics! {PluginModuleRef}
     const BASE_NAME: &'static str = "tremor_plugin";
     const NAME: &'static str = "tremor_plugin";

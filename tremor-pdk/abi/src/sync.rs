@@ -6,7 +6,7 @@ pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 pub(crate) use crate::lock::lock;
 
-/// Returns whether the fault `name` is planted: never outside of model checks.
+/// Returns whether the fault `name` is planted. Always `false` outside of the model checks.
 #[inline]
 pub(crate) const fn fault(_name: &str) -> bool {
     false

@@ -9,9 +9,9 @@ use abi_stable::StableAbi;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, StableAbi)]
 pub struct AbiVersion {
-    /// Increases when a layout changes, or the meaning of a field or method.
+    /// Number that increases when a layout, or the meaning of a field or method, changes.
     pub major: u16,
-    /// Increases when fields, methods or numbers of open sets are added.
+    /// Number that increases when types, fields, methods or numbers of open sets are added.
     pub minor: u16,
 }
 

@@ -106,17 +106,17 @@ fn last_consumer_returns_buffers_from_any_thread() {
         let batch = batch(&pool);
         let address = batch.bytes().as_ptr().addr();
         let mut consumers = vec![batch.clone(), batch.part(0..2), batch];
-        let keeps = consumers.remove(last);
+        let last_consumer = consumers.remove(last);
         for consumer in consumers {
-            thread::spawn(move || drop(consumer)).join().expect("it only drops");
+            thread::spawn(move || drop(consumer)).join().expect("the thread only drops");
             assert_eq!(pool.waiting(), 0, "a consumer still has the buffers");
         }
-        assert_eq!(keeps.raw(&keeps.events()[0]), Some(&b"first"[..]));
-        thread::spawn(move || drop(keeps)).join().expect("it only drops");
-        assert_eq!(pool.waiting(), 1, "the last consumer returned them");
-        let again = Batch::from_pool(&pool);
-        assert!(again.is_empty() && again.bytes().is_empty() && again.nodes().is_empty());
-        assert_eq!(again.bytes().as_ptr().addr(), address, "the same buffer, with its capacity");
+        assert_eq!(last_consumer.raw(&last_consumer.events()[0]), Some(&b"first"[..]));
+        thread::spawn(move || drop(last_consumer)).join().expect("the thread only drops");
+        assert_eq!(pool.waiting(), 1, "the last consumer returned the buffers");
+        let reused = Batch::from_pool(&pool);
+        assert!(reused.is_empty() && reused.bytes().is_empty() && reused.nodes().is_empty());
+        assert_eq!(reused.bytes().as_ptr().addr(), address, "the same buffer, with its capacity");
     }
 }
 
@@ -144,7 +144,7 @@ fn pool_may_be_dropped_before_its_batches() {
     let (edited, mut editor) = (batch.clone(), batch);
     *editor.value_mut(1).expect("a value") = literal!("edited");
     drop(pool);
-    thread::spawn(move || drop(editor)).join().expect("it only drops");
+    thread::spawn(move || drop(editor)).join().expect("the thread only drops");
     assert_eq!(edited.raw(&edited.events()[4]), Some(&b"last"[..]));
 }
 
@@ -154,22 +154,24 @@ fn fill<'s>(space: &'s mut [MaybeUninit<u8>], text: &[u8]) -> &'s mut [u8] {
 }
 
 #[test]
-fn batch_is_filled_without_writing_a_byte_twice() {
+fn fragments_and_messages_fill_spare_capacity() {
     let mut batch = Batch::from_pool(&Pool::new(1));
 
     let parts = [&b"some bytes"[..], b""];
-    let counts = parts
-        .map(|part| batch.stream(1).fill_fragment(100, |it| Ok::<_, Infallible>(fill(it, part))));
+    let counts = parts.map(|part| {
+        batch.stream(1).fill_fragment(100, |space| Ok::<_, Infallible>(fill(space, part)))
+    });
     assert_eq!(counts, [Ok(10), Ok(0)]);
     assert_eq!(batch.stream(1).fill_fragment(100, |_| Err("not now")), Err("not now"));
     let messages = [&b""[..], b"a message"];
-    let counts = messages
-        .map(|part| batch.stream(2).fill_message(100, |it| Ok::<_, Infallible>(fill(it, part))));
+    let counts = messages.map(|part| {
+        batch.stream(2).fill_message(100, |space| Ok::<_, Infallible>(fill(space, part)))
+    });
     assert_eq!(counts, [Ok(0), Ok(9)]);
-    batch.validate().expect("what was filled");
+    batch.validate().expect("a valid batch");
     let seen: Vec<_> = batch
         .iter()
-        .map(|it| (it.stream().number(), it.is_fragment(), it.raw().unwrap()))
+        .map(|event| (event.stream().number(), event.is_fragment(), event.raw().unwrap()))
         .collect();
     let expected: [(u64, bool, &[u8]); 3] =
         [(1, true, b"some bytes"), (2, false, b""), (2, false, b"a message")];

@@ -21,7 +21,7 @@ fn arrays() -> Value<'static> {
     nested(LEVELS, |inner| Value::Array(Array::from(vec![inner])))
 }
 
-/// Returns nested objects, with a neighbour on each level.
+/// Returns nested objects, each with another field.
 fn objects() -> Value<'static> {
     nested(LEVELS / 5, |inner| {
         let object: Object =
@@ -40,16 +40,16 @@ fn large_objects() -> Value<'static> {
     })
 }
 
-fn nested(levels: usize, around: impl Fn(Value<'static>) -> Value<'static>) -> Value<'static> {
-    (0..levels).fold(Value::from(1), |inner, _| around(inner))
+fn nested(levels: usize, wrap: impl Fn(Value<'static>) -> Value<'static>) -> Value<'static> {
+    (0..levels).fold(Value::from(1), |inner, _| wrap(inner))
 }
 
-/// Runs `what` with deep values on a thread with std's default stack. The stack suffices for recursion over
-/// [`MAX_DEPTH`] levels, even unoptimised, but not over all levels.
+/// Runs `test` with deep values on a thread with std's default stack. The stack suffices for recursion over
+/// [`MAX_DEPTH`] levels, even in unoptimised code, but not over all levels.
 #[track_caller]
-fn on_default_stack(what: fn(Value<'static>)) {
+fn on_default_stack(test: fn(Value<'static>)) {
     for make in [arrays as fn() -> Value<'static>, objects, large_objects] {
-        thread::spawn(move || what(make())).join().expect("the thread finished");
+        thread::spawn(move || test(make())).join().expect("the thread finished");
     }
 }
 
@@ -172,7 +172,7 @@ fn deep_values_cannot_become_documents() {
         let read = from_value::<Value<'static>>(&value);
         assert_eq!(
             read.map_err(|error| error.to_string()),
-            Err("nested deeper than 512 levels".into())
+            Err("the value is nested deeper than 512 levels".into())
         );
     });
 }

@@ -1,4 +1,4 @@
-//! Handle to add events of one stream to a batch.
+//! The handle with which a source adds events of one stream to a batch.
 
 use std::{marker::PhantomData, mem::MaybeUninit};
 
@@ -27,7 +27,8 @@ impl<'b, F> Stream<'b, F> {
         self.stream.end();
     }
 
-    /// Ends a stream that was cut off: its last message, if only a part of it was added, will never be completed.
+    /// Ends a stream that was cut off. If only a part of its last message was added, this message will never be
+    /// completed.
     ///
     /// The incomplete message goes to `err`. If the source is transactional, the pulls that read the message fail
     /// instead.
@@ -41,8 +42,8 @@ impl Stream<'_, Structured> {
     /// batch.
     ///
     /// # Errors
-    /// Returns an error of the kind bad data if the value's `Serialize` fails or the value does not fit a document.
-    /// The batch is unchanged after an error.
+    /// Returns an error of the kind bad data if the value's `Serialize` fails or the value cannot be stored in a
+    /// document. The batch is unchanged after an error.
     pub fn push(&mut self, value: &(impl Serialize + ?Sized)) -> Result<()> {
         self.stream.push(value)
     }
@@ -64,11 +65,11 @@ impl Stream<'_, Raw> {
         self.stream.push_fragment(bytes);
     }
 
-    /// Lets `read` fill up to `space` bytes of the buffer of the batch, and adds the bytes that were read as a
-    /// fragment, without a copy. Returns their number.
+    /// Calls `read` with a slice of `space` bytes in the buffer of the batch, and adds the bytes that were read as a
+    /// fragment, without a copy. Returns the number of bytes that were read.
     ///
     /// # Errors
-    /// The errors of `read`; nothing is added then.
+    /// Returns the errors of `read`; nothing is added then.
     pub fn read_fragment<E>(
         &mut self,
         space: usize,
@@ -80,8 +81,8 @@ impl Stream<'_, Raw> {
     /// Adds a fragment as [`read_fragment`](Self::read_fragment) does, for functions that accept uninitialised
     /// memory.
     ///
-    /// This avoids writing zeros first. `fill` returns the part that it has filled, which starts with the first byte,
-    /// as the buffer of `rustix::net::recv` does.
+    /// The memory does not have to be filled with zeros first. `fill` returns the part that it has filled, which starts
+    /// with the first byte of its argument, as `rustix::net::recv` does.
     ///
     /// ```
     /// # use tremor_pdk::RawBatch;
@@ -93,7 +94,7 @@ impl Stream<'_, Raw> {
     /// ```
     ///
     /// # Errors
-    /// The errors of `fill`; nothing is added then.
+    /// Returns the errors of `fill`; nothing is added then.
     ///
     /// # Panics
     /// Panics if `fill` returns a slice that does not start with the first byte of its argument, or if the batch would
@@ -110,7 +111,7 @@ impl Stream<'_, Raw> {
     /// message may be empty.
     ///
     /// # Errors
-    /// The errors of `fill`; nothing is added then.
+    /// Returns the errors of `fill`; nothing is added then.
     ///
     /// # Panics
     /// Panics in the cases of [`fill_fragment`](Self::fill_fragment).

@@ -25,7 +25,8 @@ fn many_descriptors_can_be_awaited_repeatedly() {
         })
         .collect();
     for round in 0..3_u8 {
-        // Written in reverse order, so that the descriptors do not become ready in the order in which they are awaited.
+        // The bytes are written in reverse order, so that the descriptors do not become ready in the order in which
+        // they are awaited.
         for (_, other) in pairs.iter().rev() {
             (&*other).write_all(&[round]).unwrap();
         }

@@ -31,7 +31,7 @@ impl<T: Codec> DynCodec for CodecDriver<T> {
             codec.decode(message, &mut writer)?;
             writer.finish().map_err(Error::bad_data)
         });
-        output.discard(discard_empty(batch, &mut rejected, |it| codec.holds_no_event(it)));
+        output.discard(discard_empty(batch, &mut rejected, |bytes| codec.holds_no_event(bytes)));
         output.reject_all(rejected);
         Ok(())
     }

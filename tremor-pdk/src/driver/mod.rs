@@ -206,7 +206,7 @@ mod tests {
 
     /// A sink that answers a message once the test has set its answer, and counts the deliveries in flight.
     #[derive(Clone, Default)]
-    struct Desk {
+    struct ManualSink {
         answers: Arc<Mutex<HashMap<Vec<u8>, Delivery>>>,
         in_flight: Arc<AtomicUsize>,
     }
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    impl ParallelSink for Desk {
+    impl ParallelSink for ManualSink {
         type Batch = RawBatch;
 
         fn demand(&self) -> Demand {
@@ -259,9 +259,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_deliver_independently_and_cancelled_one_is_dropped() {
-        let desk = Desk::default();
-        let mut sink: Box<dyn DynSink> = desk.clone().into_driver();
+    fn slots_are_independent_and_cancelled_delivery_is_dropped() {
+        let manual = ManualSink::default();
+        let mut sink: Box<dyn DynSink> = manual.clone().into_driver();
         assert_eq!(sink.demand().most_in_flight, 3);
         sink.on_grant(Grant::new(3, true, None));
         let mut context = Context::from_waker(Waker::noop());
@@ -269,9 +269,9 @@ mod tests {
         for (slot, batch) in batches.iter_mut().enumerate() {
             assert!(sink.poll_deliver(&mut context, slot, batch).is_pending());
         }
-        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 3);
-        desk.answers.lock().unwrap().insert(b"b".into(), Ok(()));
-        desk.answers.lock().unwrap().insert(b"c".into(), Err(Error::full("no").into()));
+        assert_eq!(manual.in_flight.load(Ordering::Relaxed), 3);
+        manual.answers.lock().unwrap().insert(b"b".into(), Ok(()));
+        manual.answers.lock().unwrap().insert(b"c".into(), Err(Error::full("no").into()));
         assert!(sink.poll_deliver(&mut context, 0, &mut batches[0]).is_pending());
         assert!(matches!(
             sink.poll_deliver(&mut context, 2, &mut batches[2]),
@@ -281,11 +281,11 @@ mod tests {
             sink.poll_deliver(&mut context, 1, &mut batches[1]),
             Poll::Ready(Ok(exceptions)) if exceptions.is_empty()
         ));
-        assert_eq!(batches[1].events().len(), 1, "the batch is back");
+        assert_eq!(batches[1].events().len(), 1, "the batch was returned");
         sink.give_up(0);
-        assert_eq!(desk.in_flight.load(Ordering::Relaxed), 0);
+        assert_eq!(manual.in_flight.load(Ordering::Relaxed), 0);
         // The slot accepts the next delivery.
-        desk.answers.lock().unwrap().insert(b"d".into(), Ok(()));
+        manual.answers.lock().unwrap().insert(b"d".into(), Ok(()));
         assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"d")).is_ready());
         let none = sink.poll_deliver(&mut context, 3, &mut batch(b"e"));
         assert!(matches!(none, Poll::Ready(Err(error)) if error.message().contains("no slot 3")));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn parallel_sink_has_one_slot_before_its_grant() {
-        let mut sink: Box<dyn DynSink> = Desk::default().into_driver();
+        let mut sink: Box<dyn DynSink> = ManualSink::default().into_driver();
         let mut context = Context::from_waker(Waker::noop());
         assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"a")).is_pending());
         assert!(sink.poll_deliver(&mut context, 1, &mut batch(b"b")).is_ready(), "an error");

@@ -44,7 +44,7 @@ impl<'f, T> Slot<'f, T> {
         self.active.is_none()
     }
 
-    /// Puts a future into the slot, after dropping the previous one.
+    /// Drops the future in the slot, if any, and stores `future` instead.
     pub(super) fn set<F: Future<Output = T> + Send + 'f>(&mut self, future: F) {
         self.clear();
         self.ensure_capacity(Layout::new::<F>());
@@ -53,7 +53,7 @@ impl<'f, T> Slot<'f, T> {
         self.active = Some(Active { poll: poll::<F>, drop: drop_in_place::<F> });
     }
 
-    /// Polls the future. Once it is ready, it is dropped and the slot is empty.
+    /// Polls the future. A future that is ready is dropped, which empties the slot.
     ///
     /// # Panics
     /// Panics if the slot is empty or the future panics.

@@ -1,4 +1,4 @@
-//! The component of an adapter. Its calls catch panics and return results of the ABI.
+//! The wrapper of the component of an adapter. Calls through the wrapper catch panics and return results of the ABI.
 
 use std::{future::Future, mem::ManuallyDrop};
 

@@ -52,7 +52,7 @@ pub(crate) fn install_hook() {
     });
 }
 
-/// Formats the report of a panic like the standard library does, but without the message.
+/// Formats the report of a panic as the standard library does, but without the message.
 fn report(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("<unnamed>");
@@ -77,7 +77,7 @@ fn store_location(panic: &PanicHookInfo<'_>) {
 ///
 /// Every call of the host passes this function, so it must cost nothing without a panic: `catch_unwind` only adds a
 /// table that is read during a panic. Do not add code here. Even an access to a thread-local variable from within a
-/// library calls the dynamic loader, which was a third of all instructions of a guarded call.
+/// library calls the dynamic loader, which took a third of all instructions of a guarded call.
 #[inline]
 pub(crate) fn guard<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panicked(what, payload))

@@ -54,7 +54,7 @@ impl Reports {
         }
         self.changed.notify_all();
         let is_written = |state: &mut State| !state.is_busy() || state.is_stuck;
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, |it| !is_written(it));
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !is_written(state));
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         state.is_stuck |= waited.timed_out();
     }
@@ -87,7 +87,7 @@ impl State {
         self.is_writing || !self.waiting.is_empty()
     }
 
-    /// Adds a report. Returns `false` if it was dropped.
+    /// Adds a report. Returns `false` if the report was dropped, because too many are waiting.
     fn push(&mut self, report: String) -> bool {
         let has_capacity = self.waiting.len() < CAPACITY;
         if has_capacity {

@@ -100,10 +100,10 @@ impl RawAcks for FfiAcks {
     }
 
     fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
-        let exception = |it: &ExceptionRange| {
-            let start = it.start as usize;
-            let events = start..start.saturating_add(it.len as usize);
-            Exception { events, error: it.error.clone() }
+        let exception = |range: &ExceptionRange| {
+            let start = range.start as usize;
+            let events = start..start.saturating_add(range.len as usize);
+            Exception { events, error: range.error.clone() }
         };
         let report = |acks: &mut Box<dyn Acks>| {
             let messages: Vec<_> = messages.iter().map(exception).collect();

@@ -93,7 +93,7 @@ impl FromStr for Address {
         let host = if let Some(host) = host.strip_prefix('[') {
             let ip = host.strip_suffix(']').and_then(|ip| ip.parse::<Ipv6Addr>().ok());
             Target::Ip(ip.ok_or_else(|| wrong("expected an IPv6 address in the brackets"))?.into())
-        } else if host.is_empty() || host.contains(|it: char| it.is_whitespace() || it == '/') {
+        } else if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err(wrong("it has no host"));
         } else if host.contains(':') {
             return Err(wrong("an IPv6 address has to be in brackets"));
@@ -181,7 +181,7 @@ mod tests {
         let host = test.host();
         let address: Address = "localhost:7".parse().unwrap();
         let addresses = test.block_on(address.resolve(&host)).unwrap();
-        assert!(addresses.iter().all(|it| it.ip().is_loopback() && it.port() == 7));
+        assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 7));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn listen(addresses: &[SocketAddr], reuse_port: bool) -> Result<std::net::Tc
 /// Binds a socket for datagrams to the first of `addresses` that is available. The socket is in non-blocking mode.
 ///
 /// # Errors
-/// The errors of [`listen`].
+/// Returns the errors of [`listen`].
 pub fn bind_udp(addresses: &[SocketAddr], reuse_port: bool) -> Result<std::net::UdpSocket> {
     first(addresses, |address| {
         let socket = open(address, SocketType::DGRAM, reuse_port)?;
@@ -110,7 +110,7 @@ macro_rules! listeners {
         pub struct $name(Registered<$listener>, Reserve);
 
         impl $name {
-            /// Creates a listener from one of the standard library, which is set to non-blocking mode.
+            /// Creates a listener from a listener of the standard library, which is set to non-blocking mode.
             ///
             /// # Errors
             /// Returns the error of the operating system if the listener cannot be registered.
@@ -133,7 +133,7 @@ macro_rules! listeners {
             /// Accepts a connection if one is waiting: see `accept`.
             ///
             /// # Errors
-            #[doc = concat!("The errors of [`", stringify!($name), "::accept`].")]
+            #[doc = concat!("Returns the errors of [`", stringify!($name), "::accept`].")]
             pub fn poll_accept(
                 &self,
                 context: &Context<'_>,

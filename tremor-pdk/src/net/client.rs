@@ -27,8 +27,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for closing a connection after everything was written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes that are read and discarded while a connection closes. Operating systems buffer less than
-/// this.
+/// Maximum number of bytes that are read and discarded while a connection closes. Operating systems buffer less data
+/// than this.
 const SKIPPED: usize = 16 << 20;
 
 /// Connects to the first address of the peer that accepts the connection. A host name is looked up again for each call.

@@ -6,11 +6,11 @@ use crate::{Host, Memory};
 /// use up the memory for the messages of other clients.
 const RESERVE: usize = 1 << 20;
 
-/// Counts the memory that each connection of a server needs regardless of the data that clients send, such as tasks,
-/// state and fixed buffers, against the memory limit. [`Connections`](super::Connections) already contains such a
-/// counter.
+/// A counter of the memory that the connections of a server need regardless of the data that clients send, such as
+/// tasks, state and fixed buffers. This memory counts against the memory limit of the flow.
+/// [`Connections`](super::Connections) already contains such a counter.
 ///
-/// Call [`reserve`](Self::reserve) before accepting a connection. If it returns `false`, stop accepting until a
+/// Call [`reserve`](Self::reserve) before accepting a connection. If `reserve` returns `false`, stop accepting until a
 /// connection is closed or some time has passed; clients wait in the listen backlog of the operating system.
 #[derive(Debug)]
 pub struct ConnectionMemory {
@@ -51,7 +51,7 @@ impl ConnectionMemory {
         self.has_next = false;
     }
 
-    /// Returns the memory of a connection that was closed.
+    /// Subtracts the memory of a connection that was closed.
     pub fn closed(&mut self) {
         self.open = self.open.saturating_sub(1);
         let needed = (self.open + usize::from(self.has_next)).saturating_mul(self.each);

@@ -74,10 +74,10 @@ impl Default for Limits {
 
 /// A source that serves all connections of a server whose clients send byte streams.
 ///
-/// Each connection is a stream of the source. Its number is never reused, and its origin is the address of the peer,
-/// which is also the metadata `%peer`. A pull reads from all connections that have data, one after the other, directly
-/// into the batch. While the source is not pulled, nothing is read, and the peers have to wait. A connection without
-/// data needs only the memory of its state.
+/// Each connection is a stream of the source. The number of a stream is never reused. The origin of the stream is the
+/// address of the peer, which the metadata contains as `%peer`. A pull reads from all connections that have data, one
+/// after the other, directly into the batch. While the source is not pulled, nothing is read, and the peers have to
+/// wait. A connection without data needs only the memory of its state.
 ///
 /// If the peer closes the connection, the remaining bytes are the last message of the stream. If the connection fails
 /// or exceeds the idle timeout, the incomplete message is rejected.
@@ -146,7 +146,7 @@ impl Connections {
         })
     }
 
-    /// Adds TLS.
+    /// Uses TLS for all connections.
     ///
     /// A connection whose handshake fails, or takes more than ten seconds, is logged and counted, and adds no stream.
     /// If the peer closes the TLS session, its stream ends. If the peer closes the connection without closing the TLS
@@ -176,7 +176,7 @@ impl Connections {
     }
 
     /// Replaces the listener if a replacement is due. A listener with waiting connections is replaced later, because
-    /// closing it would reset them.
+    /// closing the listener would reset these connections.
     fn renew(&mut self) -> Result<()> {
         let Some(renewal) = &mut self.renewal else { return Ok(()) };
         if !renewal.is_due(&self.host) || self.acceptor.has_waiting() || !renewal.prepare() {
@@ -196,7 +196,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Finds out which connections have data, and whether a connection waits at the listener.
+    /// Determines which connections have data, and whether a connection waits at the listener.
     fn check_readiness(&mut self) -> Result<()> {
         let Self { poller, acceptor, open, ready, .. } = self;
         poller.check(open.len() + 1, |readable| {
@@ -248,8 +248,8 @@ impl Connections {
         Ok(true)
     }
 
-    /// Reads the ready connections, one after the other, until the batch is full. Returns `true` if it stopped earlier
-    /// because of [`HANDSHAKES_AT_MOST`].
+    /// Reads the ready connections, one after the other, until the batch is full. Returns `true` if the call stopped
+    /// earlier because of [`HANDSHAKES_AT_MOST`].
     fn serve(&mut self, batch: &mut RawBatch, now_ns: u64) -> bool {
         let mut handshakes = 0;
         while !batch.is_full()

@@ -10,7 +10,7 @@ use crate::{Counter, Host};
 /// has a line for each UDP socket of the network namespace.
 const EVERY_NS: u64 = 10_000_000_000;
 
-/// Counts the datagrams that the system has dropped for a socket.
+/// A counter of the datagrams that the system has dropped for a socket.
 pub(super) struct Drops {
     /// Inode of the socket, which identifies it in the table of the system; `None` if unknown.
     inode: Option<u64>,
@@ -22,7 +22,8 @@ pub(super) struct Drops {
 
 impl Drops {
     pub(super) fn new(host: &Host, socket: &UdpSocket) -> Self {
-        let help = "Datagrams that the system has dropped, because its buffer was full.";
+        let help =
+            "Datagrams that the system has dropped, because the buffer of the socket was full.";
         let is_v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
         let mut drops = Self {
             inode: fstat(socket).ok().map(|status| status.st_ino),
@@ -62,8 +63,8 @@ impl Drops {
 fn dropped(table: &str, inode: u64) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
-        let is_it = fields.nth(9)?.parse() == Ok(inode);
-        is_it.then(|| fields.next_back()?.parse().ok()).flatten()
+        let is_socket = fields.nth(9)?.parse() == Ok(inode);
+        is_socket.then(|| fields.next_back()?.parse().ok()).flatten()
     })
 }
 

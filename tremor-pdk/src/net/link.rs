@@ -28,11 +28,11 @@ pub struct Link<S> {
     has_reader: AtomicBool,
 }
 
-/// TLS state that the source and the sink share. Its lock is held only during calls that do not wait.
+/// TLS state that the source and the sink share. The lock is held only during calls that do not wait.
 struct Secured {
     session: Session,
     buffers: Buffers,
-    /// Result of reading after its end: `Ok` if the peer has closed the session.
+    /// Result with which reading has ended: `Ok` if the peer has closed the session. `None` while data may arrive.
     end: Option<io::Result<()>>,
 }
 
@@ -53,8 +53,8 @@ impl<S: StreamSocket> Link<S> {
 
     /// Sets the number of the stream that a source reads into; 0 by default.
     ///
-    /// Use a new number for each connection of a connector, so that operators, which keep a state for each stream, do
-    /// not join bytes of two connections.
+    /// Use a new number for each connection of a connector, so that operators that keep state for each stream do not
+    /// combine events of two connections.
     #[must_use]
     pub fn with_stream(mut self, number: u64) -> Self {
         self.stream = number;
@@ -90,7 +90,7 @@ impl<S: StreamSocket> Link<S> {
     /// closed the connection.
     ///
     /// # Errors
-    /// The errors of the socket and of TLS.
+    /// Returns the errors of the socket and of TLS.
     pub(super) fn poll_fill(
         &self,
         context: &Context<'_>,
@@ -115,7 +115,7 @@ impl<S: StreamSocket> Link<S> {
     /// Reads up to 4 KiB and discards them. Returns the number of bytes; 0 if the peer has closed the connection.
     ///
     /// # Errors
-    /// The errors of [`Self::poll_fill`].
+    /// Returns the errors of [`Self::poll_fill`].
     pub(super) fn poll_skip(&self, context: &Context<'_>) -> Poll<io::Result<usize>> {
         self.socket.registered().poll_read_with(context, |socket| match &self.tls {
             None => {
@@ -128,10 +128,10 @@ impl<S: StreamSocket> Link<S> {
         })
     }
 
-    /// Writes as many bytes of `slices` as can be buffered, and returns their number.
+    /// Writes as many bytes of `slices` as can be buffered, and returns the number of these bytes.
     ///
     /// # Errors
-    /// The errors of the socket and of TLS.
+    /// Returns the errors of the socket and of TLS.
     pub(super) fn poll_send(
         &self,
         context: &Context<'_>,
@@ -156,7 +156,7 @@ impl<S: StreamSocket> Link<S> {
     /// Completes when the operating system has accepted all written data.
     ///
     /// # Errors
-    /// The errors of the socket.
+    /// Returns the errors of the socket.
     pub(super) fn poll_flush(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         let Some(tls) = &self.tls else { return Poll::Ready(Ok(())) };
         let socket = self.socket.registered();
@@ -166,7 +166,7 @@ impl<S: StreamSocket> Link<S> {
     /// Closes the sending direction, after the operating system has accepted all written data.
     ///
     /// # Errors
-    /// The errors of the socket.
+    /// Returns the errors of the socket.
     pub(super) fn poll_close(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &self.tls {
             lock(tls).session.close();

@@ -36,7 +36,10 @@ impl Buffers {
         space
     }
 
-    #[expect(clippy::unused_self, reason = "where there is TLS there are some")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the method of the feature `tls` has the same signature and uses `self`"
+    )]
     pub(super) fn plain(&self) -> &[u8] {
         &[]
     }

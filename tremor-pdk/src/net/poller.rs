@@ -21,8 +21,8 @@ use crate::{Host, Result, host::Watch};
 /// Maximum number of readiness events that one call of epoll returns.
 const EVENTS: usize = 256;
 
-/// Descriptors to read. Each is registered with the operating system once, edge-triggered: new data is reported once,
-/// and not again until more data arrives.
+/// A set of descriptors to read. Each descriptor is registered with the operating system once, edge-triggered: new data
+/// is reported once, and not again until more data arrives.
 pub(super) struct Poller {
     epoll: OwnedFd,
     watch: Watch,
@@ -33,8 +33,8 @@ pub(super) struct Poller {
 pub(super) struct Readable {
     /// The token with which the descriptor was added.
     pub(super) token: u64,
-    /// `true` if the descriptor has to be read until it is empty, because the system will not report its data again:
-    /// the peer has closed its side, or has sent urgent data, before which reads stop.
+    /// `true` if the descriptor has to be read until no data is left, because the system will not report its data
+    /// again: the peer has closed its side, or has sent urgent data, before which reads stop.
     pub(super) reads_to_end: bool,
 }
 
@@ -45,7 +45,7 @@ impl Poller {
         Ok(Self { epoll, watch })
     }
 
-    /// Adds a descriptor. Closing the descriptor removes it.
+    /// Adds a descriptor. Closing the descriptor also removes it from the set.
     pub(super) fn add(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
         self.add_for(descriptor, token, Flags::empty())
     }

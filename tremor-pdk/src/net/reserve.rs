@@ -10,17 +10,17 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// Divisor of the descriptor limit of the process: accepted connections must leave a `PART`-th of the descriptors free.
+/// Divisor of the descriptor limit of the process: accepted connections leave one of `PART` descriptors free.
 const PART: u64 = 8;
 
 /// Maximum number of descriptors in the reserve. Files, checkpoints and clients of other flows typically need a few
 /// dozen.
 const MAX: u64 = 256;
 
-/// Checks for one listener that the next accepted connection does not use the reserve.
+/// A check, for one listener, that the next accepted connection does not use the reserve.
 ///
-/// The operating system assigns the lowest free number to a new descriptor, so at least that many descriptors are in
-/// use.
+/// The operating system assigns the lowest free number to a new descriptor, so at least as many descriptors as this
+/// number are in use.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
     /// The descriptor that was checked or accepted last.

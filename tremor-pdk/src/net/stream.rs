@@ -125,7 +125,8 @@ macro_rules! streams {
     ($($(#[$doc:meta])* $name:ident: $socket:ty, $reads_all:literal;)*) => {$(
         $(#[$doc])*
         ///
-        /// A task may read while another task writes, because references implement both traits.
+        /// A task may read while another task writes, because references to the stream implement `AsyncRead` and
+        /// `AsyncWrite` too.
         #[derive(Debug)]
         pub struct $name(Registered<$socket>);
 

@@ -14,7 +14,7 @@ use crate::{Host, Task, lock};
 /// A timer that runs in a separate task.
 ///
 /// A source that waits for sockets as well does not have to set the timer again each time that a socket wakes the
-/// source. Setting a timer costs as much as a read.
+/// source, which would cost as much as a read.
 #[derive(Default)]
 pub(super) struct Timer {
     state: Arc<TimerState>,
@@ -42,13 +42,13 @@ impl Timer {
         }));
     }
 
-    /// Returns whether the timer is set: it was set, and [`expired_ns`](Self::expired_ns) has not reported its end yet.
+    /// Returns whether the timer was set, and [`expired_ns`](Self::expired_ns) has not reported that it expired.
     pub(super) fn is_set(&self) -> bool {
         self.task.is_some()
     }
 
-    /// Returns the monotonic time in ns at which the timer expired, or `None` if it has not. After it was returned, the
-    /// timer is no longer set.
+    /// Returns the monotonic time in ns at which the timer expired, or `None` if it has not expired. After a call that
+    /// returned the time, the timer is no longer set.
     pub(super) fn expired_ns(&mut self) -> Option<u64> {
         let expired_ns =
             if self.is_set() { self.state.expired_ns.load(Ordering::Acquire) } else { 0 };

@@ -36,7 +36,7 @@ const QUEUE_FULL_DELAY: Duration = Duration::from_millis(1);
 pub struct UdpSocket(Registered<StdUdpSocket>);
 
 impl UdpSocket {
-    /// Creates a socket from one of the standard library, which is set to non-blocking mode.
+    /// Creates a socket from a socket of the standard library, which is set to non-blocking mode.
     ///
     /// # Errors
     /// Returns the error of the operating system if the socket cannot be registered.
@@ -67,7 +67,7 @@ impl UdpSocket {
     /// Receives a datagram if one was received by the operating system: see [`UdpSocket::receive_from`].
     ///
     /// # Errors
-    /// The errors of [`UdpSocket::receive_from`].
+    /// Returns the errors of [`UdpSocket::receive_from`].
     pub fn poll_receive_from(
         &self,
         context: &Context<'_>,
@@ -87,7 +87,7 @@ impl UdpSocket {
     /// Sends a datagram if the system accepts it: see [`UdpSocket::send_to`].
     ///
     /// # Errors
-    /// The errors of [`UdpSocket::send_to`].
+    /// Returns the errors of [`UdpSocket::send_to`].
     pub fn poll_send_to(
         &self,
         context: &Context<'_>,
@@ -102,8 +102,8 @@ impl UdpSocket {
 pub struct Datagrams {
     socket: StdUdpSocket,
     watch: Watch,
-    /// The sender of the last datagram, and the origin of its data. Kept because the next datagram usually has the same
-    /// sender.
+    /// The sender of the last datagram, and the origin of its data. The pair is kept because the next datagram usually
+    /// has the same sender.
     sender: Option<(SocketAddrAny, Origin)>,
     failures: Counter,
     drops: Drops,
@@ -263,16 +263,16 @@ impl Sink for DatagramSink {
                 Err(error) => error,
             };
             match Errno::from_io_error(&error) {
-                // The error was caused by an earlier datagram, and the system reports it only once. So the current
+                // The error was caused by an earlier datagram, and the system reports it only once, so the current
                 // datagram is sent again.
                 Some(Errno::CONNREFUSED) => self.refused.add(1),
                 Some(Errno::NOBUFS) => self.host.sleep(QUEUE_FULL_DELAY).await,
                 // Other errors, including `EMSGSIZE`, may also have been caused by an earlier datagram, for example by
-                // a router. So each datagram is tried twice.
+                // a router, so each datagram is tried twice.
                 _ if retried != Some(sent) => retried = Some(sent),
                 Some(Errno::MSGSIZE) => {
                     let length = datagrams[sent].len();
-                    let message = format!("{length} bytes are too many for a datagram: {error}");
+                    let message = format!("cannot send a datagram of {length} bytes: {error}");
                     exceptions.reject(events[sent], Error::bad_data(message));
                     sent += 1;
                 }

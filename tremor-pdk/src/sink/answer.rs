@@ -41,7 +41,7 @@ impl Undelivered {
             Self::Some { exceptions, .. } => exceptions.into_iter().next().map_or_else(
                 || {
                     Error::internal(
-                        "the sink reported events that were not delivered, but named none",
+                        "the sink reported events that were not delivered, but named no event",
                     )
                 },
                 |exception| exception.error,
@@ -128,7 +128,7 @@ impl Exceptions {
         Self::default()
     }
 
-    /// Reports that `event` was not delivered. It must belong to the batch that is being delivered.
+    /// Reports that `event` was not delivered. `event` must belong to the batch that is being delivered.
     ///
     /// If an event is rejected more than once, the first error counts. If an event belongs to another batch, or to a
     /// copy of this batch, the whole delivery fails with an error of the kind internal.

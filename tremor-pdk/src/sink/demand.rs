@@ -22,7 +22,7 @@ use tremor_abi::connector::{Deliveries, DeliveryFlags};
 pub struct Demand {
     /// Number of deliveries that may be in flight, unless the flow sets `in_flight`.
     pub in_flight: usize,
-    /// Maximum number of deliveries in flight that the sink supports. The flow cannot raise it.
+    /// Maximum number of deliveries in flight that the sink supports. The flow cannot raise this number.
     pub most_in_flight: usize,
     /// `true` if batches of one stream are delivered one after the other, unless the flow sets `ordered`.
     pub ordered: bool,
@@ -43,8 +43,8 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Asks for one delivery at a time unless the flow sets `in_flight`, for the order of each stream, and for batches
-    /// of unchanged size.
+    /// Creates a demand for one delivery at a time unless the flow sets `in_flight`, for the order of each stream, and
+    /// for batches of unchanged size.
     pub const fn new() -> Self {
         Self {
             in_flight: 1,
@@ -57,15 +57,15 @@ impl Demand {
         }
     }
 
-    /// Asks for up to `in_flight` deliveries at a time, for a sink that answers several deliveries together, in any
-    /// order.
+    /// Creates a demand for up to `in_flight` deliveries at a time, for a sink that answers several deliveries
+    /// together, in any order.
     ///
     /// The runtime [flushes](crate::ParallelSink::flush) the sink if the input has ended, or if no further delivery can
     /// begin until one of those in flight is answered. The runtime does not flush when a source has reached its own
     /// limit of events in flight, so the sink must limit the time for which it gathers deliveries.
     ///
     /// Deliveries begin in the order of their events. If a delivery fails with the policy to retry, it begins again
-    /// after later deliveries. If it fails with the policy to reconnect, the order is kept.
+    /// after later deliveries. If a delivery fails with the policy to reconnect, the order is kept.
     pub const fn gather(in_flight: usize) -> Self {
         Self { in_flight, ordered: false, gathers: true, ..Self::new() }
     }

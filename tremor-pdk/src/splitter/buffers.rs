@@ -7,13 +7,13 @@ use super::{
 };
 use crate::Memory;
 
-/// Counts the buffered bytes of all streams of a splitter, and enforces their limits.
+/// A counter of the buffered bytes of all streams of a splitter, which enforces the limits of these bytes.
 pub(super) struct Buffers {
     bytes: usize,
     /// Number of streams whose bytes are counted.
     streams: usize,
     pub(super) limits: Limits,
-    /// Counts the bytes in the memory of the flow.
+    /// Counter of the bytes against the memory limit of the flow.
     memory: Memory,
 }
 
@@ -24,8 +24,8 @@ impl Buffers {
 
     /// Counts the bytes of `stream`, which the caller has removed from `states`.
     ///
-    /// If all streams together exceed a limit, the largest unfinished message is discarded except for a few bytes. The
-    /// message of a single stream is kept, because its length is limited, and no other stream could free memory for it.
+    /// If all streams together exceed a limit, the largest unfinished message is discarded except for a few bytes. If
+    /// only a single stream has an unfinished message, the message is kept, because `max_length` limits its length.
     pub(super) fn put<S>(&mut self, stream: &mut Stream<S>, states: &mut States<S>) {
         if footprint(stream) == 0 {
             return;

@@ -7,7 +7,7 @@ use crate::Error;
 /// Maximum number of bytes of a message that its dead letter shows.
 pub(super) const SHOWN: usize = Rejected::SHOWN;
 
-/// Maximum size in bytes of the unfinished messages of all streams together. A larger `max_length` replaces it.
+/// Maximum size in bytes of the unfinished messages of all streams together. A larger `max_length` replaces this limit.
 const TOGETHER: usize = 32 << 20;
 
 /// Limits of one preprocessor.
@@ -19,7 +19,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Number of bytes that are kept of the beginning and of the end of a message whose beginning was discarded.
+    /// Number of bytes at the beginning, and number of bytes at the end, that are kept of a message that was discarded.
     /// Unfinished messages of up to twice this size are not counted, because every connection needs more memory than
     /// that.
     pub(super) const KEPT: usize = 64;
@@ -47,19 +47,19 @@ impl TooLong {
         let kept = Limits::KEPT;
         match self {
             Self::Alone => Error::bad_data(format_args!(
-                "a message of {length} bytes is longer than `max_length` of `{name}`, {limit} bytes; shown are its \
-                 first {SHOWN}"
+                "a message of {length} bytes is longer than `max_length` of `{name}`, {limit} bytes; the dead letter \
+                 contains its first {SHOWN} bytes"
             )),
             Self::Together => Error::bad_data(format_args!(
                 "cannot complete a message of {length} bytes: its beginning was discarded, because the unfinished \
                  messages of all streams had reached their limit of {} bytes; raise `max_length` of `{name}` to \
-                 raise the limit. Shown are its first {kept} bytes",
+                 raise the limit. The dead letter contains its first {kept} bytes",
                 limits.together()
             )),
             Self::ForMemory => Error::bad_data(format_args!(
                 "cannot complete a message of {length} bytes: its beginning was discarded, because the flow had \
                  reached its memory limit and no stream of `{name}` buffered more; raise `--memory-limit`, or limit the \
-                 number of connections. Shown are its first {kept} bytes"
+                 number of connections. The dead letter contains its first {kept} bytes"
             )),
         }
     }

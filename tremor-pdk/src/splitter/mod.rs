@@ -147,7 +147,7 @@ impl<'b> Input<'b> {
         // `contains` compares whole words, and `position` single bytes, so `contains` finds the chunk.
         let mut found = chunks.filter(|(_, chunk)| chunk.contains(&byte));
         let (number, chunk) = found.next()?;
-        Some(start + number * CHUNK + chunk.iter().position(|it| *it == byte)?)
+        Some(start + number * CHUNK + chunk.iter().position(|other| *other == byte)?)
     }
 
     /// Returns `true` if no more bytes will follow, because the stream has ended or was silent for the
@@ -231,8 +231,8 @@ struct Streams<T: StreamSplitter> {
     buffers: Buffers,
     /// Timeout in ns, and the host whose clock measures it.
     timeout: Option<(u64, Host)>,
-    /// Deadlines in ns, each with its stream. The actual deadline of a stream may be later than the one in this set;
-    /// this is checked when the deadline in the set is reached.
+    /// Deadlines in ns, each with its stream. The actual deadline of a stream may be later than its deadline in this
+    /// set, which is checked when the deadline in the set is reached.
     deadlines: BTreeSet<(u64, u64)>,
 }
 
@@ -400,8 +400,8 @@ fn pass_end<T: StreamSplitter>(cutter: &mut Cutter<'_>) {
     }
 }
 
-/// Hashes numbers of streams. The plugin chooses these numbers, and peers cannot, so the hash does not have to resist
-/// attacks.
+/// A hasher of numbers of streams. The plugin chooses these numbers, and peers cannot, so the hash does not have to
+/// resist attacks.
 #[derive(Default)]
 struct StreamHasher(u64);
 

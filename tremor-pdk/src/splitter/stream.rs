@@ -20,7 +20,7 @@ const FIRST_CHUNK: usize = 512;
 /// Maximum number of bytes that are added at a time to find the end of a message that is too long.
 const EXCESS_CHUNK: usize = 64 << 10;
 
-/// States whether bytes may follow an input.
+/// The state of a stream at the end of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// More bytes may follow.
@@ -48,7 +48,8 @@ pub(super) struct Stream<S> {
     pub(super) excess: Option<Box<Excess>>,
     /// Bytes that [`Buffers`](super::buffers::Buffers) counts for this stream.
     pub(super) counted: usize,
-    /// After the splitter returned an error for the stream, number of bytes that were skipped since; `None` before.
+    /// Number of bytes that were skipped since the splitter returned an error for the stream; `None` if it returned no
+    /// error.
     lost: Option<u64>,
     /// Deadline in ns at which the stream counts as silent, unless it receives data before.
     due: u64,
@@ -373,8 +374,8 @@ impl<S> Stream<S> {
         self.buffered.shrink_to(WINDOW);
     }
 
-    /// Removes all but the last [`WINDOW`] bytes of a message that is too long from the buffer, and counts them in its
-    /// [`Excess`].
+    /// Removes all but the last [`WINDOW`] bytes of a message that is too long from the buffer, and adds the removed
+    /// bytes to the [`Excess`].
     fn trim(&mut self) {
         let Some(excess) = &mut self.excess else { return };
         let count = self.buffered.len().saturating_sub(WINDOW);
@@ -399,7 +400,7 @@ impl<S> Stream<S> {
             )),
             (None, Some((range, len)), excess) => Error::bad_data(format_args!(
                 "the stream ended within a message: {have} of {} bytes were received",
-                excess.as_ref().map_or(0, |it| it.length) + len.saturating_sub(range.start)
+                excess.as_ref().map_or(0, |excess| excess.length) + len.saturating_sub(range.start)
             )),
             (None, None, Some(excess)) => excess.why.error(have, limits),
             (None, None, None) if self.buffered.is_empty() => return,

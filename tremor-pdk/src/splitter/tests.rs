@@ -1,4 +1,4 @@
-//! Splitters without a runtime: cuts, limits, memory and time.
+//! Tests of splitters without a runtime: cuts, limits, memory and time.
 
 #![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 

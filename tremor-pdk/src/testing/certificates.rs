@@ -1,5 +1,5 @@
-//! Certificates for tests of TLS. Tests create them, so that a repository contains no certificates that expire. Enabled
-//! by the feature `testing-tls`.
+//! Certificates for tests of TLS. Tests create the certificates themselves, so that a repository contains no
+//! certificates that expire. Enabled by the feature `testing-tls`.
 //!
 //! ```
 //! use tremor_pdk::testing::certificates::Authority;

@@ -7,7 +7,7 @@ use crate::{Codec, Document, Error, Result, Value, Writer};
 /// Decodes a message, and returns the value.
 ///
 /// # Errors
-/// The error of the codec, or an error of the kind internal if the codec did not write exactly one value.
+/// Returns the error of the codec, or an error of the kind internal if the codec did not write exactly one value.
 pub fn decode(codec: &mut impl Codec, message: &[u8]) -> Result<Value<'static>> {
     let (mut bytes, mut nodes) = Default::default();
     let mut writer = Writer::new(&mut bytes, &mut nodes);
@@ -19,7 +19,7 @@ pub fn decode(codec: &mut impl Codec, message: &[u8]) -> Result<Value<'static>> 
 /// Encodes a value, and returns the message.
 ///
 /// # Errors
-/// The error of the codec.
+/// Returns the error of the codec.
 pub fn encode(codec: &mut impl Codec, value: &Value<'_>) -> Result<Vec<u8>> {
     let mut message = ByteBuffer::new();
     codec.encode(value.into(), &mut message)?;

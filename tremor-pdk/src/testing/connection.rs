@@ -16,7 +16,8 @@ use crate::{
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
-/// A connected and started connector with its source and its sink. The same drivers as in the runtime call them.
+/// A connected and started connector with its source and its sink, which are called through the same drivers as in the
+/// runtime.
 pub struct Connection {
     host: TestHost,
     connector: Box<dyn DynConnector>,
@@ -45,7 +46,7 @@ impl Connection {
     /// Returns the source.
     ///
     /// # Errors
-    /// Returns an error of the kind unsupported if the connector has no source, as do all methods that need one.
+    /// Returns an error of the kind unsupported if the connector has no source, as do all methods that need a source.
     pub fn source(&mut self) -> Result<&mut dyn DynSource> {
         Ok(&mut **self.source.as_mut().ok_or_else(|| Error::unsupported("there is no source"))?)
     }
@@ -53,7 +54,7 @@ impl Connection {
     /// Returns the receiver of acknowledgements.
     ///
     /// # Errors
-    /// Returns an error of the kind unsupported if the source has none.
+    /// Returns an error of the kind unsupported if the source has no receiver.
     pub fn acks(&mut self) -> Result<&mut dyn Acks> {
         let none = || Error::unsupported("the source has no `acks`");
         Ok(&mut **self.acks.as_mut().ok_or_else(none)?)
@@ -62,7 +63,7 @@ impl Connection {
     /// Returns the sink.
     ///
     /// # Errors
-    /// Returns an error of the kind unsupported if the connector has no sink, as do all methods that need one.
+    /// Returns an error of the kind unsupported if the connector has no sink, as do all methods that need a sink.
     pub fn sink(&mut self) -> Result<&mut dyn DynSink> {
         Ok(&mut **self.sink.as_mut().ok_or_else(|| Error::unsupported("there is no sink"))?)
     }
@@ -77,7 +78,7 @@ impl Connection {
     /// Pulls once, and returns the result with the batch.
     ///
     /// # Errors
-    /// The errors of the source.
+    /// Returns the errors of the source.
     pub fn pull(&mut self) -> Result<(Pull, Batch)> {
         let (host, mut batch) = (self.host.clone(), self.batch());
         let source = self.source()?;
@@ -90,7 +91,7 @@ impl Connection {
     /// host advances by its duration.
     ///
     /// # Errors
-    /// The errors of the source.
+    /// Returns the errors of the source.
     pub fn pull_all(&mut self) -> Result<Vec<Batch>> {
         let mut batches = Vec::new();
         loop {
@@ -112,7 +113,7 @@ impl Connection {
     /// and `Some` if it did not wait.
     ///
     /// # Errors
-    /// The errors of the source.
+    /// Returns the errors of the source.
     pub fn pull_and_give_up(&mut self) -> Result<(Option<Pull>, Batch)> {
         let mut batch = self.batch();
         let source = self.source()?;
@@ -129,14 +130,14 @@ impl Connection {
     /// Delivers a batch. A sink that gathers deliveries is flushed if it does not answer at once.
     ///
     /// # Errors
-    /// The errors of the sink.
+    /// Returns the errors of the sink.
     pub fn deliver(&mut self, batch: &Batch) -> Delivery {
         let answers = self.deliver_together(std::slice::from_ref(batch))?;
         answers.into_iter().next().unwrap_or(Ok(()))
     }
 
-    /// Delivers batches at the same time, and returns the answer to each. A sink that gathers deliveries is flushed if
-    /// a delivery has no answer after all deliveries have begun.
+    /// Delivers batches at the same time, and returns the answer to each delivery. A sink that gathers deliveries is
+    /// flushed if a delivery has no answer after all deliveries have begun.
     ///
     /// # Errors
     /// Returns an error of the kind unsupported if the connector has no sink, and the errors of a flush. Batches beyond
@@ -175,7 +176,7 @@ impl Connection {
     /// Calls [`Sink::on_tick`](crate::Sink::on_tick) once.
     ///
     /// # Errors
-    /// The errors of the sink.
+    /// Returns the errors of the sink.
     pub fn tick(&mut self) -> Result<()> {
         let host = self.host.clone();
         host.block_on(self.sink()?.on_tick())
@@ -184,7 +185,7 @@ impl Connection {
     /// Closes the sink: see [`Sink::close`](crate::Sink::close).
     ///
     /// # Errors
-    /// The errors of the sink.
+    /// Returns the errors of the sink.
     pub fn close_sink(&mut self) -> Result<()> {
         let host = self.host.clone();
         host.block_on(self.sink()?.close())
@@ -193,7 +194,7 @@ impl Connection {
     /// Closes the source, the sink and the connector, as the runtime does after a drain.
     ///
     /// # Errors
-    /// The errors of the connector, its source and its sink.
+    /// Returns the errors of the connector, its source and its sink.
     pub fn stop(mut self) -> Result<()> {
         if let Some(source) = &mut self.source {
             self.host.block_on(source.close())?;

@@ -11,7 +11,7 @@ pub(super) fn poll(descriptors: &[(i32, Interest)], patience: Duration) -> Vec<b
         .iter()
         .map(|&(descriptor, interest)| {
             let flags = if interest == Interest::READABLE { PollFlags::IN } else { PollFlags::OUT };
-            // SAFETY: a plugin keeps a descriptor open while it waits for it: see `HostFunctions`.
+            // SAFETY: a plugin keeps a descriptor open while it waits for the descriptor: see `HostFunctions`.
             PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(descriptor) }, flags)
         })
         .collect();

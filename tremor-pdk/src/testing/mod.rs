@@ -77,7 +77,10 @@ use crate::{
 /// A host for tests. It runs the tasks of components, and records their log lines, metrics and requests. Clones refer
 /// to the same host.
 #[derive(Clone)]
-pub struct TestHost(Arc<World>, #[expect(dead_code, reason = "its drop")] Arc<TaskGuard>);
+pub struct TestHost(
+    Arc<World>,
+    #[expect(dead_code, reason = "dropping the guard drops the tasks")] Arc<TaskGuard>,
+);
 
 /// Drops the tasks of a host together with the last [`TestHost`]. Otherwise a task that captures a handle to the host
 /// would keep the host alive and its descriptors open, although nothing polls the task.
@@ -121,7 +124,7 @@ impl TestHost {
     /// Creates an instance of a component of any kind as a flow does. `config` is the configuration as JSON text.
     ///
     /// # Errors
-    /// The errors of the constructor, and of reading the configuration.
+    /// Returns the errors of the constructor, and of reading the configuration.
     pub fn component<T: Component>(&self, config: &str) -> Result<T> {
         let json: serde_json::Value = serde_json::from_str(config).map_err(Error::configuration)?;
         T::new(config::read(json)?, self.context())
@@ -130,7 +133,7 @@ impl TestHost {
     /// Creates an instance of a connector, connects all its sides, and calls [`Connector::on_start`].
     ///
     /// # Errors
-    /// The errors of [`TestHost::component`], of connecting, and of starting.
+    /// Returns the errors of [`TestHost::component`], of connecting, and of starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
         Connection::open(self.clone(), self.component::<C>(config)?)
     }
@@ -138,7 +141,7 @@ impl TestHost {
     /// Creates the preprocessor of a splitter as [`TestHost::component`] creates other components.
     ///
     /// # Errors
-    /// The errors of [`TestHost::component`].
+    /// Returns the errors of [`TestHost::component`].
     pub fn splitter<T: Component + StreamSplitter>(&self, config: &str) -> Result<Splitter<T>> {
         self.component::<Splitter<T>>(config)
     }
@@ -147,7 +150,7 @@ impl TestHost {
     /// the batch of that call, or an empty batch if `due` returns `None`.
     ///
     /// # Errors
-    /// The errors of the preprocessor, and the first error with which it rejected input.
+    /// Returns the errors of the preprocessor, and the first error with which it rejected input.
     pub fn pass_time(&self, preprocessor: &mut impl Preprocessor) -> Result<Batch> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
         if let Some(due) = preprocessor.due() {
@@ -163,7 +166,7 @@ impl TestHost {
     /// Creates and connects a source that is a component without a connector, as [`TestHost::connect`] does.
     ///
     /// # Errors
-    /// The errors of [`TestHost::component`].
+    /// Returns the errors of [`TestHost::component`].
     pub fn source<T: Component + Source>(&self, config: &str) -> Result<Connection> {
         self.connect::<Only<T, IsSource>>(config)
     }
@@ -171,7 +174,7 @@ impl TestHost {
     /// Creates and connects a sink that is a component without a connector, as [`TestHost::connect`] does.
     ///
     /// # Errors
-    /// The errors of [`TestHost::component`].
+    /// Returns the errors of [`TestHost::component`].
     pub fn sink<T: Component + Sink>(&self, config: &str) -> Result<Connection> {
         self.connect::<Only<T, IsSink>>(config)
     }
@@ -203,7 +206,7 @@ impl TestHost {
         self.0.lock().now_ns()
     }
 
-    /// Returns the time of the host's monotonic clock, in ns. [`TestHost::advance`] changes it, and
+    /// Returns the time of the host's monotonic clock, in ns. [`TestHost::advance`] changes this clock, and
     /// [`TestHost::set_now_ns`] does not.
     pub fn monotonic_ns(&self) -> u64 {
         self.0.lock().monotonic_ns
@@ -371,7 +374,7 @@ mod tests {
     fn tasks_run_alongside_the_test() {
         let test = TestHost::new();
         let host = test.host();
-        let counter = host.counter("ticks", "how many ticks there were");
+        let counter = host.counter("ticks", "number of ticks");
         let ticking = host.clone();
         let task = host.spawn("ticks", async move {
             for _ in 0..3 {

@@ -26,7 +26,7 @@ const READINESS_SLICE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Divisor of the patience for further timers while a peer stays silent. A test waits the whole patience for the first
-/// timer, and a fiftieth of it for each further timer.
+/// timer, and a fiftieth of the patience for each further timer.
 const SILENT_PEER: u32 = 50;
 
 pub(super) struct World(Mutex<State>);
@@ -50,8 +50,8 @@ pub(super) struct State {
     wall_ahead_ns: u64,
     /// Real time that peers get to make an awaited file descriptor ready before a timer ends early.
     pub(super) patience: Duration,
-    /// Real time spent waiting since an awaited descriptor was last ready. When a timer ends early, it is reduced: see
-    /// [`SILENT_PEER`].
+    /// Real time spent waiting since an awaited descriptor was last ready. When a timer ends early, this time is
+    /// reduced: see [`SILENT_PEER`].
     silence: Duration,
     /// Number of steps that had to wait for a descriptor, a timer or a thread.
     pub(super) waited: u64,
@@ -95,7 +95,7 @@ impl State {
 /// Condition for which a future waits.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
-    /// The clock reaches this time, in ns since the epoch.
+    /// The monotonic clock reaches this time, in ns.
     Time(u64),
     /// The file descriptor is ready.
     Descriptor(i32, Interest),
@@ -201,8 +201,8 @@ impl World {
     /// not ended then.
     pub(super) fn left_over(&self) -> (usize, usize) {
         let wakeup = Wakeup::new();
-        // A task may start another task, so there are several rounds. Their number is limited, because tasks might
-        // start tasks forever.
+        // A task may start another task, so there are several rounds. The number of rounds is limited, because tasks
+        // might start tasks forever.
         for _ in 0..1_000 {
             if !matches!(self.step_without_time(&wakeup), Step::Woken | Step::Worked) {
                 break;
@@ -230,7 +230,7 @@ impl World {
         let wakeup = lock(&task_waker.0).upgrade();
         wakeup
             .into_iter()
-            .filter(|it| it.thread.id() != thread::current().id())
+            .filter(|wakeup| wakeup.thread.id() != thread::current().id())
             .for_each(Wakeup::wake);
     }
 
@@ -281,7 +281,7 @@ impl World {
         state.waits.iter().filter_map(descriptor).collect()
     }
 
-    /// Ends the waits whose cause `has_occurred`. Returns `true` if at least one wait has ended.
+    /// Ends the waits for whose cause `has_occurred` returns `true`. Returns `true` if at least one wait has ended.
     fn end_waits(&self, has_occurred: impl Fn(Cause) -> bool) -> bool {
         let (mut wakers, mut has_ended) = (Vec::new(), false);
         for wait in &mut self.lock().waits {
@@ -349,7 +349,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Wakes the thread that runs a test, from any thread.
+/// A waker of the thread that runs a test, for use from any thread.
 pub(super) struct Wakeup {
     woken: AtomicBool,
     thread: Thread,
@@ -393,8 +393,8 @@ impl Wake for Wakeup {
     }
 }
 
-/// Waker of all tasks. It wakes the future that is run at the time of the wake-up, because a task may keep the waker
-/// when the future that was run at the time of the poll no longer exists.
+/// Waker of all tasks. A wake-up wakes the future that the host runs at that time. This may be another future than the
+/// one during which the task was polled, because a task may keep the waker after that future has completed.
 #[derive(Default)]
 struct TaskWaker(Mutex<Weak<Wakeup>>);
 
@@ -441,7 +441,7 @@ mod tests {
         });
         let _task = test.host().spawn("keeps its wakers", keeps);
         let step = |run| test.0.step(run, Some(Duration::ZERO));
-        // Each of these futures is run for one step, and the first of them for two steps.
+        // Each value stands for a future that is run for one step, the first for two steps.
         let [first, second, last] = [(); 3].map(|()| Wakeup::new());
         for run in [&first, &first, &second, &last] {
             assert_eq!(step(run), Step::Waited);

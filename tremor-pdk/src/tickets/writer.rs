@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{FailedTicket, Tickets};
 use crate::{EventMut, Form, Raw, Result, Structured, TypedBatch};
 
-/// Adds events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. Dereferences to [`TypedBatch`]
-/// for reading.
+/// A writer that adds events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. Dereferences to
+/// [`TypedBatch`] for reading.
 pub struct TicketWriter<'b, T, F: Form> {
     all: &'b Tickets<T>,
     batch: &'b mut TypedBatch<F>,
@@ -32,8 +32,8 @@ impl<T> TicketWriter<'_, T, Structured> {
     /// Adds a value of `stream`, as [`Stream::push`](crate::Stream::push) does.
     ///
     /// # Errors
-    /// The errors of [`Stream::push`](crate::Stream::push). After an error, no event is added, and the ticket is
-    /// reported as failed and undecodable.
+    /// Returns the errors of [`Stream::push`](crate::Stream::push). After an error, no event is added, and the ticket
+    /// is reported as failed and undecodable.
     pub fn push(
         &mut self,
         stream: u64,

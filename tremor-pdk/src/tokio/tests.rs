@@ -23,7 +23,10 @@ fn started(test: &TestHost) -> Tokio {
 fn threads() -> usize {
     let names = fs::read_dir("/proc/self/task").unwrap().flatten();
     names
-        .filter(|it| fs::read_to_string(it.path().join("comm")).is_ok_and(|it| it.trim() == THREAD))
+        .filter(|entry| {
+            let name = fs::read_to_string(entry.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == THREAD)
+        })
         .count()
 }
 
@@ -34,7 +37,7 @@ fn wait_until_ended() {
     }
 }
 
-/// Sends its thread's id when it is dropped.
+/// A value that, when it is dropped, sends the id of the thread that drops it.
 struct Last(Sender<ThreadId>);
 
 impl Drop for Last {

@@ -89,7 +89,7 @@ fn failure_keeps_earlier_pulls_open() {
     assert_eq!(acked(&mut watermarks, 2), []);
     assert!(!watermarks.is_settled(0), "the first pull is in flight");
     assert_eq!(acked(&mut watermarks, 1), [(0, 20), (1, 20)]);
-    // An earlier pull may fail after a later one.
+    // An earlier pull may fail after a later pull.
     let mut watermarks = three();
     watermarks.fail(3, &[]).unwrap();
     assert_eq!(failed(&mut watermarks, 2), [from(0, Some(10)), from(1, Some(10))]);
@@ -151,12 +151,13 @@ impl Model {
         let (pull, event) = self.open.swap_remove(at);
         watermarks.fail(pull, &[]).unwrap();
         if !self.superseded.contains(&pull) {
-            self.superseded.extend(self.open.iter().map(|it| it.0).filter(|it| *it > pull));
-            self.acknowledged.retain(|it| *it < event);
+            self.superseded
+                .extend(self.open.iter().map(|other| other.0).filter(|other| *other > pull));
+            self.acknowledged.retain(|other| *other < event);
         }
     }
 
-    /// Number of events from the first on that are acknowledged without a gap.
+    /// Returns the number of events, from the first event on, that are acknowledged without a gap.
     fn prefix(&self) -> u64 {
         let events = self.acknowledged.iter().zip(0..);
         events.take_while(|(event, position)| *event == position).count() as u64
@@ -299,7 +300,7 @@ fn failure_is_reported_once_and_returned_once() {
     assert_eq!(rewinds(&watermarks).len(), 2);
     assert_eq!(rewinds(&watermarks), []);
     watermarks.fail(3, &[]).unwrap();
-    assert!(watermarks.take().is_empty(), "the pull was forgotten with the failure before it");
+    assert!(watermarks.take().is_empty(), "the earlier failure has removed this pull");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::{EventMut, Form, Raw, Result, Stream, Structured, TypedBatch};
 /// A type that appears in the compiler error if a [`PositionWriter`] is kept across an `await`.
 enum NotAcrossAwait {}
 
-/// Adds events to the batch of a pull, and records their positions: see [`Watermarks::begin`]. Dereferences to
-/// [`TypedBatch`] for reading.
+/// A writer that adds events to the batch of a pull, and records their positions: see [`Watermarks::begin`].
+/// Dereferences to [`TypedBatch`] for reading.
 ///
 /// The position that is passed with an event is the end of the event, at which the next event begins. Positions of one
 /// stream must grow.
@@ -37,8 +37,8 @@ impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
         self.stream_of(stream, stream, position)
     }
 
-    /// Returns the stream `stream` of the batch, and records `position` for the stream `of`. Use this for a source with
-    /// several streams that share one position, such as a replication log with a stream for each table.
+    /// Returns the stream `stream` of the batch, and records `position` for the stream `of`. Use this method for a
+    /// source with several streams that share one position, such as a replication log with a stream for each table.
     #[inline]
     pub fn stream_of(&mut self, stream: u64, of: u64, position: P) -> Stream<'_, F> {
         self.record(of, position);
@@ -81,7 +81,7 @@ impl<P: Clone> PositionWriter<'_, P, Structured> {
     /// Adds a value of `stream`, as [`Stream::push`] does.
     ///
     /// # Errors
-    /// The errors of [`Stream::push`]. After an error, no event is added and no position is recorded.
+    /// Returns the errors of [`Stream::push`]. After an error, no event is added and no position is recorded.
     pub fn push(
         &mut self,
         stream: u64,

@@ -11,8 +11,8 @@ impl Batch {
     /// Appends the events of `from`, with their payloads, metadata and origins. Copies only the contents that the
     /// events refer to, and moves edited values.
     ///
-    /// For each event, the call reads the nodes of its value once, and copies its bytes with one copy if they are
-    /// contiguous, as codecs write them.
+    /// For each event, the call reads the nodes of the value once. The bytes of the value are copied in one step if
+    /// they are contiguous, as codecs write them.
     ///
     /// # Panics
     /// Panics if the batch would reach 4 GiB.
@@ -145,7 +145,7 @@ impl Copy<'_> {
         Span { start: narrow(start), len: narrow(data.len()) }
     }
 
-    /// Copies a value. `known` is a range of bytes of `from` that is already copied, and the offset of that copy.
+    /// Copies a value. `known` contains a range of bytes of `from` that was copied before, and the offset of the copy.
     fn document(&mut self, root: u32, known: Option<(Range<usize>, usize)>) -> u32 {
         let nodes = &self.from.nodes()[subtree(self.from.nodes(), root as usize)];
         let (mut start, mut end, mut total) = (usize::MAX, 0, 0);
@@ -286,7 +286,7 @@ mod tests {
         encoded.validate().unwrap();
         let roots: Vec<_> = encoded.events().iter().map(Event::metadata_root).collect();
         assert_eq!(roots, [Some(0), Some(0), Some(0), None]);
-        // The same for metadata that is an edited value.
+        // Metadata that is an edited value is copied once too.
         let mut from = Batch::new();
         from.push_message(b"one,two");
         from.set_metadata(0, literal!({ "from": "here" }));

@@ -4,7 +4,7 @@ use super::{Batch, Event, PayloadKind, Span, bounds::span, event::IN_NODES, meta
 use crate::document::Node;
 
 impl Event {
-    /// Returns a copy of the event whose payload is the range `payload` of the batch's bytes, without flags.
+    /// Returns a copy of the event that has no flags and whose payload is the range `payload` of the batch's bytes.
     #[inline]
     #[must_use]
     pub const fn with_raw(self, payload: Span) -> Self {

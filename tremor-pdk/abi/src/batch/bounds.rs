@@ -12,17 +12,17 @@ impl Batch {
     /// [`HostBatch::weight`](super::HostBatch::weight). A processor or codec that expands its input stops when its
     /// batch exceeds this weight, and continues in another batch.
     ///
-    /// The weight is a few times the default limit of a pull, so that ordinary batches never reach it. It is half of
-    /// the largest storage that a pool recycles, because buffers have up to twice the required capacity. It is half of
-    /// the limit of a queue, so that one batch can be produced while another batch waits.
+    /// This limit is a few times the default limit of a pull, so that ordinary batches never reach it. The limit is
+    /// half of the largest storage that a pool recycles, because buffers have up to twice the required capacity, and
+    /// half of the limit of a queue, so that one batch can be produced while another batch waits.
     pub const WEIGHT_AT_MOST: usize = 2 << 20;
 
-    /// Size in bytes that the decoded form of any message may have, however short the message is: see
+    /// Maximum size of the decoded form of a short message, in bytes. Longer messages have a higher limit: see
     /// [`Batch::decoded_at_most`].
     pub const EVENT_AT_MOST: usize = Budget::MIN;
 
     /// Returns the maximum size of the decoded form of a message of `message` bytes, in bytes of text and nodes: 16
-    /// MiB, or four times the message if that is more. Therefore a flow that accepts larger messages accepts larger
+    /// MiB, or four times `message` if that is more. Therefore a flow that accepts larger messages accepts larger
     /// events, but a small message cannot become a huge event.
     pub const fn decoded_at_most(message: usize) -> usize {
         Budget::limit_for(message)
@@ -111,12 +111,13 @@ impl Batch {
         Some(rest)
     }
 
-    /// Copies the given events of the batch to a new batch with separate buffers. Edited payloads are moved.
+    /// Copies `events`, which are events of this batch, to a new batch with separate buffers. Edited payloads are moved
+    /// out of this batch instead of copied.
     pub(super) fn detached(&mut self, events: &[Event]) -> Self {
         let mut shared = self.sharing_buffers();
-        let mut kept = LastCopied::default();
+        let mut last_copied = LastCopied::default();
         for event in events {
-            shared.take_event(self, *event, &mut kept);
+            shared.take_event(self, *event, &mut last_copied);
         }
         let mut own = Self::on(Shared::unpooled());
         own.append(shared);
@@ -130,7 +131,7 @@ const MAX_COPIED_BYTES: usize = 1 << 30;
 
 /// Returns a range of a batch's bytes, or `None` if the range ends beyond 4 GiB.
 #[inline]
-#[allow(clippy::cast_possible_truncation)] // neither is more than the end
+#[allow(clippy::cast_possible_truncation)] // `start` and `len` are at most `end`, which fits
 pub(super) fn span(start: usize, len: usize) -> Option<Span> {
     let end = start.checked_add(len)?;
     u32::try_from(end).is_ok().then_some(Span { start: start as u32, len: len as u32 })
@@ -148,7 +149,7 @@ mod tests {
     use crate::{batch::Span, document::Node, error::PluginError, literal};
 
     #[test]
-    fn edited_values_weigh_what_they_take() {
+    fn edited_values_count_towards_weight() {
         let mut batch = Batch::new();
         batch.push(&literal!({ "a": "text" })).unwrap();
         let before = batch.weight();
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_decoded_event_is_rejected_without_remains() {
+    fn oversized_decoded_event_is_rejected_and_leaves_no_nodes() {
         let mut batch = Batch::new();
         batch.push_message(b"small");
         batch.stream(1).push_message(b"a bomb");
@@ -242,7 +243,7 @@ mod tests {
         batch.push_message(&vec![b'x'; 3 << 20]);
         batch.stream(1).push_message(b"kept");
         batch.compact_if_large();
-        assert!(batch.is_heavy(), "all of it is used");
+        assert!(batch.is_heavy(), "the events use all bytes");
         batch.retain(|event| event.stream().number() == 1);
         batch.compact_if_large();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));

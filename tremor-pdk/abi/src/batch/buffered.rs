@@ -7,7 +7,7 @@ use abi_stable::StableAbi;
 use super::{Batch, Event, EventMut, Output, StreamKey, Verdict, output::Failed};
 use crate::error::PluginError;
 
-/// A number of buffered events that arrived in the same batch.
+/// The number of buffered events that arrived in one batch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
 pub struct Share {
@@ -21,8 +21,8 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absorbed(());
 
-/// Counts events that an operator buffers, together with the batches in which they arrived. The value does not contain
-/// the events.
+/// A counter of the events that an operator buffers, which also records the batches in which they arrived. A `Buffered`
+/// does not contain the events.
 ///
 /// An operator has one `Buffered` for each event that it will emit, for example for each window, session or key. The
 /// absorbed events are acknowledged to their sources together with the events that replace them
@@ -75,10 +75,10 @@ impl Buffered {
         self.events == 0
     }
 
-    /// Absorbs an event within [`Output::divert`], and returns the verdict for it.
+    /// Absorbs an event within [`Output::divert`], and returns the verdict for the event.
     ///
-    /// The closure has to return this verdict. The event is removed from the batch, so copy the required contents
-    /// before: a value, or the whole event with [`Batch::push_event`].
+    /// The closure has to return this verdict. The event is then removed from the batch, so first copy the contents
+    /// that you need later: a value, or the whole event with [`Batch::push_event`].
     ///
     /// ```
     /// # use tremor_abi::batch::{Batch, Buffered, Output, Verdict};
@@ -95,13 +95,13 @@ impl Buffered {
     /// ```
     #[must_use = "return it from the closure of `Output::divert`"]
     pub fn absorb(&mut self, event: &EventMut<'_>) -> Verdict {
-        let (batch, event) = event.in_hand();
+        let (batch, event) = event.event_of_call();
         self.absorb_event(batch, event);
         Verdict::Absorb(Absorbed(()))
     }
 
-    /// Absorbs all events of the batch of the call, which is empty afterwards. Returns the events, for operators that
-    /// emit these events later.
+    /// Absorbs all events of `batch`, the batch of the call, which is empty afterwards. Returns the events, for
+    /// operators that emit them later.
     pub fn absorb_all(&mut self, batch: &mut Batch, output: &mut Output) -> Batch {
         let taken = std::mem::take(batch);
         let number = output.absorb(taken.len());
@@ -116,7 +116,7 @@ impl Buffered {
     /// remain in the batch of the call. If nothing was absorbed, the event counts as [created](Output::create).
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the value does not fit a document; the events then stay absorbed.
+    /// Returns an error of kind "bad data" if the value cannot be stored in a document; the events then stay absorbed.
     pub fn emit<'o>(
         &mut self,
         output: &'o mut Output,
@@ -146,16 +146,17 @@ impl Buffered {
         Ok(event)
     }
 
-    /// Emits `events` by `port`, which replace the absorbed events. They may be the events that
-    /// [`Buffered::absorb_all`] returned, or other ones, in any number. If `events` is empty, the absorbed events are
+    /// Emits `events` by `port` in place of the absorbed events. `events` may be the events that
+    /// [`Buffered::absorb_all`] returned, or any number of other events. If `events` is empty, the absorbed events are
     /// discarded.
     pub fn emit_events(&mut self, output: &mut Output, port: u16, events: Batch) {
         self.exchange(output, events.len());
         output.send(port, events);
     }
 
-    /// Rejects the absorbed events: `events`, which may be the absorbed events or other ones that replace them, leave
-    /// by `err`. If `events` is empty, the absorbed events are discarded.
+    /// Rejects the absorbed events: sends `events` with `error` to port `err` instead of them. `events` may be the
+    /// absorbed events themselves or any number of other events. If `events` is empty, the absorbed events are
+    /// discarded.
     pub fn reject(&mut self, output: &mut Output, events: Batch, error: PluginError) {
         self.exchange(output, events.len());
         output.fail(Failed { batch: events, error });
@@ -198,7 +199,7 @@ impl Buffered {
         self.stream = stream.filter(|stream| is_first || self.stream == Some(*stream));
     }
 
-    /// Counts that `events` events leave in place of the absorbed events.
+    /// Records that `events` events leave in place of the absorbed events, and releases the absorbed events.
     fn exchange(&mut self, output: &mut Output, events: usize) {
         match self.len().cmp(&events) {
             Ordering::Less => output.created(events - self.len()),
@@ -257,7 +258,7 @@ mod tests {
             let text = |event| format!("{port} {}", batch.value(event).unwrap());
             batch.events().iter().map(text).collect::<Vec<_>>()
         };
-        let all = output.take_ports().flat_map(|it| text(it.port, &it.batch)).collect();
+        let all = output.take_ports().flat_map(|sent| text(sent.port, &sent.batch)).collect();
         let numbers = [
             output.take_absorbed(),
             output.take_released().map(|share| share.events).sum(),
@@ -267,7 +268,7 @@ mod tests {
         (all, numbers)
     }
 
-    fn of(output: &mut Output, number: u64, streams: &[u64]) -> Buffered {
+    fn absorbed(output: &mut Output, number: u64, streams: &[u64]) -> Buffered {
         output.begin(number);
         let mut buffered = Buffered::new();
         assert_eq!(buffered.absorb_all(&mut batch(streams), output).len(), streams.len());
@@ -278,8 +279,8 @@ mod tests {
     fn emitted_event_has_latest_time_and_common_stream() {
         let mut output = Output::new();
         let mut event_of = |streams: &[u64]| {
-            let mut buffered = of(&mut output, 1, streams);
-            let event = *buffered.emit(&mut output, &"sum").unwrap().in_hand().1;
+            let mut buffered = absorbed(&mut output, 1, streams);
+            let event = *buffered.emit(&mut output, &"sum").unwrap().event_of_call().1;
             assert!(buffered.is_empty());
             (event.ingest_ns, event.stream_key())
         };
@@ -295,12 +296,12 @@ mod tests {
     fn divert_absorbs_some_events_and_keeps_others() {
         let mut output = Output::new();
         output.begin(7);
-        let (mut even, mut in_hand) = (Buffered::new(), batch(&[1, 2, 3, 4]));
-        output.divert(&mut in_hand, |event| match event.get().stream().number() % 2 {
+        let (mut even, mut processed) = (Buffered::new(), batch(&[1, 2, 3, 4]));
+        output.divert(&mut processed, |event| match event.get().stream().number() % 2 {
             0 => even.absorb(event),
             _ => Verdict::Keep,
         });
-        assert_eq!((in_hand.len(), even.len()), (2, 2));
+        assert_eq!((processed.len(), even.len()), (2, 2));
         assert_eq!(even.shares, [Share { batch: 7, events: 2 }]);
         assert_eq!(sent(&mut output).1, [2, 0, 0, 0]);
         even.discard(&mut output);
@@ -313,14 +314,14 @@ mod tests {
     fn more_or_fewer_events_replace_absorbed_ones() {
         let mut output = Output::new();
         for (events, created, merged) in [(1, 0, 2), (3, 0, 0), (5, 2, 0)] {
-            let mut buffered = of(&mut output, 1, &[1, 2, 3]);
+            let mut buffered = absorbed(&mut output, 1, &[1, 2, 3]);
             let others: Vec<_> = (10..10 + events).collect();
             buffered.emit_events(&mut output, 4, batch(&others));
             let (texts, numbers) = sent(&mut output);
             assert_eq!((texts.len(), &texts[0][..]), (others.len(), "4 10"));
             assert_eq!(numbers, [3, 3, created, merged]);
         }
-        let mut buffered = of(&mut output, 1, &[1, 2, 3]);
+        let mut buffered = absorbed(&mut output, 1, &[1, 2, 3]);
         buffered.reject(&mut output, batch(&[2]), PluginError::bad_data("too late"));
         assert_eq!(output.failed()[0].batch.len(), 1);
         assert_eq!(sent(&mut output).1, [3, 3, 0, 2]);
@@ -329,8 +330,8 @@ mod tests {
     #[test]
     fn first_events_are_taken_with_their_batches() {
         let mut output = Output::new();
-        let mut buffered = of(&mut output, 1, &[1, 1]);
-        buffered.append(of(&mut output, 2, &[1, 1, 1]));
+        let mut buffered = absorbed(&mut output, 1, &[1, 1]);
+        buffered.append(absorbed(&mut output, 2, &[1, 1, 1]));
         buffered.append(Buffered::new());
         let share = |batch, events| Share { batch, events };
         let first = buffered.take(3);
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn value_that_cannot_be_written_changes_nothing() {
         let mut output = Output::new();
-        let mut buffered = of(&mut output, 1, &[1]);
+        let mut buffered = absorbed(&mut output, 1, &[1]);
         let unwritable = std::collections::HashMap::from([((1, 2), 3)]);
         assert!(buffered.emit(&mut output, &unwritable).is_err());
         assert_eq!(buffered.len(), 1);

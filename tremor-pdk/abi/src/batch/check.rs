@@ -16,9 +16,9 @@ use crate::{
     value::Value,
 };
 
-/// The contents of a batch before a plugin edits it, which
-/// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) does not validate again. A mark is reused for
-/// its capacity.
+/// A record of the contents of a batch before a plugin edits the batch.
+/// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) does not validate these contents again. Reuse a
+/// mark for several batches, because its list keeps the allocated capacity.
 #[derive(Debug, Default)]
 pub struct Mark {
     /// Address of the nodes.
@@ -28,8 +28,8 @@ pub struct Mark {
     events: Vec<Event>,
 }
 
-/// Bytes for each node of a batch above which examining the text of each node takes less time than examining all
-/// bytes at once.
+/// Number of bytes per node above which checking the text of each node is faster than checking all bytes of the batch
+/// at once.
 const NODE_TEXT: usize = 64;
 
 impl Batch {
@@ -97,8 +97,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns whether the origin of `event` is a value of the batch, or is in its nodes and equals the origin of the
-    /// known event `old`.
+    /// Returns whether `event` has no origin, has an origin in the batch's table of values, or has the same origin in
+    /// the batch's nodes as the known event `old`.
     #[inline]
     fn has_origin_of(&self, event: &Event, old: &Event) -> bool {
         event.origin as usize <= self.values.len()
@@ -114,14 +114,15 @@ impl Batch {
 struct Check<'b> {
     batch: &'b Batch,
     documents: Validator<'b>,
-    /// Metadata that was validated last. Consecutive events usually have the same metadata and origin, which count once
-    /// for the budget, because they are copied once.
+    /// Location of the metadata that was validated last. Consecutive events usually have the same metadata and origin,
+    /// which count once towards the budget, because they are copied once.
     metadata: u32,
     origin: u32,
     /// Locations of the metadata and the origin of the event that was validated last.
     locations: u64,
-    /// Positions after the last edited payload and the last metadata in the table of values. A value before these
-    /// positions may belong to several events, and counts for each of them.
+    /// Position in the table of values after the last edited payload so far, and after the last metadata so far. An
+    /// event that refers to an earlier position may share the value with another event, so the value counts towards the
+    /// budget again.
     payloads: u32,
     metadata_values: u32,
 }
@@ -225,8 +226,8 @@ impl<'b> Check<'b> {
         })
     }
 
-    /// Counts an edited value towards the budget if several events may refer to it. A value of one event needs no
-    /// budget, because it is no larger than the batch.
+    /// Counts an edited value towards the budget if several events may refer to it. Values that belong to a single
+    /// event need no budget, because together they are no larger than the batch.
     fn value(&mut self, position: usize, index: u32, is_shared: bool) -> Result<(), PluginError> {
         let value = self.batch.values.get(index as usize).filter(|_| is_shared);
         self.spend(position, value.map_or(0, Value::weight) as u64)
@@ -243,9 +244,9 @@ impl<'b> Check<'b> {
         forged(
             position,
             format_args!(
-                "exceeds the limit of {limit} bytes for the values and bytes that its events refer \
-                 to, which count for each event: emit the events in several batches, or let \
-                 fewer of them refer to the same value"
+                "exceeds the limit of {limit} bytes for the values and bytes that the events of the batch refer \
+                 to, counted for each event; emit the events in several batches, or let fewer of them refer to \
+                 the same value"
             ),
         )
     }
@@ -261,7 +262,8 @@ fn is_before(index: u32, end: &mut u32) -> bool {
 }
 
 impl Event {
-    /// Returns whether both payloads are the same part of the batch's buffers.
+    /// Returns whether the payloads and the original bytes of both events are the same parts of the batch's buffers.
+    /// Always `false` for edited values.
     #[inline]
     fn has_payload_of(&self, other: &Self) -> bool {
         self.payload.word() == other.payload.word()

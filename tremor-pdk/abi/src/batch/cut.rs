@@ -48,7 +48,8 @@ impl Cutter<'_> {
         Some(Origin::new(text, |writer| writer.write_value(metadata)))
     }
 
-    /// Returns whether the event has neither an origin nor metadata, because the runtime has created the event.
+    /// Returns whether the event has neither an origin nor metadata, as is the case for an event that the runtime has
+    /// created.
     #[doc(hidden)]
     #[inline]
     pub const fn is_of_no_origin(&self) -> bool {
@@ -135,7 +136,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Rejects the event that is being cut, unchanged.
+    /// Rejects the event that is being cut, with its whole payload.
     pub fn refuse(&mut self, error: PluginError) {
         let event = self.template.with_payload(self.template.kind, self.template.payload);
         self.rejected.push(Rejected { event, error });
@@ -160,8 +161,8 @@ impl Cutter<'_> {
         self.bytes.len() + events + self.rejected.len() * size_of::<Rejected>()
     }
 
-    /// Leaves the payload from the offset `from` to its end for a later call, whose [`payload`](Cutter::payload) is
-    /// that part. The part may be empty. Emit nothing after this call.
+    /// Leaves the part of the payload that begins at the offset `from` for a later call, in which
+    /// [`payload`](Cutter::payload) returns this part. The part may be empty. Emit nothing after this call.
     pub fn leave(&mut self, from: usize) {
         self.left = Some(from);
     }
@@ -179,7 +180,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Appends a copy of `range`, because `RVec` has no method `extend_from_within`.
+/// Appends a copy of the bytes in `range` to the buffer. `RVec` has no method `extend_from_within`.
 fn extend_from_within(bytes: &mut ByteBuffer, range: Range<usize>) {
     let start = bytes.len();
     bytes.resize(start + range.len(), 0);
@@ -188,8 +189,8 @@ fn extend_from_within(bytes: &mut ByteBuffer, range: Range<usize>) {
 }
 
 impl Batch {
-    /// Replaces every event of the batch: calls `cut` once for each event, which emits the messages that replace the
-    /// event. Returns the rejected events.
+    /// Calls `cut` once for each event, and replaces the event with the messages that `cut` emits. Returns the rejected
+    /// events.
     ///
     /// Use this method if the output is about as large as the input, and
     /// [`RemainingInput::cut`](super::RemainingInput::cut) otherwise.

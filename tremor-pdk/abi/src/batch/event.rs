@@ -49,7 +49,7 @@ pub struct EventFlags(pub u8);
 
 impl EventFlags {
     /// The payload is a part of a byte stream, cut at an arbitrary position; the next event of the stream continues
-    /// where this one ends. Without this flag, the payload is a whole message.
+    /// where this event ends. Without this flag, the payload is a whole message.
     pub const FRAGMENT: Self = Self(1);
     /// The stream of the event ends here.
     pub const STREAM_END: Self = Self(2);
@@ -65,7 +65,7 @@ impl EventFlags {
 }
 
 /// A stream of a source: a connection, a file, a partition. Streams of two sources of a flow never have the same key,
-/// even if they have the same number.
+/// even if both sources assigned the same number.
 ///
 /// A key is valid during one run of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -201,12 +201,12 @@ impl Event {
         }
     }
 
-    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 others of its
-    /// pull.
+    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 other events of
+    /// its pull.
     const UNKNOWN_POSITION: u16 = u16::MAX;
 
-    /// Returns the position among the events that the pull added, or `None` if it is unknown. It is unknown for
-    /// fragments and for messages that were cut from them.
+    /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for
+    /// fragments and for messages that were cut from fragments.
     pub fn position(&self) -> Option<usize> {
         (self.position != Self::UNKNOWN_POSITION).then_some(self.position.into())
     }

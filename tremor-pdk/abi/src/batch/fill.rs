@@ -59,8 +59,8 @@ impl Batch {
     /// of the batch.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value does not fit a document;
-    /// then nothing is added.
+    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value cannot be stored in a
+    /// document; then nothing is added.
     pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
         self.stream(0).push(value)
     }
@@ -71,7 +71,7 @@ impl Batch {
         self.stream(0).push_message(message);
     }
 
-    /// Sets the origin of all events that have none, in a format that the connector defines, such as a path or the
+    /// Sets the origin of all events that have no origin, in a format that the connector defines, such as a path or the
     /// address of a peer.
     pub fn set_origin(&mut self, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));
@@ -131,8 +131,8 @@ impl Stream<'_> {
     /// Adds a value of any type that serde can serialise. The value is written directly into the buffers of the batch.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value does not fit a document;
-    /// then nothing is added.
+    /// Returns an error of kind "bad data" if the value's own `Serialize` fails or the value cannot be stored in a
+    /// document; then nothing is added.
     pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
         let (bytes, nodes) = self.batch.buffers_mut();
         let root = document::write(value, bytes, nodes).map_err(PluginError::bad_data)?;
@@ -234,9 +234,9 @@ impl Stream<'_> {
         self.add(PayloadKind::NONE, EventFlags::STREAM_END, Span::default());
     }
 
-    /// Ends a stream that was cut off: its last message, if only a part of it was added, will never be completed. The
-    /// incomplete message leaves by `err`. If the source is transactional, the pulls that added the message fail
-    /// instead.
+    /// Ends a stream that was cut off. If only a part of its last message was added, this message will never be
+    /// completed: the incomplete message leaves by `err` or, if the source is transactional, the pulls that added the
+    /// message fail.
     pub fn abort(&mut self) {
         let (end, aborted) = (EventFlags::STREAM_END, EventFlags::STREAM_ABORTED);
         self.add(PayloadKind::NONE, EventFlags(end.0 | aborted.0), Span::default());

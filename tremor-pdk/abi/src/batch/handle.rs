@@ -137,7 +137,7 @@ impl<'b> EventMut<'b> {
     }
 
     /// Returns the number of the batch that the operator is processing, and the event.
-    pub(super) fn in_hand(&self) -> (u64, &Event) {
+    pub(super) fn event_of_call(&self) -> (u64, &Event) {
         (self.number, &self.batch.events[self.position])
     }
 
@@ -191,7 +191,7 @@ impl<'b> EventMut<'b> {
     ///
     /// # Errors
     /// Returns the error of `write`, or an error of kind "bad data" if `write` does not write exactly one value or the
-    /// value does not fit a document. The event is then unchanged.
+    /// value cannot be stored in a document. The event is then unchanged.
     pub fn write_value(
         &mut self,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), PluginError>,
@@ -199,8 +199,8 @@ impl<'b> EventMut<'b> {
         self.batch.write_value(self.position, write)
     }
 
-    /// Puts the value that `write` writes into the payload, at the position that `insertion` describes. The contents of
-    /// other fields are not copied. Memory is allocated only if the buffers grow, or are shared with another batch.
+    /// Inserts the value that `write` writes, at the position in the payload that `insertion` describes. The contents
+    /// of other fields are not copied. Memory is allocated only if the buffers grow, or are shared with another batch.
     ///
     /// # Errors
     /// Returns the errors of [`EventMut::write_value`]. If the fields of the value are added to the payload, also
@@ -227,8 +227,8 @@ impl<'b> EventMut<'b> {
     /// Adds keys to the metadata. `write` writes the keys and their values into an object that already has the keys of
     /// the metadata. A key that exists gets the new value, and metadata that is not an object is replaced.
     ///
-    /// Metadata that a source wrote is shared by its events. This call copies the nodes of such metadata, but not their
-    /// text, and the metadata of other events stays unchanged.
+    /// Metadata that a source wrote is shared by its events. This call copies the nodes of such metadata, but copies
+    /// the text only if another batch shares the buffers. The metadata of other events stays unchanged.
     ///
     /// # Errors
     /// Returns an error of kind "internal" if `write` writes anything but pairs of keys and values; the event then keeps

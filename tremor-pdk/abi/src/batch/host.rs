@@ -41,7 +41,7 @@ host_side! {
     /// Returns the events, in order.
     fn events[&self]self() -> &[Event];
 
-    /// Returns the events, so that the host can set their ids and times.
+    /// Returns the events for editing, so that the host can set their sources, pulls and times.
     fn events_mut[&mut self]self() -> &mut [Event];
 
     /// Replaces the events. Every event must refer to contents of this batch.
@@ -196,7 +196,8 @@ host_side! {
     /// Returns an error of kind "internal" if the plugin's code created an invalid batch.
     fn validate[&self]self() -> Result<(), PluginError>;
 
-    /// Records the contents of a batch that is known to be valid, before a plugin receives it.
+    /// Records the contents of the batch in `mark`. Call this method before a plugin receives the batch, which must be
+    /// valid.
     fn mark[&self]self(mark: &mut Mark);
 
     /// Validates a batch, or a part of it, that was valid when it was marked. Only contents that no event referred to
@@ -218,7 +219,7 @@ host_side! {
     /// Takes the number of events that were absorbed in this call.
     fn take_absorbed[&mut self]self() -> u64;
 
-    /// Takes the events that are no longer buffered.
+    /// Takes the numbers of events that are no longer buffered, by the batch in which they arrived.
     fn take_released[&mut self]self() -> impl Iterator<Item = Share> + '_;
 
     /// Takes the buffered events that could not be processed.

@@ -47,13 +47,13 @@ impl Event {
 
     /// Sets the locations of the metadata and the origin.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the halves of the word
+    #[allow(clippy::cast_possible_truncation)] // each cast takes half of the word
     const fn set_locations(&mut self, word: u64) {
         (self.metadata, self.origin) = (word as u32, (word >> 32) as u32);
     }
 }
 
-/// The metadata and the origin that were copied last. Each is a pair of the location in the source batch and the
+/// The metadata and the origin that were copied last. Each field is a pair of the location in the source batch and the
 /// location of the copy, encoded as in [`Event::metadata`]. Consecutive events usually have the same origin, and all
 /// messages that were cut from one event have the same metadata, so that these are copied once.
 #[derive(Default)]
@@ -61,7 +61,7 @@ pub(super) struct LastCopied {
     metadata: (u32, u32),
     origin: (u32, u32),
     /// Locations of the metadata and the origin of the last event, and the locations of the copies. Consecutive events
-    /// usually have the same ones, so that one comparison is enough.
+    /// usually have the same locations, so that one comparison is enough.
     last: (u64, u64),
 }
 
@@ -205,8 +205,8 @@ impl Batch {
         let mut copied = LastCopied::default();
         let mut own = std::mem::take(&mut self.events);
         let (bytes, nodes, values) = self.parts_mut();
-        for (event, of) in own.iter_mut().zip(events) {
-            event.set_locations(of.locations());
+        for (event, other) in own.iter_mut().zip(events) {
+            event.set_locations(other.locations());
             copied.adopt(event, from, bytes, nodes, values);
         }
         self.events = own;

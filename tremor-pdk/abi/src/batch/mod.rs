@@ -2,7 +2,7 @@
 //!
 //! # Memory layout
 //! ```text
-//! Batch ─┬─ events: [Event; n]   56 bytes each, own nothing, point into
+//! Batch ─┬─ events: [Event; n]   56 bytes each, with indices into the others
 //!        ├─ values: [Value]      edited payloads, metadata and origins; usually empty
 //!        └─ shared ──► bytes: [u8]    raw messages and the strings of documents
 //!                      nodes: [Node]  documents, 16 bytes a node
@@ -140,7 +140,7 @@ impl Batch {
         &mut self.events
     }
 
-    /// Returns the bytes that raw payloads and documents point into. They also contain data of events that were
+    /// Returns the bytes that raw payloads and documents point into. The bytes also contain data of events that were
     /// filtered out, cut or decoded in place.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -186,7 +186,7 @@ impl Batch {
         Document::new(self.bytes(), self.nodes()).root(root)
     }
 
-    /// Returns an empty slice for an invalid span, which only a faulty plugin can create.
+    /// Returns the bytes of a span, or an empty slice if the span is invalid, which only a faulty plugin can cause.
     #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         self.bytes().get(span.range()).unwrap_or_default()
@@ -195,7 +195,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // If no clone is left, the lists stay with the buffers, so that the next batch reuses their capacity.
+        // The batch that releases the buffers leaves its lists with them, so that the next batch reuses the capacity.
         if let Some(storage) = self.shared.storage_mut() {
             self.events.clear();
             self.values.clear();

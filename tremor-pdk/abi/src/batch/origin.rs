@@ -9,8 +9,7 @@ use crate::{
 /// The origin of events, such as a file or a peer, with the metadata that all events of this origin share.
 ///
 /// Create an origin when its stream begins, and apply it to the events of each pull with [`Batch::apply_origin`]. The
-/// batch then contains one copy of the metadata, to which all these events refer, and all messages that are cut from
-/// them.
+/// batch then contains one copy of the metadata for all these events, and for all messages that are cut from them.
 ///
 /// ```
 /// use tremor_abi::batch::{Batch, Origin};
@@ -38,7 +37,7 @@ pub struct Origin {
 impl Origin {
     /// Creates an origin. `write` writes the metadata: one value, usually an object, or nothing.
     pub fn new(text: &str, write: impl FnOnce(&mut Writer<'_>)) -> Self {
-        // Metadata usually has the same text and a few short ones.
+        // Metadata usually repeats the text of the origin, and adds a few short texts.
         let mut bytes = ByteBuffer::with_capacity(2 * text.len() + 48);
         let mut nodes = NodeBuffer::with_capacity(10);
         bytes.extend_from_copy_slice(text.as_bytes());
@@ -124,7 +123,8 @@ mod tests {
 
     fn seen(batch: &Batch) -> Vec<String> {
         let text = |event: crate::batch::EventRef<'_>| {
-            let metadata = event.metadata().map(|it| it.to_string()).unwrap_or_default();
+            let metadata =
+                event.metadata().map(|metadata| metadata.to_string()).unwrap_or_default();
             format!("{} {metadata}", event.origin().unwrap_or_default())
         };
         batch.iter().map(text).collect()
@@ -152,7 +152,7 @@ mod tests {
         let (one, two) = (r#"one {"file":{"name":"one"}}"#, r#"two {"file":{"name":"two"}}"#);
         assert_eq!(seen(&batch), [" ", one, one, two, two]);
         assert_eq!(batch.nodes().len(), 2 * 6, "two copies for four events");
-        assert!(!batch.bytes().windows(7).any(|it| it == b"nothing"));
+        assert!(!batch.bytes().windows(7).any(|window| window == b"nothing"));
         assert_eq!(
             (origin("x").to_string(), format!("{:?}", origin("x"))),
             ("x".into(), "\"x\"".into())

@@ -43,7 +43,7 @@ pub struct Failed {
     pub error: PluginError,
 }
 
-/// The treatment of an event. Events that stay in the batch leave by `out`.
+/// The decision about an event in [`Output::divert`]. Events that stay in the batch leave by `out`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The event stays in the batch.
@@ -82,15 +82,16 @@ pub struct Output {
 
 /// Code of the verdict for an event that stays in the batch. Codes below [`GONE`] are ports.
 const KEEP: u16 = u16::MAX;
+/// Code of the verdict for an event that is removed from the batch and is not sent by a port.
 const GONE: u16 = u16::MAX - 1;
 
-/// Maximum number of edited values in a batch to which new events are written. Above it, another batch is begun,
-/// because the time to compute the weight of a batch is linear in these values.
+/// Maximum number of edited values in a batch to which new events are written. Further events are written to another
+/// batch, because the time to compute the weight of a batch is linear in the number of these values.
 const MAX_VALUES: usize = 64;
 
 impl Output {
-    /// The port `out`, for [`Output::send`]. Batches that are sent by it leave before the events that stay in the batch
-    /// of the call.
+    /// The port `out`, for [`Output::send`]. Batches that are sent by this port leave before the events that stay in
+    /// the batch of the call.
     pub const OUT: u16 = KEEP;
 
     /// Creates an empty output.
@@ -138,7 +139,7 @@ impl Output {
     /// The new event leaves before the events that stay in the batch of the call. The returned event can be edited.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the value does not fit a document; then nothing is emitted.
+    /// Returns an error of kind "bad data" if the value cannot be stored in a document; then nothing is emitted.
     pub fn create(
         &mut self,
         value: &(impl serde::Serialize + ?Sized),
@@ -166,7 +167,7 @@ impl Output {
         port: u16,
         value: &(impl serde::Serialize + ?Sized),
     ) -> Result<usize, PluginError> {
-        let last = self.ports.iter().rposition(|it| it.port == port);
+        let last = self.ports.iter().rposition(|known| known.port == port);
         let last = last.filter(|last| self.ports[*last].batch.takes_more());
         let index = last.unwrap_or(self.ports.len());
         if last.is_none() {
@@ -375,27 +376,37 @@ impl Batch {
 
     /// Moves an event from a batch with the same buffers. An edited payload is moved, which leaves `null` in `from`;
     /// metadata and origin may be shared with other events and are copied.
-    pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut LastCopied) {
+    pub(super) fn take_event(
+        &mut self,
+        from: &mut Self,
+        mut event: Event,
+        last_copied: &mut LastCopied,
+    ) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)
         {
             let index = self.keep(std::mem::take(value)) - 1;
             event.payload = Span { start: index, len: 0 };
         }
-        kept.adopt_values(&mut event, from, &mut self.values);
+        last_copied.adopt_values(&mut event, from, &mut self.values);
         self.events.push(event);
     }
 
     /// Copies an event from a batch with the same buffers. Unlike [`Batch::take_event`], copies an edited payload
     /// instead of moving it.
-    pub(super) fn copy_event(&mut self, from: &Self, mut event: Event, kept: &mut LastCopied) {
+    pub(super) fn copy_event(
+        &mut self,
+        from: &Self,
+        mut event: Event,
+        last_copied: &mut LastCopied,
+    ) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get(event.payload.start as usize)
         {
             let index = self.keep(value.clone()) - 1;
             event.payload = Span { start: index, len: 0 };
         }
-        kept.adopt_values(&mut event, from, &mut self.values);
+        last_copied.adopt_values(&mut event, from, &mut self.values);
         self.events.push(event);
     }
 }

@@ -101,7 +101,7 @@ impl Batch {
         encoded: &mut Self,
         mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
     ) -> Vec<Rejected> {
-        let mut kept = LastCopied::default();
+        let mut last_copied = LastCopied::default();
         let mut events = std::mem::take(&mut self.events);
         let mut out = std::mem::take(&mut encoded.events);
         let (bytes, nodes, values) = encoded.parts_mut();
@@ -119,7 +119,7 @@ impl Batch {
                 return Err(too_large());
             };
             let mut event = event.with_payload(PayloadKind::RAW, span);
-            kept.adopt(&mut event, self, bytes, nodes, values);
+            last_copied.adopt(&mut event, self, bytes, nodes, values);
             out.push(event);
             Ok(())
         });
@@ -169,9 +169,9 @@ impl Batch {
     pub(crate) fn pick(&self, positions: &[usize]) -> Self {
         let mut picked = self.sharing_buffers();
         picked.events.reserve(positions.len());
-        let mut kept = LastCopied::default();
+        let mut last_copied = LastCopied::default();
         for position in positions {
-            picked.copy_event(self, self.events[*position], &mut kept);
+            picked.copy_event(self, self.events[*position], &mut last_copied);
         }
         picked
     }
@@ -182,10 +182,10 @@ impl Batch {
         let events = std::mem::take(&mut self.events);
         let mut rest = events.iter();
         let mut part = |count| {
-            let (mut part, mut kept) = (self.sharing_buffers(), LastCopied::default());
+            let (mut part, mut last_copied) = (self.sharing_buffers(), LastCopied::default());
             part.events.reserve(count);
             for event in rest.by_ref().take(count) {
-                part.take_event(&mut self, *event, &mut kept);
+                part.take_event(&mut self, *event, &mut last_copied);
             }
             part
         };
@@ -243,7 +243,7 @@ fn sift(
             rejected.push(Rejected { event: list[position], error });
             continue;
         }
-        // Without a removed event, no event has to move.
+        // An event moves only if an earlier event was removed.
         if kept < position {
             list[kept] = list[position];
         }

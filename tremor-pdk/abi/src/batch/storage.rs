@@ -47,8 +47,8 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// Returns the memory of the bytes and nodes, in bytes. Buffers count at least half of their capacity, because a
-    /// growing buffer has up to twice the capacity that it needs.
+    /// Returns the memory of the bytes and nodes, in bytes. Each buffer counts as at least half of its capacity,
+    /// because a growing buffer has up to twice the capacity that it needs.
     fn buffers(&self) -> usize {
         self.bytes.len().max(self.bytes.capacity() / 2)
             + self.nodes.len().max(self.nodes.capacity() / 2) * size_of::<Node>()
@@ -121,15 +121,15 @@ impl Shared {
         if !self.is_unique() {
             return None;
         }
-        // SAFETY: the storage is live (rule 1), this is the only reference (rule 2), and `&mut self` prevents a clone
-        // meanwhile.
+        // SAFETY: the storage is live (rule 1), this is the only reference (rule 2), and `&mut self` prevents this
+        // reference from being cloned meanwhile.
         Some(unsafe { self.0.as_mut() })
     }
 }
 
 impl Clone for Shared {
     fn clone(&self) -> Self {
-        // Relaxed as in `Arc`: a new reference can only come from an existing one.
+        // Relaxed as in `Arc`, because a new reference can only be cloned from an existing reference.
         self.storage().references.fetch_add(1, Ordering::Relaxed);
         Self(self.0)
     }
@@ -221,8 +221,8 @@ unsafe extern "C" fn release(storage: NonNull<Storage>) {
     }
 }
 
-/// Buffers (storages) of batches for reuse, by default up to 4 MiB. A batch from a pool starts with the capacity of an
-/// earlier batch, so a running flow rarely allocates memory for its batches.
+/// A pool of buffers (storages) for batches, which keeps free buffers of up to 4 MiB by default. A batch from a pool
+/// starts with the capacity of an earlier batch, so a running flow rarely allocates memory for its batches.
 ///
 /// A storage returns to its pool when the last batch that shares it is dropped, in the host or in a plugin, and on any
 /// thread. Clones are handles to the same pool.
@@ -281,9 +281,9 @@ mod tests {
         assert_eq!(pool.waiting(), 0, "a consumer still reads");
         std::thread::spawn(move || drop(shared)).join().unwrap();
         assert_eq!(pool.waiting(), 1);
-        let again = Batch::from_pool(&pool);
-        assert!(again.is_empty() && again.bytes().is_empty());
-        assert!(again.byte_capacity() >= 10);
+        let reused = Batch::from_pool(&pool);
+        assert!(reused.is_empty() && reused.bytes().is_empty());
+        assert!(reused.byte_capacity() >= 10);
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
         let pool = Pool::new(1);
         let (sender, receiver) = std::sync::mpsc::channel::<Batch>();
         let read = |batch: &Batch| (batch.len(), batch.bytes()[0]);
-        let other = std::thread::spawn(move || receiver.iter().map(|it| read(&it)).collect());
+        let other = std::thread::spawn(move || receiver.iter().map(|batch| read(&batch)).collect());
         let numbers = 0..100;
         for number in numbers.clone() {
             let mut batch = Batch::from_pool(&pool);

@@ -115,16 +115,20 @@ impl Created {
 }
 
 impl Output {
-    /// Replaces each event by an event for each element of an array in its payload. The other fields are in every one
-    /// of these events: their nodes are copied, and their text is shared. An event with an empty array is discarded.
+    /// Replaces each event with one event for each element of an array in its payload. Each of these events also has
+    /// the other fields of the payload, whose nodes are copied and whose text is shared. An event with an empty array
+    /// is discarded.
     ///
     /// Text that events share counts for each of them when a batch is validated, encoded or copied. Therefore the
-    /// events leave in several batches of at most [`Batch::WEIGHT_AT_MOST`] bytes, or of a single larger event: all
-    /// but the last batch by [`Output::OUT`], and the last one in `batch`.
+    /// events leave in several batches of at most [`Batch::WEIGHT_AT_MOST`] bytes, or of a single larger event: all but
+    /// the last batch by [`Output::OUT`], and the last batch in `batch`.
     ///
-    /// An event is rejected if an element would be nested too deep, if the nodes of the events that replace it would
-    /// take more than [`Batch::decoded_at_most`] allows for its size, or if all events that this call creates would
-    /// take more than four times what [`Batch::decoded_at_most`] allows for the events that it has replaced so far.
+    /// An event is rejected in these cases:
+    /// - An element would be nested too deeply.
+    /// - The nodes of the events that replace the event would take more than [`Batch::decoded_at_most`] allows for the
+    ///   size of the event.
+    /// - All events that this call creates would take more than four times what [`Batch::decoded_at_most`] allows for
+    ///   the events that the call has replaced so far.
     pub fn unnest(&mut self, batch: &mut Batch, unnest: &mut Unnest) {
         let (mut created, mut memory) = (Created::default(), Memory::default());
         for position in 0..batch.len() {
@@ -146,9 +150,9 @@ impl Output {
         }
         let mut first = 0;
         for &end in &created.starts {
-            let (mut part, mut kept) = (batch.sharing_buffers(), LastCopied::default());
+            let (mut part, mut last_copied) = (batch.sharing_buffers(), LastCopied::default());
             for event in &created.events[first..end] {
-                part.take_event(batch, *event, &mut kept);
+                part.take_event(batch, *event, &mut last_copied);
             }
             self.send(Self::OUT, part);
             first = end;
@@ -184,8 +188,8 @@ impl Batch {
     /// Adds the events for the elements of an array to `memory`.
     ///
     /// # Errors
-    /// Returns an error if an event would be nested too deep, or if the events would take too much memory by themselves
-    /// or together with the events that the call has created before.
+    /// Returns an error if an event would be nested too deeply, or if the events would take too much memory by
+    /// themselves or together with the events that the call has created before.
     fn admit(&self, found: &Found, to: Wrapping, memory: &mut Memory) -> Result<(), PluginError> {
         let (nodes, text) = self.document_size(narrow(found.root));
         memory.received = memory.received.saturating_add(nodes + text);
@@ -199,7 +203,7 @@ impl Batch {
         if taken > most {
             return Err(PluginError::bad_data(format_args!(
                 "the events for {} elements take {taken} bytes of memory besides the elements, and the limit is \
-                 {most}: remove fields that are not needed before",
+                 {most}; first remove the fields that you do not need",
                 found.len
             )));
         }
@@ -208,7 +212,7 @@ impl Batch {
         if total > most {
             return Err(PluginError::bad_data(format_args!(
                 "the events for {} elements and for those of earlier events of the batch take {total} bytes of memory \
-                 besides the elements, and the limit is {most}: remove fields that are not needed before",
+                 besides the elements, and the limit is {most}; first remove the fields that you do not need",
                 found.len
             )));
         }
@@ -241,7 +245,7 @@ impl Batch {
             };
             let payload = Span { start: narrow(start), len: 0 };
             let mut event = event.with_payload(PayloadKind::DOCUMENT, payload);
-            // The bytes that the whole event was decoded from are not those of an element.
+            // The bytes that the whole event was decoded from are not the bytes of an element.
             event.original = Span::default();
             created.push(event, size);
             element = nodes.end;

@@ -174,7 +174,7 @@ impl<'a> Number<'a> {
 }
 
 /// Compares an integer of at most 65 bits with a float.
-#[allow(clippy::cast_possible_truncation)] // saturates far beyond the range of the integers
+#[allow(clippy::cast_possible_truncation)] // the cast saturates far outside of the range of 65-bit integers
 fn compare_mixed(integer: i128, float: f64) -> Ordering {
     if float.is_nan() {
         return Ordering::Less;

@@ -20,8 +20,8 @@ impl ValueRef<'_> {
         let root = u32::try_from(nodes.len()).map_err(|_| WriteError::TooLarge)?;
         let first = nodes.len();
         nodes.extend_from_copy_slice(subtree.nodes());
-        // The text of consecutive nodes is usually contiguous. Contiguous text is appended with one copy, and its
-        // offsets change by the same distance.
+        // The text of consecutive nodes is usually contiguous. Contiguous text is appended in one step, and the offsets
+        // of its nodes change by the same distance.
         let mut run = 0..0;
         let mut distance = bytes.len() as u64;
         for node in nodes.iter_mut().skip(first) {

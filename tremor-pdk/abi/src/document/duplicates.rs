@@ -1,4 +1,4 @@
-//! Resolution of duplicate keys: the last value of a key replaces its first value, at the position of the first.
+//! Resolution of duplicate keys: the last value of a key takes the position of the first value.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -21,7 +21,7 @@ impl KeyFilter {
     }
 
     /// Adds a key by its [`Node::word`]. Returns whether the key may have been added before. If the result is `false`,
-    /// it certainly was not.
+    /// the key was certainly not added before.
     #[inline]
     pub fn may_repeat(&mut self, word: u64) -> bool {
         let hash = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
@@ -120,7 +120,7 @@ fn rewrite(bytes: &[u8], nodes: &mut RVec<Node>, head: usize) {
         nodes.extend_from_copy_slice(&kept);
     }
     debug_assert_eq!(nodes[head].kind(), NodeKind::OBJECT);
-    #[allow(clippy::cast_possible_truncation)] // at most as many as before
+    #[allow(clippy::cast_possible_truncation)] // not more pairs than before
     let len = pairs.len() as u32;
     nodes[head] = Node::object(len, (nodes.len() - head) as u64);
 }

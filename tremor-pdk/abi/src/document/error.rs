@@ -21,9 +21,12 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH} levels"),
-            Self::TooLarge => f.write_str("text of more than 4,294,967,295 bytes, or a container of more than 4,294,967,295 elements"),
-            Self::Misplaced(what) => write!(f, "not a value: {what}"),
+            Self::TooDeep => write!(f, "the value is nested deeper than {MAX_DEPTH} levels"),
+            Self::TooLarge => f.write_str(
+                "the value has a text of more than 4,294,967,295 bytes, or a container of more than 4,294,967,295 \
+                 elements",
+            ),
+            Self::Misplaced(what) => write!(f, "the calls do not form a value: {what}"),
             Self::Custom(message) => f.write_str(message),
         }
     }

@@ -23,7 +23,7 @@ impl<'k> Key<'k> {
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // such a key is compared by all its bytes and differs
+    #[allow(clippy::cast_possible_truncation)] // a lookup compares all bytes, so a key above 4 GiB equals no key
     pub(crate) const fn word_of(text: &str) -> u64 {
         Node::key(0, text.len() as u32, fingerprint(text.as_bytes())).word()
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_counts_at_every_length() {
+    fn texts_that_differ_in_one_byte_are_not_equal() {
         for len in 0..40 {
             let text: Vec<u8> = (0..len).collect();
             assert!(equal(&text, &text.clone()));

@@ -1,4 +1,4 @@
-//! Documents: the form of values that contains no pointers, and the types that read values of both forms.
+//! Documents, which are values without pointers, and the types that read documents and values.
 //!
 //! A document consists of two buffers: one contains all text and binary data, and the other a tree of 16-byte [`Node`]s
 //! in depth-first order, which refer to the first buffer by offset. A document contains no pointers, so it can be

@@ -1,4 +1,4 @@
-//! The 16-byte node, of which documents are built.
+//! The 16-byte nodes of which documents consist.
 
 use abi_stable::StableAbi;
 
@@ -29,8 +29,8 @@ impl NodeKind {
     /// An object. The `len` pairs follow this node; each pair is a key, a node of the kind [`NodeKind::STRING`], and
     /// the subtree of the value. The payload is the same as for [`NodeKind::ARRAY`].
     pub const OBJECT: Self = Self(8);
-    /// A number that no 64-bit integer or float represents exactly, as JSON text. The layout is the same as that of
-    /// [`NodeKind::STRING`].
+    /// A number as JSON text, for numbers that no 64-bit integer or float represents exactly. The layout is the same as
+    /// that of [`NodeKind::STRING`].
     pub const NUMBER: Self = Self(9);
 
     /// Returns whether the payload is the number of nodes of the subtree. Kinds that a later minor version adds are
@@ -201,9 +201,9 @@ impl Node {
         self.payload
     }
 
-    /// Returns the number of nodes of the value, including this one: the payload of an array or an object, and 1 for
-    /// every other kind, including unknown kinds. Invalid data can contain a wrong number, so readers must compare it
-    /// with the length of the document.
+    /// Returns the number of nodes of the value, including this node: the payload of an array or an object, and 1 for
+    /// every other kind, including unknown kinds. An invalid document can contain a wrong number, so readers must
+    /// compare the result with the number of nodes of the document.
     #[inline]
     pub const fn span(&self) -> u64 {
         if self.kind().is_container() { self.payload } else { 1 }

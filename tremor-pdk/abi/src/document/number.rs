@@ -48,8 +48,8 @@ pub fn exact_float(text: &str) -> Option<f64> {
     compare(text, form).is_eq().then_some(float)
 }
 
-/// Maximum absolute value of an exponent. Larger exponents are clamped, so numbers that differ only beyond it compare
-/// as equal.
+/// Maximum absolute value of an exponent. Larger exponents are clamped, so numbers that differ only in a larger
+/// exponent compare as equal.
 const MAX_EXPONENT: i64 = 1_000_000_000_000_000_000;
 
 /// A number as `0.DIGITS × 10^magnitude`, whose first and last digits are not zero. Zero has no digits.

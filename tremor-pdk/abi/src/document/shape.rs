@@ -89,8 +89,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the value-trait type of the value. For binary data, it is `Custom("bytes")`. For a number that is kept
-    /// as text, it is `F64`, or `Custom("number")` if the number exceeds the range of floats.
+    /// Returns the value-trait type of the value. The type of binary data is `Custom("bytes")`. The type of a number
+    /// that is kept as text is `F64`, or `Custom("number")` if the number exceeds the range of floats.
     pub fn value_type(self) -> ValueType {
         match self.shape() {
             Shape::Null => ValueType::Null,
@@ -107,8 +107,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the value as a tree with at most `depth` levels of arrays and objects; deeper ones become `null`. `text`
-    /// and `data` convert text and binary data.
+    /// Returns the value as a tree with at most `depth` levels of arrays and objects; deeper arrays and objects become
+    /// `null`. `text` and `data` convert text and binary data.
     pub(super) fn to_tree<'v>(
         self,
         text: fn(&'a str) -> Str<'v>,

@@ -163,7 +163,7 @@ impl<'a> Subtree<'a> {
         (!nodes.is_empty()).then_some((Self { nodes, ..*self }, rest))
     }
 
-    /// Returns the value of `key`, if this is an object that has it.
+    /// Returns the value of `key`, if this value is an object that has the key.
     #[inline]
     pub(super) fn find(&self, key: Key<'_>) -> Option<Self> {
         Some(Self { nodes: self.find_in(self.nodes, key)?, ..*self })

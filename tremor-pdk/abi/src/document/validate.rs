@@ -83,8 +83,8 @@ struct Frame {
 /// [`Document::trusted`](super::Document::trusted).
 ///
 /// Duplicate keys are not checked, because they are harmless: lookups find the first of them. The validation does not
-/// recurse. It reads text that many nodes refer to once for each of these nodes, so its time is limited by a budget: 16
-/// MiB, or four times the size of the two buffers if that is more.
+/// recurse. Text that several nodes refer to is read once for each of these nodes, so a budget limits the time: 16 MiB,
+/// or four times the size of the two buffers if that is more.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
     let budget = Budget::new(bytes.len() + size_of_val(nodes));
     Validator { bytes, ascii: &[], ascii_start: 0, budget }.validate(nodes, root)
@@ -130,10 +130,10 @@ impl Budget {
     }
 }
 
-/// Bytes of a node.
+/// Size of a node in bytes, as the budget counts it.
 const NODE: u64 = size_of::<Node>() as u64;
 
-/// Validates documents over the same bytes: see [`validate`].
+/// A validator for documents that have their text in the same bytes: see [`validate`].
 pub(crate) struct Validator<'d> {
     bytes: &'d [u8],
     /// A part of the bytes that is known to be ASCII, and its offset.
@@ -203,7 +203,7 @@ impl<'d> Validator<'d> {
 
     /// Returns whether the value is a valid object of scalars whose text is known to be ASCII, as metadata usually is.
     /// This check is optimised, because many plugins write metadata for every event, and all of it is validated.
-    #[allow(clippy::inline_always)] // a call for each would be a sixth of it
+    #[allow(clippy::inline_always)] // otherwise the calls would take a sixth of the time of the check
     #[inline(always)]
     pub(crate) fn is_flat(&mut self, nodes: &[Node], root: u32) -> bool {
         matches!(self.check_flat(nodes, root), Flat::Valid)
@@ -357,13 +357,13 @@ impl<'d> Validator<'d> {
 
     #[inline]
     fn check_value(&self, value: Node) -> Result<(), Reason> {
-        let holds = |condition: bool| if condition { Ok(()) } else { Err(Reason::Content) };
-        holds(value.fingerprint() == 0)?;
+        let require = |condition: bool| if condition { Ok(()) } else { Err(Reason::Content) };
+        require(value.fingerprint() == 0)?;
         match value.kind() {
-            NodeKind::NULL => holds(value.is_empty() && value.payload() == 0),
-            NodeKind::BOOL => holds(value.is_empty() && value.payload() <= 1),
-            NodeKind::I64 | NodeKind::F64 => holds(value.is_empty()),
-            NodeKind::U64 => holds(value.is_empty() && i64::try_from(value.payload()).is_err()),
+            NodeKind::NULL => require(value.is_empty() && value.payload() == 0),
+            NodeKind::BOOL => require(value.is_empty() && value.payload() <= 1),
+            NodeKind::I64 | NodeKind::F64 => require(value.is_empty()),
+            NodeKind::U64 => require(value.is_empty() && i64::try_from(value.payload()).is_err()),
             NodeKind::STRING => self.text(value).map(|_| ()),
             NodeKind::BYTES => self.data(value).map(|_| ()),
             NodeKind::ARRAY | NodeKind::OBJECT => Ok(()),

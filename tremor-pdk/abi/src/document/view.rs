@@ -137,9 +137,9 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the number, rounded to a float if it is an integer; `None` if it exceeds the range of
-    /// floats.
-    #[allow(clippy::cast_precision_loss)] // that is what is asked for
+    /// Returns the number, rounded to a float if it is an integer, or `None` if the value is not a number or exceeds
+    /// the range of floats.
+    #[allow(clippy::cast_precision_loss)] // the conversion to the nearest float is intended
     pub fn cast_f64(self) -> Option<f64> {
         self.as_f64()
             .or_else(|| self.as_i64().map(|value| value as f64))
@@ -156,8 +156,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns the bytes of the text without a check that they are UTF-8, for comparison and hashing. Only in an
-    /// invalid document may the bytes not be UTF-8; [`ValueRef::as_str`] then returns `None`.
+    /// Returns the bytes of the text without a check that they are UTF-8, for comparison and hashing. In an invalid
+    /// document, the bytes may be other than UTF-8; [`ValueRef::as_str`] then returns `None`.
     #[inline]
     pub fn text_bytes(self) -> Option<&'a [u8]> {
         match self.0 {

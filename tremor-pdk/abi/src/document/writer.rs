@@ -217,14 +217,14 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Copies the pairs of an earlier object of the same buffers into the open object. Their text is not copied. If
-    /// `root` is not the index of an object, nothing is copied.
+    /// Copies the pairs of an earlier object of the same buffers into the open object. The text of the pairs is not
+    /// copied. If `root` is not the index of an object, nothing is copied.
     pub(crate) fn copy_pairs(&mut self, root: u32) {
         let (root, before) = (root as usize, self.start.1);
         let Some(open) = self.open.filter(|_| self.in_object && !self.key_pending) else {
             return self.fail(WriteError::Misplaced("pairs where no key is allowed"));
         };
-        let Some(from) = self.nodes.get(root).filter(|it| it.kind() == NodeKind::OBJECT) else {
+        let Some(from) = self.nodes.get(root).filter(|node| node.kind() == NodeKind::OBJECT) else {
             return;
         };
         let span = usize::try_from(from.span()).unwrap_or(usize::MAX);
@@ -303,8 +303,9 @@ impl<'b> Writer<'b> {
     fn count(&mut self) {
         let Some(head) = self.open.and_then(|open| self.nodes.get_mut(open)) else { return };
         let Some(len) = head.len().checked_add(1) else { return self.fail(WriteError::TooLarge) };
-        let around = head.payload();
-        *head = if self.in_object { Node::object(len, around) } else { Node::array(len, around) };
+        let enclosing = head.payload();
+        *head =
+            if self.in_object { Node::object(len, enclosing) } else { Node::array(len, enclosing) };
     }
 
     fn begin(&mut self, head: fn(u32, u64) -> Node) {
@@ -314,8 +315,8 @@ impl<'b> Writer<'b> {
         if !self.admit() {
             return;
         }
-        let around = self.open.map_or(u64::MAX, |open| open as u64);
-        let head = head(0, around);
+        let enclosing = self.open.map_or(u64::MAX, |open| open as u64);
+        let head = head(0, enclosing);
         self.open = Some(self.nodes.len());
         self.in_object = head.kind() == NodeKind::OBJECT;
         self.depth += 1;
@@ -337,9 +338,9 @@ impl<'b> Writer<'b> {
             self.nodes[open] = Node::array(head.len(), (self.nodes.len() - open) as u64);
         }
         self.depth -= 1;
-        self.open = usize::try_from(head.payload()).ok().filter(|around| *around < open);
+        self.open = usize::try_from(head.payload()).ok().filter(|enclosing| *enclosing < open);
         self.in_object =
-            self.open.is_some_and(|around| self.nodes[around].kind() == NodeKind::OBJECT);
+            self.open.is_some_and(|enclosing| self.nodes[enclosing].kind() == NodeKind::OBJECT);
     }
 }
 

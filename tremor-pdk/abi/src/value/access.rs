@@ -150,7 +150,7 @@ impl<'v> Value<'v> {
         self.as_array_mut()?.get_mut(index)
     }
 
-    /// Sets the value of a key and returns the previous one. Returns the new value as an error if this is not an
+    /// Sets the value of a key and returns the previous value. Returns the new value as an error if this is not an
     /// object.
     pub fn insert(
         &mut self,

@@ -188,7 +188,7 @@ unwrap! {
     Object(Object), ValueType::Object;
 }
 
-/// Comparison of views and values with plain values.
+/// Comparison of views and values with types of std.
 macro_rules! eq {
     ($($other:ty, |$view:ident, $with:ident| $equal:expr;)*) => {$(
         impl PartialEq<$other> for ValueRef<'_> {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn values_compare_with_plain_ones() {
+    fn values_compare_with_types_of_std() {
         assert_eq!(Value::U64(1), 1);
         assert_eq!(Value::F64(1.0), 1_u64);
         assert_eq!(Value::from("a"), "a");

@@ -32,6 +32,7 @@ impl Value<'_> {
         }
     }
 
+    /// Returns an empty container of the same kind, with the capacity for as many children.
     fn like(&self) -> Value<'static> {
         match self {
             Self::Array(array) => Value::Array(Array::with_capacity(array.len())),
@@ -68,17 +69,17 @@ fn copy<'to, V: Copied<'to>>(value: V) -> Value<'to> {
         left: C,
     }
     let open = |key, value: V| Open { key, copy: value.value().like(), left: value.children() };
-    let mut around = Vec::new();
+    let mut enclosing = Vec::new();
     let mut now = open(Str::default(), value);
     loop {
         let (key, done) = match V::next(&mut now.left) {
             Some((key, child)) if child.value().holds_containers() => {
-                around.push(std::mem::replace(&mut now, open(key, child)));
+                enclosing.push(std::mem::replace(&mut now, open(key, child)));
                 continue;
             }
             Some((key, child)) => (key, child.copy()),
             None => {
-                let Some(outer) = around.pop() else { return now.copy };
+                let Some(outer) = enclosing.pop() else { return now.copy };
                 let inner = std::mem::replace(&mut now, outer);
                 (inner.key, inner.copy)
             }

@@ -19,7 +19,7 @@
 /// ```
 #[macro_export]
 macro_rules! literal {
-    // The elements of an array: in brackets those that are already converted, then the remaining elements.
+    // The elements of an array: the converted elements in brackets, followed by the remaining elements.
     (@array [$($done:expr,)*]) => {
         $crate::value::Value::Array($crate::value::Array::from(::std::vec![$($done,)*]))
     };

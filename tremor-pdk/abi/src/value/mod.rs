@@ -70,7 +70,7 @@ pub enum Value<'v> {
     Bool(bool),
     /// A signed integer.
     I64(i64),
-    /// An unsigned integer. Conversions produce this variant only if the integer exceeds [`Value::I64`].
+    /// An unsigned integer. Conversions produce this variant only if the integer exceeds `i64::MAX`.
     U64(u64),
     /// A float, including infinities and not-a-number, which JSON cannot express.
     F64(f64),

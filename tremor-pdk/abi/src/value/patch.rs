@@ -1,4 +1,4 @@
-//! Merging of values, and edits of values that are described by data.
+//! Merging of values, and edits of values that are described as data.
 
 use super::{IntoIter, Object, Path, PathMismatch, Str, Value};
 
@@ -9,14 +9,14 @@ pub enum Change<'v> {
     Set(Path, Value<'v>),
     /// Sets the value at the path unless a value exists there.
     Default(Path, Value<'v>),
-    /// Merges a value into the one at the path, as [`Value::merge`] does.
+    /// Merges a value into the value at the path, as [`Value::merge`] does.
     Merge(Path, Value<'v>),
     /// Removes the value at the path, if it exists.
     Remove(Path),
     /// Copies the value at the first path, if it exists, to the second path.
     Copy(Path, Path),
     /// Moves the value at the first path, if it exists, to the second path. The value is removed first, so that the
-    /// second path refers to the value without it.
+    /// second path refers to the remaining value.
     Move(Path, Path),
 }
 
@@ -29,7 +29,7 @@ struct Merging<'v> {
 
 impl<'v> Value<'v> {
     /// Merges `patch` into this value according to RFC 7396: keys that are `null` in the patch are removed, objects are
-    /// merged key by key, and all other values replace the existing ones.
+    /// merged key by key, and all other values replace the existing values.
     pub fn merge(&mut self, patch: Value<'v>) {
         let Value::Object(patch) = patch else {
             *self = patch;
@@ -42,18 +42,18 @@ impl<'v> Value<'v> {
             };
             Merging { key, object, patch: patch.into_iter() }
         };
-        let mut around = Vec::new();
+        let mut enclosing = Vec::new();
         let mut now = open(Str::default(), Some(self), patch);
         loop {
             match now.patch.next() {
                 Some((key, Value::Null)) => drop(now.object.remove(&key)),
                 Some((key, Value::Object(patch))) => {
                     let inner = open(key.clone(), now.object.get_mut(&key), patch);
-                    around.push(std::mem::replace(&mut now, inner));
+                    enclosing.push(std::mem::replace(&mut now, inner));
                 }
                 Some((key, value)) => drop(now.object.insert(key, value)),
                 None => {
-                    let Some(outer) = around.pop() else { break };
+                    let Some(outer) = enclosing.pop() else { break };
                     let inner = std::mem::replace(&mut now, outer);
                     now.object.insert(inner.key, inner.object);
                 }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::Value;
 use crate::document::{Key, Step, ValueRef};
 
-/// A compiled path to a value inside another, such as `a.b[2].c`.
+/// A compiled path to a value inside another value, such as `a.b[2].c`.
 ///
 /// A key of letters, digits, `_`, `-`, `@` and `$` is written without quotes. Any other key is written in double
 /// quotes, with `\"` for a quote and `\\` for a backslash: `a."odd key"[0]`. The empty path leads to the value itself.
@@ -251,8 +251,8 @@ impl<'v> Value<'v> {
     /// Removes the value at `path` and returns it: a key with its value, or an element. With the empty path, takes the
     /// whole value and leaves `null`.
     pub fn remove_path(&mut self, path: &Path) -> Option<Value<'v>> {
-        let Some((last, way)) = path.0.split_last() else { return Some(self.take()) };
-        let parent = way.iter().try_fold(self, |value, segment| match segment {
+        let Some((last, parents)) = path.0.split_last() else { return Some(self.take()) };
+        let parent = parents.iter().try_fold(self, |value, segment| match segment {
             Segment::Key { text, .. } => value.get_mut(text),
             Segment::Index(index) => value.get_idx_mut(*index),
         })?;

@@ -3,7 +3,7 @@
 //! The conversion from values of simd-json moves their text. A conversion through serde would copy the text, which
 //! takes five times as many instructions. The conversion to values of simd-json uses serde. Both conversions fail for
 //! values nested deeper than [`MAX_DEPTH`], because simd-json uses stack for each level. Binary data cannot be
-//! converted to simd-json, because JSON has none.
+//! converted to simd-json, because JSON has no binary data.
 
 use simd_json::{BorrowedValue, OwnedValue};
 
@@ -14,7 +14,9 @@ use crate::{
 };
 
 fn inner(depth: usize) -> Result<usize, PluginError> {
-    let too_deep = || PluginError::bad_data(format_args!("nested deeper than {MAX_DEPTH} levels"));
+    let too_deep = || {
+        PluginError::bad_data(format_args!("the value is nested deeper than {MAX_DEPTH} levels"))
+    };
     depth.checked_sub(1).ok_or_else(too_deep)
 }
 

@@ -35,15 +35,15 @@ impl<'v> Value<'v> {
     pub(crate) fn walk<'a>(&'a self, mut visit: impl FnMut(Option<&'a Str<'v>>, &'a Self)) {
         visit(None, self);
         let Some(mut now) = Children::of(self) else { return };
-        let mut around = Vec::new();
+        let mut enclosing = Vec::new();
         loop {
             while let Some((key, child)) = now.next() {
                 visit(key, child);
                 if let Some(inner) = Children::of(child) {
-                    around.push(std::mem::replace(&mut now, inner));
+                    enclosing.push(std::mem::replace(&mut now, inner));
                 }
             }
-            match around.pop() {
+            match enclosing.pop() {
                 Some(outer) => now = outer,
                 None => return,
             }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_containers_weigh_what_they_allocate() {
+    fn weight_includes_allocations_of_text_and_containers() {
         assert_eq!(Value::from(1).weight(), 32);
         assert!(literal!({ "key": "some text" }).weight() > 32 + 56 + 3 + 9);
         let many: Value<'_> = vec![Value::from(0); 1_000].into_iter().collect::<Vec<_>>().into();

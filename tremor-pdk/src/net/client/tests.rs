@@ -132,7 +132,7 @@ fn unreachable_address_is_a_refused_connection() {
 #[test]
 fn close_delivers_everything_despite_unread_input() {
     let mut scene = scene();
-    // More than the system accepts at once while the peer does not read.
+    // The message has more bytes than the system accepts while the peer does not read.
     let mut batch = RawBatch::new();
     let message = vec![b'x'; 1 << 20];
     batch.push_message(&message);

@@ -19,7 +19,8 @@ use rustix::{
 use super::super::{peer_origin, reserve::Reserve, socket_origin, timer::Timer};
 use crate::{Counter, Error, Host, LimitedLog, Origin, Result};
 
-/// Delay after a failed attempt to accept. If a connection is closed earlier, accepting continues then.
+/// Delay after a failed attempt to accept. If a connection is closed before the delay ends, accepting continues at
+/// once.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// Interval in which at most one warning about waiting connections is logged.
@@ -58,10 +59,11 @@ impl Listener {
     /// Returns the local address of the listener, for messages.
     fn address(&self) -> String {
         let address = match self {
-            Self::Tcp(listener) => listener.local_addr().ok().map(|it| it.to_string()),
+            Self::Tcp(listener) => listener.local_addr().ok().map(|address| address.to_string()),
             Self::Unix(listener) => {
                 let address = listener.local_addr().ok();
-                address.and_then(|it| Some(it.as_pathname()?.to_string_lossy().into_owned()))
+                address
+                    .and_then(|address| Some(address.as_pathname()?.to_string_lossy().into_owned()))
             }
         };
         address.unwrap_or_else(|| "an unknown address".to_owned())
@@ -130,7 +132,7 @@ impl Acceptor {
         self.has_waiting
     }
 
-    /// Replaces the listener, and closes the previous one.
+    /// Replaces the listener, and closes the previous listener.
     pub(super) fn replace(&mut self, listener: Listener) {
         self.listener = listener;
     }
@@ -161,8 +163,8 @@ impl Acceptor {
                     return Ok(Some(accepted));
                 }
                 Err(Errno::AGAIN) => self.has_waiting = false,
-                // The last two errors may concern one connection or all of them, for example if caused by a firewall
-                // or a sandbox.
+                // The last two errors may concern one connection or all connections, for example if a firewall or a
+                // sandbox causes them.
                 Err(
                     error @ (Errno::MFILE
                     | Errno::NFILE
@@ -216,7 +218,7 @@ impl Acceptor {
         warn!(self.log, "connections wait to be accepted on `{address}`: {why}");
     }
 
-    /// Completes when the pause is over. Without a pause, it stays pending, even if a timer is still set.
+    /// Completes when the pause is over. Without a pause, the call stays pending, even if a timer is still set.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
         if self.is_paused { self.retry.poll(context) } else { Poll::Pending }
     }
@@ -224,7 +226,7 @@ impl Acceptor {
 
 /// Returns whether an error concerns only the connection that was being accepted: see accept(2).
 fn is_of_one(error: Errno) -> bool {
-    let those = [
+    let errors_of_one = [
         Errno::INTR,
         Errno::CONNABORTED,
         Errno::NETDOWN,
@@ -235,5 +237,5 @@ fn is_of_one(error: Errno) -> bool {
         Errno::HOSTUNREACH,
         Errno::NETUNREACH,
     ];
-    those.contains(&error)
+    errors_of_one.contains(&error)
 }

@@ -16,7 +16,7 @@ const SLACK_NS: u64 = 1_000_000_000;
 /// Maximum time of a handshake, in ns.
 const HANDSHAKE_NS: u64 = 10_000_000_000;
 
-/// Finds connections that have exceeded the idle timeout or the time limit for handshakes.
+/// A detector of connections that have exceeded the idle timeout or the time limit for handshakes.
 ///
 /// The connections share one timer, which is set for the earliest time at which a connection may be overdue. Reading
 /// from a connection does not set the timer again.
@@ -30,7 +30,7 @@ pub(super) struct Idle {
 
 impl Idle {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        let timeout_ns = timeout.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
+        let timeout_ns = timeout.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Self { timeout_ns, has_handshakes: false, timer: Timer::default(), due_ns: 0 }
     }
 
@@ -83,18 +83,18 @@ impl Idle {
         else {
             return overdue;
         };
-        // If the process was suspended meanwhile, it is unknown how long the peers were silent.
-        let is_off = expired_ns.abs_diff(self.due_ns) > SLACK_NS;
+        // If the process was suspended, the time for which the peers were silent is unknown.
+        let was_suspended = expired_ns.abs_diff(self.due_ns) > SLACK_NS;
         // If the source was not pulled for a while, data may have arrived that was not read yet.
         let is_late = now_ns.abs_diff(expired_ns) > SLACK_NS;
         let mut earliest = None;
         for (stream, peer) in open {
             let has_data = peer.is_queued && (is_late || !peer.is_handshaking());
-            if is_off || has_data {
+            if was_suspended || has_data {
                 peer.active_ns = now_ns;
             }
             let Some(end) = self.end_ns(peer) else { continue };
-            // Connections that became overdue after the timer expired are found when it expires the next time.
+            // Connections that became overdue after the timer expired are found when the timer expires the next time.
             if end <= expired_ns {
                 overdue.push(*stream);
             } else {

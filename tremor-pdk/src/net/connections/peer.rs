@@ -32,7 +32,7 @@ pub(super) struct Peer {
     pub(super) reads_to_end: bool,
     /// `true` once a byte was received.
     pub(super) has_data: bool,
-    /// Time of the last read in ns; during the handshake, the time of its start.
+    /// Monotonic time of the last read in ns; during the handshake, the time at which the connection was accepted.
     pub(super) active_ns: u64,
 }
 

@@ -46,7 +46,7 @@ impl Renewal {
         self.prepared.is_some()
     }
 
-    /// Returns the prepared listener.
+    /// Removes and returns the prepared listener, if any.
     pub(super) fn take(&mut self) -> Option<Listener> {
         self.prepared.take()
     }

@@ -134,11 +134,11 @@ impl Scene {
 
     /// Returns the received bytes of a stream. Streams are numbered from 1.
     fn bytes(&self, stream: usize) -> &[u8] {
-        self.streams.get(stream).map_or(&[], |it| &it.0)
+        self.streams.get(stream).map_or(&[], |stream| &stream.0)
     }
 
     fn end(&self, stream: usize) -> Option<End> {
-        self.streams.get(stream).and_then(|it| it.1)
+        self.streams.get(stream).and_then(|stream| stream.1)
     }
 
     fn metric(&self, name: &str) -> Option<f64> {
@@ -217,15 +217,22 @@ fn each_connection_is_a_stream_that_its_peer_ends() {
     scene.until(&mut all, |scene, _| {
         scene.streams.iter().filter(|(bytes, _)| bytes.len() == 14).count() == 20
     });
-    let texts: BTreeSet<_> = scene.streams[1..].iter().map(|it| it.0.clone()).collect();
+    let texts: BTreeSet<_> = scene.streams[1..].iter().map(|stream| stream.0.clone()).collect();
     assert_eq!(texts.len(), 20);
     all.iter_mut().for_each(|client| client.tls.send_close_notify());
     scene.until(&mut all, |scene, clients| {
-        scene.metric("connections") == Some(0.0) && clients.iter().all(|it| it.end.is_some())
+        scene.metric("connections") == Some(0.0)
+            && clients.iter().all(|client| client.end.is_some())
     });
     assert!(scene.streams.iter().skip(1).all(|(_, end)| *end == Some(End::Complete)));
     // The server has closed its sessions as well.
-    assert!(all.iter_mut().all(|it| it.tls.reader().read(&mut [0]).is_ok_and(|count| count == 0)));
+    assert!(
+        all.iter_mut().all(|client| client
+            .tls
+            .reader()
+            .read(&mut [0])
+            .is_ok_and(|count| count == 0))
+    );
     assert_eq!(scene.metric("handshakes_failed"), Some(0.0));
 }
 
@@ -234,11 +241,11 @@ fn data_buffered_by_tls_is_read_without_readiness() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.connected();
     // A single read of the socket returns hundreds of small records.
-    let sent: Vec<u8> = (0..5_000_u32).map(|it| it.to_le_bytes()[0]).collect();
+    let sent: Vec<u8> = (0..5_000_u32).map(|number| number.to_le_bytes()[0]).collect();
     sent.iter().for_each(|byte| client.write(&[*byte]));
     scene.until(&mut [&mut client], |scene, _| scene.bytes(1).len() == 5_000);
     assert!(scene.bytes(1) == sent);
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|it| it.to_be_bytes()[2]).collect();
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_be_bytes()[2]).collect();
     client.write(&sent);
     scene.until(&mut [&mut client], |scene, _| scene.bytes(1).len() == 3_005_000);
     assert!(scene.bytes(1)[5_000..] == sent);
@@ -275,7 +282,7 @@ fn reset_at_any_byte_of_handshake_affects_no_others() {
         scene.pull();
         set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     }
-    // The same for the second flight of the client, which ends the handshake.
+    // The second flight of the client, which ends the handshake, is cut at every byte as well.
     for length in 0.. {
         let mut client = scene.client();
         let mut flight = Vec::new();
@@ -296,7 +303,7 @@ fn reset_at_any_byte_of_handshake_affects_no_others() {
     assert!(scene.metric("handshakes_failed") > Some(100.0));
     witness.write(b"still here");
     scene.until(&mut [&mut witness], |scene, _| scene.bytes(1) == b"still here");
-    assert!(scene.streams.iter().skip(2).all(|it| it.0.is_empty()), "no stream has begun");
+    assert!(scene.streams.iter().skip(2).all(|stream| stream.0.is_empty()), "no stream has begun");
 }
 
 impl Client {
@@ -330,11 +337,14 @@ fn client_without_tls_is_counted_and_logged_once_a_minute() {
             socket.read(&mut alert).is_ok_and(|count| count == 0)
                 || socket
                     .read(&mut alert)
-                    .is_err_and(|it| it.kind() == io::ErrorKind::ConnectionReset)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
         });
     }
     assert_eq!(scene.metric("handshakes_failed"), Some(3.0));
-    assert!(scene.streams.iter().all(|it| it.0.is_empty() && it.1.is_none()), "no event");
+    assert!(
+        scene.streams.iter().all(|stream| stream.0.is_empty() && stream.1.is_none()),
+        "no event"
+    );
     let warnings = scene.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains(&names[0]) && warnings[0].contains("does not speak TLS"));
@@ -374,7 +384,7 @@ fn slow_handshake_is_closed_after_ten_seconds() {
         scene.pull();
     }
     assert_eq!(scene.metric("connections"), Some(0.0));
-    assert_eq!(scene.end(1), Some(End::Aborted), "half a message is none");
+    assert_eq!(scene.end(1), Some(End::Aborted), "an incomplete message is aborted");
     assert_eq!(scene.metric("connections_idle"), Some(1.0));
 }
 
@@ -399,8 +409,9 @@ fn simultaneous_handshakes_are_limited_per_turn() {
     for _ in 0..2 {
         assert!(scene.test.poll_once(std::pin::pin!(scene.server.pull(&mut batch))).is_pending());
     }
-    let answered =
-        |clients: &[Client]| clients.iter().filter(|it| it.socket.peek(&mut [0]).is_ok()).count();
+    let answered = |clients: &[Client]| {
+        clients.iter().filter(|client| client.socket.peek(&mut [0]).is_ok()).count()
+    };
     assert!((1..=16).contains(&answered(&clients)));
     let mut all: Vec<_> = clients.iter_mut().collect();
     scene.until(&mut all, |scene, _| (1..=100).all(|stream| scene.bytes(stream) == b"hello"));
@@ -436,7 +447,7 @@ fn client_without_certificate_gets_an_alert() {
     assert!(error.contains("CertificateRequired"), "{error}");
     let warnings = scene.warnings();
     assert!(warnings[0].contains("it presented no certificate"), "{warnings:?}");
-    assert!(scene.streams.iter().all(|it| it.0.is_empty()));
+    assert!(scene.streams.iter().all(|stream| stream.0.is_empty()));
 }
 
 #[test]
@@ -446,6 +457,6 @@ fn source_that_is_not_pulled_makes_peer_wait() {
     let sent = vec![b'x'; 20 << 20];
     client.write(&sent);
     client.pump();
-    assert!(client.tls.wants_write(), "the system takes no more");
+    assert!(client.tls.wants_write(), "the system accepts no more data");
     scene.until(&mut [&mut client], |scene, _| scene.bytes(1).len() == sent.len());
 }

@@ -49,8 +49,8 @@ impl Scene {
     fn pull_until(&mut self, bytes: usize, ends: usize) -> Vec<Seen> {
         let mut seen = Vec::new();
         loop {
-            let count: usize = seen.iter().map(|it: &Seen| it.bytes.len()).sum();
-            let ended = seen.iter().filter(|it| it.end != End::None).count();
+            let count: usize = seen.iter().map(|event: &Seen| event.bytes.len()).sum();
+            let ended = seen.iter().filter(|event| event.end != End::None).count();
             if count >= bytes && ended >= ends {
                 assert_eq!((count, ended), (bytes, ends));
                 return seen;
@@ -59,7 +59,7 @@ impl Scene {
         }
     }
 
-    /// Returns whether a pull stays pending after pending connections were accepted.
+    /// Returns whether a pull stays pending after the waiting connections were accepted.
     fn waits(&mut self) -> bool {
         let mut batch = RawBatch::new();
         let mut pull = std::pin::pin!(self.server.pull(&mut batch));
@@ -114,15 +114,16 @@ fn reset(client: TcpStream) {
 fn each_connection_is_a_stream_with_its_peer_as_origin() {
     let mut scene = Scene::new(Limits::default());
     let mut clients: Vec<_> = (0..20).map(|_| scene.client()).collect();
-    let names: Vec<_> = clients.iter().map(|it| it.local_addr().unwrap().to_string()).collect();
+    let names: Vec<_> =
+        clients.iter().map(|client| client.local_addr().unwrap().to_string()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         write!(client, "from client {number:02}").unwrap();
     }
     let seen = scene.pull_until(20 * 14, 0);
-    for it in &seen {
-        let text = String::from_utf8(it.bytes.clone()).unwrap();
+    for event in &seen {
+        let text = String::from_utf8(event.bytes.clone()).unwrap();
         let number: usize = text.strip_prefix("from client ").unwrap().parse().unwrap();
-        assert_eq!(it.origin, names[number]);
+        assert_eq!(event.origin, names[number]);
     }
     assert_eq!(
         (scene.metric("connections"), scene.metric("connections_accepted")),
@@ -130,13 +131,13 @@ fn each_connection_is_a_stream_with_its_peer_as_origin() {
     );
     drop(clients);
     let ends = scene.pull_until(0, 20);
-    assert!(ends.iter().all(|it| it.end == End::Complete));
+    assert!(ends.iter().all(|event| event.end == End::Complete));
     assert_eq!(scene.metric("connections"), Some(0.0));
     // Numbers of streams are not reused.
     let mut client = scene.client();
     client.write_all(b"later").unwrap();
     let later = scene.pull_until(5, 0);
-    assert!(seen.iter().chain(&ends).all(|it| it.stream < later[0].stream));
+    assert!(seen.iter().chain(&ends).all(|event| event.stream < later[0].stream));
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn connections_wait_while_there_are_no_descriptors() {
     scene.pull_until(5, 0);
     let mut second = scene.client();
     second.write_all(b"second").unwrap();
-    // Accepting fails from now on.
+    // Accepting has failed, so it is paused.
     scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     scene.server.acceptor.pause_for_error(&scene.test.host(), rustix::io::Errno::MFILE);
     first.write_all(b" again").unwrap();
@@ -379,7 +380,7 @@ fn data_after_urgent_data_is_read_without_readiness() {
     rustix::net::send(&client, b"!", rustix::net::SendFlags::OOB).unwrap();
     client.write_all(b"two").unwrap();
     let seen = scene.pull_until(6, 0);
-    assert_eq!(seen.iter().map(|it| &*it.bytes).collect::<Vec<_>>().concat(), b"onetwo");
+    assert_eq!(seen.iter().map(|event| &*event.bytes).collect::<Vec<_>>().concat(), b"onetwo");
 }
 
 #[test]
@@ -473,11 +474,11 @@ fn client_that_connects_during_renewal_is_served() {
     let listener = UnixListener::bind(&old).unwrap();
     let server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
     let clients = Arc::new(Mutex::new(Vec::new()));
-    let (kept, address) = (clients.clone(), new.clone());
+    let (early_clients, address) = (clients.clone(), new.clone());
     let mut server = server.with_renewal(MINUTE, move || {
         let mut client = UnixStream::connect(&old).ok()?;
         client.write_all(b"early").ok()?;
-        kept.lock().unwrap().push(client);
+        early_clients.lock().unwrap().push(client);
         Some(UnixListener::bind(&address).ok()?.into())
     });
     let mut pulled = || {

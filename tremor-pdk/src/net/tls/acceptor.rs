@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Error, Host, Result};
 
-/// Accepts TLS on the connections of a server. Clones are cheap, and share the loaded certificates.
+/// An acceptor of TLS on the connections of a server. Clones are cheap, and share the loaded certificates.
 #[derive(Clone)]
 pub struct TlsAcceptor(Reloading<Settings>);
 
@@ -41,10 +41,10 @@ impl TlsAcceptor {
     /// Creates an acceptor from a configuration, without opening a file.
     ///
     /// # Errors
-    /// Returns an error of the kind configuration if a key is missing, or a key for clients is set.
+    /// Returns an error of the kind configuration if a configuration key is missing, or a key for clients is set.
     pub fn new(tls: &Tls, host: &Host) -> Result<Self> {
         tls.check_server()?;
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|it| host.resolve(it));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|file| host.resolve(file));
         let settings = Settings {
             certificate: path(&tls.cert_file).unwrap_or_default(),
             key: path(&tls.key_file).unwrap_or_default(),
@@ -55,11 +55,12 @@ impl TlsAcceptor {
         Ok(Self(Reloading::new(host, settings)))
     }
 
-    /// Sets the protocols that the server offers with ALPN, such as `http/1.1`, the preferred one first. A client that
-    /// offers only other protocols is rejected.
+    /// Sets the protocols that the server offers with ALPN, such as `http/1.1`, the preferred protocol first. A client
+    /// that offers only other protocols is rejected.
     #[must_use]
     pub fn with_protocols(mut self, protocols: &[&str]) -> Self {
-        self.0.loader_mut().protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        self.0.loader_mut().protocols =
+            protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         self
     }
 
@@ -142,7 +143,7 @@ impl Load for Settings {
 }
 
 impl MinVersion {
-    /// Returns the supported versions that are at least this one.
+    /// Returns the supported versions that are not older than this version.
     pub(super) fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
         static FROM_12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
         static FROM_13: [&SupportedProtocolVersion; 1] = [&TLS13];

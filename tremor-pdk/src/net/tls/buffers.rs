@@ -13,7 +13,7 @@ const SPACE: usize = 64 << 10;
 /// needs no buffers.
 #[derive(Default)]
 pub(in crate::net) struct Buffers {
-    /// Encrypted data; empty before the first read, and [`SPACE`] bytes long after it.
+    /// Encrypted data; empty before the first read, and [`SPACE`] bytes long afterwards.
     sealed: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl Session {
     /// is left in the session, because the operating system would not report it as readable.
     ///
     /// # Errors
-    /// The errors of the socket and of TLS. Data that was decrypted before the error is in the buffers.
+    /// Returns the errors of the socket and of TLS. Data that was decrypted before the error is in the buffers.
     pub(in crate::net) fn read_socket(
         &mut self,
         socket: impl AsFd,

@@ -18,7 +18,7 @@ pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|error| unusable(path, &error))?;
     if chain.is_empty() {
-        return Err(unusable(path, &"there is no `BEGIN CERTIFICATE` in it"));
+        return Err(unusable(path, &"it contains no `BEGIN CERTIFICATE`"));
     }
     Ok(chain)
 }
@@ -29,9 +29,9 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| match error {
         pem::Error::NoItemsFound if contains(&pem, b"BEGIN ENCRYPTED PRIVATE KEY") => unusable(
             path,
-            &"the private key is encrypted: `openssl pkey` writes it without a password",
+            &"the private key is encrypted; write it without a password with `openssl pkey`",
         ),
-        pem::Error::NoItemsFound => unusable(path, &"there is no `BEGIN PRIVATE KEY` in it"),
+        pem::Error::NoItemsFound => unusable(path, &"it contains no `BEGIN PRIVATE KEY`"),
         error => unusable(path, &error),
     })
 }
@@ -55,8 +55,8 @@ pub(super) fn system_authorities() -> Result<RootCertStore> {
     if roots.is_empty() {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         return Err(Error::configuration(format!(
-            "the system has no certificates of CAs{why}: install them (`ca-certificates`), or name \
-             those to trust as `tls.ca_file`"
+            "the system has no certificates of CAs{why}; install the package `ca-certificates`, or \
+             set `tls.ca_file` to the certificates to trust"
         )));
     }
     Ok(roots)
@@ -76,5 +76,5 @@ pub(super) fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|it| it == part)
+    text.windows(part.len()).any(|window| window == part)
 }

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(read(json!({ "min_version": 1.3 })).min_version, MinVersion::Tls13);
         for old in [json!({ "min_version": "1.1" }), json!({ "min_version": 1 })] {
             let error = config::read::<Tls>(old).err().map(|error| error.to_string());
-            assert!(error.is_some_and(|it| it.contains("'1.2' or '1.3'")));
+            assert!(error.is_some_and(|error| error.contains("'1.2' or '1.3'")));
         }
     }
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Error, ErrorPolicy, Host, Result, net::Address};
 
-/// Establishes TLS on connections of a client. Clones are cheap, and share the loaded certificates.
+/// A connector that establishes TLS on connections of a client. Clones are cheap, and share the loaded certificates.
 #[derive(Clone)]
 pub struct TlsConnector {
     config: Reloading<Settings>,
@@ -47,8 +47,8 @@ impl TlsConnector {
     /// Creates a connector for the peer at `address` from a configuration, without opening a file.
     ///
     /// # Errors
-    /// Returns an error of the kind configuration if a key is missing, a key for servers is set, or the name of the
-    /// server is invalid.
+    /// Returns an error of the kind configuration if a configuration key is missing, a key for servers is set, or the
+    /// name of the server is invalid.
     pub fn new(tls: &Tls, host: &Host, address: &Address) -> Result<Self> {
         tls.check_client()?;
         let name = tls.server_name.clone().unwrap_or_else(|| address.host());
@@ -57,7 +57,7 @@ impl TlsConnector {
                 "`tls`: `{name}` is not a valid name of a server: set `server_name` to the name in its certificate"
             ))
         })?;
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|it| host.resolve(it));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|file| host.resolve(file));
         let settings = Settings {
             authority: path(&tls.ca_file),
             certificate: path(&tls.cert_file).zip(path(&tls.key_file)),
@@ -72,10 +72,10 @@ impl TlsConnector {
         Ok(Self { config: Reloading::new(host, settings), address, name, role })
     }
 
-    /// Sets the protocols that the client offers with ALPN, such as `http/1.1`, the preferred one first.
+    /// Sets the protocols that the client offers with ALPN, such as `http/1.1`, the preferred protocol first.
     #[must_use]
     pub fn with_protocols(mut self, protocols: &[&str]) -> Self {
-        let protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         self.config.loader_mut().protocols = protocols;
         self
     }
@@ -133,7 +133,7 @@ impl Load for Settings {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.min_version.versions())
             .map_err(Error::internal)?
-            // `Trust` calls the verifier of rustls. It also accepts a peer whose certificate is itself in `ca_file`.
+            // `Trust` calls the verifier of rustls, and also accepts a peer whose own certificate is in `ca_file`.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Trust { chains, listed }));
         let mut config = match &self.certificate {

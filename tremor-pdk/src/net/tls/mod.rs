@@ -1,8 +1,8 @@
 //! TLS over the sockets of [`net`](super), or over any other byte stream. Enabled by the feature `tls`.
 //!
 //! Use [`Tls`] as the type of the key `tls` in the configuration of a connector. In the constructor of a connector,
-//! create a [`TlsAcceptor`] (server) or a [`TlsConnector`] (client) from it, which opens no file. Use the acceptor or
-//! connector to create a [`TlsStream`] for each connection:
+//! create a [`TlsAcceptor`] (server) or a [`TlsConnector`] (client) from the value of this key; their constructors open
+//! no file. Use the acceptor or connector to create a [`TlsStream`] for each connection:
 //!
 //! ```
 //! use tremor_pdk::{net::{self, Address, TcpStream, tls::{Tls, TlsConnector, TlsStream}}, prelude::*};

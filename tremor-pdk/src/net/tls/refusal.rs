@@ -27,8 +27,8 @@ impl Role {
     pub(super) fn early_close_message(self) -> &'static str {
         match self {
             Self::Client { .. } => {
-                "it closed the connection during the TLS handshake: check whether it speaks TLS at this \
-                 address, and its log"
+                "it closed the connection during the TLS handshake: check its log, and whether it speaks \
+                 TLS at this address"
             }
             Self::Server => "it closed the connection during the TLS handshake: check its log",
         }
@@ -119,12 +119,12 @@ fn certificate(error: &CertificateError, role: Role) -> String {
             }
         ),
         E::Other(other) if other.0.is::<SelfSigned>() => {
-            "is self-signed: if it is the right one, set `ca_file` to it".to_owned()
+            "is self-signed: to trust it, set `ca_file` to its file".to_owned()
         }
         // The verifier has no specific error for this case.
         E::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
-            "is a CA certificate, which cannot identify a peer: if it is the right one, set `ca_file` to it; \
-             otherwise give the peer a certificate that is not that of a CA"
+            "is a CA certificate, which cannot identify a peer: to trust it nevertheless, set `ca_file` to its \
+             file; otherwise give the peer a certificate that is not the certificate of a CA"
                 .to_owned()
         }
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => format!(

@@ -43,8 +43,8 @@ struct State<T> {
     checked_ns: Option<u64>,
 }
 
-/// Detects a change of a file without reading it: device, inode, length, and the times of the last change of contents
-/// and metadata. `None` if the file does not exist.
+/// Properties that show a change of a file without reading it: device, inode, length, and the times of the last change
+/// of contents and metadata. `None` if the file does not exist.
 type Stamp = Option<(u64, u64, u64, i128, i128)>;
 
 impl<L: Load> Reloading<L> {
@@ -88,7 +88,7 @@ impl<L: Load> Reloading<L> {
     /// asynchronous. The files are small, are checked at most once a second, and are read only when they have changed.
     ///
     /// # Errors
-    /// The errors of [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub(super) fn get_now(&self) -> Result<Arc<L::Output>> {
         self.fresh().map_or_else(|| self.refresh(), Ok)
     }
@@ -141,7 +141,7 @@ impl<L: Load> Reloading<L> {
 
     fn names(&self) -> String {
         let names: Vec<_> =
-            self.loader.files().into_iter().map(|it| format!("`{}`", it.display())).collect();
+            self.loader.files().into_iter().map(|path| format!("`{}`", path.display())).collect();
         names.join(", ")
     }
 }

@@ -33,8 +33,8 @@ impl Session {
     /// Performs the handshake.
     ///
     /// # Errors
-    /// Returns `WouldBlock` if the socket is not ready: call the method again when it is. Other errors state why the
-    /// handshake failed.
+    /// Returns `WouldBlock` if the socket is not ready: call the method again when the socket is ready. Other errors
+    /// state why the handshake failed.
     pub(super) fn handshake(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         loop {
             let sent = self.send(socket);
@@ -53,8 +53,8 @@ impl Session {
     /// Reads decrypted data. Returns 0 if the peer has closed the session.
     ///
     /// # Errors
-    /// Returns `WouldBlock`, and the errors of the socket and of TLS. If the peer closes the connection without
-    /// closing the session, the error is `UnexpectedEof`, because data may be missing.
+    /// Returns `WouldBlock` if the socket is not ready, and the errors of the socket and of TLS. If the peer closes the
+    /// connection without closing the session, the error is `UnexpectedEof`, because data may be missing.
     pub(in crate::net) fn read(
         &mut self,
         socket: &mut (impl Read + Write),
@@ -76,7 +76,7 @@ impl Session {
     /// peer has closed the connection. Returns `true` if the peer has closed the session.
     ///
     /// # Errors
-    /// The errors of [`Self::read`]. Data that was decrypted before the error is appended.
+    /// Returns the errors of [`Self::read`]. Data that was decrypted before the error is appended.
     pub(in crate::net) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -111,7 +111,8 @@ impl Session {
         }
     }
 
-    /// Encrypts as many bytes of `slices` as can be buffered, and returns their number. [`Self::send`] sends them.
+    /// Encrypts as many bytes of `slices` as can be buffered, and returns the number of these bytes. [`Self::send`]
+    /// sends the encrypted data.
     pub(in crate::net) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.connection.writer().write_vectored(slices)
     }
@@ -119,7 +120,7 @@ impl Session {
     /// Sends all encrypted data.
     ///
     /// # Errors
-    /// Returns `WouldBlock`, and the errors of the socket.
+    /// Returns `WouldBlock` if the socket is not ready, and the errors of the socket.
     pub(in crate::net) fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(socket) {

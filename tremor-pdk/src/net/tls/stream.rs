@@ -20,9 +20,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A TLS connection over a byte stream, created by a [`TlsAcceptor`](super::TlsAcceptor) or a
 /// [`TlsConnector`](super::TlsConnector).
 ///
-/// Written data is encrypted and buffered. It is sent when possible; flush the stream to make sure that all data was
-/// sent. A read that returns 0 means that the peer has closed the session. A connection that is cut off is an error of
-/// the kind `UnexpectedEof`, because data may be missing.
+/// Written data is encrypted and buffered. The stream sends buffered data when possible; flush the stream to make sure
+/// that all data was sent. A read that returns 0 means that the peer has closed the session. Reading from a connection
+/// that was cut off returns an error of the kind `UnexpectedEof`, because data may be missing.
 pub struct TlsStream<S> {
     stream: S,
     session: Box<Session>,
@@ -41,12 +41,12 @@ impl<S> TlsStream<S> {
 
     /// Returns the protocol on which both sides have agreed (ALPN), if any.
     pub fn protocol(&self) -> Option<&str> {
-        self.session.protocol().and_then(|it| std::str::from_utf8(it).ok())
+        self.session.protocol().and_then(|protocol| std::str::from_utf8(protocol).ok())
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    /// Performs the handshake. Errors state why it failed.
+    /// Performs the handshake. Errors state why the handshake failed.
     pub(super) async fn handshake(
         host: &Host,
         mut stream: S,
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
         context: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        match buffers.iter_mut().find(|it| !it.is_empty()) {
+        match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
             Some(buffer) => self.poll_read(context, buffer),
             None => Poll::Ready(Ok(0)),
         }
@@ -107,10 +107,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let is_nothing = slices.iter().all(|it| it.is_empty());
+        let is_nothing = slices.iter().all(|slice| slice.is_empty());
         loop {
             let count = self.session.write(slices)?;
-            // If the buffer is full, it is sent before more data is encrypted.
+            // If the buffer is full, its data is sent before more data is encrypted.
             let sent = self.poll_send(context)?;
             if count > 0 || is_nothing {
                 return Poll::Ready(Ok(count));

@@ -141,8 +141,8 @@ async fn close(stream: &mut Stream) -> io::Result<()> {
 fn bytes_flow_both_ways_until_both_sides_close() {
     let scene = Scene::new();
     let (mut server, mut client) = scene.pair();
-    let request: Vec<_> = (0..3_000_000_u32).map(|it| it.to_le_bytes()[0]).collect();
-    let answer: Vec<_> = (0..100_000_u32).map(|it| it.to_le_bytes()[1]).collect();
+    let request: Vec<_> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let answer: Vec<_> = (0..100_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     let serve = async {
         let got = read_to_end(&mut server).await?;
         write(&mut server, &answer).await?;
@@ -188,7 +188,7 @@ fn both_sides_agree_on_a_protocol() {
     assert!(client.unwrap_err().to_string().contains("none of the offered protocols"));
 }
 
-/// Checks that the client rejects a server with this certificate, and that its error contains `what`.
+/// Checks that the client rejects a server with this certificate, and that the error of the client contains `what`.
 #[track_caller]
 fn refuses(scene: &Scene, identity: &Identity, ca: Option<&str>, what: &str) {
     let files = identity.files();
@@ -224,7 +224,7 @@ fn untrusted_server_is_rejected_with_the_reason() {
     refuses(&scene, &elsewhere, Some(ca), "\"a.example\"");
     refuses(&scene, &Identity::self_signed(&[]), Some(ca), "is self-signed");
     let of_ca = scene.authority.issue_odd(names, Oddity::Authority);
-    refuses(&scene, &of_ca, Some(ca), "set `ca_file` to it");
+    refuses(&scene, &of_ca, Some(ca), "set `ca_file` to its file");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn clients_show_certificate_if_server_requires_it() {
             error.starts_with("cannot establish TLS with 10.0.0.7: it") && error.contains(what),
             "{error}"
         );
-        // With TLS 1.3, a client learns only when it reads that its certificate was rejected.
+        // With TLS 1.3, a client notices only when it reads that its certificate was rejected.
         let error = scene.test.block_on(read_to_end(&mut client.unwrap())).unwrap_err().to_string();
         assert!(error.contains("certificate") && error.contains("(alert "), "{error}");
     }
@@ -356,7 +356,7 @@ fn silent_peer_times_out_without_delaying_others() {
     let error = scene.test.block_on(first).unwrap_err().to_string();
     assert!(error.contains("within ten seconds"), "{error}");
     assert_eq!(scene.test.now_ns() - before, 10_000_000_000);
-    assert_eq!(silent.read(&mut [0]).unwrap(), 0, "and its connection is closed");
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0, "the connection of the silent peer is closed");
 }
 
 impl Scene {

@@ -1,5 +1,5 @@
-//! Verification of the certificates of peers. Differs from the verifiers of rustls in two ways: a certificate that is
-//! itself in `ca_file` is accepted without a chain to a CA, and errors distinguish self-signed certificates from
+//! Verification of the certificates of peers. Differs from the verifiers of rustls in two ways: the certificate of a
+//! peer that is in `ca_file` is accepted without a chain to a CA, and errors distinguish self-signed certificates from
 //! certificates of an unknown CA.
 
 use std::{error::Error, fmt, sync::Arc};
@@ -30,7 +30,7 @@ impl fmt::Display for SelfSigned {
 
 impl Error for SelfSigned {}
 
-/// Verifies the certificates of peers.
+/// A verifier of the certificates of peers.
 #[derive(Debug)]
 pub(super) struct Trust<V: ?Sized> {
     /// The verifier of rustls, which requires a chain to a trusted CA.
@@ -41,8 +41,8 @@ pub(super) struct Trust<V: ?Sized> {
 }
 
 impl<V: ?Sized> Trust<V> {
-    /// Returns whether a certificate is in `ca_file`, and its dates are valid. Its issuer and the name of the peer are
-    /// not checked, and it may be the certificate of a CA.
+    /// Returns whether a certificate is in `ca_file` and has valid dates. The issuer of the certificate and the name of
+    /// the peer are not checked, and the certificate may be that of a CA.
     fn is_listed(&self, certificate: &CertificateDer<'_>, now: UnixTime, usage: KeyUsage) -> bool {
         if !self.listed.contains(certificate) {
             return false;
@@ -64,7 +64,7 @@ fn distinguish_self_signed(
         matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
     let is_self_signed = || {
         let parsed = EndEntityCert::try_from(certificate);
-        parsed.is_ok_and(|it| it.issuer() == it.subject())
+        parsed.is_ok_and(|parsed| parsed.issuer() == parsed.subject())
     };
     if is_unknown && is_self_signed() {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()

@@ -162,8 +162,10 @@ fn only_event_with_too_long_message_fails() {
     }
     let answer = client.test.block_on(client.sink.deliver(&batch)).unwrap_err();
     let Undelivered::Some { exceptions, .. } = answer else { panic!("{answer:?}") };
-    let refused: Vec<_> =
-        exceptions.iter().map(|it| (it.events.clone(), it.error.kind())).collect();
+    let refused: Vec<_> = exceptions
+        .iter()
+        .map(|exception| (exception.events.clone(), exception.error.kind()))
+        .collect();
     assert_eq!(refused, [(1..2, ErrorKind::BAD_DATA), (3..4, ErrorKind::BAD_DATA)]);
     let mut buffer = vec![0; 70_000];
     for length in [1, 65_507, 2] {

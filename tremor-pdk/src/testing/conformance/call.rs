@@ -1,4 +1,4 @@
-//! Monitored calls of a component: detects calls that panic, block the thread, or wait forever.
+//! Monitored calls of a component, to detect calls that panic, block the thread, or wait forever.
 
 use std::{
     cell::Cell,
@@ -50,11 +50,12 @@ impl Patience {
     }
 }
 
-/// Number of timers, such as keep-alive timers, that may end without waking the call while a peer is silent. After
-/// them, the remaining timers do not count as a reason to keep waiting.
+/// Number of timers, such as keep-alive timers, that may end without waking the call while a peer is silent. After this
+/// number of timers, the remaining timers do not count as a reason to keep waiting.
 const TIMERS: usize = 3;
 
-/// Maximum real time and maximum number of polls of one call. A call that exceeds one of them is considered endless.
+/// Maximum real time and maximum number of polls of one call. A call that exceeds one of these limits is considered
+/// endless.
 const LIMIT: (Duration, usize) = (Duration::from_secs(10), 100_000);
 
 /// Maximum time of one wait for events from outside of the test's thread.
@@ -145,8 +146,8 @@ impl Calls {
             }
             if !wakeup.is_expected() {
                 let seen = format!("`{what}` waits forever, because nothing has kept its waker");
-                let help = "poll what it waits for with the context that `poll` was given; await \
-                    futures of `Host` and do not poll them by hand";
+                let help = "poll inner futures with the context that `poll` received; await futures of \
+                    `Host` instead of polling them";
                 return Err(fault(seen, help).of(OF_CALLS));
             }
             let (mut idle, mut timers) = (Instant::now(), 0);

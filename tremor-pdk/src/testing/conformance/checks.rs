@@ -68,8 +68,8 @@ const CHECKS: &[Check] = checks! {
             source::stays_finished;
         sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs in \
             `self`", source::shares_nothing;
-        survives_dropped_pulls(pulls, sources_share_nothing): "`Source::pull`: the future may be dropped at any `await`, and no \
-            event is lost or doubled by that", source::survives_dropped_pulls;
+        survives_dropped_pulls(pulls, sources_share_nothing): "`Source::pull`: the future may be dropped at any \
+            `await`, without losing or duplicating an event", source::survives_dropped_pulls;
         accepts_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
             source::accepts_acknowledgements;
         reads_again(accepts_acknowledgements): "`Acks::fail`: a source that can read failed events again does so",

@@ -39,7 +39,7 @@ impl Messages {
                 Ok(Err(Error::bad_data("the message contains no event")))
             }
             _ => Err(fault(
-                format_args!("`{what}` returned no event for one, or several events"),
+                format_args!("`{what}` returned no event, or several events, for one event"),
                 ONE,
             )),
         }
@@ -66,7 +66,7 @@ impl Messages {
         Self::one("encode", &encoded, &mut output, |batch| Some(batch.first()?.raw()?.to_vec()))
     }
 
-    /// Returns the values of the suite, and those of the subject's samples.
+    /// Returns the values of the suite, and the values of the subject's samples.
     fn values(&mut self, subject: &Subject) -> Verdict<Vec<Value<'static>>> {
         let mut values = corpus::values();
         values.extend(self.samples(subject)?.into_iter().map(|(_, value)| value));
@@ -177,7 +177,7 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
                 short(&message)
             )
         };
-        ensure(same, seen, "keep nothing of a message that failed")?;
+        ensure(same, seen, "keep no state of a message that failed")?;
     }
     Ok(())
 }
@@ -198,7 +198,10 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         let same = known.len() == expected.len()
             && known.iter().zip(&expected).all(|(found, expected)| found.0 == expected.0);
         let seen = || {
-            format!("instance {} of {MANY} encodes differently than the first one", position + 2)
+            format!(
+                "instance {} of {MANY} encodes differently than the first instance",
+                position + 2
+            )
         };
         ensure(same, seen, "keep state in `self` and not in a static, or keep no state")?;
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 /// Maximum depth to which a schema is followed, because schemas may be recursive.
 const DEPTH: usize = 16;
 
-/// The value of all paths of files in the result of [`working`].
+/// File name that [`working`] sets for all keys that name files.
 pub const FILE: &str = "verify.txt";
 
 /// Returns a configuration that is probably valid: the first example of the schema, or, without examples, a

@@ -35,7 +35,7 @@ pub(super) fn reconnects(subject: &Subject) -> Verdict {
     connected.stop(true).map(drop)
 }
 
-/// Number of stages of a connector's life after which the check drops it.
+/// Number of stages of a connector's life after which the check drops the connector.
 const STAGES: usize = 7;
 
 pub(super) fn drops_at_every_stage(subject: &Subject) -> Verdict {
@@ -70,7 +70,7 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
             let pulls = connected.source.is_some();
             let mut batch = Batch::new();
             if pulls {
-                // The result does not matter.
+                // The result is ignored, because only the drop is checked.
                 let _ = connected.pull(1, &mut batch)?;
             }
         }
@@ -96,8 +96,9 @@ pub(super) fn stops_without_a_drain(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn leaves_nothing(subject: &Subject) -> Verdict {
-    let help = "end in `Connector::close`, or when the last side is dropped, the tasks and threads that were started with \
-        `Host::spawn`, `Host::blocking` or `std::thread`, and close what was opened";
+    let help = "in `Connector::close`, or when the last side is dropped, end the tasks and threads that the connector \
+        has started with `Host::spawn`, `Host::blocking` or `std::thread`, and close the files and sockets that it \
+        has opened";
     let mut before = None;
     // Only the second life cycle is checked, because a library may keep resources that it acquired in the first one.
     for _ in 0..2 {

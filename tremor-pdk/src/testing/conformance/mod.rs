@@ -81,7 +81,7 @@ pub fn checks(kind: &str) -> Vec<&'static str> {
 
 impl Subject {
     /// Runs one check by its name. `before` contains the results of earlier checks of the same component: the check is
-    /// skipped if one that it depends on failed or could not be run.
+    /// skipped if a check that it depends on failed or could not be run.
     pub fn check(&self, name: &str, before: &Report) -> Checked {
         let check = checks::of(&self.kind).find(|check| check.name == name);
         let outcome = match check {
@@ -149,8 +149,8 @@ fn depends_on(check: &Check, before: &Report) -> Option<String> {
 /// Returns the result of a check that did not end, because its process ended or because it hangs. `seen` describes what
 /// was observed.
 pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
-    let help = "return from every call: with an error if something is wrong, and never with the end of \
-        the process, or with waiting on the thread of the caller";
+    let help = "let every call return, with an error if the call fails; do not end the process, and do not \
+        block the thread of the caller";
     let contract = match checks::of(kind).find(|check| check.name == name) {
         Some(check) => format!("{}; {}", call::OF_CALLS, check.contract),
         None => call::OF_CALLS.to_owned(),

@@ -13,8 +13,9 @@ use tremor_abi::batch::{HostBatch, HostOutput};
 
 use crate::{Batch, Operator, Output, Result};
 
-/// Number of batches that an operator gets. [`TIMES`] is the maximum number of calls of `on_time` in a row.
+/// Number of batches that an operator gets.
 const BATCHES: u64 = 6;
+/// Maximum number of calls of `on_time` in a row.
 const TIMES: usize = 1_000;
 
 /// An operator with the counts of its events.
@@ -29,7 +30,7 @@ struct Accounted {
 }
 
 const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected, discarded or absorbed, and \
-    events that leave came in, were buffered, or are created";
+    every event that leaves was in the batch, was buffered, or is created";
 
 impl Accounted {
     fn new(subject: &Subject) -> Verdict<Self> {
@@ -118,7 +119,9 @@ impl Accounted {
             let help = "move events with the methods of the batch, and do not edit their fields";
             return Err(fault(format_args!("after `{what}`: {error}"), help));
         }
-        for (port, text) in self.output.rejected().iter().map(|it| ("err", it.error.to_string())) {
+        for (port, text) in
+            self.output.rejected().iter().map(|rejected| ("err", rejected.error.to_string()))
+        {
             self.transcript.push((port.to_owned(), text));
         }
         let _ = self.output.take_rejected();
@@ -130,8 +133,8 @@ impl Accounted {
             let seen = || format!("`{what}` sends to port {} of {}", sent.port, self.ports);
             let help =
                 "name every port in `Operator::ports`, and send to its position in that list";
-            ensure(is_known, seen, help).map_err(|it| {
-                it.of("`Operator::ports`: events are sent to the position of a port")
+            ensure(is_known, seen, help).map_err(|finding| {
+                finding.of("`Operator::ports`: events are sent to the position of a port")
             })?;
             note(&mut self.transcript, &sent.port.to_string(), &sent.batch);
         }
@@ -159,8 +162,8 @@ impl Accounted {
                 )
             };
             let help = "return a later time from `due`, or `None`, once `on_time` was called";
-            ensure(next.is_none_or(|next| next > due), seen, help).map_err(|it| {
-                it.of("`Operator::due`: returns the time of the next call of `on_time`")
+            ensure(next.is_none_or(|next| next > due), seen, help).map_err(|finding| {
+                finding.of("`Operator::due`: returns the time of the next call of `on_time`")
             })?;
         }
         Ok(())
@@ -180,7 +183,7 @@ fn note(transcript: &mut Vec<(String, String)>, port: &str, batch: &Batch) {
 
 fn input(number: u64) -> Batch {
     let mut batch = Batch::new();
-    // Every document can contain these values.
+    // A document can contain each of these values, so no call fails.
     corpus::values().iter().for_each(|value| drop(batch.stream(number % 2).push(value)));
     let mut now = 1_000_000_000 * number;
     batch.for_each_mut(|mut event| {
@@ -203,8 +206,9 @@ pub(super) fn names_ports(subject: &Subject) -> Verdict {
             && !["in", "out", "err"].contains(&&**port)
             && !port.contains(|c: char| c.is_whitespace() || c == '/')
             && !first[..position].contains(port);
-        let help = "give each port a name of its own, without spaces or `/`, and other than `in`, `out` and `err`";
-        ensure(is_good, || format!("a port is called `{port}`, of {first:?}"), help)?;
+        let help =
+            "give each port a unique name without spaces and `/`, other than `in`, `out` and `err`";
+        ensure(is_good, || format!("`ports` returned `{port}` in {first:?}"), help)?;
     }
     Ok(())
 }
@@ -246,16 +250,16 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
     }
     for (position, operator) in all.iter_mut().enumerate() {
         operator.drain()?;
-        let mut both = first.transcript.iter().zip(&operator.transcript);
-        let differs = both.position(|(a, b)| a != b);
+        let mut pairs = first.transcript.iter().zip(&operator.transcript);
+        let differs = pairs.position(|(a, b)| a != b);
         let lengths = (first.transcript.len(), operator.transcript.len());
         let seen = || {
             format!(
-                "instance {} of {MANY} emits {} events and the first one {}; they differ from event {} on",
+                "instance {} of {MANY} emits {} events and the first instance {}; they differ from event {} on",
                 position + 2,
                 lengths.1,
                 lengths.0,
-                differs.map_or(lengths.0.min(lengths.1), |it| it) + 1,
+                differs.map_or(lengths.0.min(lengths.1), |position| position) + 1,
             )
         };
         let help = "keep state in `self` and not in a static; the output of an operator must depend only on its \

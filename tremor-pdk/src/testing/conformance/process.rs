@@ -19,27 +19,31 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns the current state; `None` if the system does not provide it.
+    /// Returns the current state; `None` if the system has no `/proc` file system.
     pub(super) fn now() -> Option<Self> {
         let list = |folder: &str, text: fn(&fs::DirEntry) -> Option<String>| {
             let entries = fs::read_dir(folder).ok()?.flatten();
             Some(
                 entries
                     // The descriptor with which the folder itself was read no longer exists, and is skipped.
-                    .filter_map(|it| Some((it.file_name().into_string().ok()?, text(&it)?)))
+                    .filter_map(|entry| {
+                        Some((entry.file_name().into_string().ok()?, text(&entry)?))
+                    })
                     .collect(),
             )
         };
         Some(Self {
-            descriptors: list("/proc/self/fd", |it| {
-                Some(fs::read_link(it.path()).ok()?.to_string_lossy().into_owned())
+            descriptors: list("/proc/self/fd", |entry| {
+                Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned())
                     .filter(|target| !target.starts_with("/proc/"))
             })?,
-            threads: list("/proc/self/task", |it| fs::read_to_string(it.path().join("comm")).ok())?,
+            threads: list("/proc/self/task", |entry| {
+                fs::read_to_string(entry.path().join("comm")).ok()
+            })?,
         })
     }
 
-    /// Checks that nothing was added since `self`, after waiting for threads to end.
+    /// Checks that the process has no descriptors and threads that are not in `self`, after waiting for threads to end.
     pub(super) fn is_as_before(&self, what: &str, help: &'static str) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
         loop {

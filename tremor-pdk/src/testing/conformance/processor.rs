@@ -89,10 +89,10 @@ impl Pre {
                 direct("on_time", || self.processor.on_time(now, &mut batch, &mut output))?;
             taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
             let seen = || {
-                "`on_time` emits a message of a stream of which `buffers` was `false`".to_owned()
+                "`on_time` emits a message of a stream for which `buffers` was `false`".to_owned()
             };
             ensure(batch.is_empty() || is_buffered, seen, REPORT_BUFFERED)
-                .map_err(|it| it.of(BUFFERS_METHOD))?;
+                .map_err(|finding| finding.of(BUFFERS_METHOD))?;
             self.transcript.add(&batch);
             if timed("has_more", || self.processor.has_more())? {
                 self.process(Batch::new())?;
@@ -100,7 +100,8 @@ impl Pre {
             let next = self.processor.due();
             let seen = || format!("`on_time` was called at {now}, and {next:?} is due");
             let help = "return a later time from `due`, or `None`, once `on_time` was called";
-            ensure(next.is_none_or(|next| next > now), seen, help).map_err(|it| it.of(contract))?;
+            ensure(next.is_none_or(|next| next > now), seen, help)
+                .map_err(|finding| finding.of(contract))?;
         }
         Ok(())
     }
@@ -140,7 +141,7 @@ fn taken(
     }
 }
 
-/// Returns the byte streams of the suite and those of the subject's samples.
+/// Returns the byte streams of the suite, and the samples of the subject.
 fn streams(subject: &Subject) -> Vec<Vec<u8>> {
     let mut streams = corpus::streams();
     streams.extend(subject.samples.iter().cloned());
@@ -152,9 +153,9 @@ pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
         let whole = run(subject, &bytes, bytes.len())?;
         for length in [1, 2, 3, 7, 64] {
             let split = run(subject, &bytes, length)?;
-            let seen = |it: &str| format!("with fragments of {length} bytes, {it}");
+            let seen = |difference: &str| format!("with fragments of {length} bytes, {difference}");
             let help = "keep the bytes of an unfinished message, for each stream, until the \
-                remaining ones arrive";
+                remaining bytes arrive";
             whole.transcript.expect(&split.transcript, seen, help)?;
         }
     }
@@ -189,7 +190,7 @@ pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
     for (stream, _) in (1..).zip(&streams) {
         together.end(stream, false)?;
     }
-    let seen = |it: &str| format!("with interleaved streams, {it}");
+    let seen = |difference: &str| format!("with interleaved streams, {difference}");
     let help = "keep a state for each stream: `Event::stream` is the stream of an event";
     expected.expect(&together.transcript, seen, help)
 }
@@ -214,8 +215,8 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
         listed.feed(1, &bytes, 5)?;
         let streams = listed.processor.streams();
         let seen = || format!("bytes of stream 1 are buffered, but `streams` has {streams:?}");
-        let help =
-            "list in `streams` every stream that has begun and not ended: the runtime ends these";
+        let help = "list in `streams` every stream that has begun and not ended, because the runtime ends these \
+            streams";
         ensure(!listed.processor.buffers(1) || streams.contains(&1), seen, help)?;
         for stream in listed.processor.streams() {
             listed.end(stream, false)?;
@@ -224,7 +225,8 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
         let mut by_list = listed.transcript.clone();
         explicit.forget_ends();
         by_list.forget_ends();
-        let seen = |it: &str| format!("if only the streams in `streams` are ended, {it}");
+        let seen =
+            |difference: &str| format!("if only the streams in `streams` are ended, {difference}");
         explicit.expect(&by_list, seen, help)?;
     }
     Ok(())
@@ -247,8 +249,10 @@ pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
         aborted.feed(1, &bytes, 5)?;
         aborted.end(1, false)?;
         let expected = run(subject, &bytes, 5)?;
-        let seen = |it: &str| {
-            format!("after a stream was aborted, in another stream with the same number, {it}")
+        let seen = |difference: &str| {
+            format!(
+                "after a stream was aborted, in another stream with the same number, {difference}"
+            )
         };
         expected.transcript.expect(&aborted.transcript, seen, help)?;
     }
@@ -265,7 +269,7 @@ pub(super) fn reports_buffered_bytes(subject: &Subject) -> Verdict {
         let items = |transcript: &Transcript| transcript.streams.get(&1).map_or(0, Vec::len);
         let emits = items(&pre.transcript) > items(&before);
         let seen =
-            || "the end of a stream of which `buffers` was `false` emits a message".to_owned();
+            || "the end of a stream for which `buffers` was `false` emits a message".to_owned();
         ensure(is_buffered || !emits, seen, REPORT_BUFFERED)?;
     }
     Ok(())
@@ -280,7 +284,9 @@ pub(super) fn keeps_time(subject: &Subject) -> Verdict {
         pre.end(1, false)?;
         let ended = pre.transcript.clone();
         pre.pass_time()?;
-        let seen = |it: &str| format!("if time passes after the end of the only stream, {it}");
+        let seen = |difference: &str| {
+            format!("if time passes after the end of the only stream, {difference}")
+        };
         ended.expect(&pre.transcript, seen, "drop the state of a stream that ended")?;
     }
     Ok(())
@@ -307,7 +313,8 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         }
         for (position, pre) in all.iter_mut().enumerate() {
             pre.end(1, false)?;
-            let seen = |it: &str| format!("in instance {} of {MANY}, {it}", position + 2);
+            let seen =
+                |difference: &str| format!("in instance {} of {MANY}, {difference}", position + 2);
             expected.transcript.expect(&pre.transcript, seen, NO_STATIC)?;
         }
     }
@@ -365,7 +372,9 @@ pub(super) fn frames(subject: &Subject) -> Verdict {
     let mut batch = Batch::new();
     messages.iter().for_each(|message| batch.push_message(&[message, &suffix[..]].concat()));
     expected.add(&batch);
-    let seen = |it: &str| format!("`process` does not append `suffix` to every message: {it}");
+    let seen = |difference: &str| {
+        format!("`process` does not append `suffix` to every message: {difference}")
+    };
     let help = "let `process` append `suffix`, or return `None` from `suffix`";
     let contract =
         "`Postprocessor::suffix`: returns the suffix if appending it is all that `process` does";
@@ -391,7 +400,8 @@ pub(super) fn post_shares_nothing(subject: &Subject) -> Verdict {
     let mut all = (0..MANY).map(|_| Post::new(subject)).collect::<Verdict<Vec<_>>>()?;
     for (position, post) in all.iter_mut().enumerate() {
         post.process(&messages)?;
-        let seen = |it: &str| format!("in instance {} of {MANY}, {it}", position + 2);
+        let seen =
+            |difference: &str| format!("in instance {} of {MANY}, {difference}", position + 2);
         first.transcript.expect(&post.transcript, seen, NO_STATIC)?;
     }
     Ok(())

@@ -97,11 +97,11 @@ impl Report {
         self.expect_no_faults();
         let found: Vec<&str> = self.skipped().map(|(check, _)| check).collect();
         let unexpected: Vec<_> = found.iter().filter(|check| !skipped.contains(check)).collect();
-        let made: Vec<_> = skipped.iter().filter(|check| !found.contains(check)).collect();
+        let not_skipped: Vec<_> = skipped.iter().filter(|check| !found.contains(check)).collect();
         assert!(
-            unexpected.is_empty() && made.is_empty(),
+            unexpected.is_empty() && not_skipped.is_empty(),
             "skipped, but not named as skipped: {unexpected:?}; named as skipped, but not skipped: \
-             {made:?}\n{self}"
+             {not_skipped:?}\n{self}"
         );
     }
 }
@@ -156,7 +156,7 @@ impl Finding {
             Some(error) => {
                 let position = others + 1;
                 Self::skip(format_args!(
-                    "instance {position} does not connect beside the others{error}"
+                    "instance {position} does not connect while the others are connected{error}"
                 ))
             }
             None => self,
@@ -179,7 +179,11 @@ pub(super) fn fault(seen: impl fmt::Display, help: &'static str) -> Finding {
 /// Result of a check or of a part of it.
 pub(super) type Verdict<T = ()> = Result<T, Finding>;
 
-/// Returns a fault unless `holds` is `true`.
-pub(super) fn ensure(holds: bool, seen: impl FnOnce() -> String, help: &'static str) -> Verdict {
-    if holds { Ok(()) } else { Err(fault(seen(), help)) }
+/// Returns a fault unless `condition` is `true`.
+pub(super) fn ensure(
+    condition: bool,
+    seen: impl FnOnce() -> String,
+    help: &'static str,
+) -> Verdict {
+    if condition { Ok(()) } else { Err(fault(seen(), help)) }
 }

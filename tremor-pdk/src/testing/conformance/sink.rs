@@ -29,7 +29,7 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
     };
     let mut values = Batch::new();
     if codec == CodecRequirement::Structured {
-        // Values that a document cannot contain are left out.
+        // Values that a document cannot contain are skipped.
         corpus::values().iter().for_each(|value| drop(values.push(value)));
     }
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -52,7 +52,7 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
 fn delivered(what: &str, batch: &Batch, answer: &Result<Vec<Exception>>) -> Verdict {
     match answer {
         Ok(_) => Ok(()),
-        // This is the message of the driver for events of another batch.
+        // The driver returns an error with this text if the sink rejects events of another batch.
         Err(error) if error.message().contains("answered a delivery") => {
             let help = "reject events of the batch that `deliver` was called with";
             Err(fault(format_args!("delivering {what} failed: {error}"), help))
@@ -129,7 +129,7 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
             let answer = connected.deliver_in(slot, &mut batches[slot], usize::MAX)?;
             let answer = answer.ok_or_else(|| {
                 fault(
-                    "after one of several deliveries was cancelled, another one never completes",
+                    "after one of several deliveries was cancelled, another delivery never completes",
                     help,
                 )
             })?;
@@ -163,7 +163,7 @@ pub(super) fn flushes(subject: &Subject) -> Verdict {
         accepted("flush", &connected.flush()?)?;
         for (slot, mut sent) in pending {
             let answer = connected.deliver_in(slot, &mut sent, usize::MAX)?.ok_or_else(|| {
-                let help = "`flush` completes what the sink gathers, so that `deliver` answers each delivery \
+                let help = "complete the gathered deliveries in `flush`, so that `deliver` answers each delivery \
                     that is in flight";
                 fault("after a flush, a delivery never completes", help)
             })?;
@@ -209,19 +209,22 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     connected.stop(false)?;
     let stopped = files(&subject.folder);
     let late = stopped.iter().find(|(name, contents)| drained.get(*name) != Some(contents));
-    let seen =
-        || format!("after a drain, the sink still wrote to `{}`", late.map_or("", |it| it.0));
+    let seen = || {
+        format!("after a drain, the sink still wrote to `{}`", late.map_or("", |(name, _)| name))
+    };
     ensure(late.is_none(), seen, help)
 }
 
-/// Returns the small files of a folder, with their contents.
+/// Returns up to 100 files of a folder that are smaller than 1 MiB, with their contents.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let small =
-        entries.filter(|it| it.metadata().is_ok_and(|it| it.is_file() && it.len() < 1 << 20));
+    let small = entries
+        .filter(|entry| entry.metadata().is_ok_and(|file| file.is_file() && file.len() < 1 << 20));
     small
         .take(100)
-        .filter_map(|it| Some((it.file_name().into_string().ok()?, fs::read(it.path()).ok()?)))
+        .filter_map(|entry| {
+            Some((entry.file_name().into_string().ok()?, fs::read(entry.path()).ok()?))
+        })
         .collect()
 }
 
@@ -246,7 +249,7 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
                 || {
                     let position = position + 1;
                     format!(
-                        "instance {position} of {MANY} answers {what} with {found:?}, the first with \
+                        "instance {position} of {MANY} answers {what} with {found:?}, the first instance with \
                          {expected:?}"
                     )
                 },

@@ -105,7 +105,7 @@ impl Pulling {
             Some(Ok(Pull::Events)) => (self.empty, self.empty_waits) = (0, 0),
             Some(Err(error)) if continues.contains(&error.policy()) => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
-                // An error that the host finds when it validates a batch.
+                // The host returns this error if it finds an invalid batch.
                 let is_forged = error.message().contains("of a batch");
                 let help = if is_forged { FORGED } else { UNKIND };
                 return Err(fault(format_args!("`pull` failed: {error}"), help));
@@ -130,7 +130,7 @@ impl Pulling {
     }
 
     /// Compares the events with `expected`: all events if the expected source has finished and there was enough time,
-    /// and otherwise only the events that both have.
+    /// and otherwise only the beginning of each stream.
     fn compare(
         &self,
         expected: &Transcript,
@@ -200,7 +200,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
             let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
             let sizes = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len);
             let before_last: usize = sizes.rev().skip(1).sum();
-            let events = batch.iter().filter(|it| !it.is_stream_end()).count();
+            let events = batch.iter().filter(|event| !event.is_stream_end()).count();
             has_event |= !batch.is_empty();
             ensure(
                 events <= limit.events as usize + 1 && before_last <= limit.bytes as usize,
@@ -232,7 +232,8 @@ pub(super) fn stays_finished(subject: &Subject) -> Verdict {
     if pulling.pull_all()? != SourceState::Finished {
         return Err(endless());
     }
-    let help = "keep in `self` that it has finished, and return `Pull::Finished` from then on";
+    let help =
+        "store in `self` that the source has finished, and return `Pull::Finished` from then on";
     for _ in 0..3 {
         let mut batch = Batch::new();
         let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
@@ -253,7 +254,7 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
     if expected.has_nothing_yet() {
         return Err(Finding::skip(NO_EVENT));
     }
-    let help = "put what was read into the batch, or into `self`, before the next `await`; keep the \
+    let help = "put all data that was read into the batch, or into `self`, before the next `await`; keep the \
         future of `Host::blocking` in `self`";
     for polls in 1..=DROPPED_AFTER {
         let mut pulling = Pulling::new(subject)?;
@@ -266,7 +267,9 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
                 break;
             }
         }
-        let seen = |it: &str| format!("with pulls that are dropped after {polls} polls, {it}");
+        let seen = |difference: &str| {
+            format!("with pulls that are dropped after {polls} polls, {difference}")
+        };
         // A peer may send only to its first client.
         if pulling.transcript.has_nothing_yet() && undisturbed(subject)?.has_nothing_yet() {
             return Err(silent_peer());
@@ -295,10 +298,10 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         }
     }
     for (position, (pulling, state)) in all.iter().enumerate() {
-        let seen = |it: &str| {
+        let seen = |difference: &str| {
             format!(
-                "instance {} of {MANY} with the same configuration has other events than the first one: \
-                 {it}",
+                "instance {} of {MANY} with the same configuration has other events than the first instance: \
+                 {difference}",
                 position + 2
             )
         };
@@ -330,13 +333,13 @@ pub(super) fn accepts_acknowledgements(subject: &Subject) -> Verdict {
         let help = "return `Ok` for the acknowledgement of an earlier pull";
         return Err(fault(format_args!("`ack` of the first pull failed: {error}"), help));
     }
-    // The source has to continue after these calls, whatever they return.
+    // The source has to continue after these calls, whether or not they return errors.
     for pull in [1, 2, 0, u64::MAX] {
         let _ = direct("ack", || acks.ack(pull))?;
         let _ = direct("fail", || acks.fail(pull, &[0..1, 3..usize::MAX]))?;
     }
     pulling.pull(usize::MAX)?;
-    // Without an event, no acknowledgement above was that of a pull.
+    // Without an event, no pull was acknowledged by the calls above.
     if has_event { Ok(()) } else { Err(Finding::skip(NO_EVENT)) }
 }
 

@@ -32,7 +32,7 @@ pub enum Instance {
     Postprocessor(Box<dyn Postprocessor>),
 }
 
-/// Creates an instance from a configuration.
+/// A function that creates an instance from a configuration.
 pub type Make = Box<dyn Fn(&Json, &TestHost) -> Result<Instance>>;
 
 /// A component to check.
@@ -52,7 +52,7 @@ pub struct Subject {
     pub is_alone: bool,
     /// Time that the checks wait for an answer of a peer.
     pub patience: Patience,
-    /// Creates an instance.
+    /// Function that creates an instance.
     pub make: Make,
 }
 
@@ -95,8 +95,8 @@ impl Subject {
         self.connected_for(1)
     }
 
-    /// Creates, connects and starts an instance. Its sink is granted `deliveries` deliveries in flight, or the maximum
-    /// that it supports if that is less.
+    /// Creates, connects and starts an instance. The sink is granted `deliveries` deliveries in flight, or fewer if it
+    /// supports fewer.
     fn connected_for(&self, deliveries: usize) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
@@ -122,8 +122,8 @@ impl Subject {
         self.with_sink_for(1)
     }
 
-    /// Creates, connects and starts a connector, whose sink is granted `deliveries` deliveries in flight, or the
-    /// maximum that it supports if that is less. Skips the check if the connector has no sink.
+    /// Creates, connects and starts a connector, whose sink is granted `deliveries` deliveries in flight, or fewer if
+    /// it supports fewer. Skips the check if the connector has no sink.
     pub(super) fn with_sink_for(&self, deliveries: usize) -> Verdict<Connected> {
         let connected = self.connected_for(deliveries)?;
         if connected.sink.is_none() {
@@ -143,7 +143,8 @@ pub(super) struct Connected {
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) calls: Calls,
-    /// Number of deliveries in flight that the sink is granted. Before the connection, the number to grant.
+    /// Number of deliveries in flight that the sink is granted. Before the sink is connected, the number that the sink
+    /// will be granted.
     pub(super) slots: usize,
     /// `true` if the sink answers several deliveries together, so that it has to be flushed.
     pub(super) gathers: bool,
@@ -207,7 +208,7 @@ impl Connected {
                         "`demand` asks for {wanted} deliveries in flight, and supports {supported}"
                     )
                 },
-                "set with `Demand::at_most` at least what `Demand::gather` or `Demand::in_flight` asks for",
+                "pass to `Demand::at_most` at least the number that `Demand::gather` or `Demand::in_flight` sets",
             )?;
             self.slots = self.slots.min(supported).max(1);
             self.gathers = demand.gathers;
@@ -233,7 +234,7 @@ impl Connected {
         }
     }
 
-    /// Pulls once, and polls the pull at most `polls` times. If it is still pending then, cancels the pull and returns
+    /// Pulls once, and polls the pull at most `polls` times. If the pull is still pending then, cancels it and returns
     /// `None`; `batch` then contains the events that the pull had added.
     pub(super) fn pull(
         &mut self,
@@ -306,7 +307,7 @@ impl Connected {
     /// Stops the connector, with or without a drain, and returns its host.
     pub(super) fn stop(mut self, drains: bool) -> Verdict<TestHost> {
         if drains && self.sink.is_some() {
-            // Another check examines the answer.
+            // The answer is ignored, because another check examines it.
             let _ = self.close()?;
         }
         (self.source, self.acks, self.sink) = (None, None, None);

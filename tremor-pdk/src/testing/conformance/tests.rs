@@ -249,7 +249,7 @@ fn refusal_beside_other_instances_is_not_a_missing_peer() {
         Finding::Fault { seen, .. } => panic!("{seen}"),
     };
     assert_eq!(refused(0), format!("{UNCONNECTED}: in use"));
-    assert_eq!(refused(1), "instance 2 does not connect beside the others: in use");
+    assert_eq!(refused(1), "instance 2 does not connect while the others are connected: in use");
 }
 
 #[test]

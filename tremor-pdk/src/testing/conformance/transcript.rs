@@ -95,7 +95,7 @@ impl Transcript {
     }
 
     /// Returns the first difference, if any. With `is_begun`, a stream of one transcript may have more items at its end
-    /// than the same stream of the other.
+    /// than the same stream of the other transcript.
     fn differs(&self, other: &Self, is_begun: bool) -> Option<String> {
         let none = Vec::new();
         for stream in self.streams.keys().chain(other.streams.keys()) {
@@ -128,7 +128,7 @@ impl Transcript {
 }
 
 /// Returns whether one list is the beginning of the other: one list is empty, or its only item is the beginning of the
-/// other's first fragment.
+/// first fragment of the other list.
 fn begins_alike(one: &[Item], other: &[Item]) -> bool {
     match (one, other) {
         ([], _) | (_, []) => true,
@@ -143,7 +143,7 @@ impl Item {
     fn has(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fragment(whole), Self::Fragment(part)) if !part.is_empty() => {
-                whole.windows(part.len()).any(|it| it == part)
+                whole.windows(part.len()).any(|window| window == part)
             }
             _ => self == other,
         }

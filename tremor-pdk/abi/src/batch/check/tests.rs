@@ -1,4 +1,4 @@
-//! Faults that the validation of a batch finds, and the cost of the validation.
+//! Tests of the faults that the validation of a batch detects, and of the cost of the validation.
 
 use proptest::prelude::*;
 
@@ -104,7 +104,7 @@ fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
             })
             .unwrap(),
         16 => {
-            // A source with metadata of a stream, and an operator that adds to metadata.
+            // A source sets the metadata of a stream, and an operator adds a key to this metadata.
             let write = |writer: &mut crate::document::Writer<'_>| {
                 writer.key("added");
                 writer.u64(number.into());
@@ -148,8 +148,8 @@ proptest! {
         batch.stream(2).end();
         let mut mark = Mark::default();
         batch.mark(&mut mark);
-        for one in edits {
-            edit(&mut batch, one);
+        for change in edits {
+            edit(&mut batch, change);
             let (changes, all) = (batch.validate_changes(&mark), batch.validate());
             prop_assert_eq!(changes.is_ok(), all.is_ok(), "{:?} and {:?}", changes, all);
         }
@@ -184,7 +184,7 @@ fn forged_metadata_of_a_source_is_detected() {
     }
 }
 
-/// Creates a batch with `count` events that refer to one document, which `write` appends.
+/// Creates a batch with `count` copies of the event that `write` appends. All copies refer to the same contents.
 fn sharing(count: usize, write: impl FnOnce(&mut Batch)) -> Batch {
     let mut batch = Batch::new();
     write(&mut batch);
@@ -356,7 +356,7 @@ fn origin_in_nodes_is_valid_and_copied() {
     };
     let expected = [Some("here".to_owned()), Some("here".to_owned()), None];
     assert_eq!(origins(&batch), expected);
-    // Each way of copying events copies the origin.
+    // Every method that copies events also copies their origins.
     let mut appended = Batch::new();
     appended.push_message(b"before");
     appended.set_origin("there");

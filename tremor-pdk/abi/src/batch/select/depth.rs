@@ -5,7 +5,8 @@ use crate::{
     error::PluginError,
 };
 
-/// Returns an error if the value of the given nodes would exceed [`MAX_DEPTH`] as a field whose path has `depth` keys.
+/// Returns an error if the value of the given nodes would be nested deeper than [`MAX_DEPTH`] in a field whose path has
+/// `depth` keys.
 pub(in crate::batch) fn check_depth(nodes: &[Node], depth: usize) -> Result<(), PluginError> {
     let left = MAX_DEPTH.checked_sub(depth);
     if left.is_some_and(|left| is_within(nodes, left)) {

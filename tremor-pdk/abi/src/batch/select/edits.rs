@@ -28,8 +28,8 @@ pub enum Part {
 /// A compiled list of the fields of an object to set and to remove. Each field is identified by the path of keys that
 /// leads to it; the empty path is the whole value.
 ///
-/// A field that exists keeps its position, and a new field becomes the last field of its object. Objects on the path
-/// that are missing are created, and replace values of other types.
+/// A field that exists keeps its position, and a new field becomes the last field of its object. Missing objects on the
+/// path are created. A value on the path that is not an object is replaced by an object.
 ///
 /// Applied to a document, edits copy 16-byte nodes and no text of the other fields: see [`EventMut::edit`].
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Edits {
     /// Compiles a list of fields to set and of fields to remove.
     ///
     /// # Errors
-    /// Returns an error if a path contains an index, or if one of the fields is a part of another one.
+    /// Returns an error if a path contains an index, or if one of the fields is a part of another field.
     pub fn new(set: &[Path], remove: &[Path]) -> Result<Self, SelectionError> {
         let mut root = Branch::new(true);
         match (set, remove) {
@@ -101,8 +101,8 @@ impl FieldWriter<'_> {
         };
     }
 
-    /// Sets the field to the value at `path`, which the event has before the edits. If there is no such value, the
-    /// field stays unchanged. Text is not copied, unless the value is a [`Value`].
+    /// Sets the field to the value that the event has at `path` before the edits. If the event has no value there, the
+    /// field stays unchanged. Text is not copied, unless `part` is stored as a [`Value`].
     pub fn copy(&mut self, part: Part, path: &Path) {
         let index = match part {
             Part::Payload if self.event.kind == PayloadKind::DOCUMENT => {
@@ -137,7 +137,8 @@ impl FieldWriter<'_> {
 impl EventMut<'_> {
     /// Sets and removes fields of the payload or the metadata. For each field that is set, `write` is called with the
     /// position of the field in the list of [`Edits::new`]. A field for which `write` writes nothing stays unchanged.
-    /// All values are written before the first field changes, so that they refer to the event without the edits.
+    /// All values are written before the first field changes, so that copied values are those of the event before the
+    /// edits.
     ///
     /// Memory is allocated only if the buffers grow, or are shared with another batch.
     ///
@@ -156,7 +157,7 @@ impl EventMut<'_> {
 
     /// Sets and removes fields like [`EventMut::edit`], and limits the growth of the event. `capacity` is the number of
     /// bytes of nodes and text by which the part may grow, with shared text counted for each of its uses. The growth is
-    /// subtracted from it.
+    /// subtracted from `capacity`.
     ///
     /// # Errors
     /// Returns the errors of [`EventMut::edit`], and an error of kind "bad data" if the part would grow by more than
@@ -197,7 +198,9 @@ impl Batch {
                 FieldWriter { bytes, nodes, values: values.as_slice(), event, written: Ok(None) };
             write(number, &mut field);
             let written = field.written.and_then(|written| {
-                written.as_ref().map_or(Ok(()), |it| check_depth(&nodes[it.clone()], *depth))?;
+                written
+                    .as_ref()
+                    .map_or(Ok(()), |value| check_depth(&nodes[value.clone()], *depth))?;
                 Ok(written)
             });
             match written {
@@ -230,8 +233,8 @@ impl Batch {
                 bytes.truncate(before.0);
                 nodes.truncate(before.1);
                 return Err(PluginError::bad_data(format_args!(
-                    "cannot set fields: the event would grow by {growth} bytes, and the limit for the rest of its \
-                     batch is {capacity} bytes: copy fewer or smaller fields"
+                    "cannot set fields: the event would grow by {growth} bytes, and the limit for the remaining \
+                     events of its batch is {capacity} bytes; copy fewer or smaller fields"
                 )));
             };
             *capacity = left;
@@ -247,8 +250,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns the root of a part of an event, which is an object, or `None` if the event has no metadata. An edited
-    /// value is first written to the document.
+    /// Returns the root of a part of an event, or `None` if the part is metadata that the event does not have. An
+    /// edited value is first written to the document. Returns an error if the part is not an object.
     fn object_of(&mut self, position: usize, part: Part) -> Result<Option<u32>, PluginError> {
         let event = self.events[position];
         let value = match part {

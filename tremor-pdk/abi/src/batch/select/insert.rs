@@ -14,7 +14,8 @@ use crate::{
 ///
 /// The path of the position consists of keys. Objects on the path that are missing are created, and other values on the
 /// path are replaced by objects. With the empty path, the fields of the new value, which must be an object, are added
-/// to the payload. A new field replaces a field of the same name, at the position of the latter.
+/// to the payload. If the payload has a field of the same name, the new field replaces this field and takes its
+/// position.
 #[derive(Clone, Debug)]
 pub struct Insertion {
     root: Branch,
@@ -122,7 +123,8 @@ impl Batch {
             nodes[end] = Node::object(kept.saturating_add(added), (nodes.len() - end) as u64);
             resolve_duplicates(bytes, nodes, end);
         }
-        // The result contains copies of all nodes that were written before it in this call, and replaces them.
+        // The result moves to the beginning of the nodes that this call wrote, because it contains copies of the
+        // others.
         nodes.copy_within(end.., new);
         nodes.truncate(new + nodes.len() - end);
         self.set_root(position, narrow(new));

@@ -23,8 +23,8 @@ use crate::{
 /// keys that leads to it.
 ///
 /// A selection first keeps fields, then drops fields of the result, then renames fields. A renamed field is taken from
-/// the original event, whether or not it was kept. It replaces a field that already has the new name, and becomes the
-/// last field of its object.
+/// the original event, whether or not it was kept. The renamed field replaces a field that already has the new name,
+/// and becomes the last field of its object.
 ///
 /// Applied to a document, a selection copies 16-byte nodes and no text: see
 /// [`EventMut::select`](super::EventMut::select).

@@ -1,4 +1,4 @@
-//! Writing of an object from the nodes of an existing one.
+//! Writing a new object from the nodes of an existing object.
 
 use std::ops::Range;
 
@@ -29,13 +29,14 @@ impl Pairs {
     }
 }
 
-/// Writes a new object from the nodes of an existing one in the same buffers.
+/// A writer of new objects from the nodes of existing objects in the same buffers.
 pub(in crate::batch) struct Splice<'b> {
     pub(in crate::batch) bytes: &'b mut ByteBuffer,
     pub(in crate::batch) nodes: &'b mut NodeBuffer,
     /// For each renamed or new field, the range of its nodes. `None` leaves the field unchanged.
     pub(in crate::batch) found: &'b mut Vec<Option<Range<usize>>>,
-    /// `true` if a field that exists is replaced where it is. `false` if it becomes the last field of its object.
+    /// `true` if a field that exists keeps its position when it is replaced. `false` if it becomes the last field of
+    /// its object.
     pub(in crate::batch) in_place: bool,
 }
 
@@ -56,7 +57,7 @@ impl Splice<'_> {
     /// `renames`. Returns the position of the new object.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data", and writes nothing, if a renamed value would be nested too deep.
+    /// Returns an error of kind "bad data", and writes nothing, if a renamed value would be nested too deeply.
     pub(super) fn renamed(
         self,
         root: usize,
@@ -117,7 +118,7 @@ impl Splice<'_> {
         branch.put.is_some_and(|field| self.found[field].is_some())
     }
 
-    /// Returns whether the old object has an object under this name, into which fields are inserted.
+    /// Returns whether the object at `old` has an object as the value of `name`, into which fields can be inserted.
     fn is_object(&self, old: Option<usize>, name: &Name) -> bool {
         let value = old.and_then(|old| self.find(old, name));
         value.is_some_and(|value| self.nodes[value].kind() == NodeKind::OBJECT)
@@ -160,7 +161,7 @@ impl Splice<'_> {
         self.nodes.push(Node::object(0, 1));
         let mut len = 0_u32;
         let mut pairs = old.map_or(Pairs { key: 0, end: 0, left: 0 }, |old| self.pairs(old));
-        // Pairs that are copied and lie next to each other are copied together.
+        // Adjacent pairs are copied in one step.
         let mut run = 0..0;
         while let Some((key, behind)) = pairs.next(self.nodes) {
             let treatment = self.treatment(key, branch);
@@ -188,7 +189,7 @@ impl Splice<'_> {
                     let before = self.nodes.len();
                     self.copy(key..key + 1);
                     self.object(Some(key + 1), child);
-                    // An object whose fields were all dropped is removed.
+                    // An object of which only some fields are kept is removed if it has none of these fields.
                     if !child.keeps && self.nodes[before + 1].is_empty() {
                         self.nodes.truncate(before);
                         continue;

@@ -22,7 +22,8 @@ fn selection(
         .map_err(|error| error.to_string())
 }
 
-/// Applies a selection to the event in both representations, and returns the result, which must be the same.
+/// Applies a selection to the event in both representations, checks that both results are equal, and returns the
+/// result.
 fn selected(selection: &mut Selection, event: &Value<'static>) -> Value<'static> {
     let mut batch = Batch::new();
     batch.push(&[1]).unwrap();
@@ -148,7 +149,7 @@ fn contradictory_selection_is_rejected() {
     }
 }
 
-/// Generates objects of few keys and little depth, so that paths often lead somewhere.
+/// Generates objects with few different keys and little depth, so that random paths often lead to a field.
 fn value() -> impl Strategy<Value = Value<'static>> {
     let leaf = prop_oneof![Just(literal!(1)), Just(literal!("t")), Just(literal!([{ "a": 1 }]))];
     leaf.prop_recursive(3, 24, 4, |inner| {
@@ -170,7 +171,7 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(key(), 1..4).prop_map(|keys| keys.join("."))
 }
 
-/// Applies a selection of dropped and renamed fields with edits of a tree, as the reference.
+/// Drops and renames fields of a tree, as the reference for a selection.
 fn edited(event: &Value<'static>, drop: &[Path], rename: &[(Path, Path)]) -> Value<'static> {
     let mut edited = event.clone();
     let found: Vec<_> =
@@ -180,7 +181,7 @@ fn edited(event: &Value<'static>, drop: &[Path], rename: &[(Path, Path)]) -> Val
     }
     for (value, _, to) in found {
         let Some(value) = value else { continue };
-        // Values in the way of the new path are removed.
+        // Values on the new path that are not objects are removed.
         let text = to.to_string();
         for (end, _) in text.match_indices('.') {
             let way: Path = text[..end].parse().unwrap();

@@ -21,7 +21,7 @@ fn run(output: &mut Output, batch: &mut Batch, unnest: &mut Unnest) -> Vec<Vec<S
     let last = std::mem::take(batch);
     let all: Vec<Batch> = output.take_ports().map(|port| port.batch).chain([last]).collect();
     let text = |event: crate::batch::EventRef<'_>| {
-        let metadata = event.metadata().map(|it| format!(" {it}")).unwrap_or_default();
+        let metadata = event.metadata().map(|metadata| format!(" {metadata}")).unwrap_or_default();
         format!("{}{metadata}", event.value().unwrap())
     };
     all.iter()
@@ -101,7 +101,8 @@ fn other_events_are_rejected_or_pass_and_metadata_stays() {
             expected.extend([r#"{"a":1} {"n":2}"#, r#"{} {"n":3}"#]);
         }
         assert_eq!(run(&mut output, &mut batch, &mut unnest), [expected]);
-        let errors: Vec<_> = output.take_rejected().iter().map(|it| it.error.to_string()).collect();
+        let errors: Vec<_> =
+            output.take_rejected().iter().map(|rejected| rejected.error.to_string()).collect();
         let all = [
             "expected an array as `a`, found a number",
             "expected an array as `a`, found no such field",
@@ -138,7 +139,7 @@ fn event_that_would_take_too_much_memory_is_rejected() {
     assert!(error.starts_with("the events for 5000 elements take 400"), "{error}");
 }
 
-/// Each of the arrays could be unnested alone.
+/// Each of the arrays alone is within the limits.
 #[test]
 fn events_of_a_call_that_take_too_much_memory_are_rejected() {
     let others = |to: &str| {
@@ -173,7 +174,7 @@ fn event_whose_element_would_be_too_deep_is_rejected() {
         let batches = run(&mut output, &mut batch, &mut unnest("list", to));
         assert_eq!(batches[0].len(), if is_possible { 3 } else { 1 }, "{to}");
         let rejected = output.take_rejected();
-        let error = rejected.first().map(|it| it.error.to_string());
+        let error = rejected.first().map(|rejected| rejected.error.to_string());
         let expected = "cannot set a field: the event would be nested deeper than 512 levels";
         assert_eq!(error.as_deref(), (!is_possible).then_some(expected), "{to}");
     }

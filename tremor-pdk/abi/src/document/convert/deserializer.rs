@@ -48,9 +48,11 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
-    /// Returns the depth for the contents of this value.
+    /// Returns the number of levels that may be read below this value, or an error if this value is nested too deeply.
     fn inside(self) -> Result<usize, ReadError> {
-        let too_deep = || de::Error::custom(format_args!("nested deeper than {MAX_DEPTH} levels"));
+        let too_deep = || {
+            de::Error::custom(format_args!("the value is nested deeper than {MAX_DEPTH} levels"))
+        };
         self.depth.checked_sub(1).ok_or_else(too_deep)
     }
 
@@ -217,7 +219,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
-        let value = self.value.take().ok_or_else(|| de::Error::custom("a value before its key"))?;
+        let value = self
+            .value
+            .take()
+            .ok_or_else(|| de::Error::custom("cannot read a value before its key"))?;
         seed.deserialize(Reader { value, depth: self.depth })
     }
 

@@ -4,7 +4,7 @@ use serde::ser::{Error, Impossible, Serialize, Serializer};
 
 use crate::document::{WriteError, Writer};
 
-/// Writes a value as a key, if it is text, a number, a truth value or a character.
+/// The serialiser of a key, which accepts text, numbers, truth values and characters.
 pub(super) struct KeyWriter<'w, 'b>(pub(super) &'w mut Writer<'b>);
 
 type Never = Impossible<(), WriteError>;

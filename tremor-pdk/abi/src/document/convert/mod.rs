@@ -19,7 +19,7 @@ macro_rules! transparent {
 }
 
 /// Name of a newtype struct by which serialisers and deserialisers of this crate recognise a number that is kept as
-/// text, so that serde passes its text unchanged.
+/// text, so that serde passes the text unchanged.
 pub(crate) const NUMBER: &str = "$tremor::Number";
 
 mod deserializer;

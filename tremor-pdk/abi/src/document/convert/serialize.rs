@@ -23,7 +23,7 @@ impl Serialize for NumberText<'_> {
     }
 }
 
-/// A value of which arrays and objects are serialised down to the given number of levels. Deeper ones become `null`.
+/// A value that is serialised down to the given number of levels. Deeper arrays and objects become `null`.
 struct Nested<'a>(ValueRef<'a>, usize);
 
 impl Serialize for Nested<'_> {

@@ -26,7 +26,8 @@ impl ser::Error for WriteError {
     }
 }
 
-/// Methods for scalars, which call the method of the writer for a type that contains all values of the scalar's type.
+/// Methods for scalars. Each method calls the writer's method for a type that can represent all values of the scalar
+/// type.
 macro_rules! written {
     ($($method:ident($type:ty) => $write:ident;)*) => {$(
         fn $method(self, value: $type) -> Result<(), WriteError> {
@@ -36,7 +37,7 @@ macro_rules! written {
     )*};
 }
 
-/// Containers that are not variants of an enum.
+/// Methods that begin a container that is not a variant of an enum.
 macro_rules! opened {
     ($($method:ident($($argument:ty),*) => $kind:ident;)*) => {$(
         fn $method(self $(, _: $argument)*) -> Result<Open<'w, 'b>, WriteError> {

@@ -1,5 +1,5 @@
-//! The hash of a key of an object. The function is a part of the ABI, because the host reads indexes that plugins have
-//! built, and plugins those of the host.
+//! The hash of a key of an object. The function is a part of the ABI, because the host and plugins read indexes that
+//! the other side has built.
 //!
 //! The function multiplies 64 by 64 bits to 128 bits and combines the halves, 16 bytes per step, like wyhash and its
 //! descendants. Every object has a random seed, so that keys with equal hashes in one object have different hashes in
@@ -42,7 +42,7 @@ pub(super) fn hash(seed: u64, key: &[u8]) -> u64 {
 #[inline]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128) * (b as u128);
-    #[allow(clippy::cast_possible_truncation)] // the halves
+    #[allow(clippy::cast_possible_truncation)] // each cast takes half of the product
     let folded = (product as u64) ^ ((product >> 64) as u64);
     folded
 }
@@ -61,7 +61,7 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Creates hashers for keys that are hashes already.
+/// A builder of hashers for keys that are already hashes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Identity;
 
@@ -74,7 +74,7 @@ impl BuildHasher for Identity {
     }
 }
 
-/// Returns its input unchanged; see [`Identity`].
+/// A hasher that returns its input unchanged; see [`Identity`].
 pub(super) struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
@@ -95,7 +95,7 @@ impl Hasher for IdentityHasher {
 
 /// Hasher for a borrowed form of a key. The result equals the result of [`hash`] for the bytes of the key. The
 /// implementation of `Hash` for `str` writes all bytes in one call, and then a terminator of one byte, which is
-/// ignored. The field contains the seed before the first call, and the hash after it.
+/// ignored. The field contains the seed before that call, and the hash afterwards.
 pub(super) struct KeyHasher(pub(super) u64);
 
 impl Hasher for KeyHasher {

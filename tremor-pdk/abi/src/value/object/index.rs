@@ -6,8 +6,9 @@ use abi_stable::{StableAbi, std_types::RHashMap};
 
 use super::hash::{self, Identity, KeyHasher};
 
-/// Maps the hash of a key to the position of the key. If another key has the same hash, the next free number of a fixed
-/// sequence is used instead. Therefore keys can only be added: removing a key rebuilds the index.
+/// A map from the hashes of keys to the positions of the keys. If another key has the same hash, the next free number
+/// of a fixed sequence is used instead of the hash. Therefore no key can be removed from an index; an object of which a
+/// key is removed builds a new index.
 #[repr(C)]
 #[derive(StableAbi)]
 pub(super) struct Index {
@@ -16,7 +17,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Creates an index of `keys`, whose positions are their order.
+    /// Creates an index of `keys`. The position of a key is its number in the iterator, from 0.
     pub(super) fn new<'k>(keys: impl ExactSizeIterator<Item = &'k str>) -> Self {
         let positions = RHashMap::with_capacity_and_hasher(2 * keys.len(), Identity);
         let mut index = Self { positions, seed: hash::seed() };
@@ -31,21 +32,21 @@ impl Index {
         self.insert_hash(hash::hash(self.seed, key.as_bytes()), position);
     }
 
-    /// Returns the position of `key`. `is_it` returns whether the key at the given position equals `key`.
+    /// Returns the position of `key`. `is_key` returns whether the key at the given position equals `key`.
     #[inline]
-    pub(super) fn find(&self, key: &str, is_it: impl Fn(usize) -> bool) -> Option<usize> {
-        self.find_hash(hash::hash(self.seed, key.as_bytes()), is_it)
+    pub(super) fn find(&self, key: &str, is_key: impl Fn(usize) -> bool) -> Option<usize> {
+        self.find_hash(hash::hash(self.seed, key.as_bytes()), is_key)
     }
 
     /// Returns the position of a key in any borrowed form, whose hash equals that of the key; see [`Index::find`].
     pub(super) fn find_borrowed<Q: Hash + ?Sized>(
         &self,
         key: &Q,
-        is_it: impl Fn(usize) -> bool,
+        is_key: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let mut hasher = KeyHasher(self.seed);
         key.hash(&mut hasher);
-        self.find_hash(hasher.finish(), is_it)
+        self.find_hash(hasher.finish(), is_key)
     }
 
     fn insert_hash(&mut self, mut hash: u64, position: usize) {
@@ -56,10 +57,10 @@ impl Index {
     }
 
     #[inline]
-    fn find_hash(&self, mut hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+    fn find_hash(&self, mut hash: u64, is_key: impl Fn(usize) -> bool) -> Option<usize> {
         loop {
             let position = *self.positions.get_p(&hash)?;
-            if is_it(position) {
+            if is_key(position) {
                 return Some(position);
             }
             hash = next(hash);

@@ -19,7 +19,7 @@ use crate::document::equal;
 /// Maximum number of keys of an object without an index, in which lookups compare each key.
 const LINEAR: usize = 32;
 
-/// Text keys and their values, in the order in which the keys were first inserted.
+/// A map from text keys to values, in the order in which the keys were first inserted.
 ///
 /// # Memory layout
 /// An object is a pointer to a body, which contains an array of entries; each entry is a key and its value. In an
@@ -103,7 +103,8 @@ impl<'v> Object<'v> {
         self.position(key).is_some()
     }
 
-    /// Sets the value of a key and returns the previous one. An existing key keeps its position; a new key is appended.
+    /// Sets the value of a key and returns the previous value. An existing key keeps its position; a new key is
+    /// appended.
     #[inline]
     pub fn insert(
         &mut self,
@@ -161,7 +162,7 @@ impl<'v> Object<'v> {
         self.remove_at(position)
     }
 
-    /// Removes the keys for which `keep` returns `false`; the others keep their order.
+    /// Removes the keys for which `keep` returns `false`; the other keys keep their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&Str<'v>, &Value<'v>) -> bool) {
         self.0.entries.retain(|entry| keep(&entry.key, &entry.value));
         self.reindex();

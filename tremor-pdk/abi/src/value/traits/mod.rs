@@ -165,7 +165,7 @@ impl Writable for Value<'_> {
 mod tests {
     use value_trait::prelude::*;
 
-    /// Uses the traits only.
+    /// Adds one to the level of an event, with methods of the traits only.
     fn raise_level<'v, V>(event: &mut V) -> Option<i64>
     where
         V: ValueBuilder<'v>

@@ -1,4 +1,4 @@
-//! Peers whose certificate is itself in `ca_file`.
+//! Tests of peers whose own certificate is in `ca_file`.
 
 use std::fs;
 

@@ -20,8 +20,8 @@ fn tree(value: &Json) -> Value<'static> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Applies edits to the payload and to the metadata, each in both representations, and returns the result, which must
-/// always be the same.
+/// Applies edits to the payload and to the metadata, each in both representations, checks that all results are equal,
+/// and returns the result.
 fn edited(edits: &mut Edits, event: &Json, values: &[Option<Json>]) -> Result<String, String> {
     let mut batch = Batch::new();
     for _ in 0..2 {
