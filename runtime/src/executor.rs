@@ -117,7 +117,7 @@ pub fn processors() -> usize {
 }
 
 /// Returns the initial number of threads that run tasks: the value of `TREMOR_THREADS`, or the number of processors.
-/// Replacement threads come on top of that.
+/// Replacement threads are not included.
 fn threads() -> usize {
     let set = std::env::var("TREMOR_THREADS").ok();
     set.and_then(|set| set.parse().ok()).filter(|set| *set > 0).unwrap_or_else(available)

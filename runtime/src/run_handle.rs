@@ -57,7 +57,7 @@ impl RunHandle {
 
     /// Pauses a connector of a running flow. Returns whether the connector exists.
     ///
-    /// Calls and deliveries in flight are completed first. Other events wait where they are. No further event passes
+    /// Calls and deliveries in flight are completed first. Queued events stay in their queues. No further event passes
     /// the connector until it is [resumed](RunHandle::resume), or until its flow drains.
     pub fn pause(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.pause(connector))

@@ -27,12 +27,12 @@ pub(crate) struct Arguments {
     /// The way in which plugins must be linked; that of this build unless set.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
-    /// Time in which events flow before they count, such as `500ms`; a number without a unit is in seconds. Replaces
-    /// the value in the flow.
+    /// Time in which events flow before the measurement starts, such as `500ms`; a number without a unit is in seconds.
+    /// Replaces the value in the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     warmup: Option<Duration>,
-    /// Time in which events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the
-    /// flow.
+    /// Time in which events are measured, such as `10s`; a number without a unit is in seconds. Replaces the value in
+    /// the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Events per second that all sources together offer, even if the flow cannot keep up. Replaces the value in

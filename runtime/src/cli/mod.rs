@@ -40,7 +40,7 @@ use tremor_runtime::{
 pub(crate) use self::failure::Failure;
 use self::prepare::PluginArguments;
 
-/// Error of an argument that does not have the expected form, which the value describes.
+/// Error for an argument in an unexpected form. Contains the description of the expected form.
 #[derive(Debug, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);

@@ -170,7 +170,7 @@ impl Components {
         self.library(kind, name)?.artefact(kind.as_str(), name)
     }
 
-    /// Returns the codec of a connector. It depends on the metadata of the connector and on the codec in the flow.
+    /// Returns the codec of a connector, which depends on the metadata of the connector and on the codec in the flow.
     fn codec_of<'f>(
         &self,
         flow: &Flow,

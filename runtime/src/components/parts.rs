@@ -242,8 +242,8 @@ fn make_recorded<T>(
     }
 }
 
-/// Checks that the codec requirement of the instance agrees with the flow. If it did not, the connector would lose
-/// events.
+/// Checks that the codec requirement of the instance agrees with the flow, because the connector would lose events
+/// otherwise.
 fn check_codec_requirement(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,

@@ -71,7 +71,7 @@ impl Account {
         if settled > 0 {
             self.credit.settle(settled);
         }
-        // `give_back` comes last, because it wakes waiting sources, which read the overdraft.
+        // `give_back` is called last, because it wakes waiting sources, which read the overdraft.
         self.give_back(bytes);
     }
 
@@ -145,7 +145,7 @@ impl Loan {
         Self { account, lent, charged }
     }
 
-    /// Borrows `bytes` if the share of the component or the surplus permits. Returns whether it did.
+    /// Borrows `bytes` if the share of the component or the surplus permits. Returns whether the bytes were borrowed.
     ///
     /// While less than the share is used, one block is always granted, even if less than a block of the share is
     /// left.

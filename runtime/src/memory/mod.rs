@@ -110,8 +110,8 @@ impl MemoryBudget {
 
     /// Wakes the waiting sources, each of which checks whether its flow may borrow.
     fn wake(&self) {
-        // This side changes the counter before it reads the flag. A waiting source sets the flag before it reads the
-        // counter.
+        // The counter was changed before this fence, and the flag is read after it. A waiting source sets the flag
+        // before it reads the counter.
         fence(Ordering::SeqCst);
         if self.0.is_awaited.load(Ordering::Relaxed) {
             let waiting = {
@@ -158,9 +158,9 @@ pub(crate) struct FlowMemory {
 #[derive(Debug)]
 struct Credit {
     budget: MemoryBudget,
-    /// Bytes by which components of the flow exceed their shares, added up.
+    /// Sum of the bytes by which components of the flow exceed their shares.
     borrowed: AtomicIsize,
-    /// Bytes by which accepted events, in queues and deliveries, exceed the shares of their components, added up.
+    /// Sum of the bytes by which accepted events, in queues and deliveries, exceed the shares of their components.
     overdrawn: AtomicIsize,
 }
 

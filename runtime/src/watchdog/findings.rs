@@ -29,7 +29,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
 }
 
-/// Displays a call after the part of the component that it is made to, such as ``codec `json`: decode``.
+/// Displays the part of the component that is called, and the call, such as ``codec `json`: decode``.
 pub(super) struct Named<'f>(pub(super) &'f Record, pub(super) Call);
 
 impl fmt::Display for Named<'_> {

@@ -62,7 +62,7 @@ pub(crate) struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 100 ms, 1 s, 30 s and 1 s, in samples.
+    /// Returns limits of 100 ms for `replaced`, 1 s for `blocked`, 30 s for `unanswered` and 1 s for `flushed`.
     fn default() -> Self {
         Self { replaced: 2, blocked: 20, unanswered: 600, flushed: 20 }
     }

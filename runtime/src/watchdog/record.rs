@@ -94,8 +94,8 @@ impl Call {
         !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
-    /// Returns whether the instance exists before and after the call. Only then can a new instance help after the call
-    /// took too long.
+    /// Returns whether the instance exists before and after the call. Only for such a call does it help to replace an
+    /// instance whose call took too long.
     pub(super) const fn is_within_life(self) -> bool {
         !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }

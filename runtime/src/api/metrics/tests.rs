@@ -1,6 +1,6 @@
 //! Tests that the text follows the rules of its format for all names and values.
 
-#![expect(clippy::float_cmp, reason = "a float has all of these numbers exactly")]
+#![expect(clippy::float_cmp, reason = "floats represent all of these numbers exactly")]
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -89,9 +89,9 @@ pub(super) enum Rate {
     /// The sources offer this number of events.
     Events(f64),
     /// The sources offer as many events as the flow accepts.
-    AsTaken,
-    /// The rate of a source comes from a reference, so it is not shown.
-    Kept(&'static str),
+    Unlimited,
+    /// The rate of a source comes from a reference. Contains the text that replaces the rate in the report.
+    Redacted(&'static str),
 }
 
 /// Returns the rate of a flow. Call this after the values of the command line were set.
@@ -99,10 +99,10 @@ pub(super) fn rate(flow: &Flow) -> Rate {
     let mut sum = 0.0;
     for position in benches(flow, Role::Source) {
         let Some(rate) = config(flow, position).get("rate").filter(|rate| rate.is_number()) else {
-            return Rate::AsTaken;
+            return Rate::Unlimited;
         };
         if matches!(redact::text(&rate.to_string()), Cow::Owned(_)) {
-            return Rate::Kept(redact::REDACTED);
+            return Rate::Redacted(redact::REDACTED);
         }
         sum += rate.as_f64().unwrap_or_default();
     }

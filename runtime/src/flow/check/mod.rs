@@ -75,7 +75,7 @@ impl fmt::Display for Kind {
 pub enum Lookup {
     /// No component has this kind and name.
     Unknown,
-    /// The component exists but cannot be used. The text is the reason, as it follows "cannot use …: ".
+    /// The component exists but cannot be used. Contains the reason, worded to follow "cannot use …: ".
     Unusable(String),
     /// The component exists.
     Known {
@@ -268,7 +268,7 @@ struct Checker<'r> {
     found: HashMap<(Kind, &'r str), Found>,
 }
 
-/// Result of looking up a component. It is stored, so that no plugin is asked twice.
+/// Result of looking up a component. The result is stored, so that no plugin is asked twice.
 enum Found {
     No,
     Unusable(String),

@@ -299,7 +299,7 @@ fn answer(stdout: &[u8]) -> Option<Answer> {
     serde_json::from_str(line).ok()
 }
 
-/// Returns the last lines of a child's standard error, in the form of the end of a message.
+/// Returns the last lines of a child's standard error, formatted to be appended to a message.
 fn said(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);

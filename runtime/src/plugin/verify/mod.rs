@@ -185,8 +185,8 @@ pub fn verify(
     verification
 }
 
-/// Checks of a library as a whole, in the order of loading. Each has the rule that it checks and advice for a
-/// violation. The last check loads the library in a child process and asks for its schemas.
+/// Checks of a library as a whole, in the order of loading. Each entry has the name of the check, the rule that it
+/// checks, and advice for a violation. The last check loads the library in a child process and asks for its schemas.
 const STAGES: [[&str; 3]; 4] = [
     ["file", "a plugin is a shared library for this system", "name the library that cargo built"],
     [
