@@ -48,8 +48,9 @@ pub(crate) trait MakeCodec {
     /// Returns the error of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
 
-    /// Returns whether a batch is best decoded and encoded on the same core, by several instances if several cores
-    /// work. This is the case if values are larger than their bytes, and the codec keeps no state between batches.
+    /// Returns whether a batch is best decoded and encoded on one core. If several cores work, each of them uses an
+    /// instance of its own. This is the case if values are larger than their bytes, and the codec keeps no state
+    /// between batches.
     fn is_best_on_one_core(&self) -> bool {
         false
     }

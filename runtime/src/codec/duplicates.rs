@@ -1,8 +1,8 @@
 //! Resolution of duplicate keys. As in all codecs, the last value replaces the first one, at the position of the first
 //! one.
 //!
-//! Hardly any object has duplicate keys, so the check must be cheap. Each open object has a [`Filter`], which tells the
-//! keys that cannot be duplicates. Only the remaining keys are compared, after the message is complete.
+//! Hardly any object has duplicate keys, so the check must be cheap. Each open object has a [`Filter`], which rules out
+//! most keys as duplicates. Only the remaining keys are compared, after the message is complete.
 
 use std::collections::{HashMap, hash_map::Entry};
 

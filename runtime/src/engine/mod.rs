@@ -290,8 +290,8 @@ impl FlowHandle {
         self.control.has_reached(Phase::Draining)
     }
 
-    /// Runs `flow` and returns its result. Calls `end` as soon as a connector has failed whose failure ends the run,
-    /// and then again after `flow`.
+    /// Runs `flow` and returns its result. If a connector fails whose failure ends the run, calls `end` immediately,
+    /// and again once `flow` has completed.
     pub(crate) async fn or_end_run<T>(&self, flow: impl Future<Output = T>, end: impl Fn()) -> T {
         let failed = async {
             self.control.until_run_ends().await;

@@ -194,7 +194,7 @@ impl<'n> Slots<'n> {
 
     /// Returns the index of the next node.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the caller of `read` sees to it
+    #[allow(clippy::cast_possible_truncation)] // the caller of `read` ensures this
     fn next_index(&self) -> u32 {
         (self.root + self.written) as u32
     }

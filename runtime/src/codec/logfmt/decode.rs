@@ -1,4 +1,4 @@
-//! Decoding of lines. Text stays where it is in the message, unless it has escapes.
+//! Decoding of lines. Text is not copied unless it has escapes: nodes refer to the message.
 
 use tremor_abi::document::{Node, fingerprint, resolve_duplicates};
 

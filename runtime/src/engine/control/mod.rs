@@ -413,7 +413,7 @@ impl Control {
     }
 }
 
-/// A task's wait for a phase of its flow.
+/// The registration of a task that waits for a phase of its flow.
 #[derive(Debug)]
 pub(crate) struct Reached<'c> {
     phase: Phase,

@@ -56,8 +56,8 @@ pub(crate) struct Step {
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
 /// `unknown` is 0.
 struct Balance {
-    /// Events that the operator had: passed to the call, released from its buffer, lost from its buffer
-    /// in a panic, or created.
+    /// Events that the operator had: events that were passed to the call, released from the operator's buffer, lost
+    /// from this buffer in a panic, or created.
     had: usize,
     /// Events that left the operator, through any port.
     out: usize,

@@ -130,7 +130,7 @@ impl Slots {
         sink.poll_deliver(context, slot, encoded).map(|result| (slot, result))
     }
 
-    /// Marks the delivery in `slot` as answered. Returns when it began, if that is known.
+    /// Marks the delivery in `slot` as answered. Returns the start of the delivery, if that was recorded.
     pub(crate) fn end(&mut self, slot: usize) -> Option<Instant> {
         self.all[slot].as_mut().and_then(Pending::end)
     }

@@ -302,7 +302,7 @@ impl Intake {
         self.state.preprocessors.push(batch, token);
     }
 
-    /// Returns whether pulled events still have to be preprocessed. They have to be before the next pull.
+    /// Returns whether pulled events still have to be preprocessed, which has to be done before the next pull.
     pub(crate) fn has_more(&self) -> bool {
         self.state.preprocessors.has_more()
     }

@@ -109,7 +109,7 @@ impl Bucket {
         if self.passes(event.ingest_ns(), rate) { Verdict::Keep } else { OVERFLOW }
     }
 
-    /// Counts an event with the current key. Returns whether it may pass.
+    /// Counts an event with the current key. Returns whether the event may pass.
     fn passes(&mut self, now: u64, rate: u64) -> bool {
         let length = self.config.window.ns();
         // If the clock jumps back by less than the duration of a window, the event is still in the window. If it jumps

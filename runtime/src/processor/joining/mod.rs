@@ -38,7 +38,7 @@ pub(crate) trait Rule: Sized + Send + 'static {
     /// The configuration is invalid.
     fn new(config: Self::Config) -> Result<(Self, Limits)>;
 
-    /// Prepares for the next batch, whose buffers are others than before.
+    /// Prepares for the next batch, whose buffers differ from those of the previous batch.
     fn begin_batch(&mut self) {}
 
     /// Finds the content of `message`, the payload of `event`. If the content is not a range of `message`, writes it to
@@ -204,7 +204,7 @@ impl<R: Rule> Joining<R> {
             }
             return self.emit(batch, event, part.range, &state, output);
         }
-        // The entry is reused, so that the usual line costs no change of the table.
+        // The entry is reused, so that the usual line does not change the table.
         match open.finish(batch) {
             Ok(mut event) => {
                 self.rule.complete(batch, &mut event, &open.state);

@@ -1,6 +1,6 @@
 //! Rules for the stack traces of programming languages.
 //!
-//! The first or the last byte of the usual line, which begins a message, decides that no further test is needed.
+//! For the usual line, which begins a message, the first or the last byte shows that no further test is needed.
 
 use memchr::memmem;
 
