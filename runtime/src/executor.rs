@@ -191,15 +191,15 @@ impl Pulse {
 
     /// Returns whether the sender that is passed to `ask` is dropped within this time.
     async fn responds_to(&self, within: Duration, ask: impl FnOnce(Sender<Infallible>)) -> bool {
-        let asked = self.0.borrow().clone().filter(|asked| !asked.is_closed());
-        let sign = asked.unwrap_or_else(|| {
+        let pending = self.0.borrow().clone().filter(|pending| !pending.is_closed());
+        let answer = pending.unwrap_or_else(|| {
             let (sender, receiver) = async_channel::bounded(1);
             ask(sender);
             self.0.replace(Some(receiver.clone()));
             receiver
         });
         let responds = async {
-            _ = sign.recv().await;
+            _ = answer.recv().await;
             true
         };
         first(responds, async {

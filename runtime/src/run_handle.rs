@@ -151,10 +151,10 @@ impl RunHandle {
     /// connect has failed or has taken more than ten seconds.
     pub fn has_started(&self, flows: usize) -> bool {
         let begun = self.flows();
-        let mut well = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
+        let mut not_failed = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
         begun.len() >= flows
-            && (flows == 0 || well.peek().is_some())
-            && well.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
+            && (flows == 0 || not_failed.peek().is_some())
+            && not_failed.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
     }
 
     /// Returns whether a flow of the run is draining or was stopped on request.

@@ -233,13 +233,13 @@ impl Routes {
 
 fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let detail = format!("there is no {what} `{name}`; available: {there}");
+    let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let detail = format!("there is no {what} `{name}`; available: {available}");
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
-fn ended(flow: &str, so: &str) -> Problem {
-    Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {so}"))
+fn ended(flow: &str, consequence: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {consequence}"))
 }
 
 /// Reads the body of a request and ignores it.

@@ -179,8 +179,8 @@ fn incomplete_request_and_idle_connection_time_out() {
     let server = server_with(Access::default(), Duration::from_millis(20));
     assert_eq!(exchange(server.address(), b""), "");
     exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: loc");
-    let kept = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    expect(&kept, 200, &["healthy"]);
+    let response = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    expect(&response, 200, &["healthy"]);
 }
 
 #[test]

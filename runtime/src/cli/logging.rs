@@ -133,8 +133,8 @@ fn report_panics() {
         let report = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
         let has_backtrace = backtrace.status() == BacktraceStatus::Captured;
         let trace = has_backtrace.then(|| format!("stack backtrace:\n{backtrace}"));
-        let whole = redact::text(&report) + trace.as_deref().unwrap_or_default();
-        print(Level::ERROR, &whole, Map::new());
+        let message = redact::text(&report) + trace.as_deref().unwrap_or_default();
+        print(Level::ERROR, &message, Map::new());
     }));
 }
 

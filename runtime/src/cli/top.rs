@@ -332,13 +332,14 @@ fn lines(
                 lines.push(line(Style::Waiting, text));
             }
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
-                let again =
+                let restart_count =
                     if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
                 let since = match state.as_str() {
                     "retrying" | "connecting" => format!("{state} for {state_seconds:.0} s, "),
                     _ => String::new(),
                 };
-                let text = format!("{}/{name}: {since}last error{again}: {error}", flow.name);
+                let text =
+                    format!("{}/{name}: {since}last error{restart_count}: {error}", flow.name);
                 lines.push(line(style(state), text));
             }
         }

@@ -59,9 +59,9 @@ impl Parts for FlowParts<'_> {
             let watch = move || calls.watch_limited(&of, limit.clone());
             let watched = watch();
             let host = host(Some(connection.clone()));
-            let made = watched.call(Call::New, || factory.create(&config, &host))?;
-            check_codec_requirement(made.codec_requirement(), has_codec)?;
-            Ok(watched.connector(made, watch))
+            let connector = watched.call(Call::New, || factory.create(&config, &host))?;
+            check_codec_requirement(connector.codec_requirement(), has_codec)?;
+            Ok(watched.connector(connector, watch))
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
     }

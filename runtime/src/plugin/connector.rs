@@ -118,8 +118,8 @@ pub(super) fn check(
         let factory = ComponentFactory::load(library, kind, name, policy)?;
         return Ok(factory.check(kind, config, &host));
     }
-    let made = ConnectorFactory::load(library, name, policy)?.create(config, &host);
-    Ok(made.and_then(|connector| {
+    let created = ConnectorFactory::load(library, name, policy)?.create(config, &host);
+    Ok(created.and_then(|connector| {
         host.was_respected()?;
         let sides = connector.sides();
         let (has_source, has_sink) = (sides.has_source(), sides.has_sink());

@@ -88,11 +88,11 @@ impl Finding {
     }
 }
 
-/// Logs that calls block more threads (`wanted`) than the executor can replace (`had`).
-pub(super) fn log_crowded(wanted: usize, had: usize) {
+/// Logs that calls block more threads (`wanted`) than the executor can replace (`replaced`).
+pub(super) fn log_crowded(wanted: usize, replaced: usize) {
     tracing::warn!(
         blocked = wanted,
-        replaced = had,
+        replaced,
         "calls of plugins block more threads than the executor can replace, so other flows may \
          stop; the limit is four times TREMOR_THREADS (by default the number of processors)"
     );

@@ -214,14 +214,14 @@ fn sample(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
     while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
         let (wanted, findings) = sampler.sample();
         // Threads are replaced before anything is logged, because logging may block as well.
-        let had = replacements.set(wanted);
+        let replaced = replacements.set(wanted);
         executor::attend();
         executor::retry_blocking_threads(tick);
         tick = tick.wrapping_add(1);
         sampler.take_overruns().iter().for_each(limit::Notification::notify);
         findings.iter().for_each(findings::Finding::log);
-        if had < wanted && !std::mem::replace(&mut has_logged, true) {
-            findings::log_crowded(wanted, had);
+        if replaced < wanted && !std::mem::replace(&mut has_logged, true) {
+            findings::log_crowded(wanted, replaced);
         }
     }
 }

@@ -34,8 +34,8 @@ impl<'a> Overrides<'a> {
     /// # Errors
     /// A path is invalid.
     pub(super) fn new(arguments: &'a Arguments, report: &'a Path) -> io::Result<Self> {
-        let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
-        let (data, hgrm) = (whole(&arguments.data)?, whole(&arguments.hgrm)?);
+        let absolute_path = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
+        let (data, hgrm) = (absolute_path(&arguments.data)?, absolute_path(&arguments.hgrm)?);
         Ok(Self { arguments, report, data, hgrm })
     }
 

@@ -207,8 +207,8 @@ impl Describer {
         questions: &[Question<'_>],
     ) -> Vec<Option<InstanceInfo>> {
         let input = serde_json::to_vec(questions).unwrap_or_default();
-        let asked = !library.is_linked();
-        match asked.then(|| self.ask(library, &[CHECK.into()], input)) {
+        let needs_child = !library.is_linked();
+        match needs_child.then(|| self.ask(library, &[CHECK.into()], input)) {
             Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => {
                 checked.into_iter().map(Result::ok).collect()
             }
@@ -276,11 +276,11 @@ impl Describer {
             Some(answer) if status.success() => Ok(answer),
             _ if status.success() => Err(failed(format!(
                 "returned an invalid answer about its configuration{}",
-                said(&stderr)
+                last_lines(&stderr)
             ))),
             _ => Err(failed(format!(
                 "ended the process that asked about its configuration ({status}){}",
-                said(&stderr)
+                last_lines(&stderr)
             ))),
         }
     }
@@ -300,7 +300,7 @@ fn answer(stdout: &[u8]) -> Option<Answer> {
 }
 
 /// Returns the last lines of a child's standard error, formatted to be appended to a message.
-fn said(stderr: &[u8]) -> String {
+fn last_lines(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
