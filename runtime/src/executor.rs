@@ -146,7 +146,7 @@ pub fn spawn_blocking(work: impl FnOnce() + Send + 'static) {
 /// Asks the system for a thread again, if blocking work waits for one.
 ///
 /// The crate `blocking` permanently lowers its limit of threads if the system refuses a thread, and asks for another
-/// one only when further work is added.
+/// thread only when further work is added.
 ///
 /// `tick` is the number of earlier calls of this function. The more requests have failed, the fewer calls make a
 /// request, so that only a few hundred requests are made in several hours.

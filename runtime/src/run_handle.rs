@@ -146,9 +146,9 @@ impl RunHandle {
         awaited
     }
 
-    /// Returns whether a run of `flows` flows has started. This is so once all flows have begun, at least one of them
-    /// has not failed, and in the flows that have not failed, each connector has connected, or its first attempt to
-    /// connect has failed or has taken more than ten seconds.
+    /// Returns whether a run of `flows` flows has started: all flows have begun, not all of them have failed, and each
+    /// connector of the flows that have not failed was tried. A connector was tried once it has connected, or once its
+    /// first attempt to connect has failed or has taken more than ten seconds.
     pub fn has_started(&self, flows: usize) -> bool {
         let begun = self.flows();
         let mut not_failed = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();

@@ -125,7 +125,8 @@ impl Encoder {
         })
     }
 
-    /// Returns whether no message of this format can contain the terminator. Messages need not be searched for it then.
+    /// Returns whether no message of this format can contain the terminator. If so, messages need not be searched for
+    /// the terminator.
     fn never_writes(&self, terminator: &Terminator) -> bool {
         match self {
             Self::Null => true,

@@ -8,8 +8,8 @@
 //! even if the flow may not borrow it. Sources are pulled again once enough of it was returned.
 //!
 //! Incomplete messages, which wait for the remainder of their streams, do not count as accepted events: if they stopped
-//! the pulls of sources, they could never be completed. They are loans. If a loan is refused, the stream that buffers
-//! the most loses its message.
+//! the pulls of sources, they could never be completed. Their memory counts as a loan. If a loan is refused, the stream
+//! that buffers the most loses its message.
 //!
 //! Components count memory in blocks of 64 KiB, and lower a count only if it is several blocks too high, so that most
 //! changes touch no shared counter.

@@ -1,6 +1,6 @@
 //! The preprocessor `join`, which joins the fragments of a stream to one message. Every source of bytes has it, with
-//! its defaults, after its last preprocessor. There it only affects fragments that no other preprocessor has split into
-//! messages.
+//! its defaults, after its last preprocessor. In this position, `join` only affects fragments that no other
+//! preprocessor has split into messages.
 
 use tremor_pdk::{
     Component, ComponentContext, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,

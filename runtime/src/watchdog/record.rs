@@ -23,10 +23,10 @@ const OPEN: u64 = 1 << 1;
 /// Bits that contain the kind of the call.
 const CALL: u64 = 0x3f << CALL_AT;
 const CALL_AT: u32 = 2;
-/// Bits that contain the number of polls, which wraps, so that two polls of a call differ.
+/// Bits that contain the number of polls, so that two polls of a call differ. The number wraps.
 const POLLS: u64 = 0x00ff_ffff << POLLS_AT;
 const POLLS_AT: u32 = 8;
-/// Position of the number of calls, which wraps, so that two calls differ.
+/// Position of the number of calls, which makes two calls differ. The number wraps.
 const CALLS_AT: u32 = 32;
 
 macro_rules! calls {

@@ -1,4 +1,4 @@
-//! Tests of peers that violate the protocol of a server. Each of them gets a response with the reason or loses its
+//! Tests of peers that violate the protocol of a server. Each peer gets a response with the reason or loses its
 //! connection, and is counted. Well-behaved peers are served without interruption.
 //!
 //! The tests of each connector have more cases. Exhausted descriptors are tested in `servers`, TLS in `tls`.

@@ -1,6 +1,6 @@
-//! Tests of libraries that were built with earlier minor versions of the ABI and archived unchanged. They load and
-//! behave as before, although later versions of the ABI have more methods. `tests/fixtures/kept/README.md` describes
-//! how to archive a library.
+//! Tests of libraries that were built with earlier minor versions of the ABI and archived unchanged. The libraries load
+//! and behave as before, although later versions of the ABI have more methods. `tests/fixtures/kept/README.md`
+//! describes how to archive a library.
 
 use std::{
     env, fs,

@@ -1,6 +1,6 @@
 //! Decoding of JSON text without escapes to nodes, in one pass.
 //!
-//! The next byte determines the next token, the end of a string is searched 32 bytes at a time, and nodes are written
+//! The next byte determines the next token, and the end of a string is searched 32 bytes at a time. Nodes are written
 //! directly, without an index of the text and without a tape. A message is not plain if it contains an escape, an
 //! integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
 //! errors.

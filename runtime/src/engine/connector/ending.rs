@@ -54,8 +54,8 @@ impl Ending<'_> {
     }
 }
 
-/// Ends a source that is not connected: its operators emit the events that they buffer, and queues end that no other
-/// task feeds. Does nothing if the flow was stopped.
+/// Ends a source that is not connected: its operators emit the events that they buffer, and the queues that no other
+/// task feeds end. Does nothing if the flow was stopped.
 pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
     // Once begun, the close is not interrupted, because events that operators emit would be lost. If the flow is
     // stopped meanwhile, the close does not block, because the queues of tasks that have ended refuse events.

@@ -28,8 +28,8 @@ use crate::{dynamic::DynSource, memory::FlowMemory, time};
 pub(crate) struct IntakeState {
     /// Number of the source, which is stored in each of its events.
     pub(crate) id: u32,
-    /// The preprocessors, in the order in which they run. For connectors of bytes, the last one joins the fragments
-    /// that the other preprocessors did not form into messages. No bytes are buffered between connections.
+    /// The preprocessors, in the order in which they run. For connectors of bytes, the last preprocessor joins the
+    /// fragments that the others did not form into messages. No bytes are buffered between connections.
     pub(crate) preprocessors: Preprocessors,
 }
 

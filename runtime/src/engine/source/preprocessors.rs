@@ -204,8 +204,8 @@ impl Preprocessors {
         self.steps.iter_mut().for_each(|step| step.buffered.clear());
     }
 
-    /// Discards all input that was not yet output, which fails its pulls, and replaces the preprocessors by new
-    /// instances, so that buffered bytes are lost.
+    /// Discards all input that was not yet output, and replaces the preprocessors by new instances, so that buffered
+    /// bytes are lost. The pulls of the discarded input fail.
     ///
     /// This is meant for input that cannot be processed in time, because a few bytes may expand to terabytes.
     ///

@@ -61,7 +61,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Messages that a source has not read yet. It reads one message per pull.
+/// Messages that a source has not read yet. The source reads one message per pull.
 #[derive(Default)]
 struct Feed {
     messages: VecDeque<&'static str>,

@@ -125,7 +125,7 @@ impl Token {
         Self { pull: Some(Arc::new(state)), settled: false }
     }
 
-    /// Joins tokens to one, which settles or fails all of them.
+    /// Joins tokens to one token that settles or fails all of them.
     pub(crate) fn join(mut tokens: Vec<Self>) -> Self {
         tokens.retain(|token| token.pull.is_some());
         match tokens.len() {

@@ -68,8 +68,8 @@ impl Schema {
     fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, SchemaError> {
         let (validator, config) = (Arc::clone(&self.validator), config.clone());
         within(self.limit, move || {
-            // The list of errors is created only if the configuration does not fit, so that a check which takes too
-            // long, and continues until the process ends, collects no errors in memory.
+            // The list of errors is created only if the configuration does not fit. Otherwise a check that takes too
+            // long would collect errors in memory until the process ends.
             let fits = validator.is_valid(&config);
             let errors = (!fits).then(|| validator.iter_errors(&config));
             errors.into_iter().flatten().map(ValidationError::to_owned).collect()

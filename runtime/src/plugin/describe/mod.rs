@@ -218,8 +218,8 @@ impl Describer {
 
     /// Returns `true` if a child process found that all configurations fit their schemas.
     ///
-    /// If this returns `false`, the configurations have to be checked in this process. This includes all errors of the
-    /// child process.
+    /// Returns `false` also after any error of the child process. The configurations then have to be checked in this
+    /// process.
     pub fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         if !self.compares {
             return false;

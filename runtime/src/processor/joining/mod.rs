@@ -119,7 +119,7 @@ pub(crate) struct Joining<R: Rule> {
     /// The sides that have received a part in the current call. May contain duplicates, and sides without an open
     /// message.
     touched: Vec<Key>,
-    /// Deadlines in ns of the open messages. The deadline of a message may be later than the one in this set.
+    /// Deadlines in ns of the open messages. The deadline of a message may be later than its entry in this set.
     deadlines: BTreeSet<(u64, Key)>,
     /// Memory of the open messages in bytes.
     bytes: usize,
