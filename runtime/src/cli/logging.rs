@@ -50,7 +50,8 @@ pub(crate) fn start(format: Format) {
     let wrong = wrong.map(ToString::to_string);
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
-    // If writing the log fails, the subscriber would print the error to stderr, which panics if stderr is the cause.
+    // If writing the log fails, the subscriber would print the error to stderr. Printing panics if stderr is the cause
+    // of the failure.
     let logs = logs.log_internal_errors(false);
     match format {
         Format::Text => logs.with_target(false).with_ansi(stderr::is_terminal()).init(),

@@ -1,4 +1,4 @@
-//! Codecs for whole batches, which is the interface that the engine uses.
+//! Codecs for whole batches. The engine uses codecs through this interface.
 
 use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};

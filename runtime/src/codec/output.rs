@@ -1,4 +1,4 @@
-//! Output of the encoders, which appends to a byte buffer without checking the capacity for each byte.
+//! Output of the encoders: appends to a byte buffer without checking the capacity for each byte.
 //!
 //! Invariant of [`Output`]: `at <= end`, both within the allocation of `out`; `end` is the end of its capacity, and all
 //! bytes before `at` are initialised.

@@ -62,7 +62,7 @@ impl ConnectorFactory {
         }
     }
 
-    /// Creates an instance with the name of its host's component.
+    /// Creates an instance. Its name is the one that `host` returns.
     ///
     /// # Errors
     /// Errors of the connector's constructor, usually of kind configuration; kind panicked if it panicked; kind

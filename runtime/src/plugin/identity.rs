@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The coarsest resolution of time stamps among the file systems in use, which is the resolution of FAT.
+/// The coarsest resolution of time stamps among the file systems in use: that of FAT.
 ///
 /// If a file was written less than this time ago, another write may not alter its time of change.
 const GRANULARITY: Duration = Duration::from_secs(2);

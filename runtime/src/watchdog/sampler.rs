@@ -18,7 +18,7 @@ use super::{
     record::{self, Call, Record, Seen, State},
 };
 
-/// Maximum number of reports within [`WINDOW`] samples, which is one minute.
+/// Maximum number of reports within [`WINDOW`] samples (one minute).
 const REPORTS: usize = 10;
 const WINDOW: u64 = 1_200;
 /// Minimum time for which a replacement thread that is no longer needed is kept, in samples. A call that blocked once
@@ -35,7 +35,7 @@ pub(super) struct Sampler {
     reports: VecDeque<u64>,
     /// Numbers of the samples in which turns were last reported.
     turn_reports: VecDeque<u64>,
-    /// Calls that exceeded their limits, whose notifications have not been taken yet.
+    /// Notifications of exceeded limits that have not been taken yet.
     overruns: Vec<Notification>,
     /// Number of replacement threads.
     wanted: usize,

@@ -138,7 +138,7 @@ fn allocator(preloaded: Option<&str>) -> String {
 
 impl Data {
     fn of(path: &Path) -> Self {
-        // A file that was deleted after the run has no hash, which the report shows.
+        // If the file was deleted during the run, the report shows that its hash is unknown.
         let (bytes, hash) = fs::read(path).map_or((0, None), |bytes| {
             (bytes.len() as u64, Some(format!("{:032x}", XxHash3_128::oneshot(&bytes))))
         });

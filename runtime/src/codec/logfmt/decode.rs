@@ -155,7 +155,7 @@ impl Line<'_> {
     }
 }
 
-/// Returns a length of a part of a message, which is at most the length of the message.
+/// Converts the length of a part of a message, which fits 32 bits because the length of the message does.
 #[inline]
 fn narrow(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)

@@ -114,7 +114,7 @@ impl ConnectorHandle {
         Self { on_failure, ..self }
     }
 
-    /// Counts the memory of events in the sink, which were taken and not delivered, for `component`.
+    /// Counts the memory of the events that the sink has taken and not delivered in the account of `component`.
     pub(crate) fn counted_in(self, component: Arc<Account>) -> Self {
         Self { charge: Some(Charge::new(component)), ..self }
     }

@@ -197,7 +197,7 @@ impl Preprocessors {
         buffered.flat_map(|(_, pulls)| pulls).for_each(|it| it.token.settle());
     }
 
-    /// Drops the input that is not yet processed, and the tokens of buffered bytes, which fails their pulls. The
+    /// Drops the input that is not yet processed and the tokens of buffered bytes, so that their pulls fail. The
     /// buffered bytes stay in the preprocessors until their streams end.
     pub(crate) fn drop_tokens(&mut self) {
         self.ready.clear();

@@ -50,7 +50,7 @@ impl Schema {
     /// The schema is invalid, or compiling it takes too long.
     pub(super) fn new(text: Value) -> Result<Self, SchemaError> {
         let schema = text.clone();
-        // A validator with options would be compiled a second time, into this crate, which takes 1 MiB of code. The
+        // A validator with options would be compiled a second time, in this crate, and would add 1 MiB of code. The
         // validator does not fetch schemas, because its features for that are not enabled.
         let validator = within(LIMIT, move || jsonschema::draft202012::new(&schema))??;
         Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })

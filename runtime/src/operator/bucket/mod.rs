@@ -18,7 +18,7 @@ use super::{
 #[tremor_pdk::config]
 #[serde(default)]
 pub(crate) struct Config {
-    /// Field with the class of the event, which determines what is limited.
+    /// Field with the class of the event. Each class is limited separately.
     class: Field,
     /// Field with the rate: the number of events of the class and dimensions that may pass in a window, a whole
     /// number.

@@ -42,7 +42,7 @@ pub(crate) trait Rule: Sized + Send + 'static {
     fn begin_batch(&mut self) {}
 
     /// Finds the content of `message`, the payload of `event`. If the content is not a range of `message`, writes it to
-    /// `scratch`, which contains an earlier content.
+    /// `scratch`, which may still contain the content of an earlier message.
     ///
     /// # Errors
     /// The message is invalid. It goes to `err`, and does not end an open message.

@@ -15,7 +15,7 @@ pub(crate) struct Languages(u8);
 pub(crate) enum Trace {
     /// A line that needs no state.
     None,
-    /// Frames of a Python traceback, which the line with the exception follows.
+    /// Frames of a Python traceback, before the line with the exception.
     Python,
     /// The exception of a Python traceback. The traceback of a further exception may follow.
     PythonException,
