@@ -12,7 +12,7 @@
 //! that buffers the most loses its message.
 //!
 //! Components count memory in blocks of 64 KiB, and lower a count only if it is several blocks too high, so that most
-//! changes touch no shared counter.
+//! changes do not update a shared counter.
 
 mod account;
 mod limit;

@@ -136,7 +136,7 @@ pub(super) struct Seen {
     pub(super) reported: bool,
 }
 
-/// Call of a component that is unanswered.
+/// An unanswered call. `inside` is `true` while a thread is in the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) call: Call,

@@ -37,7 +37,7 @@ pub(super) struct Sampler {
     turn_reports: VecDeque<u64>,
     /// Notifications of exceeded limits that have not been taken yet.
     overruns: Vec<Notification>,
-    /// Number of replacement threads.
+    /// Number of replacement threads that the executor should have.
     wanted: usize,
     /// Number of consecutive samples in which fewer than `wanted` replacement threads would have been enough.
     calm: u32,
@@ -64,7 +64,7 @@ impl Sampler {
         let flows = self.flows.clone();
         for calls in &*lock(&flows) {
             let mut own = Blocked::default();
-            // A record without another reference belongs to a task that has ended.
+            // A record without another reference belongs to a component or task that has ended.
             let Records { known, words } = &mut *lock(&calls.records);
             known.retain_mut(|known| {
                 let is_idle = record::is_idle(&known.word);
