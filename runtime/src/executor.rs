@@ -42,8 +42,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     async_std::task::block_on(future)
 }
 
-/// A task that runs in the background. Awaiting the value returns the result of the task. Dropping the value lets the
-/// task run on.
+/// A task that runs in the background. Awaiting the value returns the result of the task. Dropping the value does not
+/// end the task.
 #[must_use = "a task that nobody waits for should be `detach`ed"]
 pub struct Task<T>(Option<async_task::Task<T>>);
 
@@ -386,7 +386,7 @@ mod tests {
             let (one, other) = UnixStream::pair().unwrap();
             (watch(one.into(), Interest::Readable).unwrap(), other)
         };
-        // More tasks than there can be threads, so that no thread would be left.
+        // More tasks than there can be threads, so that no thread would be left if a panic ended its thread.
         for _ in 0..16 * super::threads() {
             let (mut watched, mut other) = pair();
             assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// The flow file.
     #[arg(value_name = "FLOW.yaml")]
     flow: PathBuf,
-    /// The way in which plugins must be linked; that of this build unless set.
+    /// The way in which plugins must be linked; by default, the way of this build.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
     /// Time in which events flow before the measurement starts, such as `500ms`; a number without a unit is in seconds.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// The file to replay instead of those in the flow; it needs the same format.
+    /// The file to replay instead of those in the flow; the format must be the same.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// The file for the report as JSON.

@@ -41,7 +41,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` sets something else.
+/// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` selects other lines.
 pub(crate) fn start(format: Format) {
     let format = *FORMAT.get_or_init(|| format);
     report_panics();
@@ -126,8 +126,8 @@ fn now() -> String {
     now
 }
 
-/// Reports panics of the program and of linked plugins. The text is that of the standard library without secret values;
-/// with the format JSON, it is the message of an object.
+/// Reports panics of the program and of linked plugins. The text is that of the standard library, without secret
+/// values. With the format JSON, this text is the message of an object.
 fn report_panics() {
     panic::set_hook(Box::new(|panic| {
         let (thread, backtrace) = (thread::current(), Backtrace::capture());

@@ -37,8 +37,8 @@ impl Ready {
     }
 }
 
-/// Starts to notify the service manager, if the process has one, about a run of `flows` flows. `ready` is the condition
-/// for sending `READY=1`.
+/// Starts to notify the service manager about a run of `flows` flows, if the process has a service manager. `ready` is
+/// the condition for sending `READY=1`.
 pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Background> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (run, watchdog) = (run.clone(), sd_notify::watchdog_enabled());

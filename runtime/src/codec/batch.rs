@@ -48,9 +48,9 @@ pub(crate) trait MakeCodec {
     /// Returns the error of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
 
-    /// Returns whether a batch is best decoded and encoded on one core. If several cores work, each of them uses an
-    /// instance of its own. This is the case if values are larger than their bytes, and the codec keeps no state
-    /// between batches.
+    /// Returns whether a batch is best decoded and encoded on one core, which is the case if values are larger than
+    /// their bytes and the codec keeps no state between batches. If several cores work, each of them uses an instance
+    /// of its own.
     fn is_best_on_one_core(&self) -> bool {
         false
     }

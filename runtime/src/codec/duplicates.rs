@@ -80,8 +80,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Adds a key, given by its [`Node::word`]. Returns `true` if the same key may have been added before. Returns
-    /// `false` only if it was certainly not.
+    /// Adds a key, given by its [`Node::word`]. Returns `true` if the same key may have been added before, and `false`
+    /// only if it was certainly not added before.
     #[inline]
     pub(super) fn insert(&mut self, word: u64) -> bool {
         // Fibonacci hashing: the top bits of the product depend on the fingerprint and the length.

@@ -25,7 +25,7 @@ impl fmt::Display for Severity {
 
 /// A single error or warning about a flow file.
 ///
-/// `Display` writes it in the style of a compiler, with a line break at the end:
+/// `Display` writes the diagnostic in the style of a compiler, with a line break at the end:
 ///
 /// ```text
 /// flow.yaml:4:5: error: unknown key `codex` in connector `input`

@@ -1,4 +1,4 @@
-//! Limits on the resources that reading a flow file may take.
+//! Resource limits of the reader of flow files.
 
 /// Limits on the resources that reading a flow file may take.
 ///

@@ -170,7 +170,7 @@ impl Loan {
 
     /// Adds `bytes` of accepted events, even if they exceed the credit.
     pub(crate) fn charge(&self, bytes: usize) {
-        // // Only a faulty component reports more than the address space. Without this bound, the sum would overflow.
+        // Only a faulty component reports more than the address space. Without this bound, the sum would overflow.
         let bytes = bytes.min(ADDRESSES.saturating_sub(self.account.used()));
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.account.charge(bytes);

@@ -22,7 +22,7 @@ use crate::{
     linked::{self, LinkedComponent},
 };
 
-/// Creates instances of one component of one library. The component is not a connector.
+/// Factory of the instances of one component of a library. The component is not a connector.
 #[derive(Clone)]
 pub struct ComponentFactory {
     name: String,

@@ -30,7 +30,7 @@ pub struct InstanceInfo {
     pub has_sink: bool,
 }
 
-/// Creates instances of one connector of one library.
+/// Factory of the instances of one connector of a library.
 #[derive(Clone)]
 pub struct ConnectorFactory(Make);
 

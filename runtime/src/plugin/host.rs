@@ -396,8 +396,8 @@ unsafe extern "C" fn watch(
 
 /// Waits for a duplicate of a descriptor.
 ///
-/// Because of the duplicate, one task can wait to read and another one to write. If the plugin closes its descriptor
-/// too early and the number is reused, a task does not wait for another file.
+/// Because of the duplicate, one task can wait to read and another one to write. Also, no task waits for an unrelated
+/// file if the plugin closes its descriptor too early and the number is reused.
 struct Watch(executor::Watched);
 
 impl Watch {

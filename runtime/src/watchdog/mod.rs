@@ -3,8 +3,8 @@
 //! Each component of a plugin has a [`Record`](record::Record). The code that calls the component writes the state of
 //! each call to the record ([`watched`]), with two stores for each poll. The thread of the watchdog samples all records
 //! [periodically](PERIOD). If a call blocks a thread, the watchdog has the executor start another thread, so that
-//! everything else in the process continues. Calls that take longer are reported. Components can have [limits](Limit)
-//! on the time of their calls.
+//! everything else in the process continues. A call that blocks for longer, or that is not answered in time, is
+//! reported. Components can have [limits](Limit) on the time of their calls.
 //!
 //! The runtime's own tasks are recorded in the same way. A *turn* is one poll of such a task. A long turn is counted
 //! and reported, unless a call into a plugin within the turn blocks the thread, because that call has a record of its
@@ -95,7 +95,7 @@ struct Records {
 pub(crate) struct Calls {
     flow: Arc<str>,
     records: Mutex<Records>,
-    /// Limits by component. A call that blocks its thread for longer is considered to hang.
+    /// Limits by component. A call that blocks its thread for longer than the limit is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
 }

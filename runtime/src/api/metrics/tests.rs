@@ -217,7 +217,7 @@ fn metrics_of_plugins_are_added_up_and_escaped() {
             vec![
                 metric(MetricKind::Gauge, "täglich/open", 0.5, 1),
                 metric(MetricKind::Histogram, "wait_seconds", 2.5, 4),
-                // // This gauge has the name that the counter gets with its suffix.
+                // This gauge has the name that the counter gets with its suffix.
                 metric(MetricKind::Gauge, "sent_total", 9.0, 1),
             ],
         ),

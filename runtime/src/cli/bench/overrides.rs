@@ -82,7 +82,8 @@ impl<'a> Overrides<'a> {
     }
 }
 
-/// Events per second that all sources of a flow offer together. In JSON a number, `null`, or a text.
+/// Events per second that all sources of a flow offer together. In JSON: a number, `null` for `Unlimited`, or a text
+/// for `Redacted`.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Rate {

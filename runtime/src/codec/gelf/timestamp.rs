@@ -35,7 +35,7 @@ fn parse(text: &str) -> Option<i64> {
     if whole.is_empty() {
         return None;
     }
-    // // Number of digits up to the unit of nanoseconds.
+    // Number of digits up to the unit of nanoseconds.
     let end = i32::try_from(whole.len()).ok()?.checked_add(exponent)?.checked_add(9)?;
     let mut ns = 0_i64;
     let mut all = whole.bytes().chain(fraction.bytes());

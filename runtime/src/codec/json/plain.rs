@@ -167,7 +167,7 @@ fn end_of(is_object: bool) -> u8 {
     if is_object { b'}' } else { b']' }
 }
 
-/// Appends nodes to the spare capacity of a buffer. [`Slots::commit`] makes them a part of the buffer.
+/// A writer that appends nodes to the spare capacity of a buffer. [`Slots::commit`] makes them a part of the buffer.
 ///
 /// Invariant: `written <= capacity`; `first` points to `capacity` slots after the contents of `nodes`, and the first
 /// `written` of them are initialised.
@@ -184,7 +184,7 @@ impl<'n> Slots<'n> {
     /// Creates slots for a message of `bytes` bytes.
     #[inline]
     fn new(nodes: &'n mut Nodes, bytes: usize) -> Self {
-        // This is enough for a typical log event, with a reserve.
+        // This capacity is enough for a typical log event, with a reserve.
         nodes.reserve(bytes / 16 + 16);
         let (root, capacity) = (nodes.len(), nodes.capacity() - nodes.len());
         // SAFETY: `root` is the length of `nodes`, so the result is within the allocation or one past its end.

@@ -65,8 +65,8 @@ impl Line<'_> {
         Error::bad_data_at(at - self.start, what)
     }
 
-    /// Moves to the first byte that does not fulfil `is_part`, or to the end. Returns the position before and the
-    /// number of bytes.
+    /// Moves to the first byte that does not fulfil `is_part`, or to the end. Returns the position before the move, and
+    /// the number of bytes that were skipped.
     #[inline]
     fn skip(&mut self, is_part: impl Fn(u8) -> bool) -> (usize, usize) {
         let before = self.at;

@@ -36,8 +36,9 @@ impl Ending<'_> {
         if drains.is_ready()
             && let Some(source) = self.source.take()
         {
-            // The queues that the source feeds end only with the source, and their receivers wait for that. One of
-            // these may be the sink of this connector, for which this function waits, so another task ends the source.
+            // The queues that the source feeds end only with the source, and their receivers wait for the end of the
+            // queues. One of these receivers may be the sink of this connector. This function waits for that sink, so
+            // another task has to end the source.
             *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
         }
         sink.poll_done(context)

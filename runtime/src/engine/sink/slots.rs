@@ -36,7 +36,7 @@ struct Wakers {
 /// The slots that were woken and not polled since, and the waker of the task that polls them.
 type Woken = Mutex<(VecDeque<usize>, Option<Waker>)>;
 
-/// Wakes the sink's task for one slot.
+/// A waker that wakes the sink's task for one slot.
 struct SlotWaker {
     slot: usize,
     is_woken: AtomicBool,

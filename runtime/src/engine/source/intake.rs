@@ -358,7 +358,7 @@ impl Intake {
     /// Ends all streams as aborted, so that incomplete messages never become messages.
     ///
     /// If the source wants acknowledgements, the pulls of incomplete messages fail, and [`Intake::next`] drops the
-    /// incomplete messages. Otherwise it returns them as rejected events.
+    /// incomplete messages. Otherwise [`Intake::next`] returns the incomplete messages as rejected events.
     pub(crate) fn abort(&mut self) {
         if self.ledger.is_some() {
             self.state.preprocessors.drop_tokens();
@@ -367,8 +367,8 @@ impl Intake {
         self.state.preprocessors.end(StreamEnd::Aborted);
     }
 
-    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if that
-    /// loses something, because the source wants no acknowledgements.
+    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if input is
+    /// lost by that, because the source wants no acknowledgements.
     ///
     /// # Errors
     /// Returns an error if a preprocessor could not be recreated.
@@ -470,7 +470,7 @@ impl Intake {
     }
 }
 
-/// Replaces a source that was taken out of its intake. Its pulls report that the source has finished.
+/// The replacement for a source that was taken out of its intake. Its pulls report that the source has finished.
 struct Taken;
 
 impl DynSource for Taken {

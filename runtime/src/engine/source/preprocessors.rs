@@ -398,7 +398,7 @@ impl Step {
             None => Vec::new(),
         };
         if has_output {
-            // Parts of the output may be of pulls whose other bytes remain buffered.
+            // Parts of the output may come from pulls whose other bytes remain buffered.
             origin.add(stream, buffered.iter().map(|it| it.token.clone()).collect());
         } else if !is_continued && !has_earlier_output {
             // The preprocessor has clones of these tokens now, and they leave with its next output.

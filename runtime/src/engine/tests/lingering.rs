@@ -99,7 +99,7 @@ impl DynSource for Fed {
     }
 }
 
-/// Allows a test to control a run and to observe it.
+/// Values through which a test controls and observes a run.
 struct Controls {
     feed: Shared<Feed>,
     reports: Reports,

@@ -48,7 +48,7 @@ macro_rules! counts {
                 }
             })*
 
-            /// Counts events for this component that failed before the component received them: as taken and as failed.
+            /// Counts events that failed before this component received them. They count as taken and as failed.
             pub(crate) fn lost(&self, events: usize) {
                 self.taken(events);
                 self.failed(events);

@@ -134,8 +134,8 @@ pub trait Resolver {
     /// Returns `true` if it is known that all configurations fit their schemas.
     ///
     /// Implementations must not load the validator into this process, because its code and tables would stay in memory
-    /// as long as the flow runs. If one configuration does not fit or the answer is not known, they return `false`. The
-    /// validator of this process then finds the errors.
+    /// as long as the flow runs. If one configuration does not fit or the answer is not known, they return `false`.
+    /// Only then does this process load its validator, which finds the errors.
     fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         let _ = configurations;
         false

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::suggest::{did_you_mean, quote};
 
-/// Returns a description of what the keyword expected instead of the value `found`, and advice if there is any.
+/// Returns a description of the value that the keyword expected instead of `found`, and advice if there is any.
 pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     let text = match kind {
         Kind::Type { kind } => return expected_type(&types_of(kind), found),
@@ -75,7 +75,7 @@ fn types_in_words(types: &[JsonType]) -> String {
     let named: Vec<_> = types
         .iter()
         .filter(|kind| types.len() == 1 || **kind != JsonType::Null)
-        // If numbers are expected, whole numbers need not be named.
+        // If the expected types include numbers, whole numbers are not named separately.
         .filter(|kind| **kind != JsonType::Integer || !types.contains(&JsonType::Number))
         .map(|kind| match kind {
             JsonType::Array => "a list",

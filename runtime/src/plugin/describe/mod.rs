@@ -54,7 +54,7 @@ const CHECK: &str = "--check";
 /// Beginning of the line on standard output that contains the answer. Other lines may come from the plugin.
 const MARK: &str = "tremor-plugin-describe: ";
 
-/// Schemas of the artefacts of a library, by kind and name ([`id`]); `None` if the plugin has no schema.
+/// Schemas of the artefacts of a library, by kind and name ([`id`]); `None` for an artefact without a schema.
 type Schemas = BTreeMap<String, Option<Value>>;
 
 /// Returns the identifier of an artefact within its library.
@@ -134,8 +134,8 @@ impl Describer {
         Self { cache: folder.map(Cache::new), ..self }
     }
 
-    /// Returns the JSON Schema of an artefact's configuration. Returns `None` if the plugin has none, so that only its
-    /// constructor checks configurations.
+    /// Returns the JSON Schema of an artefact's configuration. Returns `None` if the artefact has no schema. Only its
+    /// constructor then checks configurations.
     ///
     /// # Errors
     /// Errors of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).

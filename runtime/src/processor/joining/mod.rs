@@ -87,7 +87,7 @@ const SIDES: u8 = 2;
 /// A side of a stream.
 type Key = (u64, u8);
 
-/// Maximum size in bytes of the open messages of all streams together. A larger `max_length` replaces it.
+/// Maximum size in bytes of the open messages of all streams together. A larger `max_length` replaces this value.
 const TOGETHER: usize = 32 << 20;
 
 /// Number of open messages up to which they are searched linearly, as in [`super::streams`].
@@ -403,7 +403,7 @@ impl<R: Rule> Preprocessor for Joining<R> {
     }
 }
 
-/// Splits fragments into lines, and passes whole messages.
+/// A splitter of fragments into lines, which passes whole messages unchanged.
 struct FragmentLines(Lines);
 
 impl StreamSplitter for FragmentLines {
