@@ -1,4 +1,4 @@
-//! Common parts of preprocessors that join whole messages of a stream, such as lines, to longer messages.
+//! Common parts of preprocessors that join whole messages of a stream, such as lines, into longer messages.
 
 mod incomplete;
 mod open;
@@ -204,7 +204,8 @@ impl<R: Rule> Joining<R> {
             }
             return self.emit(batch, event, part.range, &state, output);
         }
-        // The entry is reused, so that the usual line does not change the table.
+        // The entry is reused, so that a line that ends the open message and begins the next one does not change the
+        // table.
         match open.finish(batch) {
             Ok(mut event) => {
                 self.rule.complete(batch, &mut event, &open.state);
@@ -296,7 +297,7 @@ impl<R: Rule> Joining<R> {
             }
             let (old, new) = (open.counted, open.footprint());
             open.counted = new;
-            // The memory of a single message is limited, and no other message could free memory for it.
+            // If this message is the only open one, it stays open: its `max_length` limits its memory.
             if !self.count(old, new)
                 && self.open.len() > 1
                 && let Some(open) = self.remove(key)

@@ -1,6 +1,7 @@
 //! Rules for the stack traces of programming languages.
 //!
-//! For the usual line, which begins a message, the first or the last byte shows that no further test is needed.
+//! Most lines begin a message. For most of these lines, the first or the last byte shows that no further test is
+//! needed.
 
 use memchr::memmem;
 
