@@ -42,8 +42,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     async_std::task::block_on(future)
 }
 
-/// A task that runs in the background. Awaiting the value returns the result of the task. Dropping the value lets the
-/// task run on.
+/// A task that runs in the background. Awaiting the value returns the result of the task. Dropping the value does not
+/// end the task.
 #[must_use = "a task that nobody waits for should be `detach`ed"]
 pub struct Task<T>(Option<async_task::Task<T>>);
 
@@ -117,7 +117,7 @@ pub fn processors() -> usize {
 }
 
 /// Returns the initial number of threads that run tasks: the value of `TREMOR_THREADS`, or the number of processors.
-/// Replacement threads come on top of that.
+/// Replacement threads are not included.
 fn threads() -> usize {
     let set = std::env::var("TREMOR_THREADS").ok();
     set.and_then(|set| set.parse().ok()).filter(|set| *set > 0).unwrap_or_else(available)
@@ -146,7 +146,7 @@ pub fn spawn_blocking(work: impl FnOnce() + Send + 'static) {
 /// Asks the system for a thread again, if blocking work waits for one.
 ///
 /// The crate `blocking` permanently lowers its limit of threads if the system refuses a thread, and asks for another
-/// one only when further work is added.
+/// thread only when further work is added.
 ///
 /// `tick` is the number of earlier calls of this function. The more requests have failed, the fewer calls make a
 /// request, so that only a few hundred requests are made in several hours.
@@ -191,15 +191,15 @@ impl Pulse {
 
     /// Returns whether the sender that is passed to `ask` is dropped within this time.
     async fn responds_to(&self, within: Duration, ask: impl FnOnce(Sender<Infallible>)) -> bool {
-        let asked = self.0.borrow().clone().filter(|asked| !asked.is_closed());
-        let sign = asked.unwrap_or_else(|| {
+        let pending = self.0.borrow().clone().filter(|pending| !pending.is_closed());
+        let answer = pending.unwrap_or_else(|| {
             let (sender, receiver) = async_channel::bounded(1);
             ask(sender);
             self.0.replace(Some(receiver.clone()));
             receiver
         });
         let responds = async {
-            _ = sign.recv().await;
+            _ = answer.recv().await;
             true
         };
         first(responds, async {
@@ -386,7 +386,7 @@ mod tests {
             let (one, other) = UnixStream::pair().unwrap();
             (watch(one.into(), Interest::Readable).unwrap(), other)
         };
-        // More tasks than there can be threads, so that no thread would be left.
+        // More tasks than there can be threads, so that no thread would be left if a panic ended its thread.
         for _ in 0..16 * super::threads() {
             let (mut watched, mut other) = pair();
             assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());

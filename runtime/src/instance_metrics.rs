@@ -25,8 +25,8 @@ struct Instance {
     component: String,
     /// Name of the component type.
     kind: String,
-    /// Context of the instance. It cannot be upgraded once the instance has ended. The instance then records no further
-    /// values.
+    /// Context of the instance. Once the instance has ended, the reference can no longer be upgraded, and no further
+    /// values are recorded.
     host: Weak<HostContext>,
     metrics: Arc<Metrics>,
 }

@@ -150,7 +150,7 @@ impl Kept {
         Cow::Owned(redacted)
     }
 
-    /// Returns the length of the longest secret value at a position of a text.
+    /// Returns the length in bytes of the longest secret value that starts at the byte `at` of a text.
     fn length_at(&self, text: &str, at: usize) -> Option<usize> {
         let (before, text) = text.split_at(at);
         let alike = self.by_start.get(text.as_bytes().first_chunk()?)?;
@@ -158,8 +158,9 @@ impl Kept {
     }
 }
 
-/// Returns how much of `text` shows `value`: the whole value, or the beginning of the value if the text is truncated
-/// there. A number is not recognised as a part of a longer number.
+/// Returns the number of bytes at the start of `text` that show `value`: the whole value, or its beginning if the text
+/// is truncated there. Returns `None` if `text` does not start with the value. A number is not recognised as a part of
+/// a longer number.
 fn shown(value: &str, before: &str, text: &str) -> Option<usize> {
     let alike = value.chars().zip(text.chars()).take_while(|(one, other)| one == other);
     let length = alike.map(|(c, _)| c.len_utf8()).sum();

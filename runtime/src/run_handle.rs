@@ -57,7 +57,7 @@ impl RunHandle {
 
     /// Pauses a connector of a running flow. Returns whether the connector exists.
     ///
-    /// Calls and deliveries in flight are completed first. Other events wait where they are. No further event passes
+    /// Calls and deliveries in flight are completed first. Queued events stay in their queues. No further event passes
     /// the connector until it is [resumed](RunHandle::resume), or until its flow drains.
     pub fn pause(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.pause(connector))
@@ -146,15 +146,15 @@ impl RunHandle {
         awaited
     }
 
-    /// Returns whether a run of `flows` flows has started. This is so once all flows have begun, at least one of them
-    /// has not failed, and in the flows that have not failed, each connector has connected, or its first attempt to
-    /// connect has failed or has taken more than ten seconds.
+    /// Returns whether a run of `flows` flows has started: all flows have begun, not all of them have failed, and each
+    /// connector of the flows that have not failed was tried. A connector was tried once it has connected, or once its
+    /// first attempt to connect has failed or has taken more than ten seconds.
     pub fn has_started(&self, flows: usize) -> bool {
         let begun = self.flows();
-        let mut well = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
+        let mut not_failed = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
         begun.len() >= flows
-            && (flows == 0 || well.peek().is_some())
-            && well.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
+            && (flows == 0 || not_failed.peek().is_some())
+            && not_failed.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
     }
 
     /// Returns whether a flow of the run is draining or was stopped on request.

@@ -6,7 +6,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-/// A mutex that is only locked with `try_lock`. A model checker handles such mutexes in another way than others.
+/// A mutex that is only locked with `try_lock`. `models` has a type of its own for such mutexes.
 pub(crate) use std::sync::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
 
 pub(crate) use tremor_pdk::lock;

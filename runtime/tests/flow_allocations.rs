@@ -1,8 +1,8 @@
 //! Test of the allocations of a flow from JSON to JSON. In the steady state, host and plugin make no allocations for
 //! each event and almost none for each batch.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::unwrap_used)] // a failed test reports its location
+#![allow(clippy::print_stderr)] // people read the output
 
 // The module is compiled into the test as well, because host and plugin each count their own allocations.
 #[path = "../../tests/fixtures/plugins/counting/src/allocator.rs"]

@@ -1,5 +1,5 @@
-//! Runs the checks of the fuzz targets on their seeds. That finds earlier faults again without a fuzzer, and ensures
-//! that the checks compile.
+//! Runs the checks of the fuzz targets on their seeds. These tests find earlier faults again without a fuzzer, and
+//! ensure that the checks compile.
 
 use std::{fs, path::Path};
 

@@ -1,7 +1,7 @@
 //! Tests of plugins that are linked into the program. They run in flows like loaded plugins, without a search for
 //! files.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed test reports its location
 
 use std::{fs, path::Path, thread, time::Duration};
 

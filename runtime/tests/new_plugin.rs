@@ -1,7 +1,7 @@
 //! Tests of `tremor plugin new`: of the crates that it creates, and of the names that it rejects. `cargo xtask
 //! new-plugin` builds and runs the crates.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed test reports its location
 
 use std::{
     fs,
@@ -59,7 +59,7 @@ fn every_kind_gets_all_files_without_template_remains() {
             assert_eq!(text.contains(&name), file != ".gitignore", "{kind}: {file}");
         }
         let entries = fs::read_dir(&folder).unwrap().count();
-        assert_eq!(entries, FILES.len(), "{kind}: one of them lies in `src`, alone");
+        assert_eq!(entries, FILES.len(), "{kind}: each file or its folder is an entry");
         assert_eq!(fs::read_dir(folder.join("src")).unwrap().count(), 1);
     }
 }

@@ -2,7 +2,7 @@
 //! and are restarted. `cargo xtask soak` does the same for a longer time and also checks memory.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a failed test reports its location
 
 #[path = "support/mod.rs"]
 mod support;

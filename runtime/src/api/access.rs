@@ -92,7 +92,7 @@ impl Access {
     /// from a web page of another origin is still rejected.
     ///
     /// # Errors
-    /// The response to a request that is rejected.
+    /// The response that rejects the request.
     pub(super) fn check<B>(
         &self,
         request: &Request<B>,
@@ -211,7 +211,7 @@ mod tests {
         let own = ("origin", "http://localhost:9898");
         for other in [own, ("origin", "http://example.org")] {
             let headers = [("host", "localhost:9898"), own, other];
-            assert_eq!(status(&access, &headers), 403, "a browser sends one");
+            assert_eq!(status(&access, &headers), 403, "a browser sends a single `Origin`");
         }
     }
 

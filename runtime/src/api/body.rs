@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Frame, SizeHint};
 
 use super::slots::Answering;
 
-/// Returns the chunks of a response without a fixed length, one at a time, and `None` at the end.
+/// The chunks of a response without a fixed length. `poll_next` returns one chunk at a time, and `None` at the end.
 pub(super) trait Stream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }

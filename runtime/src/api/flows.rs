@@ -31,7 +31,7 @@ pub(super) struct FlowJson {
 /// Memory of a flow.
 #[derive(Serialize)]
 struct MemoryJson {
-    /// Limit of all flows of the process together, in bytes.
+    /// Memory limit that all flows of the process share, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     /// Memory of all components of the flow, in bytes.

@@ -11,7 +11,7 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 
 use crate::executor::{self, net::Connection};
 
-/// Maximum time for which a peer may accept no bytes although some are being written to it.
+/// Maximum time that a write waits for the peer to accept bytes. The write then fails.
 const STALLED: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of a single read.
 const CHUNK: usize = 4 << 10;

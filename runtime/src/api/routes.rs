@@ -114,7 +114,7 @@ impl Routes {
             let detail = "unknown path; /v1/openapi.json lists the paths";
             Problem::new(StatusCode::NOT_FOUND, detail)
         })?;
-        // Clients without a token may send probes, so a probe does not keep its connection from losing its slot.
+        // Clients without a token may send probes, so a connection may lose its slot even while a probe is in progress.
         let answering = (!path.is_probe()).then(|| slot.answering());
         let answer = self.respond(path, request).await?;
         Ok(answer.map(|body| body.during(answering)))
@@ -208,7 +208,7 @@ impl Routes {
         Ok(text::with(StatusCode::OK, "text/event-stream", Body::stream(events)))
     }
 
-    /// Returns whether the executor runs tasks.
+    /// Returns the response to a liveness probe, which depends on whether the executor runs tasks.
     async fn health(&self) -> Answer {
         if self.pulse.responds(RESPONDS).await {
             return Ok(text::json(StatusCode::OK, &json!({ "healthy": true })));
@@ -219,7 +219,8 @@ impl Routes {
         ))
     }
 
-    /// Returns whether all flows run and all their connectors are connected.
+    /// Returns the response to a readiness probe, which depends on whether all flows run and all their connectors are
+    /// connected.
     fn ready(&self) -> Answer {
         let awaited = self.run.awaited(self.flows);
         if awaited.is_empty() {
@@ -232,13 +233,13 @@ impl Routes {
 
 fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let detail = format!("there is no {what} `{name}`; available: {there}");
+    let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let detail = format!("there is no {what} `{name}`; available: {available}");
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
-fn ended(flow: &str, so: &str) -> Problem {
-    Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {so}"))
+fn ended(flow: &str, consequence: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {consequence}"))
 }
 
 /// Reads the body of a request and ignores it.

@@ -125,7 +125,7 @@ async fn serve(
     head_time: Duration,
 ) {
     let slots = Slots::new(CONNECTIONS);
-    // Each connection has a clone of `alive`, so `gone` ends after the last connection.
+    // Each connection has a clone of `alive`, so `gone` is closed once the last connection has ended.
     let (alive, gone) = async_channel::bounded::<Infallible>(1);
     loop {
         let accepted = async { Some(listener.accept().await) };

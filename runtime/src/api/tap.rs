@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use super::body::Stream;
 use crate::{executor, redact};
 
-/// Time without events after which a comment is sent. Only by writing does the server notice that a client has
+/// Time without events after which a comment is sent. The server notices only when it writes that a client has
 /// disconnected.
 const SILENCE: Duration = Duration::from_secs(15);
 

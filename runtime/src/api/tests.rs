@@ -179,8 +179,8 @@ fn incomplete_request_and_idle_connection_time_out() {
     let server = server_with(Access::default(), Duration::from_millis(20));
     assert_eq!(exchange(server.address(), b""), "");
     exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: loc");
-    let kept = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    expect(&kept, 200, &["healthy"]);
+    let response = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    expect(&response, 200, &["healthy"]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn busy_server_asks_clients_to_retry() {
     let server = server();
     let head = "POST /v1/flows/a/drain HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n";
     let mut answered = Vec::new();
-    // Until the request of a connection has arrived, the connection is idle and is replaced.
+    // A connection is idle until its request has arrived. A new connection may replace it until then.
     let refusal = loop {
         let mut connection = TcpStream::connect(server.address()).unwrap();
         connection.write_all(head.as_bytes()).unwrap();
@@ -247,7 +247,7 @@ fn server_ends_with_its_run() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-/// Returns the description of the API, changed so that it does not permit properties that it does not describe.
+/// Returns the description of the API, with schemas that permit only the properties that they describe.
 fn openapi() -> serde_json::Value {
     fn close(value: &mut serde_json::Value) {
         match value {

@@ -24,22 +24,22 @@ pub(crate) struct Arguments {
     /// The flow file.
     #[arg(value_name = "FLOW.yaml")]
     flow: PathBuf,
-    /// The way in which plugins must be linked; that of this build unless set.
+    /// The way in which plugins must be linked; by default, the way of this build.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
-    /// Time in which events flow before they count, such as `500ms`; a number without a unit is in seconds. Replaces
-    /// the value in the flow.
+    /// Time in which events flow before the measurement starts, such as `500ms`; a number without a unit is in seconds.
+    /// Replaces the value in the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     warmup: Option<Duration>,
-    /// Time in which events count, such as `10s`; a number without a unit is in seconds. Replaces the value in the
-    /// flow.
+    /// Time in which events are measured, such as `10s`; a number without a unit is in seconds. Replaces the value in
+    /// the flow.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Events per second that all sources together offer, even if the flow cannot keep up. Replaces the value in
     /// the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// The file to replay instead of those in the flow; it needs the same format.
+    /// The file to replay instead of those in the flow; the format must be the same.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// The file for the report as JSON.

@@ -85,7 +85,7 @@ impl Failure {
         self.reason = self.reason.max(Some(reason));
     }
 
-    /// Returns the value if no error was added, and the failure otherwise.
+    /// Returns `value` if no error was added, and this failure otherwise.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.reason.is_none() { Ok(value) } else { Err(self) }
     }

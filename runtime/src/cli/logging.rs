@@ -41,7 +41,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` sets something else.
+/// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` selects other lines.
 pub(crate) fn start(format: Format) {
     let format = *FORMAT.get_or_init(|| format);
     report_panics();
@@ -50,7 +50,8 @@ pub(crate) fn start(format: Format) {
     let wrong = wrong.map(ToString::to_string);
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
-    // If writing the log fails, the subscriber would print the error to stderr, which panics if stderr is the cause.
+    // If writing the log fails, the subscriber would print the error to stderr. Printing panics if stderr is the cause
+    // of the failure.
     let logs = logs.log_internal_errors(false);
     match format {
         Format::Text => logs.with_target(false).with_ansi(stderr::is_terminal()).init(),
@@ -125,16 +126,16 @@ fn now() -> String {
     now
 }
 
-/// Reports panics of the program and of linked plugins. The text is that of the standard library without secret values;
-/// with the format JSON, it is the message of an object.
+/// Reports panics of the program and of linked plugins. The text is that of the standard library, without secret
+/// values. With the format JSON, this text is the message of an object.
 fn report_panics() {
     panic::set_hook(Box::new(|panic| {
         let (thread, backtrace) = (thread::current(), Backtrace::capture());
         let report = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
         let has_backtrace = backtrace.status() == BacktraceStatus::Captured;
         let trace = has_backtrace.then(|| format!("stack backtrace:\n{backtrace}"));
-        let whole = redact::text(&report) + trace.as_deref().unwrap_or_default();
-        print(Level::ERROR, &whole, Map::new());
+        let message = redact::text(&report) + trace.as_deref().unwrap_or_default();
+        print(Level::ERROR, &message, Map::new());
     }));
 }
 

@@ -40,7 +40,7 @@ use tremor_runtime::{
 pub(crate) use self::failure::Failure;
 use self::prepare::PluginArguments;
 
-/// Error of an argument that does not have the expected form, which the value describes.
+/// Error for an argument in an unexpected form. Contains the description of the expected form.
 #[derive(Debug, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);
@@ -79,8 +79,8 @@ enum Command {
         /// Maximum time for flows to drain after a signal, such as `30s`; a number without a unit is in seconds.
         #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
         drain_timeout: Duration,
-        /// Maximum memory of all flows together, such as `512MiB`; half of the memory of the machine or its
-        /// control group unless set. At this limit sources wait.
+        /// Maximum memory of all flows together, such as `512MiB`; by default, half of the memory of the machine, or of
+        /// its control group if that has less. At this limit, sources wait.
         #[arg(long, value_name = "SIZE", value_parser = run::memory_limit)]
         memory_limit: Option<usize>,
         /// Condition under which a service manager is notified that the run is ready.

@@ -189,7 +189,7 @@ impl PluginArguments {
 
     /// Finds components in the flow's own plugin paths and then in [`PluginArguments::search_paths`].
     #[cfg(not(feature = "link-static"))]
-    #[expect(clippy::unnecessary_wraps, reason = "the other build has something to fail with")]
+    #[expect(clippy::unnecessary_wraps, reason = "the function of the other build can fail")]
     fn components(&self, own: &[SearchPath]) -> Result<Components, Error> {
         let paths: Vec<SearchPath> = own.iter().cloned().chain(self.search_paths()).collect();
         let describer = Describer::new(self.policy()).comparing();
@@ -214,8 +214,8 @@ impl PluginArguments {
     }
 }
 
-/// Returns the folders in which an installation has its plugins: `../lib/tremor/plugins` beside this program, whose
-/// symbolic links are followed, and the folder of packages.
+/// Returns the folders in which an installation has its plugins: `../lib/tremor/plugins` relative to the folder of this
+/// program, after symbolic links to the program are resolved, and the folder of packages.
 fn installed() -> impl Iterator<Item = PathBuf> {
     let program = env::current_exe().map(|program| program.canonicalize().unwrap_or(program));
     let beside =

@@ -4,7 +4,8 @@ use tremor_runtime::flow::{Kind, schema};
 
 use super::{Failure, PluginArguments, logging};
 
-/// Returns the schema as JSON. Warns about plugins that did not answer. Their components are missing in the schema.
+/// Returns the schema as JSON. The schema leaves out components that cannot be used, with a warning for each of them.
+/// Also warns if no connectors are available.
 pub(crate) fn text(plugins: &PluginArguments) -> Result<String, Failure> {
     let (described, problems) = plugins.available()?.described();
     for problem in problems {

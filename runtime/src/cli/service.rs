@@ -37,8 +37,8 @@ impl Ready {
     }
 }
 
-/// Starts to notify the service manager, if the process has one, about a run of `flows` flows. `ready` is the condition
-/// for sending `READY=1`.
+/// Starts to notify the service manager about a run of `flows` flows, if the process has a service manager. `ready` is
+/// the condition for sending `READY=1`.
 pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Background> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (run, watchdog) = (run.clone(), sd_notify::watchdog_enabled());
@@ -52,7 +52,8 @@ pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Backg
                 notify(&state);
             }
         }
-        // The run may end before the first check. If a run ends that was never ready, it has failed or was stopped.
+        // A run that ended by itself may have been ready only after the last check. A run that was drained or stopped
+        // before it was ready is not reported as ready.
         if !notifications.ready && !run.ends() && ready.is_met(&run, flows) {
             notify(&NotifyState::Ready);
         }
@@ -68,7 +69,7 @@ fn notify(state: &NotifyState<'_>) {
     }
 }
 
-/// A check whether the executor runs tasks, which does not wait.
+/// A non-blocking check whether the executor runs tasks.
 #[derive(Default)]
 struct Probe {
     asked: Option<Arc<AtomicBool>>,
@@ -92,8 +93,8 @@ impl Probe {
 struct Notifications {
     ready: bool,
     stopping: bool,
-    /// Time between two watchdog notifications: half of the time without one after which the service manager ends the
-    /// process. `None` if the service manager needs none.
+    /// Interval of watchdog notifications: half of the timeout after which the service manager would end the process.
+    /// `None` if the service manager expects no such notifications.
     period: Option<Duration>,
     due: Instant,
 }
@@ -115,8 +116,8 @@ impl Notifications {
         responds: impl FnOnce() -> bool,
     ) -> Vec<NotifyState<'static>> {
         let mut states = Vec::new();
-        // When a run ends, its connectors stop, so that no connector is awaited any more. The run does not become ready
-        // by that.
+        // When a run ends, its connectors stop, so no connector is awaited any longer and `is_ready` becomes `true`.
+        // This does not mean that the run was ready.
         if is_ready && !ends && !std::mem::replace(&mut self.ready, true) {
             states.push(NotifyState::Ready);
         }

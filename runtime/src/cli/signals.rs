@@ -18,10 +18,11 @@ use tremor_runtime::run::RunHandle;
 
 use super::{failure::Reason, logging};
 
-/// Number of pauses of [`PAUSE`] in which a halted run can print its summary before the process ends. After the last
-/// but one pause, an error is logged that the time was not enough.
+/// Number of pauses of [`PAUSE`] in which a halted run can print its summary before the process ends. Before the last
+/// pause, an error is logged which says that the run did not end in time.
 ///
-/// If the process gets little processor time, each pause takes longer, so that the total time adapts to that.
+/// If the process gets little processor time, each pause takes longer. The total time is therefore longer on a busy
+/// machine.
 const PAUSES: u32 = 9;
 const PAUSE: Duration = Duration::from_millis(9);
 
@@ -72,7 +73,7 @@ impl SignalHandler {
 
 /// Prevents these signals from ending the process. A write beyond the limit of `ulimit -f` then fails with EFBIG.
 ///
-/// The signals get a handler. If they were ignored, processes that plugins start would inherit that.
+/// The signals get a handler. If they were ignored instead, processes that plugins start would ignore them as well.
 pub(super) fn survive() {
     for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ] {
         if let Err(error) = flag::register(signal, Arc::new(AtomicBool::new(false))) {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn first_signal_drains_although_a_component_asked_for_that() {
+    fn first_signal_drains_after_component_requested_drain() {
         let run = RunHandle::default();
         run.drain();
         assert_eq!(SignalHandler::new(run).signal(Instant::now()), Signalled::Drain);

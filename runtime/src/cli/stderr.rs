@@ -2,7 +2,7 @@
 //!
 //! While flows run, a separate thread writes, and all other threads only add lines to a bounded queue. If a pipe is
 //! full, its reader has exited, or the disk is full, log lines are lost, but no thread is blocked and the process
-//! continues. Other commands write directly, so that no line is lost in `2>&1 | less`.
+//! continues. Commands that run no flows write directly, so that no line is lost in `2>&1 | less`.
 
 use std::{
     collections::VecDeque,
@@ -87,7 +87,8 @@ pub(super) fn set_status(text: String) {
     STDERR.changed.notify_all();
 }
 
-/// Waits until all lines are written, but for `limit` at most. Lines that are not written by then are lost.
+/// Waits until all lines are written, for `limit` at most. If the process ends after this call, the remaining lines are
+/// lost.
 pub(super) fn flush(limit: Duration) {
     let end = Instant::now() + limit;
     let mut state = STDERR.lock();

@@ -36,8 +36,8 @@ pub(crate) fn execute(
             }
             Err(error) => failure.usage(&error),
         }
-        // The values of this flow's references must not be redacted in messages about the next flow, which has
-        // references of its own: they may be ordinary words.
+        // The values of this flow's references may be ordinary words, so they must not be redacted in messages about
+        // the next flow, which has references of its own.
         redact::forget();
     }
     failure.or(())

@@ -332,13 +332,14 @@ fn lines(
                 lines.push(line(Style::Waiting, text));
             }
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
-                let again =
+                let restart_count =
                     if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
                 let since = match state.as_str() {
                     "retrying" | "connecting" => format!("{state} for {state_seconds:.0} s, "),
                     _ => String::new(),
                 };
-                let text = format!("{}/{name}: {since}last error{again}: {error}", flow.name);
+                let text =
+                    format!("{}/{name}: {since}last error{restart_count}: {error}", flow.name);
                 lines.push(line(style(state), text));
             }
         }
@@ -369,7 +370,7 @@ pub(super) fn short(number: f64) -> String {
     match number {
         n if n >= 1e4 => {
             let (mut value, mut unit) = (n / 1e3, 0);
-            // Numbers from 999.95 on would get another digit by rounding.
+            // Numbers from 999.95 on would be rounded to 1000.0, which has one more digit.
             while value >= 999.95 && unit + 1 < UNITS.len() {
                 (value, unit) = (value / 1e3, unit + 1);
             }
@@ -381,7 +382,7 @@ pub(super) fn short(number: f64) -> String {
     }
 }
 
-/// Units of a thousand, a million and so on.
+/// Suffixes for powers of 1,000, beginning with 10^3.
 const UNITS: [char; 6] = ['k', 'M', 'G', 'T', 'P', 'E'];
 
 #[cfg(test)]

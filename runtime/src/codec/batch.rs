@@ -1,4 +1,4 @@
-//! Codecs for whole batches, which is the interface that the engine uses.
+//! Codecs for whole batches. The engine uses codecs through this interface.
 
 use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
@@ -48,8 +48,9 @@ pub(crate) trait MakeCodec {
     /// Returns the error of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
 
-    /// Returns whether a batch is best decoded and encoded on the same core, by several instances if several cores
-    /// work. This is the case if values are larger than their bytes, and the codec keeps no state between batches.
+    /// Returns whether a batch is best decoded and encoded on one core, which is the case if values are larger than
+    /// their bytes and the codec keeps no state between batches. If several cores work, each of them uses an instance
+    /// of its own.
     fn is_best_on_one_core(&self) -> bool {
         false
     }
@@ -124,7 +125,8 @@ impl Encoder {
         })
     }
 
-    /// Returns whether no message of this format can contain the terminator. Messages need not be searched for it then.
+    /// Returns whether no message of this format can contain the terminator. If so, messages need not be searched for
+    /// the terminator.
     fn never_writes(&self, terminator: &Terminator) -> bool {
         match self {
             Self::Null => true,

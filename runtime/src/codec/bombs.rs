@@ -6,7 +6,7 @@ use tremor_abi::{batch::Batch, document::Node};
 use super::{Bytes, Decoder, Error, Nodes, Span, tests::decode};
 use crate::components;
 
-/// Length of the messages in bytes, which is the default maximum length of a message in flows.
+/// Length of the messages in bytes: the default maximum length of a message in flows.
 const LENGTH: usize = 4 << 20;
 
 /// Returns a message of about `LENGTH` bytes that contains copies of `text` between `before` and `after`.
@@ -22,7 +22,7 @@ fn msgpack(kind: u8, count: usize, element: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Returns an array of copies of `element`, whose elements have `LENGTH` bytes.
+/// Returns an array of copies of `element`. All copies together have `LENGTH` bytes.
 fn array(element: &[u8]) -> Vec<u8> {
     msgpack(0xdd, LENGTH / element.len(), element)
 }

@@ -1,8 +1,8 @@
 //! Resolution of duplicate keys. As in all codecs, the last value replaces the first one, at the position of the first
 //! one.
 //!
-//! Hardly any object has duplicate keys, so the check must be cheap. Each open object has a [`Filter`], which tells the
-//! keys that cannot be duplicates. Only the remaining keys are compared, after the message is complete.
+//! Hardly any object has duplicate keys, so the check must be cheap. Each open object has a [`Filter`], which rules out
+//! most keys as duplicates. Only the remaining keys are compared, after the message is complete.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -80,8 +80,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Adds a key, given by its [`Node::word`]. Returns `true` if the same key may have been added before. Returns
-    /// `false` only if it was certainly not.
+    /// Adds a key, given by its [`Node::word`]. Returns `true` if the same key may have been added before, and `false`
+    /// only if it was certainly not added before.
     #[inline]
     pub(super) fn insert(&mut self, word: u64) -> bool {
         // Fibonacci hashing: the top bits of the product depend on the fingerprint and the length.

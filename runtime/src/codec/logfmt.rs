@@ -7,10 +7,10 @@
 //! {"level":"warn","msg":"disk \"/var\" is nearly full","used":"93","fatal":true}
 //! ```
 //!
-//! There is no standard, so more is accepted than is written. Pairs are separated by ASCII white space. A key is
-//! everything up to `=` or a space. A value without quotes ends at the next space and may contain any other character.
-//! In a value with quotes, the escapes of JSON are replaced, and a backslash before another character stands for
-//! itself. A key without a value is `true`. If a key occurs twice, the last value counts.
+//! There is no standard, so the decoder accepts more forms than the encoder writes. Pairs are separated by ASCII white
+//! space. A key is everything up to `=` or a space. A value without quotes ends at the next space and may contain any
+//! other character. In a value with quotes, the escapes of JSON are replaced, and a backslash before another character
+//! stands for itself. A key without a value is `true`. If a key occurs twice, the last value counts.
 //!
 //! | option | |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Output of the encoders, which appends to a byte buffer without checking the capacity for each byte.
+//! Output of the encoders: appends to a byte buffer without checking the capacity for each byte.
 //!
 //! Invariant of [`Output`]: `at <= end`, both within the allocation of `out`; `end` is the end of its capacity, and all
 //! bytes before `at` are initialised.
@@ -8,7 +8,7 @@ use super::buffer::Bytes;
 /// Number of bytes that are copied in one step.
 pub(super) const BLOCK: usize = 32;
 
-/// Appends to a buffer. The written bytes become a part of the buffer when the output is dropped.
+/// A writer that appends to a buffer. The written bytes become a part of the buffer when the output is dropped.
 pub(super) struct Output<'o> {
     out: &'o mut Bytes,
     at: *mut u8,

@@ -64,7 +64,7 @@ impl Components {
         fit
     }
 
-    /// Returns whether all of these configurations were already found to fit.
+    /// Returns whether each of these configurations was already found to fit its schema.
     pub(super) fn are_known_to_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
         let known = lock(&self.fitting);
         !known.is_empty()

@@ -200,7 +200,7 @@ mod tests {
         let mut known = Vec::new();
         for it in ALL {
             let named = (it.kind(), it.name());
-            assert!(!known.contains(&named), "{named:?} is there twice");
+            assert!(!known.contains(&named), "{named:?} is listed twice");
             known.push(named);
             assert_eq!(it.config_schema().unwrap()["additionalProperties"], false, "{named:?}");
             let error = it.check(&json!({ "no such key": 1 })).unwrap_err();

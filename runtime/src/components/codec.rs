@@ -1,4 +1,4 @@
-//! Gives codecs of plugins the runtime's interface for batches.
+//! An adapter that gives codecs of plugins the runtime's interface for batches.
 
 use std::sync::Arc;
 

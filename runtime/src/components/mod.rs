@@ -170,24 +170,26 @@ impl Components {
         self.library(kind, name)?.artefact(kind.as_str(), name)
     }
 
-    /// Returns the codec of a connector. It depends on the metadata of the connector and on the codec in the flow.
+    /// Returns the codec of a connector, which depends on the metadata of the connector and on the codec in the flow.
     fn codec_of<'f>(
         &self,
         flow: &Flow,
         connector: &'f flow::Connector,
     ) -> Result<Option<Chosen<'f>>, flow::Diagnostic> {
         let (name, kind) = (&connector.name.value, &connector.component.name);
-        let given = match &connector.codec {
+        let chosen = match &connector.codec {
             Some(component) if BuiltIn::find(Kind::Codec, &component.name.value).is_some() => {
-                let made = codec(&component.name.value, component.config.value());
-                Some(Chosen::BuiltIn(made.map_err(|it| wrong(flow, Kind::Codec, component, &it))?))
+                let created = codec(&component.name.value, component.config.value());
+                Some(Chosen::BuiltIn(
+                    created.map_err(|it| wrong(flow, Kind::Codec, component, &it))?,
+                ))
             }
             Some(component) => Some(Chosen::Plugin(component)),
             None => None,
         };
         let artefact = self.artefact(Kind::Connector, &kind.value);
         let need = artefact.and_then(|artefact| artefact.codec.as_deref());
-        match (need, given) {
+        match (need, chosen) {
             (Some("structured"), Some(_)) => {
                 let at = connector.codec.as_ref().map_or(kind.at, |codec| codec.name.at);
                 let message = format!(
@@ -207,13 +209,13 @@ impl Components {
             }
             (Some("optional"), None) => {
                 let default = artefact.and_then(|artefact| artefact.default_codec.as_deref());
-                let made = codec(default.unwrap_or_default(), &Config::Null);
-                made.map(|codec| Some(Chosen::BuiltIn(codec))).map_err(|error| {
+                let created = codec(default.unwrap_or_default(), &Config::Null);
+                created.map(|codec| Some(Chosen::BuiltIn(codec))).map_err(|error| {
                     let message = format!("the default codec of `{}`: {error}", kind.value);
                     flow.error(kind.at, message)
                 })
             }
-            (_, given) => Ok(given),
+            (_, chosen) => Ok(chosen),
         }
     }
 }

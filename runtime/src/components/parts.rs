@@ -59,9 +59,9 @@ impl Parts for FlowParts<'_> {
             let watch = move || calls.watch_limited(&of, limit.clone());
             let watched = watch();
             let host = host(Some(connection.clone()));
-            let made = watched.call(Call::New, || factory.create(&config, &host))?;
-            check_codec_requirement(made.codec_requirement(), has_codec)?;
-            Ok(watched.connector(made, watch))
+            let connector = watched.call(Call::New, || factory.create(&config, &host))?;
+            check_codec_requirement(connector.codec_requirement(), has_codec)?;
+            Ok(watched.connector(connector, watch))
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
     }
@@ -242,8 +242,8 @@ fn make_recorded<T>(
     }
 }
 
-/// Checks that the codec requirement of the instance agrees with the flow. If it did not, the connector would lose
-/// events.
+/// Checks that the codec requirement of the instance agrees with the flow, because the connector would lose events
+/// otherwise.
 fn check_codec_requirement(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,

@@ -126,8 +126,8 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// `true` if the flow was still running when the time limit of its drain was over, or when it was stopped.
     pub cut_off: bool,
-    /// `true` if cutting off the flow has lost something: failed events whose source is not notified, events that a
-    /// sink has acknowledged and still buffers, or the normal end of a component.
+    /// `true` if the flow was cut off with a loss: events failed whose source is not notified, a sink still buffered
+    /// events that it had acknowledged, or a component could not end normally.
     pub is_incomplete: bool,
     /// The components that had not ended when the time limit of the drain was over.
     pub unfinished: Vec<Unfinished>,
@@ -290,8 +290,8 @@ impl FlowHandle {
         self.control.has_reached(Phase::Draining)
     }
 
-    /// Runs `flow` and returns its result. Calls `end` as soon as a connector has failed whose failure ends the run,
-    /// and then again after `flow`.
+    /// Runs `flow` and returns its result. If a connector fails whose failure ends the run, calls `end` immediately,
+    /// and again once `flow` has completed.
     pub(crate) async fn or_end_run<T>(&self, flow: impl Future<Output = T>, end: impl Fn()) -> T {
         let failed = async {
             self.control.until_run_ends().await;

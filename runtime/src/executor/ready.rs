@@ -113,8 +113,8 @@ impl<T> Ready<T> {
     /// Wakes a waiting thread if there is no leader or if tasks are ready. Returns `true` if the caller has to send the
     /// signal.
     ///
-    /// Called periodically, because a running task may take long, and by a thread that ends, because a thread that ends
-    /// takes none of the tasks that it woke.
+    /// Called periodically, because a running task may take long. Also called by a thread that ends, because such a
+    /// thread takes none of the tasks that it woke.
     #[must_use = "the leader may have to be woken"]
     pub(super) fn attend(&self) -> bool {
         let mut state = lock(&self.state);

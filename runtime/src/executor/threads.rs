@@ -43,7 +43,7 @@ struct Threads {
 }
 
 impl Threads {
-    #[expect(clippy::panic, reason = "nothing runs without")]
+    #[expect(clippy::panic, reason = "no flow can run without the executor")]
     fn begin() -> Self {
         let readiness = Readiness::new().unwrap_or_else(|error| {
             panic!("cannot create a file descriptor for the executor: {error}")

@@ -25,7 +25,7 @@ impl fmt::Display for Severity {
 
 /// A single error or warning about a flow file.
 ///
-/// `Display` writes it in the style of a compiler, with a line break at the end:
+/// `Display` writes the diagnostic in the style of a compiler, with a line break at the end:
 ///
 /// ```text
 /// flow.yaml:4:5: error: unknown key `codex` in connector `input`
@@ -233,12 +233,12 @@ impl Report {
         Self { source, found: Vec::new(), errors: 0, left_out: 0 }
     }
 
-    /// Creates an error about this file, which still has to be [pushed](Report::push).
+    /// Creates an error about this file. The caller has to [push](Report::push) the error.
     pub(crate) fn error(&self, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(Arc::clone(&self.source), at, message)
     }
 
-    /// Creates a warning about this file, which still has to be [pushed](Report::push).
+    /// Creates a warning about this file. The caller has to [push](Report::push) the warning.
     pub(crate) fn warning(&self, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Warning, Arc::clone(&self.source), at, message)
     }

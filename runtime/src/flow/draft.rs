@@ -37,8 +37,8 @@ impl Draft {
         };
         let draft = spec::read(&root, source.path(), &mut report);
         for Problem { scalar, diagnostic } in problems {
-            // A reference where references are not permitted was already reported, so an error within it is not
-            // reported.
+            // A reference where references are not permitted was already reported, so an error within such a reference
+            // is not reported again.
             if !report.points_at(scalar) {
                 report.push(diagnostic);
             }

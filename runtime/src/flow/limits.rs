@@ -1,6 +1,7 @@
-//! Limits on the resources that reading a flow file may take.
+//! Resource limits of the reader of flow files.
 
 /// Limits on the resources that reading a flow file may take.
+///
 /// The defaults are far higher than any flow needs. They prevent a broken or hostile file from using up the memory of
 /// the process: because of aliases, a YAML file of a few hundred bytes can describe gigabytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

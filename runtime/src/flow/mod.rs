@@ -19,11 +19,11 @@
 //! ```
 //!
 //! [`load`] does everything that is possible without plugins: it reads the file, parses the YAML, and creates the model
-//! ([`Spec`]) and the [`Graph`]. [`check()`] does the rest with a [`Resolver`] that knows components: it finds unknown
-//! types, checks configurations against their schemas, and checks the ports of operators. To get all errors at once,
-//! call [`read`] and check the returned [`Draft`], which is possible even if the draft has errors. All of these
-//! functions collect errors up to a useful number, and return them as [`Diagnostic`]s with file, line, column and
-//! advice.
+//! ([`Spec`]) and the [`Graph`]. [`check()`] makes the remaining checks with a [`Resolver`] that knows components: it
+//! finds unknown types, checks configurations against their schemas, and checks the ports of operators. To get all
+//! errors at once, call [`read`] and check the returned [`Draft`], which is possible even if the draft has errors. All
+//! of these functions collect errors up to a maximum number, and return them as [`Diagnostic`]s with file, line, column
+//! and advice.
 //!
 //! This module does not depend on plugins and runs nothing.
 
@@ -143,7 +143,8 @@ pub fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
 }
 
-/// Keeps the values that a schema marks as secret out of all messages. The configuration is not part of a flow.
+/// Keeps the values that `schema` marks as secret out of all messages. `config` is a configuration that is not part of
+/// a flow.
 ///
 /// # Errors
 /// The configuration exceeds the default [`Limits`].
@@ -233,7 +234,7 @@ connectors:
     type: x
     config: { most: 18446744073709551615, least: -9223372036854775808 }
 links: [a -> a]";
-        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a sound flow");
+        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a valid flow");
         let config = &flow.spec.connectors[0].component.config;
         assert_eq!(config.value()["most"].as_u64(), Some(u64::MAX));
         assert_eq!(config.value()["least"].as_i64(), Some(i64::MIN));
@@ -245,7 +246,7 @@ links: [a -> a]";
     #[test]
     fn plugin_paths_are_relative_to_the_flow_file() {
         let text = "plugins: [../lib, /opt/lib]\nconnectors: { a: { type: x } }\nlinks: [a -> a]";
-        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a sound flow");
+        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a valid flow");
         let paths: Vec<_> = flow.spec.plugins.iter().map(|plugin| &*plugin.value).collect();
         assert_eq!(paths, [Path::new("dir/../lib"), Path::new("/opt/lib")]);
     }
@@ -256,7 +257,7 @@ links: [a -> a]";
 connectors: { z: { type: x }, y: { type: x } }
 pipelines: { p: {}, q: {} }
 links: [q -> y, p -> q, z -> p, z/err -> q]";
-        let flow = parse("f", text, &Limits::default()).expect("a sound flow");
+        let flow = parse("f", text, &Limits::default()).expect("a valid flow");
         for (_, edge) in flow.graph.edges() {
             assert!(edge.from < edge.to);
         }
@@ -289,7 +290,7 @@ links: [a -> a]";
         };
         let environment = Environment::default().variables(&variable);
         let draft = super::parse("f", text, &Limits::default(), &environment).expect("YAML");
-        let flow = draft.finish().expect("a sound flow");
+        let flow = draft.finish().expect("a valid flow");
         let expected = serde_json::json!({
             "text": "${env:NUMBER} [: { ${env:TEXT}", "number": -7, "quoted": "-7",
         });
@@ -307,7 +308,7 @@ links: [a -> a]";
         let shown = format!("{draft:?} {draft:#?}");
         assert!(!shown.contains("debug-canary"), "{shown}");
         assert!(shown.contains("${env:KEY}") && shown.contains("shown"), "{shown}");
-        let flow = draft.finish().expect("a sound flow");
+        let flow = draft.finish().expect("a valid flow");
         assert_eq!(
             flow.spec.connectors[0].component.config.value()["list"][0]["key"],
             "debug-canary"

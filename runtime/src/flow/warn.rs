@@ -187,8 +187,8 @@ pub(super) fn of_role<'f>(
 /// Returns a canonical path of a file that need not exist. Returns `None` if the path exists but is not a regular file,
 /// such as `/dev/null`.
 fn resolved(path: &Path) -> Option<PathBuf> {
-    if let Ok(whole) = path.canonicalize() {
-        return whole.is_file().then_some(whole);
+    if let Ok(canonical) = path.canonicalize() {
+        return canonical.is_file().then_some(canonical);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).canonicalize();

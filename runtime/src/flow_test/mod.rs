@@ -42,7 +42,7 @@ use crate::{
     run_handle::RunHandle,
 };
 
-/// An error that prevents a test from running. It names the file and what was expected.
+/// An error that prevents a test from running. The message names the file and what was expected.
 #[derive(Debug)]
 pub struct Error(String);
 

@@ -17,7 +17,7 @@ use crate::{
     flow::{ERR, Flow, Role},
 };
 
-/// Format of an expectation.
+/// Format of a file with expected output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// A value per line.
@@ -40,7 +40,8 @@ impl Format {
     }
 }
 
-/// Returns the format of the expected output of an outlet, or the format for values if there is no expected output.
+/// Returns the format of the expected output of an outlet, which is a sink or a port without a link. Without expected
+/// output, returns the format for values.
 pub(super) fn form(folder: &Path, name: &str) -> Format {
     let exists = |format: &Format| path(folder, name, *format).exists();
     Format::ALL.into_iter().find(exists).unwrap_or(Format::Values)

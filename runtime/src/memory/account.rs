@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::{BLOCK, Credit};
 
-/// Maximum memory of one component, in bytes: the size of the address space of a process. Sums of this value do
+/// Maximum memory of one component, in bytes: the size of the address space of a process. Sums of a few such values do
 /// not overflow.
 const ADDRESSES: usize = 1 << 47;
 
@@ -71,7 +71,7 @@ impl Account {
         if settled > 0 {
             self.credit.settle(settled);
         }
-        // `give_back` comes last, because it wakes waiting sources, which read the overdraft.
+        // `give_back` is called last, because it wakes waiting sources, which read the overdraft.
         self.give_back(bytes);
     }
 
@@ -95,8 +95,8 @@ impl Charge {
         Self { account, counted: AtomicUsize::new(0) }
     }
 
-    /// Sets the size of the buffer to `bytes`. The count is lowered only if it is too high by more than the slack, so
-    /// that a buffer that one batch fills and empties touches no shared counter.
+    /// Sets the memory of the queue or of the deliveries to `bytes`. The count is lowered only if it is too high by
+    /// more than the slack, so that a queue which one batch fills and empties does not change a shared counter.
     ///
     /// The slack is a sixteenth of the guaranteed share, at least 2 and at most 8 blocks (512 KiB).
     #[inline]
@@ -145,7 +145,7 @@ impl Loan {
         Self { account, lent, charged }
     }
 
-    /// Borrows `bytes` if the share of the component or the surplus permits. Returns whether it did.
+    /// Borrows `bytes` if the share of the component or the surplus permits. Returns whether the bytes were borrowed.
     ///
     /// While less than the share is used, one block is always granted, even if less than a block of the share is
     /// left.
@@ -170,7 +170,7 @@ impl Loan {
 
     /// Adds `bytes` of accepted events, even if they exceed the credit.
     pub(crate) fn charge(&self, bytes: usize) {
-        // A component that reports more than the address space has a fault; the sum would overflow.
+        // Only a faulty component reports more than the address space. Without this bound, the sum would overflow.
         let bytes = bytes.min(ADDRESSES.saturating_sub(self.account.used()));
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.account.charge(bytes);

@@ -8,11 +8,11 @@
 //! even if the flow may not borrow it. Sources are pulled again once enough of it was returned.
 //!
 //! Incomplete messages, which wait for the remainder of their streams, do not count as accepted events: if they stopped
-//! the pulls of sources, they could never be completed. They are loans. If a loan is refused, the stream that buffers
-//! the most loses its message.
+//! the pulls of sources, they could never be completed. Their memory counts as a loan. If a loan is refused, the stream
+//! that buffers the most loses its message.
 //!
 //! Components count memory in blocks of 64 KiB, and lower a count only if it is several blocks too high, so that most
-//! changes touch no shared counter.
+//! changes do not update a shared counter.
 
 mod account;
 mod limit;
@@ -110,8 +110,8 @@ impl MemoryBudget {
 
     /// Wakes the waiting sources, each of which checks whether its flow may borrow.
     fn wake(&self) {
-        // This side changes the counter before it reads the flag. A waiting source sets the flag before it reads the
-        // counter.
+        // The counter was changed before this fence, and the flag is read after it. A waiting source sets the flag
+        // before it reads the counter.
         fence(Ordering::SeqCst);
         if self.0.is_awaited.load(Ordering::Relaxed) {
             let waiting = {
@@ -158,9 +158,9 @@ pub(crate) struct FlowMemory {
 #[derive(Debug)]
 struct Credit {
     budget: MemoryBudget,
-    /// Bytes by which components of the flow exceed their shares, added up.
+    /// Sum of the bytes by which components of the flow exceed their shares.
     borrowed: AtomicIsize,
-    /// Bytes by which accepted events, in queues and deliveries, exceed the shares of their components, added up.
+    /// Sum of the bytes by which accepted events, in queues and deliveries, exceed the shares of their components.
     overdrawn: AtomicIsize,
 }
 

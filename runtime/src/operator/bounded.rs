@@ -174,7 +174,7 @@ impl<V> Bounded<V> {
     }
 }
 
-/// Counts evicted keys. Logs the first eviction, and then each time the number of evictions has doubled.
+/// A counter of evicted keys. Logs the first eviction, and then each time the number of evictions has doubled.
 #[derive(Debug, Default)]
 pub(super) struct Evictions(u64);
 

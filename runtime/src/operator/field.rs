@@ -8,6 +8,7 @@ use tremor_abi::batch::Part;
 use tremor_pdk::{EventRef, Path, PathError, ValueRef};
 
 /// Path of a field, such as `host.name` or `tags[0]`.
+///
 /// A path that starts with `%`, such as `%class`, refers to the metadata. The path `%` is the whole metadata, and the
 /// empty path is the whole payload. A path of the payload may start with a point, as in VRL: `.host.name`.
 #[derive(Clone, Debug, PartialEq, Eq)]

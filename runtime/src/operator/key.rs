@@ -56,7 +56,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Returns a hash of the values that were appended, which is the same in every process.
+    /// Returns a hash of the values that were appended. The hash is the same in every process.
     pub(super) fn stable_hash(&self) -> u64 {
         u64::try_from(XxHash3_128::oneshot(&self.bytes) >> 64).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Built-in operators for pipelines. They implement the same traits as the operators of plugins.
+//! Built-in operators for pipelines, which implement the same traits as the operators of plugins.
 
 mod bounded;
 mod bucket;

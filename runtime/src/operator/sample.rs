@@ -38,7 +38,7 @@ enum Rule {
         left: u64,
     },
     Rate {
-        /// Rate as a part of 2⁶⁴. A rate of 1 is represented as the largest number.
+        /// Rate as a fraction of 2⁶⁴. A rate of 1 is represented as the largest number.
         rate: u64,
         /// Sum of the rates of the events so far, modulo 2⁶⁴. An event passes if the addition overflows.
         sum: u64,
@@ -80,7 +80,7 @@ impl Component for Sample {
     }
 }
 
-/// Returns a rate as a part of 2⁶⁴.
+/// Returns a rate as a fraction of 2⁶⁴.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -219,8 +219,9 @@ fn depends(step: &Step, earlier: &Step) -> bool {
         || step.reads().into_iter().any(|read| read.overlaps(edited))
 }
 
-/// Factor by which edits may enlarge events of a small batch without being measured. The weight of a batch does not
-/// include the constants of the edits, which are enlarged as well.
+/// Maximum factor by which the edits may enlarge an event without a measurement of its size. For small batches,
+/// comparing the weight of the batch with the limit is not enough, because copies also enlarge the constants of the
+/// edits, which are not part of that weight.
 const GROWTH: usize = 16;
 
 /// The operator `set`.

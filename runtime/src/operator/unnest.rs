@@ -12,7 +12,7 @@ pub(crate) struct Config {
     field: Field,
     /// Field of the element in the new events; `field` unless set. With an empty text, the element becomes the payload.
     to: Option<Field>,
-    /// Treatment of events in which the field is missing or no array.
+    /// Treatment of events in which the field is missing or is not an array.
     #[serde(default)]
     others: Others,
 }

@@ -22,7 +22,7 @@ use crate::{
     linked::{self, LinkedComponent},
 };
 
-/// Creates instances of one component of one library. The component is not a connector.
+/// Factory of the instances of one component of a library. The component is not a connector.
 #[derive(Clone)]
 pub struct ComponentFactory {
     name: String,
@@ -88,7 +88,7 @@ impl ComponentFactory {
     }
 
     constructors! {
-        /// Creates an operator with the name of its host's component.
+        /// Creates an operator. Its name is the one that `host` returns.
         operator(Operator) -> dyn Operator: |raw| {
             let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
             LoadedOperator { raw, ports, mark: Mark::default() }

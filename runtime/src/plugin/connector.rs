@@ -30,7 +30,7 @@ pub struct InstanceInfo {
     pub has_sink: bool,
 }
 
-/// Creates instances of one connector of one library.
+/// Factory of the instances of one connector of a library.
 #[derive(Clone)]
 pub struct ConnectorFactory(Make);
 
@@ -62,7 +62,7 @@ impl ConnectorFactory {
         }
     }
 
-    /// Creates an instance with the name of its host's component.
+    /// Creates an instance. Its name is the one that `host` returns.
     ///
     /// # Errors
     /// Errors of the connector's constructor, usually of kind configuration; kind panicked if it panicked; kind
@@ -118,8 +118,8 @@ pub(super) fn check(
         let factory = ComponentFactory::load(library, kind, name, policy)?;
         return Ok(factory.check(kind, config, &host));
     }
-    let made = ConnectorFactory::load(library, name, policy)?.create(config, &host);
-    Ok(made.and_then(|connector| {
+    let created = ConnectorFactory::load(library, name, policy)?.create(config, &host);
+    Ok(created.and_then(|connector| {
         host.was_respected()?;
         let sides = connector.sides();
         let (has_source, has_sink) = (sides.has_source(), sides.has_sink());

@@ -1,7 +1,7 @@
 //! Functions of the host that plugins call.
 //!
-//! Each instance of a component has one context, to which the plugin has counted handles. None of the functions unwinds
-//! into the plugin.
+//! Each instance of a component has one context, to which the plugin has reference-counted handles. None of the
+//! functions unwinds into the plugin.
 
 use std::{
     io,
@@ -96,7 +96,8 @@ pub struct HostContext {
     services: Box<dyn HostServices>,
     /// Blocking work of this instance and of earlier instances of the component.
     jobs: Jobs,
-    /// Set in a check: the first action of the constructor that a constructor must not perform.
+    /// First forbidden action of the constructor, such as starting a task. The outer option is `Some` only in a context
+    /// for a check.
     misused: Option<OnceLock<&'static str>>,
 }
 
@@ -395,8 +396,8 @@ unsafe extern "C" fn watch(
 
 /// Waits for a duplicate of a descriptor.
 ///
-/// Because of the duplicate, one task can wait to read and another one to write. If the plugin closes its descriptor
-/// too early and the number is reused, a task does not wait for another file.
+/// Because of the duplicate, one task can wait to read and another one to write. Also, no task waits for an unrelated
+/// file if the plugin closes its descriptor too early and the number is reused.
 struct Watch(executor::Watched);
 
 impl Watch {

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The coarsest resolution of time stamps among the file systems in use, which is the resolution of FAT.
+/// The coarsest resolution of time stamps among the file systems in use: that of FAT.
 ///
-/// If a file was written less than this time ago, another write may leave its time of change the same.
+/// If a file was written less than this time ago, another write may not alter its time of change.
 const GRANULARITY: Duration = Duration::from_secs(2);
 
 /// Attributes of a file that show whether it has changed.

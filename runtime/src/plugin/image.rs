@@ -102,7 +102,7 @@ fn read_within<'b>(path: &Path, bytes: impl ReadRef<'b>) -> Result<Image<'b>, Er
     if file.kind() != ObjectKind::Dynamic {
         return Err(not_a_library(path));
     }
-    whole(path, bytes.len().unwrap_or_default(), &file)?;
+    check_ranges(path, bytes.len().unwrap_or_default(), &file)?;
     // Mach-O section names have the segment as a prefix.
     let name = SECTION.rsplit(',').next().unwrap_or(SECTION);
     let Some(section) = file.section_by_name(name) else {
@@ -159,7 +159,11 @@ fn too_much(path: &Path) -> Error {
 }
 
 /// Checks that everything that the headers refer to is within a file of `size` bytes.
-fn whole<'b>(path: &Path, size: u64, file: &File<'b, impl ReadRef<'b>>) -> Result<(), Error> {
+fn check_ranges<'b>(
+    path: &Path,
+    size: u64,
+    file: &File<'b, impl ReadRef<'b>>,
+) -> Result<(), Error> {
     let within = |what: &str, start: u64, len: u64| match start.checked_add(len) {
         Some(end) if end <= size => Ok(()),
         _ => {
@@ -182,7 +186,7 @@ fn whole<'b>(path: &Path, size: u64, file: &File<'b, impl ReadRef<'b>>) -> Resul
     Ok(())
 }
 
-/// Returns the ranges in the file of all program headers of an ELF file. The segments are only a part of these.
+/// Returns the ranges in the file of all program headers of an ELF file. `File::segments` returns only some of them.
 fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     macro_rules! ranges {
         ($elf:expr) => {{
@@ -203,7 +207,7 @@ fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     }
 }
 
-/// Returns the name of a machine that is used in messages.
+/// Returns the name of a machine for messages.
 fn machine(architecture: Architecture, format: BinaryFormat, is_little_endian: bool) -> String {
     let format = match format {
         BinaryFormat::Pe | BinaryFormat::Coff => "Windows",

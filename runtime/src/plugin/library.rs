@@ -183,7 +183,7 @@ impl Library {
     /// Reads a library as [`Library::inspect`] does, and also returns its file.
     pub(super) fn read(path: &Path) -> Result<Read, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
-        #[expect(clippy::disallowed_methods, reason = "it is compared with the stamp of a file")]
+        #[expect(clippy::disallowed_methods, reason = "it is compared with a time stamp of a file")]
         let now = SystemTime::now();
         let canonical = path.canonicalize().map_err(failed)?;
         let (file, about) = open(&canonical).map_err(failed)?;

@@ -5,11 +5,11 @@
 //! 2. [`Library::check`] compares the metadata with the requirements of this host, and checks whether other users
 //!    could change the library.
 //! 3. [`load`] opens the library, which runs its initialisers, and compares the layout of every type of the plugin
-//!    ABI. Only after that it calls functions that the plugin's author wrote.
+//! ABI. Only then does it call functions that the plugin's author wrote.
 //! 4. [`ConnectorFactory`] and [`ComponentFactory`] create instances with plain Rust types.
 //!
-//! [`Describer`] asks a plugin about its configuration in a child process, so that this process has to execute none of
-//! these stages.
+//! [`Describer`] asks a plugin about its configuration in a child process, so that this process need not load the
+//! library.
 //!
 //! A loaded library stays loaded until the process ends.
 //!

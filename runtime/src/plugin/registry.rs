@@ -49,7 +49,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Plugin libraries in a search path. None of their code was loaded or run.
+/// Plugin libraries that were found in search paths. None of their code was loaded or run.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     libraries: Vec<Library>,

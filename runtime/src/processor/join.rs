@@ -1,6 +1,6 @@
-//! The preprocessor `join`, which joins the fragments of a stream to one message. Every source of bytes has it, with
-//! its defaults, after its last preprocessor. There it only affects fragments that no other preprocessor has split into
-//! messages.
+//! The preprocessor `join`, which joins the fragments of a stream into one message. Every source of bytes applies
+//! `join`, with its default configuration, after its last preprocessor. In this position, `join` only affects fragments
+//! that no other preprocessor has split into messages.
 
 use tremor_pdk::{
     Component, ComponentContext, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,
@@ -33,7 +33,7 @@ impl Component for Join {
 }
 
 impl Join {
-    /// Returns a preprocessor that joins fragments to messages of the default length.
+    /// Returns a preprocessor that joins fragments into messages of at most the default maximum length.
     pub(crate) fn preprocessor(context: ComponentContext) -> Splitter<Self> {
         Splitter::of(Self { max_length: max_length() }, Self::NAME, context)
     }

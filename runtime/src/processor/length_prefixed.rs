@@ -11,7 +11,7 @@ use self::prefix::{Endianness, Head, Prefix};
 use super::max_length;
 
 /// Splits byte streams into messages. Each message follows its length in bytes, which does not include the prefix. A
-/// whole message is split too, and must end with a message.
+/// whole message is split too, and must not end within one of the messages that it contains.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct SplitConfig {

@@ -1,5 +1,5 @@
 //! The built-in processors. Preprocessors form messages before a codec decodes them, and postprocessors frame messages
-//! after the codec has encoded them. They are implemented in the same way as the processors of plugins.
+//! after the codec has encoded them. Built-in processors implement the same traits as the processors of plugins.
 
 pub(crate) mod base64;
 pub(crate) mod compression;

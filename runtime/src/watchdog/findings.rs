@@ -29,7 +29,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
 }
 
-/// Displays a call after the part of the component that it is made to, such as ``codec `json`: decode``.
+/// Displays the part of the component that is called, and the call, such as ``codec `json`: decode``.
 pub(super) struct Named<'f>(pub(super) &'f Record, pub(super) Call);
 
 impl fmt::Display for Named<'_> {
@@ -88,11 +88,11 @@ impl Finding {
     }
 }
 
-/// Logs that calls block more threads (`wanted`) than the executor can replace (`had`).
-pub(super) fn log_crowded(wanted: usize, had: usize) {
+/// Logs that calls block more threads (`wanted`) than the executor can replace (`replaced`).
+pub(super) fn log_crowded(wanted: usize, replaced: usize) {
     tracing::warn!(
         blocked = wanted,
-        replaced = had,
+        replaced,
         "calls of plugins block more threads than the executor can replace, so other flows may \
          stop; the limit is four times TREMOR_THREADS (by default the number of processors)"
     );

@@ -3,8 +3,8 @@
 //! Each component of a plugin has a [`Record`](record::Record). The code that calls the component writes the state of
 //! each call to the record ([`watched`]), with two stores for each poll. The thread of the watchdog samples all records
 //! [periodically](PERIOD). If a call blocks a thread, the watchdog has the executor start another thread, so that
-//! everything else in the process continues. Calls that take longer are reported. Components can have [limits](Limit)
-//! on the time of their calls.
+//! everything else in the process continues. A call that blocks for longer, or that is not answered in time, is
+//! reported. Components can have [limits](Limit) on the time of their calls.
 //!
 //! The runtime's own tasks are recorded in the same way. A *turn* is one poll of such a task. A long turn is counted
 //! and reported, unless a call into a plugin within the turn blocks the thread, because that call has a record of its
@@ -62,7 +62,7 @@ pub(crate) struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 100 ms, 1 s, 30 s and 1 s, in samples.
+    /// Returns limits of 100 ms for `replaced`, 1 s for `blocked`, 30 s for `unanswered` and 1 s for `flushed`.
     fn default() -> Self {
         Self { replaced: 2, blocked: 20, unanswered: 600, flushed: 20 }
     }
@@ -95,7 +95,7 @@ struct Records {
 pub(crate) struct Calls {
     flow: Arc<str>,
     records: Mutex<Records>,
-    /// Limits by component. A call that blocks its thread for longer is considered to hang.
+    /// Limits by component. A call that blocks its thread for longer than the limit is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
 }
@@ -214,14 +214,14 @@ fn sample(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
     while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
         let (wanted, findings) = sampler.sample();
         // Threads are replaced before anything is logged, because logging may block as well.
-        let had = replacements.set(wanted);
+        let replaced = replacements.set(wanted);
         executor::attend();
         executor::retry_blocking_threads(tick);
         tick = tick.wrapping_add(1);
         sampler.take_overruns().iter().for_each(limit::Notification::notify);
         findings.iter().for_each(findings::Finding::log);
-        if had < wanted && !std::mem::replace(&mut has_logged, true) {
-            findings::log_crowded(wanted, had);
+        if replaced < wanted && !std::mem::replace(&mut has_logged, true) {
+            findings::log_crowded(wanted, replaced);
         }
     }
 }

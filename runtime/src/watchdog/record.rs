@@ -23,10 +23,10 @@ const OPEN: u64 = 1 << 1;
 /// Bits that contain the kind of the call.
 const CALL: u64 = 0x3f << CALL_AT;
 const CALL_AT: u32 = 2;
-/// Bits that contain the number of polls, which wraps, so that two polls of a call differ.
+/// Bits that contain the number of polls, so that two polls of a call differ. The number wraps.
 const POLLS: u64 = 0x00ff_ffff << POLLS_AT;
 const POLLS_AT: u32 = 8;
-/// Position of the number of calls, which wraps, so that two calls differ.
+/// Position of the number of calls, which makes two calls differ. The number wraps.
 const CALLS_AT: u32 = 32;
 
 macro_rules! calls {
@@ -94,8 +94,8 @@ impl Call {
         !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
-    /// Returns whether the instance exists before and after the call. Only then can a new instance help after the call
-    /// took too long.
+    /// Returns whether the instance exists before and after the call. Only for such a call does it help to replace an
+    /// instance whose call took too long.
     pub(super) const fn is_within_life(self) -> bool {
         !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }
@@ -136,7 +136,7 @@ pub(super) struct Seen {
     pub(super) reported: bool,
 }
 
-/// Call of a component that is unanswered.
+/// An unanswered call. `inside` is `true` while a thread is in the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) call: Call,

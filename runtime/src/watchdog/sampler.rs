@@ -18,7 +18,7 @@ use super::{
     record::{self, Call, Record, Seen, State},
 };
 
-/// Maximum number of reports within [`WINDOW`] samples, which is one minute.
+/// Maximum number of reports within [`WINDOW`] samples (one minute).
 const REPORTS: usize = 10;
 const WINDOW: u64 = 1_200;
 /// Minimum time for which a replacement thread that is no longer needed is kept, in samples. A call that blocked once
@@ -35,9 +35,9 @@ pub(super) struct Sampler {
     reports: VecDeque<u64>,
     /// Numbers of the samples in which turns were last reported.
     turn_reports: VecDeque<u64>,
-    /// Calls that exceeded their limits, whose notifications have not been taken yet.
+    /// Notifications of exceeded limits that have not been taken yet.
     overruns: Vec<Notification>,
-    /// Number of replacement threads.
+    /// Number of replacement threads that the executor should have.
     wanted: usize,
     /// Number of consecutive samples in which fewer than `wanted` replacement threads would have been enough.
     calm: u32,
@@ -64,7 +64,7 @@ impl Sampler {
         let flows = self.flows.clone();
         for calls in &*lock(&flows) {
             let mut own = Blocked::default();
-            // A record without another reference belongs to a task that has ended.
+            // A record without another reference belongs to a component or task that has ended.
             let Records { known, words } = &mut *lock(&calls.records);
             known.retain_mut(|known| {
                 let is_idle = record::is_idle(&known.word);

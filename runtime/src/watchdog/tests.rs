@@ -88,7 +88,7 @@ fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
 fn connected(connector: &mut dyn DynConnector) -> DynHalves {
     match poll(&mut connector.connect(Sides::BOTH)) {
         Poll::Ready(halves) => halves.unwrap(),
-        Poll::Pending => panic!("connects at once"),
+        Poll::Pending => panic!("the connector has to connect immediately"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Words of records in contiguous memory.
 //!
-//! The watchdog reads the words of thousands of tasks twenty times a second. Reading a word at an arbitrary address
-//! takes 75 ns.
+//! The watchdog reads the words of thousands of tasks twenty times a second. Reading each word at an arbitrary address
+//! would take 75 ns.
 
 use std::{
     ops::Deref,

@@ -26,7 +26,7 @@ fn reads(variable: &str, program: &str, arguments: &[&str], text: &str) {
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let skip = || {
         eprintln!(
-            "SKIPPED: {} is not here: install it, or name it with {variable}",
+            "SKIPPED: {} is not installed; install it, or name it with {variable}",
             program.display()
         );
     };

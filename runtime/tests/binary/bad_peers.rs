@@ -1,4 +1,4 @@
-//! Tests of peers that violate the protocol of a server. Each of them gets a response with the reason or loses its
+//! Tests of peers that violate the protocol of a server. Each peer gets a response with the reason or loses its
 //! connection, and is counted. Well-behaved peers are served without interruption.
 //!
 //! The tests of each connector have more cases. Exhausted descriptors are tested in `servers`, TLS in `tls`.
@@ -343,7 +343,7 @@ fn invalid_frame_ends_only_its_connection() {
         ),
         ("a message that is too long", &long, 1009),
         ("a frame without a mask", b"\x81\x01x", 1002),
-        ("an opcode that means nothing", b"\x83\x81\0\0\0\0x", 1002),
+        ("an undefined opcode", b"\x83\x81\0\0\0\0x", 1002),
     ];
     let count = cases.len() as u64;
     for (what, frame, code) in cases {

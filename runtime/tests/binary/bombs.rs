@@ -306,12 +306,12 @@ fn messages_without_end_are_events_or_errors_in_parts() {
         Bomb {
             input: empty(60_000, good().trim_ascii()),
             has_letters: true,
-            ..bomb("empty messages that are no JSON", "length-prefixed", "json")
+            ..bomb("empty messages that are not JSON", "length-prefixed", "json")
         },
         Bomb {
             input: [&b"\n".repeat(60_000)[..], &good()].concat(),
             has_letters: true,
-            ..bomb("empty lines that are no JSON", "lines", "json")
+            ..bomb("empty lines that are not JSON", "lines", "json")
         },
         Bomb {
             input: compressed("gzip", &packed.concat(), 1, &prefixed(&text)),

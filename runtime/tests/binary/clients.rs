@@ -136,7 +136,7 @@ fn with_hosts(scene: Scene) -> Option<Running> {
     let may = Command::new("unshare").args(tries).stderr(Stdio::null()).status();
     if !may.is_ok_and(|status| status.success()) {
         eprintln!(
-            "SKIPPED: `unshare --mount` and `mount` are not there, or not allowed: they need root"
+            "SKIPPED: `unshare --mount` and `mount` are not installed, or not permitted without root"
         );
         return None;
     }

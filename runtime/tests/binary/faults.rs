@@ -7,7 +7,7 @@ use crate::{api::start, running::Running, tremor::Scene};
 
 /// Faults that block a thread permanently, or keep all threads busy. At most six: a process with two
 /// threads starts at most six further ones.
-const HOLD: [&str; 6] = [
+const BLOCKING: [&str; 6] = [
     "constructor_block",
     "pull_block",
     "pull_spin",
@@ -16,7 +16,7 @@ const HOLD: [&str; 6] = [
     "deliver_wake_storm",
 ];
 /// Faults in calls that the runtime makes only on request of a user, and the request.
-const ASKED_FOR: [(&str, &str); 2] = [("pause_panic", "pause"), ("resume_panic", "resume")];
+const REQUESTED: [(&str, &str); 2] = [("pause_panic", "pause"), ("resume_panic", "resume")];
 
 /// A flow that emits an event every millisecond until it is stopped.
 const OTHER: &str = "connectors:
@@ -111,21 +111,21 @@ fn expect_all(running: Running) {
 #[test]
 fn faults_that_block_no_thread_leave_other_flow_without_loss() {
     let faults = faults();
-    let is_asked_for = |fault: &str| ASKED_FOR.iter().any(|(name, _)| *name == fault);
-    let is_here = |fault: &&str| !HOLD.contains(fault) && !is_asked_for(fault);
+    let is_requested = |fault: &str| REQUESTED.iter().any(|(name, _)| *name == fault);
+    let is_here = |fault: &&str| !BLOCKING.contains(fault) && !is_requested(fault);
     let here: Vec<&str> = faults.iter().map(String::as_str).filter(is_here).collect();
-    assert_eq!(here.len(), faults.len() - HOLD.len() - ASKED_FOR.len());
+    assert_eq!(here.len(), faults.len() - BLOCKING.len() - REQUESTED.len());
     run(&here);
 }
 
 #[test]
 fn blocked_or_busy_threads_leave_other_flow_without_loss() {
-    run(&HOLD);
+    run(&BLOCKING);
 }
 
 #[test]
 fn connector_panicking_on_pause_or_resume_is_restarted() {
-    for (fault, call) in ASKED_FOR {
+    for (fault, call) in REQUESTED {
         let ticks = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }";
         let bad = format!("{{ type: hostile, config: {{ fault: {fault}, times: 1 }} }}");

@@ -101,7 +101,7 @@ fn bad_messages_go_to_err_with_their_bytes() {
     assert_eq!(dead[0]["original"], "{\"n\":\\x}");
     assert_eq!(dead[0]["component"], "input");
     assert_eq!(dead[0]["error"]["kind"], "bad data");
-    assert_eq!(dead[1]["original"], "//4=", "bytes that are no text are base64");
+    assert_eq!(dead[1]["original"], "//4=", "bytes that are not text are base64");
 }
 
 #[test]

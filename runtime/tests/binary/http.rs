@@ -257,7 +257,7 @@ links: [input -> output]";
 fn has_curl() -> bool {
     let has = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !has {
-        eprintln!("skipped: there is no `curl` here");
+        eprintln!("SKIPPED: `curl` is not installed");
     }
     has
 }

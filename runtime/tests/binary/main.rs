@@ -1,7 +1,7 @@
 //! Tests of the real binary with real plugin libraries: commands of users and their output.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::unwrap_used)] // a failed test reports its location
+#![allow(clippy::print_stderr)] // people read the output
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -46,7 +46,9 @@ impl Peer {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let Ok(mut child) = child else {
             let program = command.get_program().to_string_lossy().into_owned();
-            eprintln!("SKIPPED: {program} is not here: install it, or name it with a variable");
+            eprintln!(
+                "SKIPPED: {program} is not installed; install it, or name it with a variable"
+            );
             return None;
         };
         let (sender, output) = mpsc::channel();
@@ -156,7 +158,9 @@ pub(crate) fn logrotate() -> Option<Command> {
     let mut command = named("TREMOR_LOGROTATE", "logrotate");
     let is_here = command.arg("--version").stderr(Stdio::null()).status().is_ok();
     if !is_here {
-        eprintln!("SKIPPED: logrotate is not here: install it, or name it with TREMOR_LOGROTATE");
+        eprintln!(
+            "SKIPPED: logrotate is not installed; install it, or name it with TREMOR_LOGROTATE"
+        );
     }
     is_here.then(|| named("TREMOR_LOGROTATE", "logrotate"))
 }

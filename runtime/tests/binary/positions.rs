@@ -10,7 +10,7 @@ use std::{
 
 use crate::tremor::{Run, Scene, finish};
 
-/// Number of lines in the input, and below that the length of a line in bytes, including the line feed.
+/// Number of lines in the input. `LENGTH` is the length of a line in bytes, including the line feed.
 const LINES: usize = 10_000;
 const LENGTH: usize = 40;
 /// Number of requests that the peer answers before it hangs.
@@ -109,6 +109,6 @@ fn drain_that_times_out_keeps_delivered_positions() {
     drop(hangs);
     let first = answers.line();
     let behind = ANSWERED.checked_sub(first).expect("no line is lost");
-    assert!(behind <= PULL, "{behind} answered lines come again:\n{}", run.stderr);
+    assert!(behind <= PULL, "{behind} answered lines are read again:\n{}", run.stderr);
     assert_eq!(answers.lines.try_iter().last(), Some(LINES - 1));
 }

@@ -26,8 +26,8 @@ pub(crate) struct Running {
     events: Receiver<String>,
 }
 
-/// Reads a pipe to its end on a thread, and sends the lines. Reads on even if nobody receives them, so that the process
-/// never blocks.
+/// Reads a pipe to its end on a thread, and sends the lines. Continues to read even if nobody receives the lines, so
+/// that the process never blocks.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -79,7 +79,7 @@ fn logger(port: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new("logger");
     command.args(["--server", "127.0.0.1", "--port", port, "--tag", "prog"]).args(arguments);
     let Ok(status) = command.stdin(Stdio::null()).status() else {
-        eprintln!("SKIPPED: logger is not here (Debian's package bsdutils)");
+        eprintln!("SKIPPED: logger is not installed (Debian's package bsdutils)");
         return false;
     };
     assert!(status.success(), "{arguments:?}");

@@ -71,7 +71,7 @@ fn scene(flow: &str) -> Scene {
 pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
-        eprintln!("skipped: there is no `{program}` here");
+        eprintln!("SKIPPED: `{program}` is not installed");
     }
     has
 }

@@ -81,7 +81,7 @@ impl Resolver for Artefacts {
 #[schemars(deny_unknown_fields)]
 struct Nothing {}
 
-#[allow(dead_code)] // Only its schema is of use here, as below.
+#[allow(dead_code)] // Only the schema of this type is used, as of the types below.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct File {

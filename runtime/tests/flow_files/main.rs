@@ -136,8 +136,8 @@ fn flow_files_without_a_character_cause_no_panic() {
     damaged(1, |before, after| format!("{before}{after}"));
 }
 
-/// Reads each case with damage at every second character, from `first` on. Every second one suffices, and a debug build
-/// prepares schemas slowly.
+/// Reads each case with damage at every second character, from `first` on. Every second character suffices, and a debug
+/// build prepares schemas slowly.
 fn damaged(first: usize, damage: impl Fn(&str, &str) -> String) {
     let limits = Limits { max_expanded_bytes: 1 << 14, ..Limits::default() };
     for case in cases() {

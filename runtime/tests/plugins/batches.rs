@@ -1,5 +1,5 @@
-//! Tests of the ownership of buffers. Host or plugin, whichever allocated a buffer, also frees it. It does not matter
-//! which of them, and which thread, drops the last reference.
+//! Tests of the ownership of buffers. The side that allocated a buffer, host or plugin, also frees it, whichever side
+//! and whichever thread drops the last reference.
 
 use std::{future::poll_fn, thread};
 
@@ -29,9 +29,9 @@ fn batch_dropped_on_thread_of_plugin_returns_to_the_pool() {
     let sink = relay.sink.as_mut().unwrap();
     block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch))).unwrap();
     drop(batch);
-    assert_eq!(pool.waiting(), 0, "the plugin still has it");
+    assert_eq!(pool.waiting(), 0, "the plugin still has the batch");
     block_on(sink.on_tick()).unwrap();
-    assert_eq!(pool.waiting(), 1, "the plugin's thread gave it back");
+    assert_eq!(pool.waiting(), 1, "the plugin's thread has dropped the batch");
     assert_eq!(Batch::from_pool(&pool).bytes().as_ptr().addr(), address);
 }
 

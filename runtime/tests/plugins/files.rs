@@ -1,5 +1,5 @@
-//! Tests of files that are not valid plugins. They are rejected because of their contents, before the system's loader
-//! opens them.
+//! Tests of files that are not valid plugins. Such files are rejected because of their contents, before the system's
+//! loader opens them.
 
 use std::{
     collections::BTreeSet,

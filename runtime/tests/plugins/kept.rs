@@ -1,6 +1,6 @@
-//! Tests of libraries that were built with earlier minor versions of the ABI and archived unchanged. They load and
-//! behave as before, although later versions of the ABI have more methods. `tests/fixtures/kept/README.md` describes
-//! how to archive a library.
+//! Tests of libraries that were built with earlier minor versions of the ABI and archived unchanged. The libraries load
+//! and behave as before, although later versions of the ABI have more methods. `tests/fixtures/kept/README.md`
+//! describes how to archive a library.
 
 use std::{
     env, fs,
@@ -25,7 +25,7 @@ use crate::{
 
 #[test]
 fn current_library_passes_checks_of_kept_ones() {
-    does_everything(&library("fixture-every-kind"));
+    check_library(&library("fixture-every-kind"));
 }
 
 #[test]
@@ -44,11 +44,11 @@ pub(crate) fn kept_libraries_load_and_behave_as_before() {
         fs::write(&new, bytes).unwrap();
         fs::rename(new, &target).unwrap();
         assert_eq!(Library::inspect(&target).unwrap().metadata().abi, version);
-        does_everything(&target);
+        check_library(&target);
         found += 1;
     }
     if found == 0 {
-        eprintln!("SKIPPED: no library of an earlier minor is kept for {platform}");
+        eprintln!("SKIPPED: no library of an earlier minor version is archived for {platform}");
     }
 }
 
@@ -67,13 +67,13 @@ fn messages(messages: &[&str]) -> Batch {
     batch
 }
 
-fn does_everything(path: &Path) {
-    the_source_and_its_acknowledgements(path);
-    the_sink_and_its_slots(path);
-    the_steps(path);
+fn check_library(path: &Path) {
+    check_source(path);
+    check_sink(path);
+    check_steps(path);
 }
 
-fn the_source_and_its_acknowledgements(path: &Path) {
+fn check_source(path: &Path) {
     let context = host("kept");
     let mut it = Instance::start(&factory(path, "both"), &json!({ "count": 3 }), &context).unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ fn the_source_and_its_acknowledgements(path: &Path) {
     block_on(it.connector.hook(Hook::CLOSE)).unwrap();
 }
 
-fn the_sink_and_its_slots(path: &Path) {
+fn check_sink(path: &Path) {
     let config = json!({ "count": 3 });
     let mut it = Instance::start(&factory(path, "both"), &config, &host("kept")).unwrap();
     let sink = it.sink.as_mut().unwrap();
@@ -132,7 +132,7 @@ fn the_sink_and_its_slots(path: &Path) {
     block_on(sink.close()).unwrap();
 }
 
-fn the_steps(path: &Path) {
+fn check_steps(path: &Path) {
     let library = Library::inspect(path).unwrap();
     let of = |kind, name| ComponentFactory::load(&library, kind, name, Policy::default()).unwrap();
     let (config, context, mut output) = (Json::Null, host("kept"), Output::new());

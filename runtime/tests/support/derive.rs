@@ -89,7 +89,7 @@ fn apply(files: &mut Files, (file, old, new): &Change<'_>) {
     *text = text.replace(old, new);
 }
 
-/// Writes the files that differ. Does not write others, because cargo rebuilds a package if a file of it was written.
+/// Writes only the files that differ, because cargo rebuilds a package if any of its files was written.
 fn write(folder: &Path, inside: &str, files: &Files) {
     for (name, text) in files {
         let is_root = [MANIFEST, LOCK].contains(&&*name.to_string_lossy());

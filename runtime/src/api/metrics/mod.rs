@@ -48,7 +48,8 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
     }
 }
 
-/// A result of events in a component: the port, the label `result`, and the function that returns the count.
+/// Counter of the events of a component with one result: the port, the value of the label `result`, and the function
+/// that returns the count.
 type Result = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
 
 const RESULTS: [Result; 7] = [
@@ -151,7 +152,7 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
 
 fn about_turns(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_long_turns_total";
-    let help = "Polls of the runtime's own tasks that took more than 100 ms, unless in a call of a plugin.";
+    let help = "Polls of the runtime's own tasks that took more than 100 ms outside of calls into plugins.";
     text.family(name, Kind::Counter, help);
     for flow in flows {
         for ((component, task), count) in &flow.long_turns {

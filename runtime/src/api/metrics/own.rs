@@ -25,8 +25,8 @@ pub(super) fn write(text: &mut Text, plugins: &[OwnMetrics]) {
             let (samples, help) = (BTreeMap::new(), help.as_str());
             let new = Family { kind: metric.kind, help, samples };
             let family = families.entry(name(kind, metric)).or_insert(new);
-            // A metric is left out if another kind of metric has the same name, possibly because characters were
-            // replaced.
+            // A metric is left out if another kind of metric has the same name, possibly because characters of the
+            // names were replaced.
             if family.kind == metric.kind {
                 let (sum, counts) = family.samples.entry((flow, component)).or_default();
                 *sum += value;

@@ -10,7 +10,7 @@ use rustix::{
 
 use super::text::{Kind, Text};
 
-/// Writes the process metrics that this operating system provides; on Linux these are all of them.
+/// Writes the process metrics that this operating system provides. Linux provides all of them.
 pub(super) fn write(text: &mut Text) {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     #[expect(clippy::cast_precision_loss, reason = "the time is far below 2^53 s")]
@@ -50,12 +50,12 @@ fn memory() -> Option<(u64, u64)> {
 
 /// Returns the start time of the process, in seconds since the Unix epoch.
 fn start() -> Option<u64> {
-    /// Number of units of time in a second. The kernel reports times to programs in this unit on every supported
-    /// architecture.
+    /// Clock ticks per second. On every supported architecture, the kernel reports times to programs in ticks of this
+    /// length.
     const TICKS_PER_SECOND: u64 = 100;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the process in parentheses may contain any character, so fields are counted from its end. The start
-    // time is field 22.
+    // The name of the process in parentheses may contain any character, so fields are counted from the closing
+    // parenthesis. The start time is field 22.
     let fields = stat.rsplit_once(')')?.1;
     let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let system = fs::read_to_string("/proc/stat").ok()?;

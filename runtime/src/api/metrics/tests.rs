@@ -1,6 +1,6 @@
 //! Tests that the text follows the rules of its format for all names and values.
 
-#![expect(clippy::float_cmp, reason = "a float has all of these numbers exactly")]
+#![expect(clippy::float_cmp, reason = "floats represent all of these numbers exactly")]
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -217,7 +217,7 @@ fn metrics_of_plugins_are_added_up_and_escaped() {
             vec![
                 metric(MetricKind::Gauge, "täglich/open", 0.5, 1),
                 metric(MetricKind::Histogram, "wait_seconds", 2.5, 4),
-                // Has the same name as the counter after the counter got its suffix.
+                // This gauge has the name that the counter gets with its suffix.
                 metric(MetricKind::Gauge, "sent_total", 9.0, 1),
             ],
         ),

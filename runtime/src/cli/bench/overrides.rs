@@ -34,8 +34,8 @@ impl<'a> Overrides<'a> {
     /// # Errors
     /// A path is invalid.
     pub(super) fn new(arguments: &'a Arguments, report: &'a Path) -> io::Result<Self> {
-        let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
-        let (data, hgrm) = (whole(&arguments.data)?, whole(&arguments.hgrm)?);
+        let absolute_path = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
+        let (data, hgrm) = (absolute_path(&arguments.data)?, absolute_path(&arguments.hgrm)?);
         Ok(Self { arguments, report, data, hgrm })
     }
 
@@ -82,16 +82,17 @@ impl<'a> Overrides<'a> {
     }
 }
 
-/// Events per second that all sources of a flow offer together. In JSON a number, `null`, or a text.
+/// Events per second that all sources of a flow offer together. In JSON: a number, `null` for `Unlimited`, or a text
+/// for `Redacted`.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Rate {
     /// The sources offer this number of events.
     Events(f64),
     /// The sources offer as many events as the flow accepts.
-    AsTaken,
-    /// The rate of a source comes from a reference, so it is not shown.
-    Kept(&'static str),
+    Unlimited,
+    /// The rate of a source comes from a reference. Contains the text that replaces the rate in the report.
+    Redacted(&'static str),
 }
 
 /// Returns the rate of a flow. Call this after the values of the command line were set.
@@ -99,10 +100,10 @@ pub(super) fn rate(flow: &Flow) -> Rate {
     let mut sum = 0.0;
     for position in benches(flow, Role::Source) {
         let Some(rate) = config(flow, position).get("rate").filter(|rate| rate.is_number()) else {
-            return Rate::AsTaken;
+            return Rate::Unlimited;
         };
         if matches!(redact::text(&rate.to_string()), Cow::Owned(_)) {
-            return Rate::Kept(redact::REDACTED);
+            return Rate::Redacted(redact::REDACTED);
         }
         sum += rate.as_f64().unwrap_or_default();
     }

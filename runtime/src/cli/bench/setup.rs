@@ -25,7 +25,7 @@ pub(super) struct Setup {
 struct Machine {
     /// Name of the processor; `None` if the system does not report it.
     cpu: Option<String>,
-    /// Instruction sets that this processor has, of those that codecs, searches and checksums look for at run time.
+    /// Instruction sets of this processor that codecs, searches and checksums use if they detect them at run time.
     cpu_features: Vec<&'static str>,
     kernel: String,
     /// Number of threads that can run at the same time: processors, reduced by affinity and quotas.
@@ -138,7 +138,7 @@ fn allocator(preloaded: Option<&str>) -> String {
 
 impl Data {
     fn of(path: &Path) -> Self {
-        // A file that was deleted after the run has no hash, which the report shows.
+        // If the file was deleted during the run, the report shows that its hash is unknown.
         let (bytes, hash) = fs::read(path).map_or((0, None), |bytes| {
             (bytes.len() as u64, Some(format!("{:032x}", XxHash3_128::oneshot(&bytes))))
         });
@@ -154,8 +154,8 @@ impl fmt::Display for Setup {
         let Machine { cpu, cpu_features, kernel, processors, threads } = machine;
         match rate {
             Rate::Events(rate) => writeln!(f, "offered     {rate} events/s")?,
-            Rate::Kept(rate) => writeln!(f, "offered     {rate} events/s")?,
-            Rate::AsTaken => writeln!(f, "offered     as many as the flow accepts")?,
+            Rate::Redacted(rate) => writeln!(f, "offered     {rate} events/s")?,
+            Rate::Unlimited => writeln!(f, "offered     as many as the flow accepts")?,
         }
         let cpu = cpu.as_deref().unwrap_or("an unknown processor");
         writeln!(f, "machine     {cpu}, {processors} processors, {threads} threads, {kernel}")?;

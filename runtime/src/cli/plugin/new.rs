@@ -22,11 +22,11 @@ pub(crate) struct Arguments {
     /// Kind of the plugin.
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Folder to create; a folder with the plugin's name in the current folder unless set.
+    /// Folder to create; by default, a folder with the plugin's name in the current folder.
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git repository that
-    /// contains it. Unless set, the crate in the clone of tremor that contains this program.
+    /// contains it. By default, the crate in the clone of tremor that contains this program.
     #[arg(long, value_name = "VERSION|DIR|URL")]
     pdk: Option<String>,
 }
@@ -179,7 +179,8 @@ fn has_plugins(folder: &Path) -> bool {
     folder.join(format!("{prefix}connector_stdio{suffix}")).is_file()
 }
 
-/// Returns notes about further steps that may be needed for these commands.
+/// Returns notes for the user about a version of the kit that may not be published, and about plugins that were not
+/// found.
 fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
     let mut notes = Vec::new();
     if dependency.starts_with("version") {

@@ -12,8 +12,7 @@ pub(super) fn read(value: ValueRef<'_>) -> Option<i64> {
     match value.shape() {
         Shape::I64(seconds) => seconds.checked_mul(NS),
         Shape::U64(seconds) => i64::try_from(seconds).ok()?.checked_mul(NS),
-        // The shortest decimal form is the one that the message contains, if that has at most six digits after the
-        // point.
+        // The shortest decimal form is the form in the message, if the message has at most six digits after the point.
         Shape::F64(seconds) if seconds.is_finite() => {
             parse(zmij::Buffer::new().format_finite(seconds))
         }
@@ -22,7 +21,7 @@ pub(super) fn read(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// Parses seconds, with a fraction of which nine digits count, and with an exponent.
+/// Parses a number of seconds, which may have a fraction and an exponent. Digits below one nanosecond are ignored.
 fn parse(text: &str) -> Option<i64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -36,7 +35,7 @@ fn parse(text: &str) -> Option<i64> {
     if whole.is_empty() {
         return None;
     }
-    // Position of the point of nanoseconds, counted from the first digit.
+    // Number of digits up to the unit of nanoseconds.
     let end = i32::try_from(whole.len()).ok()?.checked_add(exponent)?.checked_add(9)?;
     let mut ns = 0_i64;
     let mut all = whole.bytes().chain(fraction.bytes());

@@ -1,7 +1,7 @@
 //! Counts the values in a JSON text without parsing it.
 
-/// Returns an upper bound of the number of nodes of a message that is JSON.
-/// meaning.
+/// Returns an upper bound of the number of nodes of a message that is JSON. For any other message, the result is at
+/// most the length of the message plus 1.
 pub(super) fn nodes(message: &[u8]) -> usize {
     let mut nodes = 1;
     // The last byte outside of strings that is not blank.

@@ -67,8 +67,8 @@ impl Decoder {
     /// parser reads beyond the last message.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the message is not JSON or is nested too deeply, or if a number that shall
-    /// become a float exceeds the range of floats. Then `nodes` is unchanged, and `bytes` has at most grown by the
+    /// Returns an error of kind "bad data" if the message is not JSON or is nested too deeply, or if a number that has
+    /// to become a float exceeds the range of floats. Then `nodes` is unchanged, and `bytes` has at most grown by the
     /// padding.
     pub fn decode(
         &mut self,

@@ -153,7 +153,7 @@ impl Encoder {
     }
 }
 
-/// Calls `write`, which appends a value and a comma, and removes the comma. After an error, restores `out`.
+/// Calls `write`, which appends a value and a comma, and then removes the comma. After an error, restores `out`.
 fn restoring(
     out: &mut Bytes,
     write: impl FnOnce(&mut Output<'_>) -> Result<(), Error>,

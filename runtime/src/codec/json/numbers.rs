@@ -87,8 +87,8 @@ fn behind_string(message: &[u8], mut at: usize) -> usize {
     message.len()
 }
 
-/// Replaces the nodes of numbers whose values a float would change by nodes with the text of the number. `nodes` are
-/// those of the valid message at `start` of the buffer of texts, in the order of the text.
+/// Replaces the node of each number whose value a float would change. The new node contains the text of the number.
+/// `nodes` are those of the valid message at `start` of the buffer of texts, in the order of the text.
 pub(super) fn restore(message: &[u8], start: usize, nodes: &mut [Node]) {
     let is_number =
         |node: &&mut Node| matches!(node.kind(), NodeKind::I64 | NodeKind::U64 | NodeKind::F64);

@@ -1,6 +1,6 @@
 //! Decoding of JSON text without escapes to nodes, in one pass.
 //!
-//! The next byte determines the next token, the end of a string is searched 32 bytes at a time, and nodes are written
+//! The next byte determines the next token, and the end of a string is searched 32 bytes at a time. Nodes are written
 //! directly, without an index of the text and without a tape. A message is not plain if it contains an escape, an
 //! integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
 //! errors.
@@ -167,7 +167,7 @@ fn end_of(is_object: bool) -> u8 {
     if is_object { b'}' } else { b']' }
 }
 
-/// Appends nodes to the spare capacity of a buffer. [`Slots::commit`] makes them a part of the buffer.
+/// A writer that appends nodes to the spare capacity of a buffer. [`Slots::commit`] makes them a part of the buffer.
 ///
 /// Invariant: `written <= capacity`; `first` points to `capacity` slots after the contents of `nodes`, and the first
 /// `written` of them are initialised.
@@ -184,7 +184,7 @@ impl<'n> Slots<'n> {
     /// Creates slots for a message of `bytes` bytes.
     #[inline]
     fn new(nodes: &'n mut Nodes, bytes: usize) -> Self {
-        // This is enough for a typical log event, with a reserve.
+        // This capacity is enough for a typical log event, with a reserve.
         nodes.reserve(bytes / 16 + 16);
         let (root, capacity) = (nodes.len(), nodes.capacity() - nodes.len());
         // SAFETY: `root` is the length of `nodes`, so the result is within the allocation or one past its end.
@@ -194,7 +194,7 @@ impl<'n> Slots<'n> {
 
     /// Returns the index of the next node.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the caller of `read` sees to it
+    #[allow(clippy::cast_possible_truncation)] // the caller of `read` ensures this
     fn next_index(&self) -> u32 {
         (self.root + self.written) as u32
     }

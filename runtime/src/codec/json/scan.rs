@@ -17,7 +17,7 @@ pub(super) struct Baseline;
 
 /// Proof that the processor has AVX2 and the bit manipulation instructions that came with it.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // there is none
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // never constructed
 pub(super) struct Avx2(());
 
 impl Avx2 {

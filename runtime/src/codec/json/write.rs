@@ -7,8 +7,8 @@ use super::escape;
 use super::scan::{Baseline, Scan};
 use crate::codec::output::{BLOCK, Output};
 
-/// Capacity in bytes that is needed in addition to a string: for two quotes, for one byte after the string, and for a
-/// last block that is stored completely although only its beginning belongs to the string.
+/// Capacity in bytes that is needed in addition to a string: two quotes, one byte after the string, and one block,
+/// because the last block is always stored completely.
 const SLACK: usize = BLOCK + 3;
 
 /// Number of bytes that are encoded as base64 in one step. This is a multiple of three, so that only the last step adds

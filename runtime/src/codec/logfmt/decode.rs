@@ -1,4 +1,4 @@
-//! Decoding of lines. Text stays where it is in the message, unless it has escapes.
+//! Decoding of lines. Text is not copied unless it has escapes: nodes refer to the message.
 
 use tremor_abi::document::{Node, fingerprint, resolve_duplicates};
 
@@ -65,8 +65,8 @@ impl Line<'_> {
         Error::bad_data_at(at - self.start, what)
     }
 
-    /// Moves to the first byte that does not fulfil `is_part`, or to the end. Returns the position before and the
-    /// number of bytes.
+    /// Moves to the first byte that does not fulfil `is_part`, or to the end. Returns the position before the move, and
+    /// the number of bytes that were skipped.
     #[inline]
     fn skip(&mut self, is_part: impl Fn(u8) -> bool) -> (usize, usize) {
         let before = self.at;
@@ -155,7 +155,7 @@ impl Line<'_> {
     }
 }
 
-/// Returns a length of a part of a message, which is at most the length of the message.
+/// Converts the length of a part of a message, which fits 32 bits because the length of the message does.
 #[inline]
 fn narrow(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)

@@ -36,8 +36,9 @@ impl Ending<'_> {
         if drains.is_ready()
             && let Some(source) = self.source.take()
         {
-            // The queues that the source feeds end only with the source, and their receivers wait for that. One of
-            // these may be the sink of this connector, for which this function waits, so another task ends the source.
+            // The queues that the source feeds end only with the source, and their receivers wait for the end of the
+            // queues. One of these receivers may be the sink of this connector. This function waits for that sink, so
+            // another task has to end the source.
             *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
         }
         sink.poll_done(context)
@@ -54,8 +55,8 @@ impl Ending<'_> {
     }
 }
 
-/// Ends a source that is not connected: its operators emit the events that they buffer, and queues end that no other
-/// task feeds. Does nothing if the flow was stopped.
+/// Ends a source that is not connected: its operators emit the events that they buffer, and the queues that no other
+/// task feeds end. Does nothing if the flow was stopped.
 pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
     // Once begun, the close is not interrupted, because events that operators emit would be lost. If the flow is
     // stopped meanwhile, the close does not block, because the queues of tasks that have ended refuse events.

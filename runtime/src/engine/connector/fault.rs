@@ -8,7 +8,7 @@ use crate::engine::handle::connection::Replaced;
 pub(crate) enum Fault {
     /// An error that a new instance would return too.
     Final(Error),
-    /// An error that a new instance may not have.
+    /// An error that a new instance may not return.
     Restart(Error),
     /// A restart that a user requested. The instance has not failed.
     Requested,

@@ -37,7 +37,7 @@ pub(super) enum Outcome {
 }
 
 impl ConnectorTask {
-    /// Runs source and sink until the connection ends. `hooks` are those of the instance.
+    /// Runs source and sink until the connection ends. `hooks` records the hooks that were called for the instance.
     ///
     /// # Errors
     /// Returns the reason why the instance ends.

@@ -7,7 +7,7 @@ use tremor_pdk::Error;
 use super::{Control, Phase};
 use crate::{dynamic::BoxFuture, executor};
 
-/// Longest time for which the end of a connection or a flow is delayed by such a call.
+/// Longest time for which one call may delay the end of a connection or a flow.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// Longest time that the `close` of a source may take after the flow was stopped. Events that the source acknowledges

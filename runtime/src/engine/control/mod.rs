@@ -343,7 +343,7 @@ impl Control {
 
     fn find_unfinished(&self) -> Vec<Unfinished> {
         let connectors = self.state.read(|state| state.connectors.clone());
-        // An unanswered call says more than the state of its connector, so it takes precedence.
+        // An unanswered call is more specific than the state of its connector, so the call takes precedence.
         let calls = self.calls.unanswered().into_iter();
         let calls =
             calls.map(|(component, doing)| Unfinished { component: component.into(), doing });
@@ -413,7 +413,7 @@ impl Control {
     }
 }
 
-/// A task's wait for a phase of its flow.
+/// The registration of a task that waits for a phase of its flow.
 #[derive(Debug)]
 pub(crate) struct Reached<'c> {
     phase: Phase,

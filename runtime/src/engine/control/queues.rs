@@ -9,8 +9,8 @@ use std::{
 /// Returns the nodes whose tasks wait for capacity of a queue, each with the start of the wait.
 type Senders = Box<dyn Fn() -> Vec<(u32, Instant)> + Send + Sync>;
 
-/// The queues of a flow. The number of the node before which a queue is identifies the queue, and the number of the
-/// node whose task sends identifies a sender.
+/// The queues of a flow. A queue is identified by the number of the node that receives from it, and a sender by the
+/// number of the node whose task sends.
 #[derive(Default)]
 pub(crate) struct Queues(Vec<(u32, Senders)>);
 

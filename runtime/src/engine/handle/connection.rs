@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 struct State {
     is_broken: bool,
-    /// Reason why the instance is to be replaced, if it is. Its connection counts as broken from then on.
+    /// Reason why the instance is to be replaced. Once it is set, the connection counts as broken.
     replaced: Option<Replaced>,
 }
 
@@ -57,7 +57,7 @@ impl Connection {
         self.state.read(State::is_broken)
     }
 
-    /// Returns a task's wait for the end of the connection.
+    /// Returns the registration of a task that is going to wait for the end of the connection.
     pub(crate) fn broken(&self) -> Broken<'_> {
         Broken(self.state.waiter())
     }
@@ -92,7 +92,7 @@ impl Connection {
     }
 }
 
-/// A task's wait for the end of a connection.
+/// The registration of a task that waits for the end of a connection.
 #[derive(Debug)]
 pub(crate) struct Broken<'c>(Waiter<'c, State>);
 

@@ -35,7 +35,7 @@ struct State {
     idle: [bool; 2],
 }
 
-/// A task's wait for the gate.
+/// The registration of a task that waits for changes of the gate.
 #[derive(Debug)]
 pub(crate) struct Changes<'g>(&'g Gate, Waiter<'g, State>);
 
@@ -66,7 +66,7 @@ impl Gate {
         self.update(|state| state.idle[side as usize] = idle);
     }
 
-    /// Returns a task's wait for changes of the gate.
+    /// Returns the registration of a task that is going to wait for changes of the gate.
     pub(crate) fn changes(&self) -> Changes<'_> {
         Changes(self, self.state.waiter())
     }

@@ -50,7 +50,7 @@ pub(crate) struct ConnectorHandle {
     charge: Option<Charge>,
     /// The gate that pauses the connector.
     pub(crate) gate: Gate,
-    /// Whether a failure of the connector ends the run.
+    /// Effect of a permanent failure of the connector on the run.
     on_failure: OnFailure,
     /// Connection of the current instance. While there is no instance, the connection of the next one.
     instance: Mutex<Arc<Connection>>,
@@ -65,7 +65,7 @@ struct Now {
     drains: bool,
     last_error: Option<LastError>,
     series: Series,
-    /// Limits that the source has reached, so that it is not pulled, and the time since which it has. `None` if the
+    /// Limits because of which the source is not pulled, and the time at which the source reached them. `None` if the
     /// source has not reached a limit.
     bound: Option<(Instant, InFlight)>,
     /// `true` once an attempt to connect has succeeded, failed, or taken [`LONG_CONNECT`].
@@ -109,12 +109,12 @@ impl ConnectorHandle {
         }
     }
 
-    /// Sets whether a failure of the connector ends the run.
+    /// Sets the effect of a permanent failure of the connector on the run.
     pub(crate) fn on_failure(self, on_failure: OnFailure) -> Self {
         Self { on_failure, ..self }
     }
 
-    /// Counts the memory of events in the sink, which were taken and not delivered, for `component`.
+    /// Counts the memory of the events that the sink has taken and not delivered in the account of `component`.
     pub(crate) fn counted_in(self, component: Arc<Account>) -> Self {
         Self { charge: Some(Charge::new(component)), ..self }
     }
@@ -193,13 +193,13 @@ impl ConnectorHandle {
         now.enter(state);
     }
 
-    /// Records that the source has reached its `limit` of events or bytes in flight, so that it is not pulled. `None`
-    /// means that it has not.
+    /// Sets the `limit` of events or bytes in flight because of which the source is not pulled. `None` means that the
+    /// source has not reached a limit.
     pub(crate) fn set_bound(&self, limit: Option<InFlight>) {
         lock(&self.now).bound = limit.map(|limit| (Instant::now(), limit));
     }
 
-    /// Returns the limits that the source has reached, so that it is not pulled, with the time since which it has.
+    /// Returns the limits because of which the source is not pulled, with the time at which the source reached them.
     /// Returns `None` if the source has not reached a limit.
     pub(crate) fn bound(&self) -> Option<(Instant, InFlight)> {
         lock(&self.now).bound

@@ -116,8 +116,8 @@ fn routers<'p>(
 /// The router of a task.
 struct Routed {
     router: Router,
-    /// The only queue that the source's router feeds is that of this sink. `None` if it feeds other queues or is not
-    /// the router of a source.
+    /// The sink whose queue is the only one that the router of a source feeds. `None` if the router feeds other queues
+    /// or does not belong to a source.
     sink: Option<NodeId>,
 }
 

@@ -16,8 +16,8 @@ use crate::engine::{
 pub(crate) struct Receiver {
     mailbox: Arc<Mailbox<Queued>>,
     processors: Processors,
-    /// Counts the receiving task as working. Set while the task receives batches that it has to encode itself, which
-    /// takes a processor.
+    /// Counts the receiving task as working. Set while the task receives batches that it has to encode itself, because
+    /// encoding takes a processor.
     working: Option<Working>,
     /// Wakers of senders. Empty between calls.
     woken: Vec<Option<Waker>>,

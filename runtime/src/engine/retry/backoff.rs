@@ -64,8 +64,8 @@ impl Attempts {
         self.policy.attempts.is_none_or(|attempts| self.failed <= attempts)
     }
 
-    /// Counts an attempt that failed with `error`, unless the peer has not caused the failure: the system lacked
-    /// resources, or the attempt was deferred. Returns whether another attempt may follow.
+    /// Counts an attempt that failed with `error`, unless the system lacked resources or the attempt was deferred.
+    /// Returns whether another attempt may follow.
     pub(crate) fn fail_with(&mut self, error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::SHORTAGE | ErrorKind::DEFERRED) || self.fail()
     }
@@ -134,7 +134,7 @@ impl Backoff {
     }
 }
 
-/// Allows an action at most `most` times within a sliding window.
+/// A budget that allows an action at most `most` times within a sliding window.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: u64,

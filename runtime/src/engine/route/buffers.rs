@@ -1,4 +1,4 @@
-//! Counts the events that an operator buffers, and keeps the tokens that acknowledge them.
+//! Counts of the events that an operator buffers, and the tokens that acknowledge these events.
 
 use std::collections::HashMap;
 

@@ -56,8 +56,8 @@ pub(crate) struct Step {
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
 /// `unknown` is 0.
 struct Balance {
-    /// Events that the operator had: passed to the call, released from its buffer, lost from its buffer
-    /// in a panic, or created.
+    /// Events that the operator had: events that were passed to the call, released from the operator's buffer, lost
+    /// from this buffer in a panic, or created.
     had: usize,
     /// Events that left the operator, through any port.
     out: usize,
@@ -326,7 +326,8 @@ impl Pipeline {
         step.post(name, ports, item, stats, env)
     }
 
-    /// Processes several batches, and then `last`, from the step at `first` on. Their results are routed in this order.
+    /// Processes several batches, and then `last`, from the step at `first` on. The results of the batches are routed
+    /// in this order.
     fn process_all(&mut self, first: usize, ahead: Vec<Batch>, last: InFlight, env: &mut Env<'_>) {
         let bottom = env.work.len();
         for batch in ahead {
@@ -430,8 +431,8 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
     work.insert(bottom, (*last, item));
 }
 
-/// Records that `events` events have failed permanently. If their source would redeliver them, the flow fails, because
-/// it would process the same events again and again.
+/// Records that `events` events have failed permanently. If their source would redeliver these events, the flow fails,
+/// because otherwise it would process the same events endlessly.
 fn fail(
     name: &str,
     events: usize,

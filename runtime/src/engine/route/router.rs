@@ -38,7 +38,7 @@ use crate::engine::{
     },
 };
 
-/// Lets one task send events to the outputs of a component.
+/// The object through which one task sends events to the outputs of a component.
 pub(crate) struct Router {
     /// Name of the component.
     pub(crate) name: Arc<str>,

@@ -49,8 +49,8 @@ impl Items {
         self.joined = Some(joined.into());
     }
 
-    /// Returns whether `batch` can be added. It cannot if the batches are copied into one batch that would exceed
-    /// [`MAX_JOINED`].
+    /// Returns whether `batch` can be added. Returns `false` if the batches are copied into one batch, which would
+    /// exceed [`MAX_JOINED`].
     pub(super) fn fits(&self, batch: &Batch) -> bool {
         let all = self.joined.as_ref().map(|joined| size(&joined.all));
         all.is_none_or(|all| all.saturating_add(size(batch)) <= MAX_JOINED)

@@ -84,7 +84,7 @@ impl Lane {
         self.0.insert(at, pending);
     }
 
-    /// Adds a delivery at the end. No more batches are joined to those before it.
+    /// Adds a delivery at the end. No more batches are joined to the deliveries before it.
     pub(super) fn push(&mut self, pending: Pending) {
         self.close();
         self.0.push_back(pending);

@@ -258,8 +258,8 @@ impl Session<'_> {
     }
 
     /// Reports the memory of all deliveries. If the flow may not borrow more memory, incomplete deliveries do not wait
-    /// for more batches, because the sources that would read these wait for memory. If another component has caused the
-    /// shortage, this sink notices it with its next event or tick.
+    /// for more batches, because the sources that would read these batches wait for memory. If another component has
+    /// caused the shortage, this sink notices the shortage with its next event or tick.
     fn count_memory(&mut self) {
         let side = &mut *self.side;
         side.handle.set_in_flight_bytes(side.backlog.weight());

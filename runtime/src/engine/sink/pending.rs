@@ -271,9 +271,9 @@ impl Pending {
         retained
     }
 
-    /// Returns the bytes of memory that the delivery retains, as [`HostBatch::retained_bytes`] counts them. Of a buffer
-    /// that several batches share, the delivery's part counts. While the delivery is in flight, the data for the sink
-    /// does not count, because the sink has it.
+    /// Returns the bytes of memory that the delivery retains, as [`HostBatch::retained_bytes`] counts them. If several
+    /// batches share a buffer, only the delivery's part of the buffer counts. While the delivery is in flight, the data
+    /// for the sink does not count, because the sink has it.
     pub(super) fn retained_bytes(&self) -> usize {
         let encoded = match &self.state {
             State::Filling { encoded, .. } => encoded.weight(),

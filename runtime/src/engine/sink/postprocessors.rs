@@ -88,8 +88,8 @@ fn restore(encoded: &mut Batch, batch: &Batch) {
     }
 }
 
-/// Returns, for each of the `count` messages that a postprocessor got, the error if the message failed. The list is
-/// empty if no message failed.
+/// Returns an entry for each of the `count` messages that a postprocessor got: the error if the message failed. The
+/// list is empty if no message failed.
 ///
 /// # Errors
 /// Returns an error if the postprocessor broke its contract, so that messages cannot be matched with events. Otherwise

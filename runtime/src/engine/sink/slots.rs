@@ -36,7 +36,7 @@ struct Wakers {
 /// The slots that were woken and not polled since, and the waker of the task that polls them.
 type Woken = Mutex<(VecDeque<usize>, Option<Waker>)>;
 
-/// Wakes the sink's task for one slot.
+/// A waker that wakes the sink's task for one slot.
 struct SlotWaker {
     slot: usize,
     is_woken: AtomicBool,
@@ -130,7 +130,7 @@ impl Slots {
         sink.poll_deliver(context, slot, encoded).map(|result| (slot, result))
     }
 
-    /// Marks the delivery in `slot` as answered. Returns when it began, if that is known.
+    /// Marks the delivery in `slot` as answered. Returns the start of the delivery, if that was recorded.
     pub(crate) fn end(&mut self, slot: usize) -> Option<Instant> {
         self.all[slot].as_mut().and_then(Pending::end)
     }

@@ -15,7 +15,7 @@ use crate::engine::{
     tuning::{BATCH_EVENTS, BATCH_NS, BATCH_TO_HANDING, BATCH_TO_SINK, LONG_WAIT},
 };
 
-/// Chooses how many events each pull asks for, from the measured costs of earlier batches.
+/// The number of events that each pull of a source asks for, chosen from the measured costs of earlier batches.
 #[derive(Debug)]
 pub(crate) struct BatchSizer {
     limit: Limit,

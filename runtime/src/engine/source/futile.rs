@@ -1,5 +1,5 @@
-//! Slows down sources that repeatedly return from a pull without an event and without waiting. Otherwise such a source
-//! would keep a processor busy without any result.
+//! A slowdown for sources that repeatedly return from a pull without an event and without waiting. Otherwise such a
+//! source would keep a processor busy without any result.
 
 use std::{
     fmt::Display,

@@ -28,8 +28,8 @@ use crate::{dynamic::DynSource, memory::FlowMemory, time};
 pub(crate) struct IntakeState {
     /// Number of the source, which is stored in each of its events.
     pub(crate) id: u32,
-    /// The preprocessors, in the order in which they run. For connectors of bytes, the last one joins the fragments
-    /// that the other preprocessors did not form into messages. No bytes are buffered between connections.
+    /// The preprocessors, in the order in which they run. For connectors of bytes, the last preprocessor joins the
+    /// fragments that the others did not form into messages. No bytes are buffered between connections.
     pub(crate) preprocessors: Preprocessors,
 }
 
@@ -302,7 +302,7 @@ impl Intake {
         self.state.preprocessors.push(batch, token);
     }
 
-    /// Returns whether pulled events still have to be preprocessed. They have to be before the next pull.
+    /// Returns whether pulled events still have to be preprocessed, which has to be done before the next pull.
     pub(crate) fn has_more(&self) -> bool {
         self.state.preprocessors.has_more()
     }
@@ -358,7 +358,7 @@ impl Intake {
     /// Ends all streams as aborted, so that incomplete messages never become messages.
     ///
     /// If the source wants acknowledgements, the pulls of incomplete messages fail, and [`Intake::next`] drops the
-    /// incomplete messages. Otherwise it returns them as rejected events.
+    /// incomplete messages. Otherwise [`Intake::next`] returns the incomplete messages as rejected events.
     pub(crate) fn abort(&mut self) {
         if self.ledger.is_some() {
             self.state.preprocessors.drop_tokens();
@@ -367,8 +367,8 @@ impl Intake {
         self.state.preprocessors.end(StreamEnd::Aborted);
     }
 
-    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if that
-    /// loses something, because the source wants no acknowledgements.
+    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if input is
+    /// lost by that, because the source wants no acknowledgements.
     ///
     /// # Errors
     /// Returns an error if a preprocessor could not be recreated.
@@ -470,7 +470,7 @@ impl Intake {
     }
 }
 
-/// Replaces a source that was taken out of its intake. Its pulls report that the source has finished.
+/// The replacement for a source that was taken out of its intake. Its pulls report that the source has finished.
 struct Taken;
 
 impl DynSource for Taken {

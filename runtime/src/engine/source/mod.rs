@@ -72,8 +72,8 @@ pub(crate) struct SourceSide {
 enum Step {
     /// A pull has ended. The second value is the first round of preprocessing after the pull.
     Pulled(Result<Pull, Error>, Round),
-    /// A round of preprocessing was done, but no pull has ended: the round was due, or a pending pull was canceled that
-    /// had already read something. The condition that canceled the pull still applies, so the next step reports it.
+    /// A round of preprocessing was done, but no pull has ended: the round was due, or a pending pull that had already
+    /// read something was canceled. The condition that canceled the pull still applies, so the next step reports it.
     Round(Round),
     /// The source returned an error for an acknowledgement.
     Failed(Error),

@@ -23,8 +23,8 @@ pub(crate) struct OutstandingAcks {
 
 impl OutstandingAcks {
     /// Reports to the source how each pull ended, until all pulls were reported or the flow is stopped, and then closes
-    /// the source. The source is closed even if the flow was stopped, because otherwise all events would be delivered
-    /// twice that were acknowledged after the source's last commit.
+    /// the source. The source is closed even if the flow was stopped, because otherwise the events that were
+    /// acknowledged after the source's last commit would be delivered twice.
     ///
     /// # Errors
     /// Returns the first error of the source.

@@ -197,15 +197,15 @@ impl Preprocessors {
         buffered.flat_map(|(_, pulls)| pulls).for_each(|it| it.token.settle());
     }
 
-    /// Drops the input that is not yet processed, and the tokens of buffered bytes, which fails their pulls. The
+    /// Drops the input that is not yet processed and the tokens of buffered bytes, so that their pulls fail. The
     /// buffered bytes stay in the preprocessors until their streams end.
     pub(crate) fn drop_tokens(&mut self) {
         self.ready.clear();
         self.steps.iter_mut().for_each(|step| step.buffered.clear());
     }
 
-    /// Discards all input that was not yet output, which fails its pulls, and replaces the preprocessors by new
-    /// instances, so that buffered bytes are lost.
+    /// Discards all input that was not yet output, and replaces the preprocessors by new instances, so that buffered
+    /// bytes are lost. The pulls of the discarded input fail.
     ///
     /// This is meant for input that cannot be processed in time, because a few bytes may expand to terabytes.
     ///
@@ -398,7 +398,7 @@ impl Step {
             None => Vec::new(),
         };
         if has_output {
-            // Parts of the output may be of pulls whose other bytes remain buffered.
+            // Parts of the output may come from pulls whose other bytes remain buffered.
             origin.add(stream, buffered.iter().map(|it| it.token.clone()).collect());
         } else if !is_continued && !has_earlier_output {
             // The preprocessor has clones of these tokens now, and they leave with its next output.

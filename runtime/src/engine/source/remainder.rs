@@ -37,7 +37,7 @@ enum Limit {
 }
 
 impl Limit {
-    /// Returns the maximum number of rounds. Only input that expands as a decompression bomb does needs more.
+    /// Returns the maximum number of rounds. Only input that expands like a decompression bomb needs more rounds.
     const fn rounds(self) -> usize {
         match self {
             Self::Stopped | Self::Full => 8,

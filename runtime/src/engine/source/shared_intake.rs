@@ -54,7 +54,7 @@ struct Wakes<'l> {
     of: &'l SharedIntake,
 }
 
-/// State for whose changes idle helpers wait.
+/// State that idle helpers watch for changes.
 #[derive(Debug, Default)]
 struct Offers {
     /// A processor on which one helper may work.
@@ -122,7 +122,7 @@ impl SharedIntake {
         Some(IntakeGuard { guard: intake, _wakes: Wakes { of: self } })
     }
 
-    /// Starts an idle helper, if there is one, if a processor is free, and if no helper was superfluous lately.
+    /// Starts an idle helper, if there is one, if a processor is free, and if no helper was superfluous recently.
     pub(crate) fn offer(&self) {
         if self.idle.load(Ordering::Relaxed) == 0 {
             return;

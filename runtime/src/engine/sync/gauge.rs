@@ -26,13 +26,13 @@ pub(crate) struct Gauge(Arc<Waiting>);
 struct Waiting {
     events: AtomicUsize,
     bytes: AtomicUsize,
-    /// Memory of the flow in which the queue is counted. Empty until [`Gauge::count_in`] was called.
+    /// Memory of the component for which the queue is counted. Empty until [`Gauge::count_in`] was called.
     charge: OnceLock<Charge>,
 }
 
 impl Gauge {
-    /// Sets the size of the queue. `waiting` is the size of batches whose senders wait for capacity, in bytes, which
-    /// counts only as memory of the flow.
+    /// Sets the size of the queue. `waiting` is the size in bytes of the batches whose senders wait for capacity. This
+    /// size counts only as memory of the flow.
     pub(crate) fn set(&self, Queue { events, bytes }: Queue, waiting: usize) {
         self.0.events.store(events, Ordering::Relaxed);
         self.0.bytes.store(bytes, Ordering::Relaxed);

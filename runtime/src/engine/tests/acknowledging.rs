@@ -34,7 +34,7 @@ use crate::{
     executor::block_on,
 };
 
-/// A source that reads one message and ends once that is acknowledged.
+/// A source that reads one message and ends once the message is acknowledged.
 #[derive(Clone, Default)]
 struct Waits {
     has_read: bool,

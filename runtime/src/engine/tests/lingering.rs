@@ -61,7 +61,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Messages that a source has not read yet. It reads one message per pull.
+/// Messages that a source has not read yet. The source reads one message per pull.
 #[derive(Default)]
 struct Feed {
     messages: VecDeque<&'static str>,
@@ -99,7 +99,7 @@ impl DynSource for Fed {
     }
 }
 
-/// Allows a test to control a run and to observe it.
+/// Values through which a test controls and observes a run.
 struct Controls {
     feed: Shared<Feed>,
     reports: Reports,

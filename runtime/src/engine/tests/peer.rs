@@ -201,7 +201,7 @@ impl DynSource for Script {
     fn give_up(&mut self, _batch: &mut Batch) {}
 }
 
-/// Returns a policy with `attempts` retries and no waits, for which every connection counts as short.
+/// Returns a policy with `attempts` retries and no waits. With this policy, every connection counts as short.
 pub(super) fn attempts(attempts: u64) -> Policy {
     Policy { attempts: Some(attempts), ..AT_ONCE }
 }

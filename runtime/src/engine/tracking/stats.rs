@@ -24,8 +24,8 @@ macro_rules! counts {
         /// `taken + created = delivered + dead_lettered + discarded + merged + failed +`
         /// [`in_flight`](ComponentCounts::in_flight).
         ///
-        /// The admin API serializes this type. It skips the fields that an API response has elsewhere or not at
-        /// all.
+        /// The admin API serializes this type. The serialized form omits the fields that an API response has elsewhere
+        /// or not at all.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct ComponentCounts {
             $($(#[$about])* pub $name: u64,)*
@@ -48,7 +48,7 @@ macro_rules! counts {
                 }
             })*
 
-            /// Counts events for this component that failed before the component received them: as taken and as failed.
+            /// Counts events that failed before this component received them. They count as taken and as failed.
             pub(crate) fn lost(&self, events: usize) {
                 self.taken(events);
                 self.failed(events);

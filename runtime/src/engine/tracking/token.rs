@@ -125,7 +125,7 @@ impl Token {
         Self { pull: Some(Arc::new(state)), settled: false }
     }
 
-    /// Joins tokens to one, which settles or fails all of them.
+    /// Joins tokens to one token that settles or fails all of them.
     pub(crate) fn join(mut tokens: Vec<Self>) -> Self {
         tokens.retain(|token| token.pull.is_some());
         match tokens.len() {
@@ -190,8 +190,8 @@ impl Token {
     }
 }
 
-/// Returns the messages all of whose failed events are events that could not be decoded, in order of position. `failed`
-/// has an entry for each failed event: the position of the event's message.
+/// Returns the messages of which no events failed other than those that could not be decoded, in order of position.
+/// `failed` has an entry for each failed event: the position of the event's message.
 fn only_undecodable(mut all: Vec<Undecodable>, failed: &[usize]) -> Vec<Exception> {
     // The sort is stable, so entries of the same message become neighbours and the error of the first entry is kept.
     all.sort_by_key(|it| it.position);

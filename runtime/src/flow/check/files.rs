@@ -88,7 +88,7 @@ mod tests {
         let variable = |name: &str| (name == "CA").then(|| OsString::from("ca.pem"));
         let environment = Environment::default().variables(&variable);
         let draft = flow::parse("f", text, &Limits::default(), &environment).expect("YAML");
-        let flow = draft.finish().expect("a sound flow");
+        let flow = draft.finish().expect("a valid flow");
         let found: Vec<_> = files(&flow, &Known).into_iter().collect();
         assert_eq!(found, ["ca.pem", "one.csv", "two.csv"].map(PathBuf::from));
     }

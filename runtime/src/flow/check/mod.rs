@@ -75,7 +75,7 @@ impl fmt::Display for Kind {
 pub enum Lookup {
     /// No component has this kind and name.
     Unknown,
-    /// The component exists but cannot be used. The text is the reason, as it follows "cannot use …: ".
+    /// The component exists but cannot be used. Contains the reason, worded to follow "cannot use …: ".
     Unusable(String),
     /// The component exists.
     Known {
@@ -134,8 +134,8 @@ pub trait Resolver {
     /// Returns `true` if it is known that all configurations fit their schemas.
     ///
     /// Implementations must not load the validator into this process, because its code and tables would stay in memory
-    /// as long as the flow runs. If one configuration does not fit or the answer is not known, they return `false`. The
-    /// validator of this process then finds the errors.
+    /// as long as the flow runs. If one configuration does not fit or the answer is not known, they return `false`.
+    /// Only then does this process load its validator, which finds the errors.
     fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         let _ = configurations;
         false
@@ -268,7 +268,7 @@ struct Checker<'r> {
     found: HashMap<(Kind, &'r str), Found>,
 }
 
-/// Result of looking up a component. It is stored, so that no plugin is asked twice.
+/// Result of looking up a component. The result is stored, so that no plugin is asked twice.
 enum Found {
     No,
     Unusable(String),

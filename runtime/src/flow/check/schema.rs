@@ -50,13 +50,13 @@ impl Schema {
     /// The schema is invalid, or compiling it takes too long.
     pub(super) fn new(text: Value) -> Result<Self, SchemaError> {
         let schema = text.clone();
-        // A validator with options would be compiled a second time, into this crate, which takes 1 MiB of code. The
+        // A validator with options would be compiled a second time, in this crate, and would add 1 MiB of code. The
         // validator does not fetch schemas, because its features for that are not enabled.
         let validator = within(LIMIT, move || jsonschema::draft202012::new(&schema))??;
         Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })
     }
 
-    /// Returns whether a configuration fits. There is no time limit.
+    /// Returns whether a configuration fits the schema. There is no time limit.
     pub(super) fn admits(&self, config: &Value) -> bool {
         self.validator.is_valid(config)
     }
@@ -68,8 +68,8 @@ impl Schema {
     fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, SchemaError> {
         let (validator, config) = (Arc::clone(&self.validator), config.clone());
         within(self.limit, move || {
-            // The list of errors takes memory, so it is created only if the configuration does not fit. A check that
-            // takes too long then uses no memory until the process ends.
+            // The list of errors is created only if the configuration does not fit. Otherwise a check that takes too
+            // long would collect errors in memory until the process ends.
             let fits = validator.is_valid(&config);
             let errors = (!fits).then(|| validator.iter_errors(&config));
             errors.into_iter().flatten().map(ValidationError::to_owned).collect()
@@ -99,6 +99,7 @@ impl Schema {
 }
 
 /// Runs `work` on a thread of its own and returns its result.
+///
 /// If `work` takes too long, its thread continues to run, because the process only reports the error and exits.
 ///
 /// # Errors
@@ -297,7 +298,8 @@ fn holds_for_any_value(error: &ValidationError<'_>, unknown: &str) -> bool {
     if is_within(pointer, unknown) {
         return false;
     }
-    // The error is about a list or a map that contains the unknown value. The keys or the length of it are known.
+    // The error is about a list or a map that contains the unknown value. The keys of that map or the length of that
+    // list are known.
     !is_within(unknown, pointer)
         || matches!(
             error.kind(),

@@ -100,7 +100,7 @@ mod tests {
         };
         let environment = Environment::default().variables(&variable);
         let draft = flow::parse("f", text, &Limits::default(), &environment).expect("YAML");
-        let flow = draft.finish().expect("a sound flow");
+        let flow = draft.finish().expect("a valid flow");
         let mut found = Vec::new();
         let node = flow.spec.connectors[0].component.config.node().expect("a configuration");
         collect(node, schema, &mut |secret| found.push(secret.to_owned()));

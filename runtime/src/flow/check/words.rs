@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::suggest::{did_you_mean, quote};
 
-/// Returns a description of what the keyword expected instead of the value `found`, and advice if there is any.
+/// Returns a description of the value that the keyword expected instead of `found`, and advice if there is any.
 pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     let text = match kind {
         Kind::Type { kind } => return expected_type(&types_of(kind), found),
@@ -75,7 +75,7 @@ fn types_in_words(types: &[JsonType]) -> String {
     let named: Vec<_> = types
         .iter()
         .filter(|kind| types.len() == 1 || **kind != JsonType::Null)
-        // If numbers are expected, whole numbers need not be named.
+        // If the expected types include numbers, whole numbers are not named separately.
         .filter(|kind| **kind != JsonType::Integer || !types.contains(&JsonType::Number))
         .map(|kind| match kind {
             JsonType::Array => "a list",
@@ -91,22 +91,22 @@ fn types_in_words(types: &[JsonType]) -> String {
 }
 
 fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
-    let wanted = |kind| types.contains(&kind);
+    let expects = |kind| types.contains(&kind);
     let help = match found {
         Value::String(text) => {
             let yes_or_no = ["yes", "no", "on", "off", "y", "n", "true", "false"];
-            let number = wanted(JsonType::Integer) || wanted(JsonType::Number);
-            if wanted(JsonType::Boolean) && yes_or_no.contains(&text.to_lowercase().as_str()) {
+            let number = expects(JsonType::Integer) || expects(JsonType::Number);
+            if expects(JsonType::Boolean) && yes_or_no.contains(&text.to_lowercase().as_str()) {
                 "YAML 1.2 knows only `true` and `false`, without quotes"
             } else if number && text.parse::<f64>().is_ok() {
                 "write it without quotes"
-            } else if wanted(JsonType::Array) {
+            } else if expects(JsonType::Array) {
                 "put it in `[…]` for a list of one item"
             } else {
                 return None;
             }
         }
-        Value::Number(_) | Value::Bool(_) if wanted(JsonType::String) => {
+        Value::Number(_) | Value::Bool(_) if expects(JsonType::String) => {
             "put it in quotes if it is meant as a text"
         }
         _ => return None,

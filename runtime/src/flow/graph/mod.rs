@@ -96,8 +96,8 @@ pub struct Output {
 
 /// Connection between two nodes.
 ///
-/// Each link is one edge, except a link from `err` of a connector: events that fail on either side of the connector
-/// leave through that port, so there is an edge from the source and another one from the sink.
+/// Each link is one edge, except a link from `err` of a connector. Events that fail on either side of the connector
+/// leave through that port, so such a link is an edge from the source and an edge from the sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     /// Node that the edge starts from.

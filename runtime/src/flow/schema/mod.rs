@@ -231,17 +231,18 @@ fn connector(components: &[&Described]) -> Value {
 
 /// Returns the schema of a codec, a processor or an operator, which can be written in three forms.
 fn part(components: &[&Described]) -> Value {
-    let alone: Vec<_> = components.iter().copied().filter(|it| !it.needs_config()).collect();
+    let name_only: Vec<_> = components.iter().copied().filter(|it| !it.needs_config()).collect();
     let by_name: Map<_, _> = components.iter().map(|it| (it.name.clone(), it.config())).collect();
     let is_open = components.is_empty();
-    let alone = if is_open || !alone.is_empty() { names(&alone) } else { Value::Bool(false) };
-    let mut at_length = map(json!({
+    let name_only =
+        if is_open || !name_only.is_empty() { names(&name_only) } else { Value::Bool(false) };
+    let mut in_full = map(json!({
         "type": names(components),
         "config": { "description": "The configuration of the component." },
     }));
-    at_length["required"] = json!(["type"]);
+    in_full["required"] = json!(["type"]);
     json!({ "anyOf": [
-        alone,
+        name_only,
         {
             "type": "object",
             "minProperties": 1,
@@ -250,7 +251,7 @@ fn part(components: &[&Described]) -> Value {
             "additionalProperties": is_open,
             "not": { "anyOf": [{ "required": ["type"] }, { "required": ["config"] }] },
         },
-        with_types(at_length, components),
+        with_types(in_full, components),
     ] })
 }
 

@@ -97,7 +97,7 @@ impl Config {
         }
     }
 
-    /// Returns the location of the key of the configuration, or of the component if there is no key.
+    /// Returns the location of the key `config`, or of the component if the key is missing.
     pub fn at(&self) -> Span {
         self.at
     }
@@ -198,15 +198,15 @@ impl Config {
 
 /// Reads a component that is written in any of its forms.
 ///
-/// `kind` describes the kind of the component in messages, such as "codec", and `whole` the component that contains it,
-/// such as "connector `input`".
-pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) -> Option<Component> {
+/// `kind` describes the kind of the component in messages, such as "codec", and `owner` the connector or pipeline that
+/// contains it, such as "connector `input`".
+pub(super) fn read(node: &Node, kind: &str, owner: &str, report: &mut Report) -> Option<Component> {
     let a_kind = match kind {
         "operator" => format!("an {kind}"),
         _ => format!("a {kind}"),
     };
     match &node.data {
-        _ if !is_literal(node, &format!("{a_kind} of {whole}"), report) => None,
+        _ if !is_literal(node, &format!("{a_kind} of {owner}"), report) => None,
         Data::Text(name) if !name.is_empty() => {
             let name = Located::new(name.clone(), node.at);
             let config = Config::read(None, node.at, "", report)?;
@@ -219,7 +219,7 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
                 Some(Component { name: Located::new(entry.key.clone(), entry.at), config })
             }
             _ => {
-                let what = format!("{a_kind} of {whole}");
+                let what = format!("{a_kind} of {owner}");
                 let fields = Fields::open(node, &what, keys::COMPONENT, report)?;
                 typed(&fields, node.at, &what, report)
             }
@@ -228,7 +228,7 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
             let found = node.describe();
             report.push(
                 report
-                    .error(node.at, format!("expected {a_kind} of {whole}, found {found}"))
+                    .error(node.at, format!("expected {a_kind} of {owner}, found {found}"))
                     .help("write its name, or `{ type: NAME, config: { … } }`"),
             );
             None

@@ -7,7 +7,7 @@ use super::super::{
     yaml::{Data, Entry, Node, report_repeated_keys_of},
 };
 
-/// A map with a fixed set of keys. All other keys were reported.
+/// A map with a fixed set of keys. Unknown keys were reported when the map was opened.
 pub(super) struct Fields<'n> {
     node: &'n Node,
     known: &'static [&'static str],

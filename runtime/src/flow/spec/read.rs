@@ -264,12 +264,12 @@ fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
 fn read_components(
     node: Option<&Node>,
     kind: &str,
-    whole: &str,
+    owner: &str,
     report: &mut Report,
 ) -> Vec<Component> {
-    items(node, &format!("the {kind}s of {whole}"), report)
+    items(node, &format!("the {kind}s of {owner}"), report)
         .iter()
-        .filter_map(|node| component::read(node, kind, whole, report))
+        .filter_map(|node| component::read(node, kind, owner, report))
         .collect()
 }
 

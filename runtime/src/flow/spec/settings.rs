@@ -94,7 +94,7 @@ pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
 }
 
 /// Maximum of `dead_letters.max_bytes`, in bytes: the largest event that a batch can contain.
-const MOST_LETTER_BYTES: u64 = 16 << 20;
+const MOST_DEAD_LETTER_BYTES: u64 = 16 << 20;
 
 pub(super) fn dead_letters(
     fields: &Fields<'_>,
@@ -104,7 +104,7 @@ pub(super) fn dead_letters(
     let fields = fields.section("dead_letters", owner, keys::DEAD_LETTERS, report)?;
     let max_bytes = fields.read("max_bytes", report, |node, key, report| {
         let bytes = bytes(node, key, report)?;
-        if bytes.get() > MOST_LETTER_BYTES {
+        if bytes.get() > MOST_DEAD_LETTER_BYTES {
             let error = wrong(node, key, "`16MiB` or less", report);
             report.push(error.help("no event is larger"));
             return None;

@@ -18,7 +18,7 @@ use super::{
 #[tremor_pdk::config]
 #[serde(default)]
 pub(crate) struct Config {
-    /// Field with the class of the event, which determines what is limited.
+    /// Field with the class of the event. Each class is limited separately.
     class: Field,
     /// Field with the rate: the number of events of the class and dimensions that may pass in a window, a whole
     /// number.
@@ -109,7 +109,7 @@ impl Bucket {
         if self.passes(event.ingest_ns(), rate) { Verdict::Keep } else { OVERFLOW }
     }
 
-    /// Counts an event with the current key. Returns whether it may pass.
+    /// Counts an event with the current key. Returns whether the event may pass.
     fn passes(&mut self, now: u64, rate: u64) -> bool {
         let length = self.config.window.ns();
         // If the clock jumps back by less than the duration of a window, the event is still in the window. If it jumps

@@ -150,7 +150,7 @@ fn recorded(number: f64, scale: Option<f64>) -> Option<u64> {
 /// A sum that is exact if all numbers are integers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
-    /// Sum of all 64-bit integers. 2^63 such integers cannot overflow it.
+    /// Sum of all 64-bit integers. 2^63 such integers cannot overflow the sum.
     integers: i128,
     floats: f64,
     has_floats: bool,

@@ -54,7 +54,7 @@ const CHECK: &str = "--check";
 /// Beginning of the line on standard output that contains the answer. Other lines may come from the plugin.
 const MARK: &str = "tremor-plugin-describe: ";
 
-/// Schemas of the artefacts of a library, by kind and name ([`id`]); `None` if the plugin has no schema.
+/// Schemas of the artefacts of a library, by kind and name ([`id`]); `None` for an artefact without a schema.
 type Schemas = BTreeMap<String, Option<Value>>;
 
 /// Returns the identifier of an artefact within its library.
@@ -134,8 +134,8 @@ impl Describer {
         Self { cache: folder.map(Cache::new), ..self }
     }
 
-    /// Returns the JSON Schema of an artefact's configuration. Returns `None` if the plugin has none, so that only its
-    /// constructor checks configurations.
+    /// Returns the JSON Schema of an artefact's configuration. Returns `None` if the artefact has no schema. Only its
+    /// constructor then checks configurations.
     ///
     /// # Errors
     /// Errors of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
@@ -207,8 +207,8 @@ impl Describer {
         questions: &[Question<'_>],
     ) -> Vec<Option<InstanceInfo>> {
         let input = serde_json::to_vec(questions).unwrap_or_default();
-        let asked = !library.is_linked();
-        match asked.then(|| self.ask(library, &[CHECK.into()], input)) {
+        let needs_child = !library.is_linked();
+        match needs_child.then(|| self.ask(library, &[CHECK.into()], input)) {
             Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => {
                 checked.into_iter().map(Result::ok).collect()
             }
@@ -218,8 +218,8 @@ impl Describer {
 
     /// Returns `true` if a child process found that all configurations fit their schemas.
     ///
-    /// If this returns `false`, the configurations have to be checked in this process. This includes all errors of the
-    /// child process.
+    /// Returns `false` also after any error of the child process. The configurations then have to be checked in this
+    /// process.
     pub fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         if !self.compares {
             return false;
@@ -276,11 +276,11 @@ impl Describer {
             Some(answer) if status.success() => Ok(answer),
             _ if status.success() => Err(failed(format!(
                 "returned an invalid answer about its configuration{}",
-                said(&stderr)
+                last_lines(&stderr)
             ))),
             _ => Err(failed(format!(
                 "ended the process that asked about its configuration ({status}){}",
-                said(&stderr)
+                last_lines(&stderr)
             ))),
         }
     }
@@ -299,8 +299,8 @@ fn answer(stdout: &[u8]) -> Option<Answer> {
     serde_json::from_str(line).ok()
 }
 
-/// Returns the last lines of a child's standard error, in the form of the end of a message.
-fn said(stderr: &[u8]) -> String {
+/// Returns the last lines of a child's standard error, formatted to be appended to a message.
+fn last_lines(stderr: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

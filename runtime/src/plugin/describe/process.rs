@@ -33,7 +33,7 @@ pub(in crate::plugin) struct Finished {
 ///
 /// The time starts again with each line of standard output that begins with `heartbeat`.
 ///
-/// This waits only for the child itself. Processes that it started may continue and keep its outputs open.
+/// Only the child itself is awaited. Processes that the child started may continue and keep its outputs open.
 ///
 /// # Errors
 /// The program cannot be started, or waiting for it fails.

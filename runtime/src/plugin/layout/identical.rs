@@ -90,8 +90,8 @@ fn own_checks_pass(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
         && matches!(plugins.combine(hosts, checker), RResult::ROk(ROption::RNone))
 }
 
-/// Answers the question of additional checks whether two types are compatible. The answer is always yes, on the
-/// condition that the types are identical, which is checked later.
+/// Tells additional checks whether two types are compatible. The answer is always yes, on the condition that the types
+/// are identical, which is checked later.
 // SAFETY: identical types are compatible, and the result is `true` only if all pairs are identical.
 unsafe impl TypeChecker for Pairs {
     fn check_compatibility(

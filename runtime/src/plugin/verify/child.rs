@@ -51,11 +51,11 @@ pub fn verify_main() -> ExitCode {
         if question.is_scratch && prepare(&subject.folder).is_err() {
             return refused("cannot write to the folder for temporary files");
         }
-        if say(&Message::Begins(name.to_owned())).is_err() {
+        if send(&Message::Begins(name.to_owned())).is_err() {
             return ExitCode::FAILURE;
         }
         let checked = subject.check(name, &report);
-        if say(&Message::Ends(checked.clone())).is_err() {
+        if send(&Message::Ends(checked.clone())).is_err() {
             return ExitCode::FAILURE;
         }
         report.checks.push(checked);
@@ -64,7 +64,7 @@ pub fn verify_main() -> ExitCode {
 }
 
 fn refused(why: &str) -> ExitCode {
-    let message = say(&Message::Refused(why.to_owned()));
+    let message = send(&Message::Refused(why.to_owned()));
     if message.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -72,7 +72,7 @@ fn refused(why: &str) -> ExitCode {
 ///
 /// The start of a check is also written to standard error, so that the parent can find out during which check the
 /// plugin wrote there.
-fn say(message: &Message) -> io::Result<()> {
+fn send(message: &Message) -> io::Result<()> {
     if let Message::Begins(name) = message {
         writeln!(io::stderr(), "\n{MARK}{name}")?;
     }

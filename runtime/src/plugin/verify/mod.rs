@@ -159,10 +159,11 @@ pub fn verify(
         }
     };
     for (component, schema) in library.metadata().artefacts.iter().zip(schemas) {
-        let given = configurations.configs.get(&component.name);
+        let configs = configurations.configs.get(&component.name);
         let samples = configurations.samples.get(&component.name).map_or(&[][..], Vec::as_slice);
         let mut check = |config: &Json, folder: Option<&Path>| {
-            let kept = schema.as_ref().map_or(Ok(()), |schema| flow::keep_secrets(config, schema));
+            let hidden =
+                schema.as_ref().map_or(Ok(()), |schema| flow::keep_secrets(config, schema));
             let report = check(
                 &library,
                 policy,
@@ -174,19 +175,21 @@ pub fn verify(
             );
             let (kind, name) = (component.kind.clone(), component.name.clone());
             // If the secrets of a configuration could not be determined, the whole configuration is hidden.
-            let config = kept.map_or_else(|_| redact::REDACTED.into(), |()| config.clone());
+            let config = hidden.map_or_else(|_| redact::REDACTED.into(), |()| config.clone());
             verification.components.push(Verified { kind, name, config, report });
         };
-        match given {
+        match configs {
             None => check(&conformance::working(schema.as_ref()), None),
-            Some(given) => given.iter().for_each(|(config, folder)| check(config, Some(folder))),
+            Some(configs) => {
+                configs.iter().for_each(|(config, folder)| check(config, Some(folder)))
+            }
         }
     }
     verification
 }
 
-/// Checks of a library as a whole, in the order of loading. Each has the rule that it checks and advice for a
-/// violation. The last check loads the library in a child process and asks for its schemas.
+/// Checks of a library as a whole, in the order of loading. Each entry has the name of the check, the rule that it
+/// checks, and advice for a violation. The last check loads the library in a child process and asks for its schemas.
 const STAGES: [[&str; 3]; 4] = [
     ["file", "a plugin is a shared library for this system", "name the library that cargo built"],
     [

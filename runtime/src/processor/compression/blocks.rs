@@ -17,7 +17,7 @@ pub(super) enum Unit {
     Unknown(usize),
     /// A block of the given number of bytes.
     Block(usize),
-    /// Bytes without data, of the given number.
+    /// The given number of bytes without data.
     Skipped(u64),
 }
 
@@ -71,7 +71,7 @@ impl Read for Queue {
     }
 }
 
-/// Decompresses a stream block by block.
+/// A decompressor that processes a stream block by block.
 #[derive(Default)]
 pub(super) struct Blocks<U> {
     units: U,

@@ -11,7 +11,7 @@ pub(super) struct Budget {
     /// Bytes that the streams may always take.
     most: usize,
     taken: usize,
-    /// Bytes of the decompressor of whole messages, which no limit rejects.
+    /// Memory of the decompressor of whole messages, in bytes. No limit applies to this memory.
     message: usize,
     read: u64,
     /// Number of streams that take memory.

@@ -149,7 +149,8 @@ pub(crate) struct Stream {
 
 enum State {
     Open(Box<dyn Decode>),
-    /// The stream failed, and the data after the failure cannot be decompressed. The field counts its bytes.
+    /// The stream failed, and the data after the failure cannot be decompressed. The field is the number of bytes of
+    /// this data.
     Lost(u64),
 }
 

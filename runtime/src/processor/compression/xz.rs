@@ -12,7 +12,7 @@ use super::{
 /// Memory of a decompressor in addition to its dictionary, in bytes, rounded up.
 const BESIDE: u64 = 1 << 20;
 
-/// The part of that memory that the decompressor writes to, in bytes.
+/// The part of [`BESIDE`] that the decompressor writes to, in bytes.
 const STATE: usize = 128 << 10;
 
 /// Initial memory limit of a decompressor in bytes, which suffices for the usual presets.

@@ -6,7 +6,7 @@ use tremor_abi::{
 };
 use tremor_pdk::{Batch, Value};
 
-/// The texts that metadata consist of, which each batch contains once.
+/// The keys and values of the metadata, except times. Each batch with metadata contains them once.
 const TEXTS: &[u8] = b"cridockertimestreamflagstdoutstderrFP";
 
 /// Range of a text within [`TEXTS`].

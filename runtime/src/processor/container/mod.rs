@@ -22,8 +22,8 @@ pub(crate) type Cri = Joining<Container<cri::Cri>>;
 /// The preprocessor `docker`.
 pub(crate) type Docker = Joining<Container<docker::Docker>>;
 
-/// Maximum number of parts of a message. Without it, parts with an empty text, which never reach `max_length`, would
-/// keep any number of pulls open. Container runtimes divide lines at 16 KiB, so that a message with the maximum
+/// Maximum number of parts of a message. Without this limit, parts with an empty text, which never reach `max_length`,
+/// could keep any number of pulls open. Container runtimes divide lines at 16 KiB, so that a message with the maximum
 /// `max_length` of 1 GiB has fewer parts.
 const MAX_PARTS: usize = 100_000;
 

@@ -38,8 +38,8 @@ impl IncompleteLines {
         if self.since.is_empty() { None } else { self.since.remove(&stream) }
     }
 
-    /// Ends a call that emitted `lines` and whose input the call `arrival` received. `buffers` returns whether a stream
-    /// has an incomplete line now.
+    /// Ends a call that emitted `lines`. `arrival` is the number of the call that received the input. `buffers` returns
+    /// whether a stream has an incomplete line now.
     pub(super) fn end_call(
         &mut self,
         lines: &[Event],
@@ -48,7 +48,8 @@ impl IncompleteLines {
     ) {
         let emitted = lines.chunk_by(|a, b| a.stream == b.stream).map(|chunk| chunk[0].stream);
         for stream in emitted.chain(self.rejected.drain(..)) {
-            // The incomplete line follows a line that the current call completed.
+            // The incomplete line follows a line that the current call completed, so this input contains its first
+            // byte.
             if buffers(stream) {
                 self.since.insert(stream, arrival);
             } else {

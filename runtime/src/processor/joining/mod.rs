@@ -1,4 +1,4 @@
-//! Common parts of preprocessors that join whole messages of a stream, such as lines, to longer messages.
+//! Common parts of preprocessors that join whole messages of a stream, such as lines, into longer messages.
 
 mod incomplete;
 mod open;
@@ -38,11 +38,11 @@ pub(crate) trait Rule: Sized + Send + 'static {
     /// The configuration is invalid.
     fn new(config: Self::Config) -> Result<(Self, Limits)>;
 
-    /// Prepares for the next batch, whose buffers are others than before.
+    /// Prepares for the next batch, whose buffers differ from those of the previous batch.
     fn begin_batch(&mut self) {}
 
     /// Finds the content of `message`, the payload of `event`. If the content is not a range of `message`, writes it to
-    /// `scratch`, which contains an earlier content.
+    /// `scratch`, which may still contain the content of an earlier message.
     ///
     /// # Errors
     /// The message is invalid. It goes to `err`, and does not end an open message.
@@ -87,7 +87,7 @@ const SIDES: u8 = 2;
 /// A side of a stream.
 type Key = (u64, u8);
 
-/// Maximum size in bytes of the open messages of all streams together. A larger `max_length` replaces it.
+/// Maximum size in bytes of the open messages of all streams together. A larger `max_length` replaces this value.
 const TOGETHER: usize = 32 << 20;
 
 /// Number of open messages up to which they are searched linearly, as in [`super::streams`].
@@ -119,7 +119,7 @@ pub(crate) struct Joining<R: Rule> {
     /// The sides that have received a part in the current call. May contain duplicates, and sides without an open
     /// message.
     touched: Vec<Key>,
-    /// Deadlines in ns of the open messages. The deadline of a message may be later than the one in this set.
+    /// Deadlines in ns of the open messages. The deadline of a message may be later than its entry in this set.
     deadlines: BTreeSet<(u64, Key)>,
     /// Memory of the open messages in bytes.
     bytes: usize,
@@ -212,7 +212,8 @@ impl<R: Rule> Joining<R> {
             }
             return self.emit(batch, event, part.range, &state, output);
         }
-        // The entry is reused, so that the usual line costs no change of the table.
+        // The entry is reused, so that a line that ends the open message and begins the next one does not change the
+        // table.
         match open.finish(batch) {
             Ok(mut event) => {
                 self.rule.complete(batch, &mut event, &open.state);
@@ -304,7 +305,7 @@ impl<R: Rule> Joining<R> {
             }
             let (old, new) = (open.counted, open.footprint());
             open.counted = new;
-            // The memory of a single message is limited, and no other message could free memory for it.
+            // If this message is the only open one, it stays open: its `max_length` limits its memory.
             if !self.count(old, new)
                 && self.open.len() > 1
                 && let Some(open) = self.remove(key)
@@ -411,7 +412,7 @@ impl<R: Rule> Preprocessor for Joining<R> {
     }
 }
 
-/// Splits fragments into lines, and passes whole messages.
+/// A splitter of fragments into lines, which passes whole messages unchanged.
 struct FragmentLines(Lines);
 
 impl StreamSplitter for FragmentLines {

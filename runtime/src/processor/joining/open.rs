@@ -102,7 +102,7 @@ impl<S: Copy> Open<S> {
         self.text.extend_from_slice(separator);
         self.text.extend_from_slice(content);
         self.parts += 1;
-        // The message does not have the position of one of its parts.
+        // A joined message has no position, because its parts have several.
         self.event.set_position(usize::MAX);
     }
 
@@ -152,7 +152,7 @@ impl<S: Copy> Open<S> {
             return;
         }
         self.context = Context::None;
-        // The position refers to the pull of this call.
+        // The position refers to the pull of the current call, and the message may be emitted by a later one.
         self.event.set_position(usize::MAX);
         if self.event.has_context() {
             let mut apart = Batch::new();

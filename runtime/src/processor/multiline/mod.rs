@@ -17,8 +17,8 @@ use super::{
     max_length,
 };
 
-/// Joins consecutive lines of a stream to one message, such as the lines of a stack trace. Lines of standard output and
-/// of standard error are not joined with each other, if `cri` or `docker` precede.
+/// Joins consecutive lines of a stream into one message, such as the lines of a stack trace. Lines of standard output
+/// and of standard error are not joined with each other, if the preprocessor `cri` or `docker` precedes this one.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct Config {

@@ -1,6 +1,7 @@
 //! Rules for the stack traces of programming languages.
 //!
-//! The first or the last byte of the usual line, which begins a message, decides that no further test is needed.
+//! Most lines begin a message. For most of these lines, the first or the last byte shows that no further test is
+//! needed.
 
 use memchr::memmem;
 
@@ -15,7 +16,7 @@ pub(crate) struct Languages(u8);
 pub(crate) enum Trace {
     /// A line that needs no state.
     None,
-    /// Frames of a Python traceback, which the line with the exception follows.
+    /// Frames of a Python traceback, before the line with the exception.
     Python,
     /// The exception of a Python traceback. The traceback of a further exception may follow.
     PythonException,

@@ -137,7 +137,7 @@ fn multiline(host: &TestHost, config: &Value) -> Multiline {
     host.component(&config.to_string()).unwrap()
 }
 
-/// Adds lines to a batch, as `lines` and `cri` would: those that begin with `!` are of the standard error.
+/// Adds lines to a batch, as `lines` and `cri` would: those that begin with `!` come from standard error.
 fn lines(stream: u64, lines: &[&str]) -> Batch {
     let mut batch = Batch::new();
     for line in lines {

@@ -109,14 +109,14 @@ pub(crate) struct WatchedCodec<C, W> {
 impl<C: MakeCodec, W: Fn() -> Watched> MakeCodec for WatchedCodec<C, W> {
     fn decoder(&self) -> Result<Box<dyn BatchDecoder>> {
         let record = (self.watch)();
-        let made = record.call(Call::New, || self.codec.decoder())?;
-        Ok(Box::new(record.component(made)))
+        let decoder = record.call(Call::New, || self.codec.decoder())?;
+        Ok(Box::new(record.component(decoder)))
     }
 
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>> {
         let record = (self.watch)();
-        let made = record.call(Call::New, || self.codec.encoder())?;
-        Ok(Box::new(record.component(made)))
+        let encoder = record.call(Call::New, || self.codec.encoder())?;
+        Ok(Box::new(record.component(encoder)))
     }
 
     fn is_best_on_one_core(&self) -> bool {

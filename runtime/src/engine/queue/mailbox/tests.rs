@@ -11,7 +11,7 @@ use std::{
 use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Put, WakerSlot};
 use crate::{engine::queue::Bounds, sync::lock};
 
-/// Counts how often it is woken.
+/// A waker that counts its calls.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 

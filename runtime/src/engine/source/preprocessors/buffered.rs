@@ -19,7 +19,7 @@ pub(super) fn tokens(pulls: Vec<Buffered>) -> Vec<Token> {
     pulls.into_iter().map(|it| it.token).collect()
 }
 
-/// Removes and returns the pulls of which no call since the call `since` received bytes.
+/// Removes and returns the pulls whose bytes were last received before the call `since`.
 pub(super) fn drain_before(buffered: &mut Vec<Buffered>, since: u64) -> Vec<Buffered> {
     let (left, kept) = std::mem::take(buffered).into_iter().partition(|it| it.call < since);
     *buffered = kept;

@@ -402,7 +402,7 @@ fn message_by_timer_has_the_pulls_of_its_buffered_bytes() {
     assert_eq!((scene.open(), scene.failed(), scene.chain.due()), (vec![], vec![], None));
 }
 
-/// Like the preprocessor `stack-traces`, joins the lines that `lines` emits.
+/// A splitter that joins the lines that `lines` emits.
 struct JoinedTraces;
 
 impl StreamSplitter for JoinedTraces {
