@@ -92,7 +92,7 @@ fn copied(view: ValueRef<'_>) {
     let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
     writer.write_value(view);
-    let root = writer.finish().expect("a document is not too deep for a document");
+    let root = writer.finish().expect("the copy is as deep as the valid document");
     assert_eq!(validate(&bytes, &nodes, root), Ok(()));
 }
 

@@ -8,11 +8,13 @@ use tremor_runtime::codec::{
     json::{DecodeOptions, Decoder, Encoder},
 };
 
-/// Options that remove the intended differences to `serde_json`: by default the decoder keeps numbers that are no
-/// integers of 64 bits or floats as text, and accepts deeper nesting.
+/// Options that remove the intended differences to `serde_json`: by default the decoder keeps
+/// numbers as text that neither a 64-bit integer nor a float represents, and accepts deeper
+/// nesting.
 const OPTIONS: DecodeOptions = DecodeOptions { max_depth: 127, nearest_floats: true };
 
-/// Bytes before the message, and below that bytes after the message. They belong to other messages.
+/// Bytes before the message and, in the next constant, bytes after it. They belong to other
+/// messages.
 const BEFORE: &[u8] = b"\"\\";
 const BEHIND: &[u8] = b"]}\"";
 

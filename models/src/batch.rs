@@ -1,5 +1,6 @@
-//! Models of the storages of batches. A task writes to a storage only if it has the only reference. A task that takes a
-//! storage from the pool writes after all earlier reads of this storage.
+//! Models of the memory of batches. A task writes to a storage, which is the memory of a batch,
+//! only if it has the only reference. A task that takes a storage from the pool writes after all
+//! earlier reads of this storage.
 
 use crate::{Batch, Model, rt::thread};
 

@@ -28,7 +28,7 @@ pub(crate) fn fault(name: &str) -> bool {
     planted == name
 }
 
-/// Locks a mutex, even if it is poisoned because a thread panicked with the lock.
+/// Locks a mutex, even if it is poisoned because a thread panicked while it had the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

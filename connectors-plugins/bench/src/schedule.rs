@@ -11,7 +11,7 @@ impl Rate {
     /// Creates the rate.
     ///
     /// # Errors
-    /// Kind configuration unless the rate is finite and positive.
+    /// An error of the kind configuration unless the rate is finite and positive.
     pub(crate) fn new(events_per_second: f64) -> Result<Self> {
         if events_per_second.is_finite() && events_per_second > 0.0 {
             return Ok(Self(events_per_second));
@@ -28,7 +28,7 @@ impl Rate {
 pub(crate) struct Schedule {
     start_ns: u64,
     interval_ns: f64,
-    /// Number of events before the next one.
+    /// Number of events that were emitted before the next one.
     taken: u64,
 }
 

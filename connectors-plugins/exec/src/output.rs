@@ -38,7 +38,7 @@ pub struct Output {
     has_data: bool,
     /// Timer for [`LINGER`]. It starts when the process has ended although its output has not.
     linger: Option<Timer>,
-    /// Result of further pulls, once all output is returned.
+    /// Result of further pulls, once all output was returned; `None` before that.
     result: Option<Result<Pull>>,
     // Dropped after the pipe.
     _lease: Arc<Lease>,
@@ -127,7 +127,7 @@ impl Source for Output {
             }
         }
         self.pipe = None;
-        // Wait for the exit status: only after a success the last line counts as complete.
+        // Wait for the exit status, because the last line counts as complete only after a success.
         let exit = self.process.exited.wait(Waiter::Output).await;
         if self.has_data {
             match exit {

@@ -15,8 +15,9 @@ use tremor_pdk::{
 
 use crate::Journald;
 
-/// A script that behaves like `journalctl`: it writes the lines of `journal` beside it, from the one with the cursor on,
-/// and appends its arguments to the file `arguments`. With `--follow`, it waits for more lines.
+/// A script that behaves like `journalctl`: it writes the lines of `journal` beside it, beginning
+/// with the entry of the cursor, and appends its arguments to the file `arguments`. With
+/// `--follow`, it waits for more lines.
 const JOURNALCTL: &str = r#"#!/bin/sh
 folder=${0%/*}
 echo "$@" >> "$folder/arguments"
@@ -351,7 +352,7 @@ fn connector_passes_conformance_checks() {
 fn journal_is_read_with_the_real_journalctl() -> Result<()> {
     let version = Command::new("journalctl").arg("--version").stdout(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: there is no journalctl");
+        eprintln!("SKIPPED: journalctl is not installed");
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

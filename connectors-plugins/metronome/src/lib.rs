@@ -69,7 +69,7 @@ impl Source for Metronome {
             batch.push(&tick)?;
             self.sequence += 1;
             self.left = self.left.map(|left| left - 1);
-            // Missed events, for example during a pause, are skipped.
+            // Skip events that were missed, for example during a pause.
             let intervals = (now_ns - due_ns) / self.interval_ns + 1;
             due_ns = due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
         }

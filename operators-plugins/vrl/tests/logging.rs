@@ -1,5 +1,5 @@
-//! Tests that three implementations classify log events alike: a VRL program, the operator in Rust, and a reference
-//! with `serde_json`'s values.
+//! Tests that three implementations classify log events in the same way: a VRL program, the
+//! operator in Rust, and a reference with `serde_json`'s values.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};

@@ -15,7 +15,8 @@ use twox_hash::XxHash3_128;
 /// the same inode; a few log lines are enough.
 pub(super) const FIRST_BYTES: u64 = 1 << 10;
 
-/// Maximum number of bytes before a position that are hashed: a log line or two, which have a time.
+/// Maximum number of bytes before a position that are hashed: one or two log lines, which usually
+/// contain a time.
 const LAST_BYTES: usize = 256;
 
 /// Device, inode, and a hash of the first bytes. The hash is needed because the system reuses the
@@ -156,8 +157,8 @@ pub(super) fn changed(metadata: &Metadata) -> Changed {
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Returns whether the next change will have another time: file systems have a resolution of some
-/// milliseconds.
+/// Returns whether a change from now on will have a later time than this one. File systems record
+/// times with a resolution of some milliseconds.
 #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
 pub(super) fn is_settled((seconds, _): Changed) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

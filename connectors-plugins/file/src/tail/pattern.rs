@@ -34,7 +34,7 @@ impl Pattern {
     /// existing file is not a pattern.
     ///
     /// # Errors
-    /// Kind configuration if the pattern is invalid.
+    /// An error of the kind configuration if the pattern is invalid.
     pub(super) fn new(path: &Path, exclude: &[String]) -> Result<Self> {
         if !Self::is_pattern(path) || path.exists() {
             return Ok(Self::One(path.to_owned()));

@@ -181,7 +181,8 @@ impl Files {
         }
         self.search_at_ns = now_ns + self.search_interval();
         self.apply_results(results, now_ns)?;
-        // Forget them only now, because one of the files may be the copy of the oldest one.
+        // Remove old predecessors only now, because one of the files may be the copy of the oldest
+        // one.
         self.forget_predecessors(now_ns);
         // Searches take at most about a tenth of the time, also with many folders or copies.
         let end_ns = self.host.monotonic_ns();
@@ -260,8 +261,8 @@ impl Files {
         age.zip(limit).is_some_and(|(age, limit)| age > limit)
     }
 
-    /// Adds a file that is not a copy. The checkpoint decides where a known file is read from. Returns
-    /// `false` if the file is another one than the known file, and may be a copy.
+    /// Adds a file that is not a copy. A file in the checkpoint is read from its stored position.
+    /// Returns `false` if the file is not the known file with this inode, and may be a copy.
     pub(super) fn add_file(&mut self, found: &Found, now_ns: u64) -> io::Result<bool> {
         let path = &found.path;
         let file = Arc::new(File::open(path)?);

@@ -53,7 +53,7 @@ impl Observer for Arc<AtomicBool> {
 pub(crate) struct HttpConnection {
     sender: SendRequest<Payload>,
     connection: http1::Connection<Io<Box<dyn Stream>, Arc<AtomicBool>>, Payload>,
-    /// Result with which the connection ended; `None` while it can be used.
+    /// Result with which the connection ended; `None` while the connection can be used.
     over: Option<Result<()>>,
     /// `true` once a byte of the last response has arrived.
     has_read: Arc<AtomicBool>,

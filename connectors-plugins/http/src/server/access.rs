@@ -37,7 +37,7 @@ impl Access {
     /// Creates the check.
     ///
     /// # Errors
-    /// Kind configuration if no request could contain the configured credentials.
+    /// An error of the kind configuration if no request could contain the configured credentials.
     pub(crate) fn new(auth: Option<&Auth>) -> Result<Self> {
         let wrong = |what: &str| Err(Error::configuration(format_args!("invalid `auth`: {what}")));
         let credentials = match auth {

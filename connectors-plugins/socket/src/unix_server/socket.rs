@@ -55,7 +55,8 @@ impl Socket {
         let identity = (metadata.dev(), metadata.ino());
         let this = Self { listener: socket.into(), path: path.to_owned(), identity, mode };
         if let Some(mode) = mode {
-            // Set the permissions before the socket listens: until then, no client can connect.
+            // Set the permissions before the socket listens, because until then no client can
+            // connect.
             let permissions = fs::Permissions::from_mode(mode.get());
             fs::set_permissions(path, permissions).map_err(failed)?;
         }

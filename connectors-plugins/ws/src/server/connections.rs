@@ -149,8 +149,8 @@ impl Connections {
         connection: impl Future<Output = ()> + Send + 'static,
     ) {
         let connections = self.clone();
-        // Boxed, because the future below would otherwise contain `connection` twice: as a captured
-        // variable, and where it is polled.
+        // Box the future, because the task's future would otherwise contain `connection` twice: as
+        // a captured variable, and as the future that is polled.
         let connection = Box::pin(connection);
         let task = async move {
             connection.await;

@@ -293,8 +293,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Sends the reason why the connection is rejected to the peer, in a close frame.
     async fn reject(&mut self, code: CloseCode, error: &Error) {
-        // A reason has at most 123 bytes. The text of the error is from the library and quotes no
-        // data of the peer.
+        // A reason has at most 123 bytes. The text of the error comes from the library and quotes
+        // no data of the peer.
         let reason: String = error.to_string().chars().filter(char::is_ascii).take(100).collect();
         let frame = CloseFrame { code, reason: reason.into() };
         let host = self.host.clone();
