@@ -23,7 +23,7 @@ const SUBJECT: &str = "plugin";
 const CHART: &str = "docs/images/flows.svg";
 
 pub(crate) fn run() -> Result<()> {
-    ensure!(check()?.is_none(), "there is no mdBook 0.5, and cargo cannot install it");
+    ensure!(check()?.is_none(), "mdBook 0.5 is not installed, and cargo cannot install it");
     eprintln!("the book is in {SITE}");
     Ok(())
 }

@@ -123,7 +123,8 @@ impl Process {
     /// Waits until `found` returns a value, at most for `within`.
     ///
     /// # Errors
-    /// The time is over, or the process has ended, and there was no value. The error contains the end of the log.
+    /// `found` returned no value within the time, or the process ended before. The error contains
+    /// the end of the log.
     pub(crate) fn until<T>(
         &mut self,
         what: &str,
@@ -148,8 +149,7 @@ impl Process {
         })
     }
 
-    /// # Errors
-    /// The process has ended by itself.
+    /// Checks that the process has not ended by itself.
     pub(crate) fn expect_alive(&mut self) -> Result<()> {
         let Some(status) = self.ended()? else { return Ok(()) };
         Err(self.explained(&anyhow!("{} has ended: {status}", self.name)))
@@ -282,8 +282,8 @@ pub(crate) fn exchange(address: &str, request: &str) -> Result<(u16, String)> {
     Ok((status.context("the response has no status")?, body.to_owned()))
 }
 
-/// # Errors
-/// The program is not on the path. The error names the package or command that provides it.
+/// Checks that the program is on `PATH`. The error names the package or command that provides the
+/// program.
 pub(crate) fn need(program: &str, provider: &str) -> Result<()> {
     ensure!(is_on_path(program), "missing: `{program}`; {provider} provides it");
     Ok(())

@@ -156,8 +156,8 @@ mod tests {
         for (name, change, holds) in [
             ("nothing", (|_, _| {}) as fn(u64, &mut Sample), true),
             ("a warm-up", |at, it| it.rss_bytes += at.min(2_000) * 10_000, true),
-            ("a hundred bytes a restart", |at, it| it.rss_bytes += at * 100, true),
-            ("a KiB a restart", |at, it| it.rss_bytes += at * 1_024, false),
+            ("a hundred bytes per restart", |at, it| it.rss_bytes += at * 100, true),
+            ("a KiB per restart", |at, it| it.rss_bytes += at * 1_024, false),
             ("a descriptor", |at, it| it.descriptors += usize::from(at > 5_000), false),
             (
                 "a descriptor at times",

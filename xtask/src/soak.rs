@@ -139,7 +139,7 @@ fn memory(judgement: &mut Judgement, what: &str, rows: &[Row], bound: f64, bytes
     let few = format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len());
     let reserve = if is_enough { "" } else { &few };
     let text = format!(
-        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, {bound} allowed{reserve}"
+        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes per cycle, {bound} allowed{reserve}"
     );
     judgement.add(what, text, !is_enough || growth <= bound);
 }
@@ -175,10 +175,10 @@ mod tests {
     fn each_leak_exceeds_only_its_own_limit() {
         for (name, change, expected) in [
             ("nothing", (|_, _| {}) as fn(f64, &mut Row), 0),
-            ("half a KiB a cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
-            ("8 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 8_192.0, 1),
-            ("a word a cycle", |cycle, row| row.allocated_bytes += cycle * 8.0, 0),
-            ("ten blocks a cycle", |cycle, row| row.allocated_bytes += cycle * 320.0, 1),
+            ("half a KiB per cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
+            ("8 KiB per cycle", |cycle, row| row.rss_bytes += cycle * 8_192.0, 1),
+            ("a word per cycle", |cycle, row| row.allocated_bytes += cycle * 8.0, 0),
+            ("ten blocks per cycle", |cycle, row| row.allocated_bytes += cycle * 320.0, 1),
             ("a warm-up", |cycle, row| row.rss_bytes += cycle.min(100.0) * 1e5, 0),
             ("a descriptor", |cycle, row| row.descriptors += f64::from(cycle > 300.0), 1),
             (
@@ -188,7 +188,7 @@ mod tests {
                 },
                 0,
             ),
-            ("a thread a cycle", |cycle, row| row.threads += cycle, 1),
+            ("a thread per cycle", |cycle, row| row.threads += cycle, 1),
             ("a library", |cycle, row| row.libraries += f64::from(cycle > 0.0), 1),
             ("a pool of nine", |cycle, row| row.pool_threads = 9.0_f64.min(cycle), 1),
         ] {

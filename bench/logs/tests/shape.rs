@@ -1,4 +1,4 @@
-//! Tests of the guarantees: the structure of an event, and that a seed determines every byte.
+//! Tests of the structure of an event, and of the guarantee that a seed determines every byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! Support for tests that run the real program with the real plugins against real brokers: the program,
 //! brokers, an HTTP peer that answers on demand, and clients that show the contents of the brokers.
 
-#![allow(clippy::print_stderr)] // messages for whoever runs the tests
+#![allow(clippy::print_stderr)]
+// people who run the tests read these messages
 // The whole crate is test code, which handles no errors.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 

@@ -32,7 +32,7 @@ impl Node {
         addresses: Map<String, Value>,
     ) -> Self {
         let name = format!("node-{id}");
-        // The node has to end if this process is killed.
+        // `setpriv` makes the node end if this process is killed.
         let command = Program::new("setpriv", &name, folder).arguments(["--pdeathsig", "KILL"]);
         let program = command.argument(program.display()).arguments(arguments);
         Self { id, program, ready, addresses, process: None }

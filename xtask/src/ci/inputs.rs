@@ -27,8 +27,9 @@ const PROGRAMS: [&str; 7] =
 /// Environment variables with flags for compilers.
 const FLAGS: [&str; 3] = ["RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
 
-/// Returns whether a build may read the file `path`; `false` for files in the folders `but`. The result is `true` for
-/// files of unknown use: then a step may run without need, but no fault is missed.
+/// Returns whether a build may read the file `path`; `false` for files in the folders `but`. The
+/// result is `true` for files of unknown use, so that a step may run unnecessarily, but no fault is
+/// missed.
 pub(super) fn is_source(path: &str, but: &[&str]) -> bool {
     let prose = [".ci/", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "bench/runs/", "docs/"];
     !within(path, but) && !within(path, &prose) && !within(path, &["dist/", "scripts/"])

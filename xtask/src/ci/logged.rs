@@ -71,8 +71,8 @@ impl Log {
         self.text.lines().rev().find(is_report)
     }
 
-    /// Returns the first lines of what test programs report of failed tests, and the last lines of the output. Long lines
-    /// are cut.
+    /// Returns the first lines of the reports of failed tests, and the last lines of the output.
+    /// Long lines are cut.
     pub(super) fn shown(&self) -> impl Iterator<Item = String> {
         let mut in_failures = false;
         let failures = self.text.lines().filter(move |line| {

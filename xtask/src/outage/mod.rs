@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn each_promise_is_broken_by_its_own_fault() {
+    fn each_guarantee_is_broken_by_its_own_fault() {
         for (name, change, expected) in [
             ("nothing", (|_| {}) as fn(&mut Found), 0),
             ("a lost event", |found| found.lost = 1, 1),

@@ -36,7 +36,8 @@ impl Calls {
 
     /// Returns the state for the functions.
     pub(crate) fn state(self) -> &'static mut Echo {
-        // SAFETY: the type is that in `boundary-plugin/src/lib.rs`, here and below.
+        // SAFETY: the type is that of the function in `boundary-plugin/src/lib.rs`. The same holds
+        // for the calls below.
         let make: extern "C" fn() -> &'static mut Echo = unsafe { self.function("boundary_state") };
         make()
     }

@@ -15,7 +15,8 @@ use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{calls::Calls, library};
 
-/// Number of host calls in each call of the operator, so that the call itself hardly counts.
+/// Number of host calls in each call of the operator. It is large, so that the call of the operator
+/// hardly affects the result.
 const TIMES: u64 = 100;
 
 pub(crate) fn context() -> Arc<HostContext> {
@@ -31,7 +32,7 @@ pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> B
 }
 
 pub(crate) fn host(criterion: &mut Criterion) {
-    // Log settings of the runtime, except for the destination.
+    // Use the log settings of the runtime, except for the destination.
     let logs = tracing_subscriber::fmt().with_env_filter("info").with_target(false);
     logs.with_ansi(false).with_writer(io::sink).init();
     let path = library::unwinding();

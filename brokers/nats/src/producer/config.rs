@@ -55,7 +55,7 @@ const fn example() -> [&'static str; 1] {
 }
 
 fn headers() -> FieldPath {
-    #[allow(clippy::expect_used)] // a constant, which a test parses
+    #[allow(clippy::expect_used)] // the text is a constant, and a test parses it
     "%nats.headers".parse().expect("a path")
 }
 
@@ -87,8 +87,8 @@ impl Settings {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
-    /// a secret.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         if let Text::Fixed(subject) = &config.subject {
             check_subject(subject)

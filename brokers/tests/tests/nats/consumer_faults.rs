@@ -275,12 +275,13 @@ fn dropped_core_messages_are_counted_and_others_read() {
     running.change("input", "resume");
     let dropped =
         || running.metric("tremor_plugin_nats_consumer_dropped_total").unwrap_or_default();
-    #[allow(clippy::cast_precision_loss)] // some thousands
+    #[allow(clippy::cast_precision_loss)]
+    // a few thousand messages, which a float represents exactly
     eventually(&format!("received and dropped messages\n{}", running.log()), || {
         (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
     });
     let found = numbers(&running.out());
-    assert!(found.is_sorted_by(|one, next| one < next), "in order, and each once");
+    assert!(found.is_sorted_by(|one, next| one < next), "each message is read once, in order");
     #[allow(clippy::cast_precision_loss)]
     let missing = (messages.len() - found.len()) as f64;
     assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());
