@@ -19,8 +19,8 @@ use crate::generate_logs;
 use crate::project::{Skipped, cargo, is_on_path, output, root, run as run_command, rustc, write};
 
 const FIGURES: &str = "bench/instructions.json";
-/// The flows, and the number of replays of the file in their longer runs. It is so large that scheduling, such as the
-/// order of wake-ups, does not change the result.
+/// The flows, and the number of replays of the file in their longer runs. The number is so large
+/// that scheduling, such as the order of wake-ups, does not change the result.
 const FLOWS: [(&str, u64); 6] = [
     ("passthrough", 402),
     ("passthrough-json", 42),

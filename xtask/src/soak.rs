@@ -24,7 +24,8 @@ const ALLOCATED: f64 = 128.0;
 /// Maximum growth of resident memory per cycle after the warm-up, in bytes. The limit finds memory that does not come
 /// from an allocator. It is large, because allocators take some hundred cycles to reach a stable level.
 const RESIDENT: f64 = 4_096.0;
-/// Maximum number of threads of the pool for blocking work. They are few, because few blocking jobs run at a time.
+/// Maximum number of threads of the pool for blocking work. The pool needs only a few, because few
+/// blocking jobs run at a time.
 const POOL: f64 = 8.0;
 
 #[derive(Debug, clap::Args)]

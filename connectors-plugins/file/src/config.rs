@@ -55,8 +55,8 @@ pub struct Config {
     /// Minimum time between two durable writes of the checkpoint.
     #[serde(default = "default_checkpoint_interval")]
     pub checkpoint_interval: Interval,
-    /// Maximum number of chunks that were read but are not yet in the checkpoint; they are
-    /// redelivered after a crash. Half of them may wait for their acknowledgement.
+    /// Maximum number of chunks that were read but are not yet in the checkpoint, and are
+    /// redelivered after a crash. Half of these chunks may wait for their acknowledgement.
     #[serde(default = "default_read_ahead")]
     pub read_ahead: NonZeroU64,
     /// Time between two polls of a followed file for more data.

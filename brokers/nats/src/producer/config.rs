@@ -31,8 +31,8 @@ pub struct Config {
     /// `true` if a stream has to confirm each message.
     #[serde(default = "yes")]
     pub jetstream: bool,
-    /// `true` if headers whose names begin with `Nats-` are sent too. They control the server: for example, they
-    /// can delete messages of the stream. By default they are left out.
+    /// `true` if headers whose names begin with `Nats-` are sent too. Such headers control the
+    /// server: for example, they can delete messages of the stream. By default they are left out.
     #[serde(default)]
     pub server_headers: bool,
     /// Maximum number of messages of a delivery that wait for their confirmation. With 1, no message overtakes an

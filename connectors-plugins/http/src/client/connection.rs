@@ -95,7 +95,7 @@ impl HttpConnection {
     /// Sends a request, and reads at most `most` bytes of the response's body.
     ///
     /// # Errors
-    /// The connection failed. It cannot be used any more.
+    /// The connection failed, and cannot be used any more.
     pub(crate) async fn send(&mut self, request: Request<Payload>, most: usize) -> Result<Answer> {
         self.has_read.store(false, Ordering::Relaxed);
         let mut response = pin!(self.sender.send_request(request));
