@@ -45,7 +45,8 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 fn node(bytes: &[u8]) -> Node {
-    let bytes: [u8; size_of::<Node>()] = bytes.try_into().expect("as many bytes as a node has");
+    let bytes: [u8; size_of::<Node>()] =
+        bytes.try_into().expect("the slice has the size of a node");
     // SAFETY: a node consists of three integers without padding, so any bytes are a node.
     unsafe { std::mem::transmute(bytes) }
 }

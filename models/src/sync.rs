@@ -12,7 +12,7 @@ static PLANTED: OnceLock<String> = OnceLock::new();
 
 /// Plants the fault `name` for the rest of the process.
 pub(crate) fn plant(name: String) {
-    PLANTED.set(name).expect("one fault is planted at a time");
+    PLANTED.set(name).expect("no other fault is planted");
 }
 
 /// Returns whether the fault `name` is planted.

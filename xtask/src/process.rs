@@ -367,22 +367,26 @@ mod tests {
         let name = format!("xtask-process-{}", std::process::id());
         let mut program = Program::new("sh", &name, &folder).arguments(["-c", "echo it is there"]);
         for _ in 0..2 {
-            let mut process = program.start().expect("there is a shell");
+            let mut process = program.start().expect("the shell starts");
             let found = process.until("a line", Duration::from_mins(1), |it| {
                 Ok(it.log()?.contains("it is there").then_some(()))
             });
             assert!(found.is_ok(), "{found:?}");
-            assert_eq!(process.log().expect("a log"), "it is there\n", "only lines of this start");
+            assert_eq!(
+                process.log().expect("the log can be read"),
+                "it is there\n",
+                "the log has only lines of this start"
+            );
             let error = process.until::<()>("a value", Duration::from_mins(1), |_| Ok(None));
-            let error = error.expect_err("it has ended").to_string();
+            let error = error.expect_err("the process has ended").to_string();
             assert!(error.contains("before a value") && error.ends_with("it is there"), "{error}");
         }
-        fs::remove_file(&program.log).expect("there is a log");
+        fs::remove_file(&program.log).expect("the log exists");
     }
 
     #[test]
     fn missing_program_is_named_with_its_provider() {
-        let error = need("no-such-program", "nobody").expect_err("it is not there");
+        let error = need("no-such-program", "nobody").expect_err("the program does not exist");
         let error = error.to_string();
         assert!(error.starts_with("missing: `no-such-program`"), "{error}");
         assert!(error.ends_with("nobody provides it"), "{error}");

@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn every_unit_of_the_project_is_checked() {
         for folder in ["dist", "examples/scale-out"] {
-            let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
-            for entry in entries.map(|entry| entry.expect("it can be listed")) {
+            let entries = fs::read_dir(root().join(folder)).expect("the folder exists");
+            for entry in entries.map(|entry| entry.expect("the folder can be listed")) {
                 let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
                 assert!(!path.ends_with(".service") || UNITS.contains(&&*path), "{path}");
             }
@@ -100,11 +100,11 @@ mod tests {
             return;
         }
         let folder = std::env::temp_dir().join(format!("xtask-units-{}", std::process::id()));
-        empty_folder(&folder).expect("a folder");
+        empty_folder(&folder).expect("the folder can be created");
         let unit = folder.join("wrong@.service");
         write(&unit, "[Service]\nExecStart=/usr/bin/env\nWatchdgSec=3\n").expect("a file");
-        let warnings = warnings(&unit).expect("it runs");
-        fs::remove_dir_all(&folder).expect("it can be removed");
+        let warnings = warnings(&unit).expect("systemd-analyze runs");
+        fs::remove_dir_all(&folder).expect("the folder can be removed");
         assert!(warnings.contains("WatchdgSec"), "{warnings}");
     }
 }

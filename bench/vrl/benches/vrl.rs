@@ -40,7 +40,7 @@ fn events() -> Vec<serde_json::Value> {
         || {
             let mut lines = Vec::new();
             sample_logs::write_lines(EVENTS as u64, 42, &mut lines)
-                .expect("memory takes any lines");
+                .expect("writing to memory succeeds");
             lines
         },
         |path| fs::read(path).expect("the file in VRL_DATA"),
@@ -54,7 +54,7 @@ fn events() -> Vec<serde_json::Value> {
 fn batch(pool: &Pool, events: &[serde_json::Value]) -> Batch {
     let mut batch = Batch::from_pool(pool);
     for event in events {
-        batch.push(event).expect("JSON fits a document");
+        batch.push(event).expect("the event can be copied to the batch");
     }
     batch
 }
@@ -100,7 +100,7 @@ fn classification(criterion: &mut Criterion) {
     let decoded = batch(&pool, &events);
     let values: Vec<_> =
         decoded.iter().map(|event| convert(event.value().expect("a value"))).collect();
-    let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("it compiles");
+    let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("the program compiles");
     let program = compiled.program;
 
     let mut group = criterion.benchmark_group("classification");

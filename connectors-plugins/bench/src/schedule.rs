@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates a schedule whose first event is due at once.
+    /// Creates a schedule whose first event is due immediately.
     pub(crate) fn new(start_ns: u64, Rate(events_per_second): Rate) -> Self {
         Self { start_ns, interval_ns: 1e9 / events_per_second, taken: 0 }
     }

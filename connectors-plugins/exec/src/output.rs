@@ -18,7 +18,7 @@ use crate::{
     process::{Exit, Lease, Process},
 };
 
-/// Numbers of bytes to read at once. The large one is the capacity of a pipe, and is used while the
+/// Numbers of bytes per read. The large one is the capacity of a pipe, and is used while the
 /// process fills the pipe.
 const SMALL_READ: usize = 16 << 10;
 const LARGE_READ: usize = 64 << 10;
@@ -36,7 +36,8 @@ pub struct Output {
     stream: u64,
     space: usize,
     has_data: bool,
-    /// Timer for [`LINGER`]. It starts when the process has ended although its output has not.
+    /// Timer for [`LINGER`]. The timer starts when the process has ended and its output is still
+    /// open.
     linger: Option<Timer>,
     /// Result of further pulls, once all output was returned; `None` before that.
     result: Option<Result<Pull>>,

@@ -267,7 +267,7 @@ fn process_that_ignores_sigterm_is_killed() -> Result<()> {
     let pid = String::from_utf8(batch.first().unwrap().raw().unwrap().to_vec()).unwrap();
     assert!(is_there(&pid));
     connection.stop()?;
-    assert!(!is_there(&pid), "killed, and reaped");
+    assert!(!is_there(&pid), "the process is killed and reaped");
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub struct Config {
     /// Compression format of the file. Default: detected from the file name.
     #[serde(default)]
     pub compression: Compression,
-    /// Maximum number of bytes to read at once; decompressed bytes if the file is compressed.
+    /// Maximum number of bytes per read; decompressed bytes if the file is compressed.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
     /// `true` to wait for more data at the end of the file, for a file that does not exist yet,

@@ -5,7 +5,7 @@ use std::{io, ops::Range};
 use memchr::{memchr, memmem};
 use tremor_pdk::Memory;
 
-/// Number of bytes to read at once: the capacity of a pipe.
+/// Maximum number of bytes per read: the capacity of a pipe.
 pub(crate) const READ: usize = 64 << 10;
 
 /// Bytes that were read from `journalctl`. Each line is an entry.

@@ -263,7 +263,7 @@ fn ended_journalctl_is_an_error_that_reconnects() -> Result<()> {
         assert_eq!((error.kind(), error.is_final()), (ErrorKind::CONNECTION_LOST, false));
         let text = error.to_string();
         assert!(text.contains("was ended by signal 15: Journal file is truncated"), "{text}");
-        assert!(!Path::new("/proc").join(&pid).exists(), "it is reaped");
+        assert!(!Path::new("/proc").join(&pid).exists(), "the process is reaped");
         scene.set((1..=4).map(entry));
     }
     let log = scene.host.log();

@@ -95,7 +95,7 @@ fn get_or_create<'a>(
         }
         value = match value {
             Value::Object(object) => object.get_or_insert_with(key, || Value::Null),
-            _ => unreachable!("it is an object"),
+            _ => unreachable!("the value was replaced by an object"),
         };
     }
     value

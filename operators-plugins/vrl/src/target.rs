@@ -134,7 +134,7 @@ impl<'a> EventTarget<'a> {
             let value = self.convert(slot);
             self.scratch.slots[slot] = OnceCell::from(value);
         }
-        self.scratch.slots[slot].get_mut().expect("it was just filled")
+        self.scratch.slots[slot].get_mut().expect("the slot was just filled")
     }
 }
 

@@ -113,7 +113,8 @@ mod tests {
     fn step_that_hangs_is_ended_with_its_children() {
         let mut hangs = Command::new("sh");
         hangs.args(["-c", "sleep 86399 & sleep 86399"]);
-        let ended = limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("it starts");
+        let ended =
+            limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("the command starts");
         let log = Log { status: ended.status, ..log("") };
         assert!(log.failure().to_string().contains("took longer"), "{}", ended.status);
     }

@@ -269,7 +269,7 @@ mod tests {
         change(&mut round, &mut torn);
         let found = Found { window: WINDOW, rounds: vec![round], torn, cut_off: 1 };
         let arguments = Arguments { rounds: 1, seed: 1, busy: false };
-        arguments.judge(&found).expect("a table").broken
+        arguments.judge(&found).expect("the table can be written").broken
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Calls {
         let make: extern "C" fn(&mut Option<Box<dyn DynEcho>>) =
             unsafe { self.function("boundary_dyn") };
         make(&mut slot);
-        slot.expect("it was made")
+        slot.expect("the function has stored an object")
     }
 
     /// Returns a trait object whose buffer fits the largest call.

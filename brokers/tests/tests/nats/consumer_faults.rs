@@ -125,7 +125,7 @@ fn shutdown_acknowledges_read_and_returns_unread_messages() {
     nats.acknowledged(&stream, "c", 2_000);
     let mut found = numbers(&peer.answered());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..2_000), "each once");
+    assert!(found.into_iter().eq(0..2_000), "each message is delivered once");
     next.stop();
 }
 
@@ -149,7 +149,7 @@ fn acks_during_server_pause_prevent_redelivery() {
     nats.acknowledged(&stream, "c", 20);
     let mut found = numbers(&peer.received());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..20), "each once");
+    assert!(found.into_iter().eq(0..20), "each message is delivered once");
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
@@ -245,7 +245,7 @@ fn paused_consumer_keeps_messages_and_restarted_continues() {
     nats.acknowledged(&stream, "c", 20);
     let mut found = numbers(&peer.received());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..20), "each once");
+    assert!(found.into_iter().eq(0..20), "each message is delivered once");
     // Restart the connector while messages are in flight.
     peer.delay_answers(|_| true);
     nats.publish(&subject, (20..30).map(record));

@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls this function with a reference")]
 fn is_zero(skip: &u64) -> bool {
     *skip == 0
 }

@@ -159,7 +159,7 @@ pub(super) fn changed(metadata: &Metadata) -> Changed {
 
 /// Returns whether a change from now on will have a later time than this one. File systems record
 /// times with a resolution of some milliseconds.
-#[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+#[expect(clippy::disallowed_methods, reason = "the time is compared with times of the file system")]
 pub(super) fn is_settled((seconds, _): Changed) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).is_ok_and(|now| now.saturating_sub(seconds) > 2)
@@ -173,7 +173,7 @@ pub(super) fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough")]
+#[expect(clippy::cast_possible_truncation, reason = "half of the bits of the hash suffice")]
 fn short_hash(bytes: &[u8]) -> u64 {
     XxHash3_128::oneshot(bytes) as u64
 }
@@ -236,7 +236,10 @@ mod tests {
         fs::write(&path, "the first day").unwrap();
         fs::write(&other, "the first day").unwrap();
         let identity = Identity::of(&File::open(&path).unwrap()).unwrap();
-        assert!(!identity.is_of(&File::open(&other).unwrap()).unwrap(), "another inode");
+        assert!(
+            !identity.is_of(&File::open(&other).unwrap()).unwrap(),
+            "the file has another inode"
+        );
         for text in ["", "the first", "the second day", "The first day"] {
             fs::write(&path, text).unwrap();
             let file = File::open(&path).unwrap();

@@ -140,7 +140,7 @@ mod tests {
         assert!(matches("*.log", "gone.log") && matches("c.txt", "c.txt"));
         assert!(!matches("*.log", "c.txt") && !matches("c.txt", "a.log"));
         fs::write(folder.path().join("what?.log"), "").unwrap();
-        assert_eq!(names("what?.log"), ["what?.log"], "a file of that very name");
+        assert_eq!(names("what?.log"), ["what?.log"], "a file whose name equals the pattern");
     }
 
     #[test]

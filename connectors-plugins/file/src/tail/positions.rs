@@ -215,7 +215,7 @@ impl Positions {
         self.shared.is_due(&state, self.shared.host.monotonic_ns())
     }
 
-    /// Makes the checkpoint due at once.
+    /// Makes the checkpoint due immediately.
     pub(super) fn save_soon(&self) {
         self.shared.state().sync_at_ns = 0;
     }

@@ -254,7 +254,10 @@ impl Files {
     }
 
     /// Returns whether a file is too old to be read. A file that is read from its end is not too old.
-    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time is compared with times of the file system"
+    )]
     fn is_old(&self, found: &Found) -> bool {
         let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
         let limit = self.ignore_older.filter(|_| !self.starts_at_end);

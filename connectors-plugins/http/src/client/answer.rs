@@ -124,7 +124,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     for chunk in shown.utf8_chunks() {
         let is_control = |it: char| if it.is_control() { ' ' } else { it };
         text.extend(chunk.valid().chars().map(is_control));
-        // Do not replace an incomplete character at the end that was cut by the limit.
+        // Do not replace a character at the end that the limit has cut off.
         if !chunk.invalid().is_empty() && text.len() + 4 < SHOWN {
             text.push(char::REPLACEMENT_CHARACTER);
         }

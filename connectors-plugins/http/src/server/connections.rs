@@ -202,7 +202,7 @@ impl Server {
         self.end();
     }
 
-    /// Ends all connections at once.
+    /// Ends all connections immediately.
     pub(crate) fn end(&self) {
         let open = {
             let peers = &mut *self.peers();

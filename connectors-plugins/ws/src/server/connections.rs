@@ -225,7 +225,7 @@ impl Connections {
         self.cut_off_all();
     }
 
-    /// Ends all connections at once.
+    /// Ends all connections immediately.
     pub(crate) fn cut_off_all(&self) {
         let tasks = {
             let mut state = lock(&self.state);

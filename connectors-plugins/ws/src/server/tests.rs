@@ -116,7 +116,7 @@ impl Scene {
         all
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it counts")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
     fn metric(&self, name: &str) -> usize {
         self.host.metric(name).unwrap_or_default() as usize
     }
@@ -155,7 +155,7 @@ const PONG: u8 = 0x8a;
 
 /// Returns the code of the last frame, which has to be a close.
 fn close_code(frames: &[u8]) -> u16 {
-    let close = frames.iter().rposition(|byte| *byte == CLOSE).expect("a frame of close");
+    let close = frames.iter().rposition(|byte| *byte == CLOSE).expect("a close frame");
     u16::from_be_bytes([frames[close + 2], frames[close + 3]])
 }
 
