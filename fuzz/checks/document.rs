@@ -45,7 +45,8 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 fn node(bytes: &[u8]) -> Node {
-    let bytes: [u8; size_of::<Node>()] = bytes.try_into().expect("as many bytes as a node has");
+    let bytes: [u8; size_of::<Node>()] =
+        bytes.try_into().expect("the slice has the size of a node");
     // SAFETY: a node consists of three integers without padding, so any bytes are a node.
     unsafe { std::mem::transmute(bytes) }
 }
@@ -92,7 +93,7 @@ fn copied(view: ValueRef<'_>) {
     let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
     writer.write_value(view);
-    let root = writer.finish().expect("a document is not too deep for a document");
+    let root = writer.finish().expect("the copy is as deep as the valid document");
     assert_eq!(validate(&bytes, &nodes, root), Ok(()));
 }
 

@@ -8,11 +8,13 @@ use tremor_runtime::codec::{
     json::{DecodeOptions, Decoder, Encoder},
 };
 
-/// Options that remove the intended differences to `serde_json`: by default the decoder keeps numbers that are no
-/// integers of 64 bits or floats as text, and accepts deeper nesting.
+/// Options that remove the intended differences to `serde_json`: by default the decoder keeps
+/// numbers as text that neither a 64-bit integer nor a float represents, and accepts deeper
+/// nesting.
 const OPTIONS: DecodeOptions = DecodeOptions { max_depth: 127, nearest_floats: true };
 
-/// Bytes before the message, and below that bytes after the message. They belong to other messages.
+/// Bytes before the message and, in the next constant, bytes after it. They belong to other
+/// messages.
 const BEFORE: &[u8] = b"\"\\";
 const BEHIND: &[u8] = b"]}\"";
 
@@ -28,7 +30,7 @@ pub(crate) fn check(message: &[u8]) {
             read
         }
         (Err(_), Err(_)) => return,
-        (ours, judged) => panic!("ours: {ours:?}, the judge's: {judged:?}"),
+        (ours, judged) => panic!("the codec: {ours:?}, serde_json: {judged:?}"),
     };
     let (again, written_again) = read(&written).expect("the output can be read");
     assert_eq!(format!("{again:?}"), format!("{value:?}"));
@@ -50,7 +52,7 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
         assert!(position <= message.len(), "{error}, of {} bytes", message.len());
         error.to_string()
     })?;
-    let view = Document::validated(&bytes, &nodes, root).expect("the decoder makes documents");
+    let view = Document::validated(&bytes, &nodes, root).expect("a decoded document is valid");
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
     let mut encoder = Encoder::default();
     encoder.document(&bytes, &nodes, root, &mut written).expect("a decoded value can be encoded");
@@ -81,7 +83,7 @@ fn same(judged: &Judged, ours: &Value<'_>) {
         }
         _ => false,
     };
-    assert!(same_kind, "ours: {ours:?}, the judge's: {judged:?}");
+    assert!(same_kind, "the codec: {ours:?}, serde_json: {judged:?}");
 }
 
 /// Compares floats. The decoder returns the float that is nearest to the text. The float of `serde_json` may differ

@@ -27,8 +27,8 @@ pub(crate) fn check(message: &[u8]) {
     let judged = rmpv::decode::read_value(&mut rest);
     let (value, written) = match (read(message), judged) {
         (Ok(read), Ok(judged)) => {
-            assert!(rest.is_empty(), "{} bytes behind the value", rest.len());
-            let expected = expected(&judged, 0).expect("what was accepted is acceptable");
+            assert!(rest.is_empty(), "{} bytes follow the value", rest.len());
+            let expected = expected(&judged, 0).expect("a decoded value can be converted");
             assert_eq!(format!("{:?}", read.0), format!("{expected:?}"));
             read
         }
@@ -40,7 +40,7 @@ pub(crate) fn check(message: &[u8]) {
             assert!(expected(&judged, 0).is_none(), "{error}: {judged:?}");
             return;
         }
-        (Ok(read), Err(error)) => panic!("{read:?}, the judge's: {error}"),
+        (Ok(read), Err(error)) => panic!("the codec: {read:?}, rmpv: {error}"),
     };
     let (again, written_again) = read(&written).expect("the output can be read");
     // Do not compare with the message: an object that represents an extension may have its keys in another order.
@@ -63,10 +63,10 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
         assert!(position <= message.len(), "{error}, of {} bytes", message.len());
         error.to_string()
     })?;
-    let view = Document::validated(&bytes, &nodes, root).expect("the decoder makes documents");
+    let view = Document::validated(&bytes, &nodes, root).expect("a decoded document is valid");
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
-    Encoder.document(&bytes, &nodes, root, &mut written).expect("any value");
-    Encoder.value(view, &mut from_view).expect("any value");
+    Encoder.document(&bytes, &nodes, root, &mut written).expect("any value can be encoded");
+    Encoder.value(view, &mut from_view).expect("any value can be encoded");
     assert_eq!(written, from_view, "both encoders agree");
     Ok((view.to_value(), written.into()))
 }

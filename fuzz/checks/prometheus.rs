@@ -1,5 +1,5 @@
-//! Check of the Prometheus and `OpenMetrics` text formats. If any bytes can be decoded and the value can be encoded,
-//! the output can be decoded, and is encoded as the same text again.
+//! Check of the Prometheus and `OpenMetrics` text formats. If a message can be decoded and its
+//! value can be encoded, the output can be decoded, and its value is encoded as the same text.
 
 use codec_prometheus::Prometheus;
 use tremor_pdk::testing::{TestHost, decode, encode};
@@ -7,7 +7,7 @@ use tremor_pdk::testing::{TestHost, decode, encode};
 /// Checks one message.
 ///
 /// # Panics
-/// Encoded text cannot be decoded, or is encoded as another text after that.
+/// Encoded text cannot be decoded, or its value is encoded as another text.
 pub(crate) fn check(message: &[u8]) {
     let host = TestHost::new();
     for format in ["text", "openmetrics"] {

@@ -1,5 +1,6 @@
-//! Models of the storages of batches. A task writes to a storage only if it has the only reference. A task that takes a
-//! storage from the pool writes after all earlier reads of this storage.
+//! Models of the memory of batches. A task writes to a storage, which is the memory of a batch,
+//! only if it has the only reference. A task that takes a storage from the pool writes after all
+//! earlier reads of this storage.
 
 use crate::{Batch, Model, rt::thread};
 
@@ -30,13 +31,13 @@ pub(crate) const MODELS: &[Model] = &[
 fn storage_is_used_again() {
     let pool = Pool::new(1);
     let mut storage = pool.take();
-    storage.storage_mut().expect("the only reference").bytes.push(1);
+    storage.storage_mut().expect("there is no other reference").bytes.push(1);
     let reads = storage.clone();
     let reads = thread::spawn(move || assert_eq!(reads.storage().bytes.len(), 1));
     assert_eq!(storage.storage().bytes.len(), 1);
     drop(storage);
     let mut again = pool.take();
-    again.storage_mut().expect("the only reference").bytes.push(2);
+    again.storage_mut().expect("there is no other reference").bytes.push(2);
     assert_eq!(again.storage().bytes.len(), 1, "the pool empties storages");
     reads.join().unwrap();
 }

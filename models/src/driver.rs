@@ -1,5 +1,6 @@
-//! Models of a call to a component, which is stored in a slot. The call continues when its answer has arrived,
-//! regardless of which task polls it. At its end, the call returns its batch.
+//! Models of a call to a component, which is stored in a slot. The call continues when its answer
+//! has arrived, regardless of which task polls the call. When the call completes, it returns its
+//! batch.
 
 use std::{
     future::poll_fn,

@@ -1,4 +1,5 @@
-//! Models of ready tasks and the threads that run tasks. No thread waits while a task is ready.
+//! Models of the queue of ready tasks and the threads that run tasks. No thread waits while a task
+//! is ready.
 
 use crate::{
     Model,
@@ -126,8 +127,8 @@ fn thread_ends() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// The double of the signal of the operating system. Each signal wakes one thread; if no thread waits, the next one
-/// that waits.
+/// The double of the signal of the operating system. Each signal wakes one thread. If no thread
+/// waits, the next thread that begins to wait is woken immediately.
 #[derive(Default)]
 struct Signal(Mutex<Sent>, Condvar);
 

@@ -11,7 +11,7 @@
 
 // Do not compile as a test: the models would include the unit tests in the product's files.
 #![cfg(not(test))]
-#![allow(dead_code, reason = "the product's files have more than the models use")]
+#![allow(dead_code, reason = "models use only a part of the product's files")]
 
 // The product's files use these names of crates.
 extern crate self as abi_stable;

@@ -1,5 +1,5 @@
-//! The model checker. This is loom, or Miri, which runs the threads of the standard library and observes every access
-//! to memory.
+//! The model checker: loom, or Miri, which runs the threads of the standard library and observes
+//! every access to memory.
 
 #[cfg(not(miri))]
 mod loom;

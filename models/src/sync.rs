@@ -12,7 +12,7 @@ static PLANTED: OnceLock<String> = OnceLock::new();
 
 /// Plants the fault `name` for the rest of the process.
 pub(crate) fn plant(name: String) {
-    PLANTED.set(name).expect("one fault is planted at a time");
+    PLANTED.set(name).expect("no other fault is planted");
 }
 
 /// Returns whether the fault `name` is planted.
@@ -28,7 +28,7 @@ pub(crate) fn fault(name: &str) -> bool {
     planted == name
 }
 
-/// Locks a mutex, even if it is poisoned because a thread panicked with the lock.
+/// Locks a mutex, even if it is poisoned because a thread panicked while it had the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

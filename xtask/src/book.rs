@@ -23,7 +23,7 @@ const SUBJECT: &str = "plugin";
 const CHART: &str = "docs/images/flows.svg";
 
 pub(crate) fn run() -> Result<()> {
-    ensure!(check()?.is_none(), "there is no mdBook 0.5, and cargo cannot install it");
+    ensure!(check()?.is_none(), "mdBook 0.5 is not installed, and cargo cannot install it");
     eprintln!("the book is in {SITE}");
     Ok(())
 }
@@ -88,9 +88,9 @@ mod tests {
         let site = env::temp_dir().join(format!("xtask-search-{}", std::process::id()));
         fs::create_dir_all(&site).expect("a folder for temporary files");
         let without = has_search(&site);
-        fs::write(site.join("searchindex-1a2b3c4d.js"), "").expect("a file in it");
+        fs::write(site.join("searchindex-1a2b3c4d.js"), "").expect("a file in the folder");
         let with = has_search(&site);
-        fs::remove_dir_all(&site).expect("it can be removed");
-        assert!(!without.expect("it can be read") && with.expect("it can be read"));
+        fs::remove_dir_all(&site).expect("the folder can be removed");
+        assert!(!without.expect("the site can be read") && with.expect("the site can be read"));
     }
 }

@@ -22,8 +22,9 @@ const FLAGS: &str = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic -Zrando
 const TESTS: &str = "--package=tremor-abi --package=tremor-pdk --package=tremor-runtime --lib --test=batches \
     --test=deep_values --test=fuzz_seeds --test=plugins --";
 
-/// Tests that are skipped because they check no access to memory and build much: plugins of other ABI versions, plugins
-/// of another toolchain, and descriptions of plugins by a child process.
+/// Tests that are skipped because they check no access to memory and take long to build: plugins of
+/// other ABI versions, plugins of another toolchain, and descriptions of plugins by a child
+/// process.
 const SKIPPED: [&str; 3] = ["versions::", "toolchains::", "describe::"];
 
 pub(crate) fn check() -> Result<Skipped> {

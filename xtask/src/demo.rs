@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn generator_reproduces_the_shipped_logs() {
         let mut generated = Vec::new();
-        sample_logs::write_lines(10_000, 1, &mut generated).expect("a Vec takes every byte");
+        sample_logs::write_lines(10_000, 1, &mut generated).expect("writing to memory succeeds");
         let shipped = fs::read(root().join(INPUT)).expect("the example's input is shipped");
         assert!(shipped == generated, "{INPUT} differs from the generator's output");
     }

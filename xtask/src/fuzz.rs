@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     TARGETS.into_iter().filter(chosen).try_for_each(|target| fuzz(target, arguments.seconds))
 }
 
-/// Runs one target. An input that fails is written to `fuzz/artifacts`; copied to the seeds, it makes a test fail.
+/// Runs one target. An input that fails is written to `fuzz/artifacts`. If the input is copied to
+/// the seeds, a test fails until the fault is fixed.
 fn fuzz(target: &str, seconds: u64) -> Result<()> {
     eprintln!("\n==> {target}, {seconds} s");
     let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));

@@ -12,7 +12,7 @@ use crate::project::root;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Number of events, one a line
+    /// Number of events, one per line
     #[arg(long, default_value_t = 10_000)]
     lines: u64,
     /// Seed of the generator: the same seed gives the same bytes

@@ -75,7 +75,7 @@ enum Command {
     Crash(Harness<crash::Arguments>),
     /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that flow loses an event
     Faults(Harness<faults::Arguments>),
-    /// Stops, slows and silences the peer of a sink by turns, and fails if an event is lost
+    /// Stops, slows and silences the peer of a sink in turn, and fails if an event is lost
     Outage(Harness<outage::Arguments>),
     /// Starts, stops and kills processes of examples/scale-out on a real broker, and fails if records are lost
     ScaleOut(scale_out::Arguments),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::process::Process;
 use crate::scenario::{Judgement, Scenario, Stage, mebibytes, spread};
 
-/// Maximum wait for a step that normally ends at once, so that a hanging process becomes an error.
+/// Maximum wait for a step that normally ends immediately, so that a hanging process becomes an error.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Maximum time until all flows are ready, in seconds.
 const READY: f64 = 1.0;

@@ -19,8 +19,8 @@ use crate::generate_logs;
 use crate::project::{Skipped, cargo, is_on_path, output, root, run as run_command, rustc, write};
 
 const FIGURES: &str = "bench/instructions.json";
-/// The flows, and the number of replays of the file in their longer runs. It is so large that scheduling, such as the
-/// order of wake-ups, does not change the result.
+/// The flows, and the number of replays of the file in their longer runs. The number is so large
+/// that scheduling, such as the order of wake-ups, does not change the result.
 const FLOWS: [(&str, u64); 6] = [
     ("passthrough", 402),
     ("passthrough-json", 42),
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Counts instructions, and compares them with the committed counts, or replaces these if `update` is set.
 pub(crate) fn gate(update: bool) -> Result<Skipped> {
     if !is_on_path("valgrind") {
-        return Ok(Some("no valgrind: install it to count instructions"));
+        return Ok(Some("valgrind is not installed, so instructions cannot be counted"));
     }
     let compiler = format!("rustc {} {}", rustc("release")?, rustc("host")?);
     let path = root().join(FIGURES);
@@ -90,7 +90,8 @@ pub(crate) fn gate(update: bool) -> Result<Skipped> {
 
 /// Returns a table of the counts, and the names of flows whose counts exceed the tolerance or have no expected value.
 fn compare(expected: &Figures, counted: &Figures) -> (String, Vec<String>) {
-    let mut table = vec![format!("{:<28} {:>10} {:>10}", "instructions an event", "before", "now")];
+    let mut table =
+        vec![format!("{:<28} {:>10} {:>10}", "instructions per event", "before", "now")];
     let mut worse = Vec::new();
     for (flow, now) in &counted.instructions_per_event {
         let before = expected.instructions_per_event.get(flow).unwrap_or(&f64::NAN);
@@ -98,7 +99,7 @@ fn compare(expected: &Figures, counted: &Figures) -> (String, Vec<String>) {
         let verdict = match change {
             change if change < -TOLERANCE => "  better: update the figures",
             change if change <= TOLERANCE => "",
-            // A flow without an expected value is one of them.
+            // A flow without an expected value counts as worse.
             _ => "  WORSE",
         };
         worse.extend((verdict == "  WORSE").then(|| flow.clone()));

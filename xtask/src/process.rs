@@ -123,7 +123,8 @@ impl Process {
     /// Waits until `found` returns a value, at most for `within`.
     ///
     /// # Errors
-    /// The time is over, or the process has ended, and there was no value. The error contains the end of the log.
+    /// `found` returned no value within the time, or the process ended before. The error contains
+    /// the end of the log.
     pub(crate) fn until<T>(
         &mut self,
         what: &str,
@@ -148,8 +149,7 @@ impl Process {
         })
     }
 
-    /// # Errors
-    /// The process has ended by itself.
+    /// Checks that the process has not ended by itself.
     pub(crate) fn expect_alive(&mut self) -> Result<()> {
         let Some(status) = self.ended()? else { return Ok(()) };
         Err(self.explained(&anyhow!("{} has ended: {status}", self.name)))
@@ -282,8 +282,8 @@ pub(crate) fn exchange(address: &str, request: &str) -> Result<(u16, String)> {
     Ok((status.context("the response has no status")?, body.to_owned()))
 }
 
-/// # Errors
-/// The program is not on the path. The error names the package or command that provides it.
+/// Checks that the program is on `PATH`. The error names the package or command that provides the
+/// program.
 pub(crate) fn need(program: &str, provider: &str) -> Result<()> {
     ensure!(is_on_path(program), "missing: `{program}`; {provider} provides it");
     Ok(())
@@ -367,22 +367,26 @@ mod tests {
         let name = format!("xtask-process-{}", std::process::id());
         let mut program = Program::new("sh", &name, &folder).arguments(["-c", "echo it is there"]);
         for _ in 0..2 {
-            let mut process = program.start().expect("there is a shell");
+            let mut process = program.start().expect("the shell starts");
             let found = process.until("a line", Duration::from_mins(1), |it| {
                 Ok(it.log()?.contains("it is there").then_some(()))
             });
             assert!(found.is_ok(), "{found:?}");
-            assert_eq!(process.log().expect("a log"), "it is there\n", "only lines of this start");
+            assert_eq!(
+                process.log().expect("the log can be read"),
+                "it is there\n",
+                "the log has only lines of this start"
+            );
             let error = process.until::<()>("a value", Duration::from_mins(1), |_| Ok(None));
-            let error = error.expect_err("it has ended").to_string();
+            let error = error.expect_err("the process has ended").to_string();
             assert!(error.contains("before a value") && error.ends_with("it is there"), "{error}");
         }
-        fs::remove_file(&program.log).expect("there is a log");
+        fs::remove_file(&program.log).expect("the log exists");
     }
 
     #[test]
     fn missing_program_is_named_with_its_provider() {
-        let error = need("no-such-program", "nobody").expect_err("it is not there");
+        let error = need("no-such-program", "nobody").expect_err("the program does not exist");
         let error = error.to_string();
         assert!(error.starts_with("missing: `no-such-program`"), "{error}");
         assert!(error.ends_with("nobody provides it"), "{error}");

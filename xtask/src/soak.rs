@@ -24,7 +24,8 @@ const ALLOCATED: f64 = 128.0;
 /// Maximum growth of resident memory per cycle after the warm-up, in bytes. The limit finds memory that does not come
 /// from an allocator. It is large, because allocators take some hundred cycles to reach a stable level.
 const RESIDENT: f64 = 4_096.0;
-/// Maximum number of threads of the pool for blocking work. They are few, because few blocking jobs run at a time.
+/// Maximum number of threads of the pool for blocking work. The pool needs only a few, because few
+/// blocking jobs run at a time.
 const POOL: f64 = 8.0;
 
 #[derive(Debug, clap::Args)]
@@ -139,7 +140,7 @@ fn memory(judgement: &mut Judgement, what: &str, rows: &[Row], bound: f64, bytes
     let few = format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len());
     let reserve = if is_enough { "" } else { &few };
     let text = format!(
-        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, {bound} allowed{reserve}"
+        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes per cycle, {bound} allowed{reserve}"
     );
     judgement.add(what, text, !is_enough || growth <= bound);
 }
@@ -175,10 +176,10 @@ mod tests {
     fn each_leak_exceeds_only_its_own_limit() {
         for (name, change, expected) in [
             ("nothing", (|_, _| {}) as fn(f64, &mut Row), 0),
-            ("half a KiB a cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
-            ("8 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 8_192.0, 1),
-            ("a word a cycle", |cycle, row| row.allocated_bytes += cycle * 8.0, 0),
-            ("ten blocks a cycle", |cycle, row| row.allocated_bytes += cycle * 320.0, 1),
+            ("half a KiB per cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
+            ("8 KiB per cycle", |cycle, row| row.rss_bytes += cycle * 8_192.0, 1),
+            ("a word per cycle", |cycle, row| row.allocated_bytes += cycle * 8.0, 0),
+            ("ten blocks per cycle", |cycle, row| row.allocated_bytes += cycle * 320.0, 1),
             ("a warm-up", |cycle, row| row.rss_bytes += cycle.min(100.0) * 1e5, 0),
             ("a descriptor", |cycle, row| row.descriptors += f64::from(cycle > 300.0), 1),
             (
@@ -188,7 +189,7 @@ mod tests {
                 },
                 0,
             ),
-            ("a thread a cycle", |cycle, row| row.threads += cycle, 1),
+            ("a thread per cycle", |cycle, row| row.threads += cycle, 1),
             ("a library", |cycle, row| row.libraries += f64::from(cycle > 0.0), 1),
             ("a pool of nine", |cycle, row| row.pool_threads = 9.0_f64.min(cycle), 1),
         ] {

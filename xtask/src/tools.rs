@@ -19,7 +19,8 @@ pub(crate) struct Tool {
 impl Tool {
     /// Returns the program on the path, or else installs it in the target folder. Returns `None` if that fails.
     ///
-    /// The installed program is not optimised, because it runs only for seconds, and so the build takes only a minute.
+    /// The installed program is not optimised, so that the build takes only a minute, because the
+    /// program runs only for seconds.
     pub(crate) fn find(&self) -> Option<OsString> {
         let tools = root().join("target/tools");
         let ours = tools.join("bin").join(self.name).into_os_string();

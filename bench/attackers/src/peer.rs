@@ -84,8 +84,8 @@ impl Peer {
         Ok(Box::new(stream))
     }
 
-    /// Makes a connection by `via`, sends `bytes` or as many of them as the flow reads in time, and returns
-    /// the connection.
+    /// Makes a connection with the transport `via`, sends `bytes` or as many of them as the flow
+    /// reads in time, and returns the connection.
     fn sends(&mut self, via: Via, bytes: &[u8]) -> io::Result<Box<dyn Connection>> {
         let mut connection = match via {
             Via::Tcp => self.tcp(),

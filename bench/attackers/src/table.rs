@@ -217,7 +217,8 @@ fn idle(peer: &mut Peer) -> io::Result<()> {
 fn bomb(byte: u8) -> Vec<u8> {
     // A frame without sizes and checksums, with a window of 128 KiB.
     let head = [0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
-    // 2^17 times a byte. The last block of the frame has the lowest bit set, which no block here has.
+    // A block that repeats one byte 2^17 times. The lowest bit marks the last block of a frame. It
+    // is not set, so that the frame never ends.
     let block = [0b010, 0, 0x10, byte];
     [&head[..], &block.repeat(1 << 16)].concat()
 }

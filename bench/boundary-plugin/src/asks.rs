@@ -47,7 +47,8 @@ pub struct Ask {
     counter: Counter,
     /// Last reading of the clock.
     last: u64,
-    /// Tasks that the last call of the operator spawned. They are dropped at the beginning of the next call.
+    /// Tasks that the last call of the operator has spawned, which are dropped at the beginning of
+    /// the next call.
     tasks: Vec<Task>,
 }
 

@@ -53,9 +53,9 @@ impl Echo {
         Self { output, start }
     }
 
-    /// Copies as many payloads as fit into the buffer, and returns their number. Empty payloads are not copied, so that
-    /// their time is that of the call alone.
-    // Without inlining, a further call would be measured as well.
+    /// Copies as many payloads as fit into the buffer, and returns their number. Empty payloads are
+    /// not copied, so that their time is the time of the call alone.
+    // Inline the function, because otherwise a further call would be measured as well.
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub fn work(&mut self, payloads: &Payloads<'_>) -> u64 {

@@ -138,9 +138,9 @@ fn poll_in_slot(
     turns: u32,
 ) -> Poll<Result<u64>> {
     if slot.is_empty() {
-        // SAFETY: `slot.poll` drops the future when it is ready. The benchmarks poll until then, and keep `payloads`
-        // alive at the same address. `echo` is in the adapter's box, which is not moved, and the slot is dropped before
-        // it.
+        // SAFETY: `slot.poll` drops the future when it is ready. The benchmarks poll until then,
+        // and keep `payloads` alive at the same address. `echo` is in the adapter's box, which is
+        // not moved, and the slot is dropped before `echo`.
         let (echo, payloads) = unsafe {
             (
                 &mut *std::ptr::from_mut(echo),

@@ -9,7 +9,7 @@
 //!                                                     the flow `throughput-logging-msgpack`
 //! ```
 
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::print_stderr)] // people read the output
 
 mod copy;
 mod data;
@@ -24,7 +24,7 @@ use clap::{Parser, ValueEnum};
 use self::data::Data;
 
 #[derive(Parser)]
-#[command(name = "floor", about = "Loops that flows are measured against", version)]
+#[command(name = "floor", about = "Loops with which flows are compared", version)]
 struct Arguments {
     /// Work to do for each event
     #[arg(value_enum)]
@@ -98,7 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         std::fs::write(path, text)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    #[expect(clippy::print_stdout, reason = "it is what was asked for")]
+    #[expect(clippy::print_stdout, reason = "the report is the output of the program")]
     {
         println!("{report}");
     }

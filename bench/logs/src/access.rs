@@ -36,7 +36,7 @@ const AGENTS: [&str; 4] = [
 pub fn write_access_log(count: u64, seed: u64, out: &mut impl Write) -> io::Result<()> {
     let mut random = Random::new(seed);
     for line in 0..count {
-        // Ten lines a second, for less than a day.
+        // The log has ten lines per second. After a day, the time of day starts again.
         let second = (FIRST + line / 10) % 86_400;
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
         let user = if random.below(8) == 0 { "alice" } else { "-" };

@@ -16,15 +16,16 @@ const EXCEPTIONS: [&str; 4] = [
 /// Average number of messages from one stack trace to the next.
 const MESSAGES_PER_TRACE: u32 = 20;
 
-/// Writes `count` lines of about 150 bytes. About half of the lines belong to stack traces, and one of 50 is of the
-/// standard error, also between the lines of a stack trace of the standard output.
+/// Writes `count` lines of about 150 bytes. About half of the lines belong to stack traces. One of
+/// 50 lines is from standard error, and may be between the lines of a stack trace from standard
+/// output.
 ///
 /// # Errors
 /// Errors of `out`.
 pub fn write_container_lines(count: u64, seed: u64, out: &mut impl Write) -> io::Result<()> {
     let mut random = Random::new(seed);
     let mut text = Vec::with_capacity(1024);
-    // Lines that are left of the stack trace, and the depth of the next frame.
+    // Number of remaining lines of the stack trace, and the depth of the next frame.
     let (mut left, mut frame) = (0, 0);
     for number in 0..count {
         text.clear();

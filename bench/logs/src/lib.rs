@@ -1,4 +1,5 @@
-//! Realistic log events from a seed, one JSON object per line; and lines of an access log.
+//! Realistic log events that a seed determines, one JSON object per line; and lines of an access
+//! log.
 //!
 //! ```
 //! let mut generator = sample_logs::Generator::new(42);

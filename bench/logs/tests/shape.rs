@@ -1,4 +1,4 @@
-//! Tests of the guarantees: the structure of an event, and that a seed determines every byte.
+//! Tests of the structure of an event, and of the guarantee that a seed determines every byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const KEYS: [&str; 13] = [
 
 fn lines(count: u64, seed: u64) -> String {
     let mut bytes = Vec::new();
-    write_lines(count, seed, &mut bytes).expect("a Vec takes every byte");
+    write_lines(count, seed, &mut bytes).expect("writing to memory succeeds");
     String::from_utf8(bytes).expect("lines are ASCII")
 }
 
@@ -103,12 +103,12 @@ fn event_has_five_tags_out_of_five() {
 #[test]
 fn half_of_the_container_lines_belong_to_stack_traces() {
     let mut bytes = Vec::new();
-    write_container_lines(10_000, 3, &mut bytes).expect("a Vec takes every byte");
+    write_container_lines(10_000, 3, &mut bytes).expect("writing to memory succeeds");
     let text = String::from_utf8(bytes).expect("lines are ASCII");
     assert_eq!(text.lines().count(), 10_000);
     assert!(text.lines().all(|line| line.starts_with("2026-01-02T03:")));
     let is_frame = |line: &&str| {
-        let text = line.split(" F ").nth(1).expect("a flag");
+        let text = line.split(" F ").nth(1).expect("a line has the flag `F`");
         text.starts_with('\t') || text.starts_with("Caused by:")
     };
     let frames = text.lines().filter(is_frame).count();

@@ -27,7 +27,7 @@ impl Messages {
     }
 
     fn push(&mut self, message: &[u8]) {
-        let position = |at: usize| u32::try_from(at).expect("a batch below 4 GiB");
+        let position = |at: usize| u32::try_from(at).expect("the batch is shorter than 4 GiB");
         let span = Span { start: position(self.bytes.len()), len: position(message.len()) };
         self.spans.push(span);
         self.bytes.extend_from_slice(message);
@@ -38,7 +38,7 @@ impl Messages {
         let text = env::var_os("CODEC_DATA").map_or_else(
             || {
                 let mut lines = Vec::new();
-                sample_logs::write_lines(100, 42, &mut lines).expect("memory takes any lines");
+                sample_logs::write_lines(100, 42, &mut lines).expect("writing to memory succeeds");
                 lines
             },
             |path| fs::read(path).expect("the file in CODEC_DATA"),
@@ -60,7 +60,7 @@ impl Messages {
             let root = decoder.decode(&mut batch.bytes, *span, &mut batch.nodes).expect("JSON");
             let mut out = Bytes::new();
             let encoded = msgpack::Encoder.document(&batch.bytes, &batch.nodes, root, &mut out);
-            encoded.expect("any value");
+            encoded.expect("any value can be encoded");
             messages.push(&out);
         }
         messages
@@ -145,7 +145,7 @@ fn tape(group: &mut Group<'_>, messages: &Messages) {
                 input.clear();
                 input.extend_from_slice(message);
                 let tape = simd_json::to_tape_with_buffers(&mut input, &mut buffers).expect("JSON");
-                tape.as_value().write(&mut out).expect("memory takes any bytes");
+                tape.as_value().write(&mut out).expect("writing to memory succeeds");
             }
             black_box(&out);
         });
@@ -163,7 +163,8 @@ fn msgpack(criterion: &mut Criterion) {
             written.clear();
             for mut message in messages.iter() {
                 let value = rmpv::decode::read_value_ref(&mut message).expect("MessagePack");
-                rmpv::encode::write_value_ref(&mut written, &value).expect("any bytes");
+                rmpv::encode::write_value_ref(&mut written, &value)
+                    .expect("writing to memory succeeds");
             }
             black_box(&written);
         });

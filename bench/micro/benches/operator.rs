@@ -105,7 +105,7 @@ fn measure(
 fn built_in(group: &mut Group<'_>, case: &str, name: &str, config: &Json) {
     let mut operator = components::operator(name, config).expect("a good configuration");
     let call = move |batch: &mut Batch, output: &mut Output| {
-        operator.process(batch, output).expect("it does not fail as a whole");
+        operator.process(batch, output).expect("the operator succeeds");
     };
     measure(group, &format!("{name}: {case}"), |_| {}, call);
 }
@@ -151,15 +151,15 @@ fn operators(criterion: &mut Criterion) {
 
     let mut bucket = components::operator("bucket", &json!({})).expect("a good configuration");
     let mut process = |batch: &mut Batch, output: &mut Output| {
-        bucket.process(batch, output).expect("it does not fail as a whole");
+        bucket.process(batch, output).expect("the operator succeeds");
     };
     let mut logging = operator_logging::Logging::default();
     let mut classify = |batch: &mut Batch, output: &mut Output| {
-        logging.process(batch, output).expect("it does not fail as a whole");
+        logging.process(batch, output).expect("the operator succeeds");
     };
     let before = |batch: &mut Batch| {
         let mut logging = operator_logging::Logging::default();
-        logging.process(batch, &mut Output::new()).expect("it does not fail as a whole");
+        logging.process(batch, &mut Output::new()).expect("the operator succeeds");
     };
     measure(&mut group, "bucket: classified before", before, &mut process);
     measure(&mut group, "logging", |_| {}, &mut classify);

@@ -63,12 +63,12 @@ fn many(keys: usize) -> Vec<String> {
 /// Measures lookups of twelve of the thirteen fields of an event.
 fn lookups(c: &mut Criterion) {
     let (bytes, nodes, root) = document();
-    let view = Document::validated(&bytes, &nodes, root).expect("what was written is valid");
+    let view = Document::validated(&bytes, &nodes, root).expect("the written document is valid");
     let tree = event();
     let asked = &KEYS[1..];
     let keys: Vec<Key<'_>> = asked.iter().map(|key| Key::new(key)).collect();
     let paths: Vec<Path> =
-        asked.iter().map(|key| key.parse().expect("these keys are paths")).collect();
+        asked.iter().map(|key| key.parse().expect("each key is a path")).collect();
 
     let mut group = c.benchmark_group("12 lookups");
     group.bench_function("document, by text", |b| {
@@ -169,7 +169,7 @@ fn find(c: &mut Criterion) {
 fn convert(c: &mut Criterion) {
     let tree = event();
     let (bytes, nodes, root) = document();
-    let view = Document::validated(&bytes, &nodes, root).expect("what was written is valid");
+    let view = Document::validated(&bytes, &nodes, root).expect("the written document is valid");
     let mut group = c.benchmark_group("convert an event");
     group.bench_function("value to document", |b| {
         let (mut bytes, mut nodes) = (RVec::new(), RVec::new());

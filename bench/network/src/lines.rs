@@ -84,7 +84,7 @@ mod tests {
                 });
                 fed.unwrap();
             }
-            assert_eq!(found, (0..7).collect::<Vec<_>>(), "in pieces of {length}");
+            assert_eq!(found, (0..7).collect::<Vec<_>>(), "in pieces of {length} bytes");
         }
         assert!(number(b"no line\n").is_err());
     }

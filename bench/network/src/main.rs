@@ -5,7 +5,7 @@
 //! A client prints `ready` once it is connected, and starts when it reads a line from its input.
 //! The program prints its result as a line of JSON. It ends after that, or when its standard input ends.
 
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::print_stderr)] // people read the output
 
 mod certificates;
 mod clients;

@@ -47,7 +47,7 @@ fn echo(criterion: &mut Criterion) {
     host.load("echo", path).expect("a plugin of nylon-ring");
     host.load_pinned("pinned", path).expect("a plugin of nylon-ring");
     let entry = |host: &NylonRingHost, name: &str| -> PluginEntry {
-        host.plugin(name).expect("it was loaded").entry("echo").expect("its entry")
+        host.plugin(name).expect("the plugin is loaded").entry("echo").expect("the plugin has the entry")
     };
     let (loaded, pinned) = (entry(&host, "echo"), entry(&host, "pinned"));
     let library = Calls::open(&library::unwinding());
@@ -58,14 +58,14 @@ fn echo(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("echo, {name}"));
         group.throughput(Throughput::Elements(1));
         for (entry, name) in [(&loaded, "nylon-ring"), (&pinned, "nylon-ring, pinned")] {
-            let fast = || now(entry.call_response_fast(black_box(&payload))).expect("an answer");
+            let fast = || now(entry.call_response_fast(black_box(&payload))).expect("the plugin answers");
             assert_eq!(fast(), (NrStatus::Ok, payload.clone()));
             group.bench_function(format!("{name}, fast path"), |bencher| bencher.iter(fast));
-            let unary = || now(entry.call_response(black_box(&payload))).expect("an answer");
+            let unary = || now(entry.call_response(black_box(&payload))).expect("the plugin answers");
             assert_eq!(unary(), (NrStatus::Ok, payload.clone()));
             group.bench_function(format!("{name}, unary"), |bencher| bencher.iter(unary));
         }
-        assert_eq!(raw.reply(payload.as_slice().into()).into_result().expect("no panic"), payload);
+        assert_eq!(raw.reply(payload.as_slice().into()).into_result().expect("the plugin does not panic"), payload);
         group.bench_function("ours, guarded call, owned reply", |bencher| {
             bencher.iter(|| raw.reply(black_box(payload.as_slice()).into()).is_ok());
         });
@@ -73,7 +73,7 @@ fn echo(criterion: &mut Criterion) {
             let bytes = payload.repeat(events);
             let batch = Payloads { bytes: bytes.as_slice().into(), size, events: events as u64 };
             group.throughput(Throughput::Elements(batch.events));
-            assert_eq!(raw.guarded(&batch).into_result().expect("no panic"), batch.events);
+            assert_eq!(raw.guarded(&batch).into_result().expect("the plugin does not panic"), batch.events);
             let name = format!("ours, guarded call, copied into a buffer, batch of {events}");
             group.bench_function(name, |bencher| {
                 bencher.iter(|| raw.guarded(black_box(&batch)).is_ok());
@@ -97,7 +97,7 @@ fn buffers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("buffer");
     group.bench_function("bab, acquired and released", |bencher| {
         bencher.iter(|| {
-            let buffer = black_box(bab.try_acquire().expect("there are many"));
+            let buffer = black_box(bab.try_acquire().expect("a buffer is free"));
             // SAFETY: the buffer was acquired from this pool just now, and is not used again.
             unsafe { bab.release(buffer) }
         });
@@ -110,7 +110,7 @@ fn buffers(criterion: &mut Criterion) {
     });
     group.bench_function("bab, with 64 bytes written", |bencher| {
         bencher.iter(|| {
-            let buffer = bab.try_acquire().expect("there are many");
+            let buffer = bab.try_acquire().expect("a buffer is free");
             // SAFETY: the buffer was acquired from this pool just now, is longer than the payload,
             // has no readers, and is not used again.
             unsafe {

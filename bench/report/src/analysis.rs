@@ -174,14 +174,18 @@ mod tests {
 
     #[test]
     fn difference_of_3_percent_exceeds_noise_of_half_a_percent() {
-        let Verdict::Slower(ratio) = verdict(&rounds(970)) else { panic!("it is slower") };
+        let Verdict::Slower(ratio) = verdict(&rounds(970)) else {
+            panic!("expected a slower subject")
+        };
         assert!(ratio.low < 0.97 && 0.97 < ratio.high && ratio.high < 0.98, "{ratio:?}");
         assert!(matches!(verdict(&rounds(1_030)), Verdict::Faster(_)));
     }
 
     #[test]
     fn equal_subject_is_within_the_noise() {
-        let Verdict::WithinNoise(floor) = verdict(&rounds(1_000)) else { panic!("it is the same") };
+        let Verdict::WithinNoise(floor) = verdict(&rounds(1_000)) else {
+            panic!("expected a subject within the noise")
+        };
         assert!((0.000_1..0.005).contains(&floor), "{floor}");
     }
 
@@ -234,7 +238,10 @@ mod tests {
     fn verdicts_on_random_noise_are_rarely_wrong() {
         let mut random = fastrand::Rng::with_seed(1);
         let (equal, slower) = (reported(1.0, &mut random), reported(0.97, &mut random));
-        assert!(equal <= 3 && slower >= 95, "{equal} and {slower} of 100");
+        assert!(
+            equal <= 3 && slower >= 95,
+            "slower: {equal} of 100 equal and {slower} of 100 slower subjects"
+        );
     }
 
     #[test]

@@ -97,6 +97,6 @@ mod tests {
         let arguments = arguments(3);
         let slots = order(&arguments);
         let first = slots.chunks(3).filter(|three| three[0].2 == "a").count();
-        assert!((5..=22).contains(&first), "{first} of 40");
+        assert!((5..=22).contains(&first), "first in {first} of 40 rounds");
     }
 }

@@ -181,6 +181,6 @@ mod tests {
             geometric_mean(&values).unwrap().contains(1.0)
         };
         let hits = (0..200).filter(|_| contains()).count();
-        assert!((180..=198).contains(&hits), "{hits} of 200");
+        assert!((180..=198).contains(&hits), "{hits} of 200 intervals contain the mean");
     }
 }

@@ -30,8 +30,8 @@ const SERIES: [Pair; 3] = [
     Pair(RGBColor(0, 128, 96), RGBColor(60, 200, 160)),
 ];
 
-/// Returns the background. It is drawn, because the page around the picture may be light although the reader's system
-/// is set to dark, or the reverse.
+/// Returns the background. The background is drawn, because the page around the picture may be
+/// light although the reader's system is set to dark, or the reverse.
 pub(crate) const fn page() -> RGBColor {
     PAGE.0
 }

@@ -22,7 +22,7 @@ const EVENTS: usize = 100;
 /// Number of events of the flow whose operator panics at every batch.
 const PANICS: usize = 20_000;
 
-/// Kind of a cycle.
+/// Flows that a cycle runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Finds plugins, loads two flows and ends them: one ends by itself, the other is stopped.
@@ -101,7 +101,7 @@ impl Soak {
     /// Runs one cycle.
     ///
     /// # Errors
-    /// A flow ended in an unexpected way, so that the measurement would not be that of the scenario.
+    /// A flow ended in an unexpected way, so the measurement would not be valid for the scenario.
     pub fn cycle(&self, scenario: Scenario) -> Result<(), String> {
         match scenario {
             Scenario::Load => {

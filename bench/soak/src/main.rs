@@ -2,7 +2,7 @@
 //! threads after each cycle. `cargo xtask soak` builds and runs this program, and judges its
 //! figures. Linux only, because it reads `/proc`.
 
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::print_stderr)] // people read the output
 
 use std::{
     fs::File,
@@ -16,9 +16,9 @@ use clap::Parser;
 use soak::{Sample, Scenario, Soak, settled};
 
 #[derive(Parser)]
-#[command(about = "Runs flows again and again in one process")]
+#[command(about = "Repeatedly runs flows in one process")]
 struct Arguments {
-    /// Kind of the cycles.
+    /// Flows that each cycle runs.
     scenario: Scenario,
     /// Folder with the plugins.
     #[arg(long)]

@@ -26,7 +26,7 @@ use vrl::{
 
 /// The sources of the Rust plugin, because two plugins cannot be linked into one program.
 #[path = "../../../operators-plugins/logging/src"]
-#[allow(unreachable_pub, dead_code, unused_imports)] // all that is not measured
+#[allow(unreachable_pub, dead_code, unused_imports)] // the benchmark uses only a part of the sources
 mod native {
     pub mod classify;
     pub mod operator;
@@ -40,7 +40,7 @@ fn events() -> Vec<serde_json::Value> {
         || {
             let mut lines = Vec::new();
             sample_logs::write_lines(EVENTS as u64, 42, &mut lines)
-                .expect("memory takes any lines");
+                .expect("writing to memory succeeds");
             lines
         },
         |path| fs::read(path).expect("the file in VRL_DATA"),
@@ -54,7 +54,7 @@ fn events() -> Vec<serde_json::Value> {
 fn batch(pool: &Pool, events: &[serde_json::Value]) -> Batch {
     let mut batch = Batch::from_pool(pool);
     for event in events {
-        batch.push(event).expect("JSON fits a document");
+        batch.push(event).expect("the event can be copied to the batch");
     }
     batch
 }
@@ -65,7 +65,7 @@ fn convert(value: ValueRef<'_>) -> Value {
         Shape::Null => Value::Null,
         Shape::Bool(value) => value.into(),
         Shape::I64(value) => value.into(),
-        #[allow(clippy::cast_precision_loss)] // above the integers of VRL
+        #[allow(clippy::cast_precision_loss)] // integers that VRL cannot represent become floats
         Shape::U64(value) => Value::from_f64_or_zero(value as f64),
         Shape::F64(value) => Value::from_f64_or_zero(value),
         Shape::Number(text) => value.as_f64().map_or_else(|| text.into(), Value::from_f64_or_zero),
@@ -100,7 +100,7 @@ fn classification(criterion: &mut Criterion) {
     let decoded = batch(&pool, &events);
     let values: Vec<_> =
         decoded.iter().map(|event| convert(event.value().expect("a value"))).collect();
-    let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("it compiles");
+    let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("the program compiles");
     let program = compiled.program;
 
     let mut group = criterion.benchmark_group("classification");
@@ -121,7 +121,7 @@ fn classification(criterion: &mut Criterion) {
                 resolve(&mut runtime, &program, &mut target);
             }
         };
-        // No setup is needed, but the samples are taken as for the others.
+        // No setup is needed, but the samples have to be taken as in the other measurements.
         bencher.iter_batched_ref(|| (), pass, BatchSize::PerIteration);
     });
     let mut output = Output::new();

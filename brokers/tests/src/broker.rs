@@ -48,8 +48,8 @@ impl Broker {
         Some(Self { child, input, output, described, _folder: folder })
     }
 
-    /// Returns a value from the broker's description of itself, which it prints at the start: an address, a file or a
-    /// name.
+    /// Returns a value from the description that `cargo xtask broker` prints at the start: an
+    /// address, a file or a name.
     pub fn get(&self, key: &str) -> &str {
         self.described[key].as_str().unwrap_or_else(|| panic!("there is `{key}`"))
     }
@@ -62,7 +62,7 @@ impl Broker {
 
     /// Returns whether a node has ended by itself.
     pub fn has_ended(&self, node: usize) -> bool {
-        // The node is a zombie then, because its parent has not reaped it.
+        // A node that has ended is a zombie, because its parent has not reaped it.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid(node)));
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, it)| it.starts_with('Z')))
     }

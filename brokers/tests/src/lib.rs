@@ -1,7 +1,8 @@
 //! Support for tests that run the real program with the real plugins against real brokers: the program,
 //! brokers, an HTTP peer that answers on demand, and clients that show the contents of the brokers.
 
-#![allow(clippy::print_stderr)] // messages for whoever runs the tests
+#![allow(clippy::print_stderr)]
+// people who run the tests read these messages
 // The whole crate is test code, which handles no errors.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -34,7 +35,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

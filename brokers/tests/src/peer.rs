@@ -38,7 +38,7 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Starts a peer that answers at once.
+    /// Starts a peer that answers immediately.
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

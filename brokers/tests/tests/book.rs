@@ -1,6 +1,6 @@
 //! Checks the flows in the documentation and the examples that need the plugins of this workspace.
 
-#![allow(clippy::unwrap_used)] // there is no error to handle in a test
+#![allow(clippy::unwrap_used)] // a panic names the line of the failure
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! Tests of the real program with the real plugins against real brokers.
 
-// Tests handle no errors.
+// A panic names the line of the failure.
 #![allow(clippy::unwrap_used)]
 
 mod faults;

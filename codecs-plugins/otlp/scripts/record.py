@@ -1,12 +1,12 @@
-"""Records what real exporters of OpenTelemetry send, as fixtures: requests as they come over HTTP, and the same in
-OTLP's JSON mapping, as protobuf's own library writes it.
+"""Records the requests of real OpenTelemetry exporters as fixtures: the bodies that the exporters send over HTTP, and
+the same requests in OTLP's JSON mapping, as protobuf's own library writes it.
 
     python3 -m venv venv
     venv/bin/pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http opentelemetry-exporter-otlp-json-http
     venv/bin/python scripts/record.py fixtures
 
-Or only sends, to a server for each signal, what the exporter for `protobuf` or the one for `json` sends; the package
-of the other need not be there:
+With `--send`, the script records nothing, but sends requests with the exporter for `protobuf` or for `json` to a server
+for each signal. Only the package of this exporter has to be installed:
 
     venv/bin/python scripts/record.py --send protobuf logs=http://127.0.0.1:4318/v1/logs metrics=… traces=…
 """
@@ -56,7 +56,7 @@ class Recorder(BaseHTTPRequestHandler):
 
 
 def mapped(value):
-    """OTLP's JSON mapping: that of protobuf, with ids in hexadecimal digits."""
+    """Converts protobuf's JSON mapping to that of OTLP, in which ids are hexadecimal digits."""
     if isinstance(value, list):
         return [mapped(element) for element in value]
     if not isinstance(value, dict):
@@ -70,7 +70,7 @@ def mapping(message):
 
 
 def exporters(encoding):
-    """The exporters of spans, logs and metrics. Each encoding is a package of its own."""
+    """Returns the exporters of spans, logs and metrics. Each encoding has its own package."""
     folder = {"protobuf": "proto", "json": "json"}[encoding]
     package = f"opentelemetry.exporter.otlp.{folder}.http"
     return (
@@ -81,7 +81,7 @@ def exporters(encoding):
 
 
 def export(urls, encoding):
-    """One request of each signal, to its URL."""
+    """Sends one request of each signal to its URL."""
     spans, logs, metrics = exporters(encoding)
     resource = Resource.create({"service.name": "shop", "host.cpus": 4, "tags": ["a", "b"], "rate": 0.5})
     tracers = TracerProvider(resource=resource)
@@ -120,8 +120,8 @@ def export(urls, encoding):
 
 
 def every_field(message, depth=0):
-    """Sets every field of a message, to values that are no defaults, those of repeated ones twice; of fields that
-    exclude each other the first one for which there is room."""
+    """Sets every field of a message to a value other than its default. Repeated fields get two values. Of the fields of
+    a `oneof`, only the first one that `depth` allows is set."""
     numbers = iter(range(1, 100))
     for field in message.DESCRIPTOR.fields:
         repeated = field.is_repeated
@@ -157,7 +157,7 @@ def every_field(message, depth=0):
 
 
 def variants(message):
-    """All fields that exclude each other, one after the other, in messages beside the first."""
+    """Adds messages with the fields of each `oneof` that `every_field` does not set, and with special values."""
     any_value = ExportLogsServiceRequest().resource_logs.add().resource.attributes.add().value
     if isinstance(message, ExportLogsServiceRequest):
         attributes = message.resource_logs.add().resource.attributes

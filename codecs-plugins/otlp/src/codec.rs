@@ -87,7 +87,8 @@ pub struct Otlp {
     signal: Option<Signal>,
     encoding: Encoding,
     integers: Integers,
-    /// The current message in protobuf, which is the intermediate form of JSON messages.
+    /// Buffer for the protobuf form of a JSON message, which is the intermediate form between JSON
+    /// and events.
     normal: Vec<u8>,
 }
 
@@ -204,7 +205,7 @@ impl Otlp {
         Ok((signal.request(), request))
     }
 
-    /// Returns the signal of a value, or `None` for a request without content if the options name no signal.
+    /// Returns the signal of a value, or `None` for a request without content if `signal` is `any`.
     fn signal_of_value(&self, value: ValueRef<'_>) -> Result<Option<Signal>> {
         self.signal.map_or_else(|| Signal::of_value(value), |signal| Ok(Some(signal)))
     }

@@ -10,8 +10,8 @@
 //!  "severityNumber":9,"body":{"stringValue":"paid"},"traceId":"5b8efff798038103d269b633813fc60c"}]}]}]}
 //! ```
 //!
-//! Names are in lowerCamelCase, ids are hexadecimal, 64-bit integers are text, enumerations are numbers, and default
-//! values are omitted.
+//! Keys are in lowerCamelCase, ids are hexadecimal, 64-bit integers are text, enumerations are
+//! numbers, and default values are omitted.
 //!
 //! # Implementation
 //!
@@ -20,10 +20,11 @@
 //! from a value (`write.rs`). JSON is converted to protobuf before it is decoded, and protobuf to JSON after it was
 //! encoded, so that a request becomes the same event in both encodings.
 //!
-//! The crate `opentelemetry-proto` provides the messages as Rust types. Its JSON support (feature `with-serde`) loses
-//! data without an error: `asInt` as text, which the specification requires, is ignored. Without that feature, its
-//! types would have to be mapped to values field by field, in both directions, which the table replaces. The functions
-//! of `prost` for single fields are hidden from its documentation.
+//! The crate `opentelemetry-proto` provides the messages as Rust types. Its JSON support (feature
+//! `with-serde`) loses data without an error: `asInt` as text, which the specification requires, is
+//! ignored. Without that feature, its types would have to be mapped to values field by field, in
+//! both directions. The table makes this mapping unnecessary. The functions of `prost` for single
+//! fields are hidden from its documentation.
 
 mod codec;
 mod message;

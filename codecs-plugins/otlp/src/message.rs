@@ -17,7 +17,7 @@ pub(crate) struct Field {
     /// `true` if the field belongs to a `oneof`: a message contains at most one of these fields. No message of OTLP has
     /// more than one `oneof`.
     pub(crate) is_one_of: bool,
-    /// `true` if a default value is written, because it differs in meaning from an absent value.
+    /// `true` if a default value is written, because an absent value has another meaning.
     pub(crate) keeps_default: bool,
 }
 

@@ -25,8 +25,8 @@ pub(crate) fn most(message: usize) -> usize {
     Batch::decoded_at_most(message)
 }
 
-/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes; text is not counted
-/// here.
+/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes;
+/// this check does not count text.
 const NODE: usize = 16;
 
 struct Reading<'a, 'b> {

@@ -1,6 +1,6 @@
 //! The [wire format](https://protobuf.dev/programming-guides/encoding/) of protobuf.
 
-#![allow(clippy::cast_possible_truncation)] // the numbers are checked before
+#![allow(clippy::cast_possible_truncation)] // the numbers are checked before each cast
 
 use tremor_pdk::Error;
 
@@ -144,7 +144,7 @@ pub(crate) fn put_bytes<E>(
         *byte = length as u8;
         return Ok(());
     }
-    // A length of more than one byte is written after the contents, and rotated to the front.
+    // Write a length of more than one byte after the contents, and then rotate it to the front.
     put_varint(length, out);
     let width = out.len() - end;
     out[start..].rotate_right(width);

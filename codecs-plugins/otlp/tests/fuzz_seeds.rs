@@ -1,4 +1,5 @@
-//! Runs the check of the fuzz target over its seeds, so that past findings are tested without a fuzzer.
+//! Runs the check of the fuzz target on its seeds, so that inputs that once failed are tested
+//! without a fuzzer.
 
 use std::{fs, path::Path};
 

@@ -249,8 +249,8 @@ impl Decoder {
     }
 }
 
-/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes; text is not counted
-/// here.
+/// Bytes of each node of a document. The limit on the decoded form is checked by counting nodes;
+/// this check does not count text.
 const NODE: usize = 16;
 
 /// Returns an error if the number of nodes exceeds the limit on the decoded form of `text`.

@@ -141,7 +141,7 @@ impl<'v> Sample<'v> {
         let name = name.ok_or_else(|| missing("name"))?;
         let value = number.ok_or_else(|| missing("value"))?;
         let family = family.unwrap_or(name);
-        // An event may come from either version of the format.
+        // The event may have been decoded from either version of the format.
         let is_of_it =
             kind.has(family, name, Format::Text) || kind.has(family, name, Format::OpenMetrics);
         let written = kind.written(family, name, format);
@@ -256,7 +256,8 @@ fn text<'v>(key: &str, value: ValueRef<'v>) -> Result<&'v str> {
     value.as_str().ok_or_else(|| wrong(&format!("text as `{key}`"), value, ""))
 }
 
-/// Returns a unit, which must be valid as a part of a name.
+/// Returns the text of a unit, which must consist of characters that are valid in the name of a
+/// metric.
 fn unit_text(value: ValueRef<'_>) -> Result<&str> {
     let is_good = |unit: &&str| unit.is_empty() || is_metric_name(&format!("_{unit}"));
     let unit = value.as_str().filter(is_good);

@@ -92,8 +92,8 @@ impl Kind {
         }
     }
 
-    /// Returns the family in which a sample is written, and the type of that family. A type that the format lacks is
-    /// written as a gauge, as client libraries do.
+    /// Returns the family in which a sample is written, and the type of that family. A type that
+    /// the format lacks is written as a gauge, as in client libraries.
     pub(crate) fn written(self, family: &str, name: &str, format: Format) -> Written {
         let is_created = name.strip_prefix(family) == Some("_created");
         let (family, kind) = match (self, format) {

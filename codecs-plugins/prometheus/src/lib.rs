@@ -28,9 +28,10 @@
 //!
 //! # Reasons for a separate parser
 //!
-//! The crate `prometheus-parse` drops input that it does not understand. The crate `openmetrics-parser` builds a tree
-//! of all families, which contains positions in the source text. Neither crate can read a part of an exposition or
-//! write directly into a document. A line of the format consists only of a name, labels and two numbers.
+//! The crate `prometheus-parse` drops input that it does not understand. The crate
+//! `openmetrics-parser` builds a tree of all families with their positions in the source text.
+//! Neither crate can read a part of an exposition or write directly into a document. A line of the
+//! format consists only of a name, labels and two numbers.
 
 mod codec;
 mod config;

@@ -51,7 +51,7 @@ fn seconds(text: &str) -> Option<i64> {
     i64::try_from(if negative { -ns } else { ns }).ok()
 }
 
-#[allow(clippy::cast_possible_truncation)] // it is compared with the limits
+#[allow(clippy::cast_possible_truncation)] // the float is compared with the limits of `i64`
 fn with_exponent(text: &str) -> Option<i64> {
     let ns = (text.parse::<f64>().ok()? * 1e9).round();
     // The number 2^63 can be represented as a float; the largest `i64` cannot.

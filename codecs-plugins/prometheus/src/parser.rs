@@ -345,8 +345,8 @@ fn unknown_type(at: usize) -> Wrong {
     Wrong::new(at, what)
 }
 
-/// Replaces the escapes of a text. A backslash before any other character is kept, as in Prometheus' own parser,
-/// because exporters are tested with that parser.
+/// Replaces the escapes of a text. A backslash before a character that needs no escape is kept, as
+/// in Prometheus' own parser, because exporters are tested with that parser.
 fn unescape(raw: &str, has_quotes: bool, out: &mut String) {
     let mut characters = raw.chars();
     while let Some(character) = characters.next() {

@@ -32,7 +32,8 @@ const MAX_ABOUT_BYTES: usize = 8 << 10;
 const MAX_INCOMPLETE_BYTES: usize = 32 << 20;
 /// Maximum number of bytes of a line in its dead letter, if the line is too long.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
-/// Number of bytes that are kept of the beginning of a line that was discarded for lack of memory.
+/// Number of bytes at the beginning of a line that are kept if the line is discarded for lack of
+/// memory.
 const DISCARDED_PREFIX_BYTES: usize = 64;
 
 /// The preprocessor `prometheus`.
@@ -54,7 +55,7 @@ pub struct Split {
 struct State {
     /// The incomplete line; if it is too long, only the part for the dead letter.
     begun: Vec<u8>,
-    /// For a line that is too long, the number of bytes that were received.
+    /// Number of received bytes of the line if it is too long; otherwise `None`.
     too_long: Option<usize>,
     family: Vec<u8>,
     /// The `HELP`, `TYPE` and `UNIT` lines of the family, with their line feeds.
@@ -153,8 +154,8 @@ impl Split {
         }
     }
 
-    /// Counts the memory of an incomplete line. If the flow refuses the memory, and other streams have incomplete
-    /// lines, the beginning of the line is discarded.
+    /// Counts the memory of an incomplete line. If the flow refuses the memory, and other streams
+    /// have incomplete lines, the line is discarded except for its first bytes.
     fn reserve(&mut self, state: &mut State) {
         let others = self.incomplete_bytes;
         self.incomplete_bytes += state.begun.len();
@@ -185,7 +186,7 @@ impl Split {
             state.begun.extend_from_slice(&cutter.payload()[range.clone()]);
         }
         let line = if is_joined { &state.begun[..] } else { &cutter.payload()[range.clone()] };
-        // Only the first line of a file can begin with a UTF-8 signature.
+        // The first line of a file may begin with a UTF-8 signature.
         let signature = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let line = &line[signature..];
         match Line::of(line) {

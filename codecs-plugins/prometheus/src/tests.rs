@@ -377,7 +377,8 @@ fn promtool_accepts_encoded_expositions() {
         let text = encoded(EXPOSITION, &value).unwrap();
         checking.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = checking.wait_with_output().unwrap();
-        // The exit code is 0 or 3 if the tool can read the text (3 with advice on names), and 1 otherwise.
+        // The exit code is 0 or 3 if the tool can read the text (3 if it has advice on names), and
+        // 1 otherwise.
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{said}: {text}");
         assert!(!said.contains("error"), "{said}: {text}");

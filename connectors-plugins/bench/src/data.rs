@@ -30,7 +30,7 @@ impl Data {
     /// Reads a file.
     ///
     /// # Errors
-    /// Kind configuration, because another attempt would read the same file.
+    /// An error of the kind configuration, because a retry would read the same file.
     pub(crate) fn read(path: &Path, form: Form) -> Result<Self> {
         let of_file = |error: Error| error.context(format_args!("`file`: {}", path.display()));
         let bytes = read(path).map_err(|error| {

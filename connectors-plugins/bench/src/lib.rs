@@ -55,7 +55,7 @@ pub struct Config {
     /// Time to replay the file after the warm-up, in seconds.
     #[schemars(range(min = 0.0))]
     pub duration_s: Option<f64>,
-    /// Time for which events flow before they are counted, in seconds.
+    /// Duration of the warm-up, whose events are not counted, in seconds.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub warmup_s: f64,
@@ -67,7 +67,7 @@ pub struct Config {
     #[serde(default = "one")]
     pub streams: NonZeroU64,
     /// `true` if the source tracks the position up to which its events are acknowledged, like a
-    /// source that continues there after a crash.
+    /// source that continues at that position after a crash.
     #[serde(default)]
     pub acknowledged: bool,
     /// Duration of each delivery to the sink in ms, which simulates a slow peer. The number of

@@ -31,13 +31,13 @@ impl Clock {
     }
 
     /// Returns whether an event that was emitted at `ingest_ns` counts. Without a warm-up every
-    /// event counts, also an event of another connector that started earlier.
+    /// event counts, including events of another connector that started earlier.
     pub(crate) fn counts(&self, ingest_ns: u64) -> bool {
         self.warmup_ns == 0 || ingest_ns >= self.start(ingest_ns)
     }
 }
 
-/// Recorded events of a sink, kept across connections.
+/// Latencies and counts of the events of a sink, kept across connections.
 #[derive(Debug)]
 pub(crate) struct Measurement(Mutex<Recording>);
 
@@ -78,7 +78,7 @@ impl Measurement {
 }
 
 impl Recording {
-    /// Records `events` events with the same emission time that arrived together.
+    /// Records `events` events that were emitted at the same time and arrived together.
     pub(crate) fn record(&mut self, now_ns: u64, ingest_ns: u64, events: u64, bytes: u64) {
         self.events += events;
         self.bytes += bytes;

@@ -87,7 +87,7 @@ impl fmt::Display for Report {
 }
 
 /// Returns the distribution by percentiles, with values in µs, in the text format of
-/// `HdrHistogram`'s `outputPercentileDistribution` with five steps to each halving of the distance
+/// `HdrHistogram`'s `outputPercentileDistribution` with five steps for each halving of the distance
 /// to 100 %: <https://hdrhistogram.github.io/HdrHistogram/plotFiles.html>.
 pub(crate) fn distribution(latencies: &Histogram<u64>) -> String {
     let mut text = format!(

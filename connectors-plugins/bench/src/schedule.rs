@@ -11,7 +11,7 @@ impl Rate {
     /// Creates the rate.
     ///
     /// # Errors
-    /// Kind configuration unless the rate is finite and positive.
+    /// An error of the kind configuration unless the rate is finite and positive.
     pub(crate) fn new(events_per_second: f64) -> Result<Self> {
         if events_per_second.is_finite() && events_per_second > 0.0 {
             return Ok(Self(events_per_second));
@@ -28,12 +28,12 @@ impl Rate {
 pub(crate) struct Schedule {
     start_ns: u64,
     interval_ns: f64,
-    /// Number of events before the next one.
+    /// Number of events that were emitted before the next one.
     taken: u64,
 }
 
 impl Schedule {
-    /// Creates a schedule whose first event is due at once.
+    /// Creates a schedule whose first event is due immediately.
     pub(crate) fn new(start_ns: u64, Rate(events_per_second): Rate) -> Self {
         Self { start_ns, interval_ns: 1e9 / events_per_second, taken: 0 }
     }

@@ -25,7 +25,7 @@ impl ParallelSink for Meter {
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
         if !self.takes.is_zero() {
-            // Boxed, so that the future of a delivery without a duration is small.
+            // Box the future, so that deliveries without a duration have a small future.
             Box::pin(self.host.sleep(self.takes)).await;
         }
         // Read the clock once for each batch, because its events arrive together.

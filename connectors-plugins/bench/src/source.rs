@@ -26,7 +26,7 @@ pub struct Replay {
     pub(crate) emitted: u64,
     /// Number of repetitions left, including the current one.
     pub(crate) iterations: u64,
-    /// Duration after the warm-up in ns; `None` if unlimited.
+    /// Time to replay the file after the warm-up, in ns; `None` if unlimited.
     pub(crate) duration_ns: Option<u64>,
     /// Number of events per second; `None` for as many as the flow accepts.
     pub(crate) rate: Option<Rate>,
@@ -99,8 +99,8 @@ impl Replay {
                 return Pull::Finished;
             }
             if due_ns > now_ns {
-                // Return a wait only with an empty batch: with events, the wait would start after
-                // they were processed, and the next event would be late.
+                // Return a wait only with an empty batch. With events, the wait would start only
+                // after they were processed, so the next event would be late.
                 let is_idle = batch.is_empty();
                 let wait = Duration::from_nanos(due_ns - now_ns);
                 return if is_idle { Pull::Idle(wait) } else { Pull::Events };

@@ -126,9 +126,9 @@ fn late_pull_keeps_due_times_of_events() {
         (0, idle(10), &[]),
         (4, idle(6), &[]),
         (6, Pull::Events, &[10]),
-        (33, Pull::Events, &[20, 30, 40]), // pulled late: the times do not hide the stall
+        (33, Pull::Events, &[20, 30, 40]), // a late pull: the due times include the delay
         (0, idle(7), &[]),
-        (60, Pull::Finished, &[50, 60, 70]), // pulled after the end: the events that were due before it
+        (60, Pull::Finished, &[50, 60, 70]), // a pull after the end: the events that were due before the end
         (0, Pull::Finished, &[]),
     ] {
         host.advance(Duration::from_millis(advance_ms));
@@ -238,7 +238,7 @@ fn latencies_are_exact_to_three_digits() {
     let rows: Vec<Vec<_>> = rows.map(|row| row.split_whitespace().collect()).collect();
     let (last, rows) = rows.split_last().unwrap();
     assert_eq!(last[1..], ["1.000000000000", "100"]);
-    // The plotter accepts rows of four numbers, and draws the first and the last.
+    // The plotter accepts rows of four numbers, and draws the first and the last number.
     let four = |row: &Vec<&str>| row.len() == 4 && row.iter().all(|it| it.parse::<f64>().is_ok());
     assert!(!rows.is_empty() && rows.iter().all(four), "{text}");
     assert!(text.contains("Total count    =          100]"), "{text}");

@@ -44,7 +44,7 @@ pub struct Config {
 pub enum Restart {
     /// After every end.
     Always,
-    /// After a failure: a non-zero exit status, or the end by a signal.
+    /// After a failure: the exit status was not zero, or a signal ended the process.
     #[default]
     OnFailure,
     /// Never. If the process fails, the connector fails.
@@ -103,7 +103,7 @@ impl Config {
             command.current_dir(host.resolve(folder));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A process group of its own, so that the child processes can be ended together with the
+        // Create a process group, so that the child processes can be ended together with the
         // process.
         command.process_group(0);
         if let Some(limit) = host.inherited_descriptor_limit() {
@@ -112,7 +112,7 @@ impl Config {
         command
     }
 
-    /// Converts the error of a start that failed, and adds a remedy.
+    /// Converts the I/O error of a failed start, and adds a remedy.
     pub(crate) fn cannot_start(&self, host: &Host, error: &io::Error) -> Error {
         let command = &self.command;
         if let Some(folder) = self.working_directory.as_ref().map(|folder| host.resolve(folder))

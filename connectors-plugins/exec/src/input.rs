@@ -103,8 +103,8 @@ impl Sink for Input {
         if self.has_output {
             return Ok(());
         }
-        // Report the end of the process here: without a source, only the next delivery would notice
-        // it, and the next event may arrive much later.
+        // Report the end of the process now: without a source, only the next delivery would detect
+        // the end, and the next event may arrive much later.
         let lost = self.process.exited.get().map(|exit| self.process.undeliverable(exit));
         lost.filter(|error| !error.is_final()).map_or(Ok(()), Err)
     }

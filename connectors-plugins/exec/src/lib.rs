@@ -52,7 +52,7 @@ pub struct Exec {
     config: Arc<Config>,
     context: ComponentContext,
     running: Option<Running>,
-    /// Number of processes so far, which numbers the streams of their output.
+    /// Number of processes that were started, which is the stream number of the last one's output.
     processes: u64,
 }
 
@@ -108,7 +108,7 @@ impl Connector for Exec {
 
 impl Exec {
     /// Waits until the process of the previous connection has ended. The halves of that connection
-    /// have to be dropped before.
+    /// must have been dropped before this call.
     async fn wait_for_end(&mut self) {
         let Some(running) = &self.running else { return };
         // Keep `running` in `self` during the wait, so that the process still ends with the

@@ -14,7 +14,7 @@ const LINES: u32 = 100;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Number of bytes to read at once.
+/// Maximum number of bytes per read.
 const READ: usize = 4_096;
 
 /// Number of reads in a row before the task yields to other tasks.

@@ -18,7 +18,7 @@ use crate::{
     process::{Exit, Lease, Process},
 };
 
-/// Numbers of bytes to read at once. The large one is the capacity of a pipe, and is used while the
+/// Numbers of bytes per read. The large one is the capacity of a pipe, and is used while the
 /// process fills the pipe.
 const SMALL_READ: usize = 16 << 10;
 const LARGE_READ: usize = 64 << 10;
@@ -36,9 +36,10 @@ pub struct Output {
     stream: u64,
     space: usize,
     has_data: bool,
-    /// Timer for [`LINGER`]. It starts when the process has ended although its output has not.
+    /// Timer for [`LINGER`]. The timer starts when the process has ended and its output is still
+    /// open.
     linger: Option<Timer>,
-    /// Result of further pulls, once all output is returned.
+    /// Result of further pulls, once all output was returned; `None` before that.
     result: Option<Result<Pull>>,
     // Dropped after the pipe.
     _lease: Arc<Lease>,
@@ -127,7 +128,7 @@ impl Source for Output {
             }
         }
         self.pipe = None;
-        // Wait for the exit status: only after a success the last line counts as complete.
+        // Wait for the exit status, because the last line counts as complete only after a success.
         let exit = self.process.exited.wait(Waiter::Output).await;
         if self.has_data {
             match exit {

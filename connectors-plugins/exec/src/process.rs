@@ -117,7 +117,7 @@ impl Process {
     }
 
     /// Returns the error for the end of the process, depending on `restart`: an error that restarts
-    /// the process, or a final one. Returns `None` if the end is a regular end of the connector.
+    /// the process, or a final one. Returns `None` if the connector ends without an error.
     pub(crate) fn verdict(&self, exit: Exit) -> Option<Error> {
         match self.config.restart {
             Restart::Never | Restart::OnFailure if exit.is_success() => None,
@@ -143,7 +143,7 @@ impl Process {
     }
 
     /// Returns the error of a process that failed after the last event. All events were written to
-    /// the process before, so none can be redelivered.
+    /// the process before it failed, so none can be redelivered.
     pub(crate) fn failed_at_the_end(&self, exit: Exit) -> Error {
         let message = format!(
             "{self} {exit} after it had received all events: it may not have processed them"
@@ -151,8 +151,8 @@ impl Process {
         Error::internal(message).with_policy(ErrorPolicy::GIVE_UP)
     }
 
-    /// Ends the process and its children: waits for `patience`, then sends SIGTERM, and finally
-    /// SIGKILL to the processes that are left.
+    /// Ends the process and its children: waits for up to `patience`, then sends SIGTERM, and
+    /// finally sends SIGKILL to the remaining processes.
     pub(crate) async fn end(&self, patience: Duration) {
         let mut exit = self.exited.get();
         if exit == Some(Exit::Unknown) {
@@ -261,8 +261,8 @@ fn exit_of(pid: Pid) -> Option<Exit> {
             (None, Some(signal)) => Some(Exit::Signal(signal)),
             (None, None) => None,
         },
-        // The process was reaped elsewhere: by code that waits for all children, or because SIGCHLD
-        // is ignored.
+        // The process was reaped by other code that waits for all children, or by the system
+        // because SIGCHLD is ignored.
         Err(_) => Some(Exit::Unknown),
     }
 }
@@ -300,7 +300,7 @@ impl Group {
         }
     }
 
-    /// Forgets the process, because it was reaped elsewhere.
+    /// Drops the handle of the process without reaping it, because it was reaped elsewhere.
     fn forget(&self) {
         *lock(&self.child) = None;
     }
@@ -322,8 +322,8 @@ impl Drop for Group {
         self.reap();
         let child = lock(&self.child).take();
         if let Some(mut child) = child {
-            // Reap the process on a thread that may block, because the process needs a moment to
-            // end.
+            // Reap the process on a thread that may block, because the process does not end
+            // immediately.
             drop(self.host.blocking(move || drop(child.wait())));
         }
     }

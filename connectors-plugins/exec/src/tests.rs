@@ -56,12 +56,12 @@ fn message(text: &[u8]) -> Batch {
     batch
 }
 
-/// Returns whether a process runs, or has not been reaped.
+/// Returns whether a process runs, or has ended and was not reaped.
 fn is_there(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
-/// Waits until a process that is not a child of this one is gone.
+/// Waits until a process that is not a child of this process no longer exists.
 fn wait_until_gone(pid: &str) {
     while fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"))
         .is_ok_and(|stat| !stat.contains(") Z "))
@@ -267,7 +267,7 @@ fn process_that_ignores_sigterm_is_killed() -> Result<()> {
     let pid = String::from_utf8(batch.first().unwrap().raw().unwrap().to_vec()).unwrap();
     assert!(is_there(&pid));
     connection.stop()?;
-    assert!(!is_there(&pid), "killed, and reaped");
+    assert!(!is_there(&pid), "the process is killed and reaped");
     Ok(())
 }
 

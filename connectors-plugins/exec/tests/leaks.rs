@@ -1,7 +1,7 @@
 //! Test that no descriptors, threads or zombies leak. Runs in a process without other tests,
 //! because it counts those of the process.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::unwrap_used)] // a panic names the line of the failure
 
 use std::{fs, time::Duration};
 

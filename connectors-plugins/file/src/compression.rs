@@ -71,7 +71,7 @@ impl Compression {
     }
 }
 
-/// First bytes of each format. The name is that of a format that cannot be decompressed.
+/// First bytes of each format. `Err` contains the name of a format that cannot be decompressed.
 const MAGIC: [(&[u8], Result<Format, &str>); 5] = [
     // The magic number is followed by the method, of which there is only one.
     (&[0x1f, 0x8b, 0x08], Ok(Format::Gzip)),
@@ -81,7 +81,7 @@ const MAGIC: [(&[u8], Result<Format, &str>); 5] = [
     (b"BZh91AY&SY", Err("bzip2")),
 ];
 
-/// Number of first bytes that [`Compression::detect`] needs.
+/// Number of bytes at the start of a file that [`Compression::detect`] needs.
 pub(crate) const MAGIC_BYTES: usize = 10;
 
 /// Result of the detection of a format by the first bytes of a file.
@@ -105,7 +105,7 @@ impl Compression {
             return named;
         }
         let found = MAGIC.iter().find_map(|(magic, format)| {
-            // The digit of bzip2 is the size of its blocks.
+            // The fourth byte of bzip2 is any digit, which is the size of its blocks.
             let is_digit = |at: usize| magic[0] == b'B' && at == 3;
             let is_same = |(at, (one, other)): (usize, (&u8, &u8))| {
                 one == other || (is_digit(at) && other.is_ascii_digit())

@@ -25,7 +25,7 @@ pub struct Config {
     /// Compression format of the file. Default: detected from the file name.
     #[serde(default)]
     pub compression: Compression,
-    /// Maximum number of bytes to read at once; decompressed bytes if the file is compressed.
+    /// Maximum number of bytes per read; decompressed bytes if the file is compressed.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
     /// `true` to wait for more data at the end of the file, for a file that does not exist yet,
@@ -37,12 +37,13 @@ pub struct Config {
     /// pattern is resolved against the folder of the flow file.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// With `follow`, the position at which the first start begins to read the files that exist then.
-    /// Later files are read from their beginning, and the checkpoint decides about known files.
+    /// With `follow`, the position at which the first start begins to read the files that exist at
+    /// that time. Later files are read from their beginning, and files in the checkpoint from their
+    /// stored position.
     #[serde(default)]
     pub start: Start,
-    /// Age, such as `24h`, from which a file is not read when it is found: the time since its last
-    /// modification. It is read once it is modified.
+    /// Maximum time since the last modification of a new file, such as `24h`. An older file is not
+    /// read until it is modified.
     pub ignore_older: Option<Interval>,
     /// Maximum number of files that are open at the same time; the files without new data for the
     /// longest time are closed first. Default: 256, or a quarter of the file descriptors that the
@@ -54,8 +55,8 @@ pub struct Config {
     /// Minimum time between two durable writes of the checkpoint.
     #[serde(default = "default_checkpoint_interval")]
     pub checkpoint_interval: Interval,
-    /// Maximum number of chunks that were read but are not yet in the checkpoint; they are
-    /// redelivered after a crash. Half of them may wait for their acknowledgement.
+    /// Maximum number of chunks that were read but are not yet in the checkpoint, and are
+    /// redelivered after a crash. Half of these chunks may wait for their acknowledgement.
     #[serde(default = "default_read_ahead")]
     pub read_ahead: NonZeroU64,
     /// Time between two polls of a followed file for more data.
@@ -70,21 +71,21 @@ pub struct Config {
     /// With `sync: interval`, the time between two syncs to the disk.
     #[serde(default = "default_sync_interval")]
     pub sync_interval: Interval,
-    /// Limits at which the file is set aside and a new one is started. A batch is never split between two files.
+    /// Limits at which the file is renamed and a new one is started. A batch is never split between
+    /// two files.
     pub rotate: Option<Rotate>,
 }
 
-/// Limits at which the written file is set aside, and number of these files to keep.
+/// Limits at which the written file is renamed, and number of renamed files to keep.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate {
-    /// Maximum length of a file, such as `100MiB` or a number of bytes. The file is set aside
-    /// before a batch would exceed it.
+    /// Maximum length of a file, such as `100MiB` or a number of bytes. The file is renamed before
+    /// a batch would exceed this length.
     pub max_bytes: Option<Size>,
-    /// Maximum age of a file, such as `1h`. An older file is set aside at the next write.
+    /// Maximum age of a file, such as `1h`. An older file is renamed at the next write.
     pub every: Option<Interval>,
-    /// Number of files to keep besides the current one; older ones are deleted. Default: all files
-    /// are kept.
+    /// Number of renamed files to keep; older ones are deleted. Default: all files are kept.
     pub keep: Option<NonZeroU32>,
 }
 

@@ -11,8 +11,8 @@ use crate::{
     write::Output,
 };
 
-/// Time between two attempts to open a pipe that no process reads. A person who starts the reader
-/// does not notice so short a delay.
+/// Time between two attempts to open a pipe that no process reads. The delay is too short for the
+/// person who starts the reader to notice.
 const UNTIL_READ: Duration = Duration::from_millis(100);
 
 /// Reads or writes a file.

@@ -75,7 +75,8 @@ impl<'p> Container<'p> {
     }
 }
 
-/// Returns the three parts of a text with two underscores. Names in Kubernetes have none.
+/// Returns the three parts of a text with two underscores. Names in Kubernetes contain no
+/// underscores.
 fn three(text: &str) -> Option<[&str; 3]> {
     let mut parts = text.split('_');
     let three = [parts.next()?, parts.next()?, parts.next()?];

@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(content(&[source.pull().unwrap().1]), b"some");
         file.as_file().set_len(2).unwrap();
         let error = source.pull_all().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UNSUPPORTED, "final: no second try");
+        assert_eq!(error.kind(), ErrorKind::UNSUPPORTED, "the error is final");
         let message = error.to_string();
         assert!(message.contains(file.path().to_str().unwrap()), "{message}");
         assert!(message.contains("cut to 2 bytes"), "{message}");

@@ -39,7 +39,7 @@ impl Writer {
     }
 
     /// Waits until `delivery` and all earlier deliveries are durable, and syncs the file itself
-    /// once a sync is due. Returns at once with `sync: never`.
+    /// once a sync is due. Returns immediately with `sync: never`.
     async fn make_durable(&self, delivery: u64) -> Result<()> {
         loop {
             match self.output.due(delivery, self.host.monotonic_ns()) {

@@ -27,7 +27,8 @@ pub struct Config {
     /// allowed. Default: all units.
     #[serde(default)]
     pub units: Vec<String>,
-    /// Identifiers of syslog whose entries are read, such as `sshd`. Default: all identifiers.
+    /// Syslog identifiers (`SYSLOG_IDENTIFIER`) whose entries are read, such as `sshd`. Default:
+    /// all identifiers.
     #[serde(default)]
     pub identifiers: Vec<String>,
     /// Lowest priority that is read, such as `warning`, or a range such as `err..notice`.
@@ -142,7 +143,8 @@ impl Config {
     pub(crate) fn start(&self, host: &Host) -> Position {
         let point = match self.since.as_deref() {
             None => Point::Start,
-            // Every further process has to start at the same time, or entries between two processes would be lost.
+            // Every further process has to read from the same time, because otherwise entries
+            // between two processes would be lost.
             Some("now") => {
                 let now_us = host.now_ns() / 1_000;
                 let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
@@ -185,7 +187,7 @@ impl Config {
         };
         command.args(start).args(&self.matches);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A process group of its own, so that a Ctrl-C in the terminal does not end the process.
+        // Create a process group, so that a Ctrl-C in the terminal does not end the process.
         command.process_group(0);
         command
     }
@@ -199,7 +201,7 @@ impl Config {
         }
     }
 
-    /// Converts the error of a start that failed, and adds a remedy.
+    /// Converts the I/O error of a failed start, and adds a remedy.
     pub(crate) fn cannot_start(&self, error: &io::Error) -> Error {
         let command = &self.command;
         match error.kind() {

@@ -5,7 +5,7 @@ use std::{io, ops::Range};
 use memchr::{memchr, memmem};
 use tremor_pdk::Memory;
 
-/// Number of bytes to read at once: the capacity of a pipe.
+/// Maximum number of bytes per read: the capacity of a pipe.
 pub(crate) const READ: usize = 64 << 10;
 
 /// Bytes that were read from `journalctl`. Each line is an entry.
@@ -19,7 +19,8 @@ pub(crate) struct Entries {
     /// Range of the first entry, once it is complete.
     first: Option<Range<usize>>,
     max_entry: usize,
-    /// `true` after the start of an entry that is too long was returned: the remainder is discarded.
+    /// `true` after the start of an entry that is too long was returned, so that the remainder has
+    /// to be discarded.
     discards: bool,
     /// Number of entries of which only the start was returned.
     truncated: u64,
@@ -58,7 +59,7 @@ impl Entries {
         Ok(count)
     }
 
-    /// Makes the space for one read after the filled bytes.
+    /// Makes space for one read after the filled bytes.
     fn make_space(&mut self) {
         let Range { start, end } = self.filled;
         if start > 0 {
@@ -77,8 +78,8 @@ impl Entries {
         self.memory.resize(self.bytes.capacity());
     }
 
-    /// Returns the first entry, or `None` if no complete entry is buffered. Of an entry that is too long, returns only
-    /// the start.
+    /// Returns the first entry, or `None` if no complete entry is buffered. Returns only the start
+    /// of an entry that is too long.
     pub(crate) fn first(&mut self) -> Option<&[u8]> {
         while self.first.is_none() {
             let unscanned = self.scanned..self.filled.end;
@@ -128,8 +129,8 @@ impl Entries {
 
 /// Returns the cursor of an entry in JSON, or `None` if the entry has none.
 ///
-/// The key `"__CURSOR"` can be anywhere in the entry, because `journalctl` writes the fields in random order. Within a
-/// text, its quotation marks would be escaped.
+/// The key `"__CURSOR"` can be anywhere in the entry, because `journalctl` writes the fields in
+/// random order. Within a text, the quotation marks of the key would be escaped.
 pub(crate) fn cursor(entry: &[u8]) -> Option<&str> {
     const KEY: &[u8] = b"\"__CURSOR\"";
     memmem::find_iter(entry, KEY).find_map(|at| {

@@ -11,7 +11,7 @@
 //! its cursor. The reasons for this design are in `docs/decisions/0027-journal-by-journalctl.md`.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("the journald connector needs Linux, because systemd and epoll do");
+compile_error!("the journald connector needs Linux, because systemd and epoll exist only there");
 
 mod checkpoint;
 mod config;
@@ -34,7 +34,8 @@ use self::{point::Position, positions::Positions, process::Process};
 pub struct Journald {
     config: Arc<Config>,
     context: ComponentContext,
-    /// Position from which the next connection reads; `None` before the first connection.
+    /// Position after the last entry that the connector returned, from which the next connection
+    /// reads if there is no checkpoint; `None` before the first connection.
     resume: Option<Arc<Mutex<Position>>>,
     /// Acknowledged positions; `None` without a checkpoint, and before the first connection.
     positions: Option<Positions>,

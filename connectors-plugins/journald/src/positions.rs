@@ -66,7 +66,8 @@ impl Positions {
         Ok((positions, Position { point, read: 0 }))
     }
 
-    /// Returns the position up to which the current connection is acknowledged, if anything of it is.
+    /// Returns the position up to which the entries of the current connection are acknowledged;
+    /// `None` if none is.
     pub(crate) fn acknowledged(&self) -> Option<Position> {
         self.marks.of(STREAM)
     }
@@ -90,7 +91,8 @@ impl Positions {
 }
 
 impl Drop for Positions {
-    /// Closes the checkpoint, which unlocks it, although the task that writes it may exist for a while.
+    /// Closes the checkpoint, which unlocks it, even if the task that writes the checkpoint still
+    /// exists.
     fn drop(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         // A write in progress closes the checkpoint when it ends.

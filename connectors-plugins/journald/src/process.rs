@@ -19,7 +19,7 @@ use crate::{
     point::{Point, Position},
 };
 
-/// Maximum time for a process to end after the end of its output. After that it is killed.
+/// Maximum time for a process to end after the end of its output. After that the process is killed.
 const AFTER_OUTPUT: Duration = Duration::from_secs(2);
 /// Time between two polls of a process that has closed its output.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -30,7 +30,8 @@ const LINE: usize = 1_024;
 /// Maximum number of lines that are logged within [`WINDOW`].
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Messages of `journalctl` about arguments that no further attempt can make valid, each with the remedy.
+/// Messages of `journalctl` about invalid arguments, which a retry cannot fix, each with the
+/// remedy.
 const FINAL: [(&str, &str); 2] = [
     ("Failed to parse timestamp", "set `since` to a time that `journalctl --since` accepts"),
     ("Failed to seek to cursor", "delete the checkpoint to start according to `since`"),
@@ -114,7 +115,7 @@ impl Process {
         }
     }
 
-    /// Kills and reaps the process. May block for the moment that this takes.
+    /// Kills and reaps the process. Blocks until the process was reaped.
     pub(crate) fn kill(mut self) {
         // An error means that other code has reaped the process.
         let _ = self.group.end(Duration::ZERO);
@@ -185,7 +186,8 @@ impl Drop for Group {
         if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
-        // Reap the process on a thread that may block, because the process needs a moment to end.
+        // Reap the process on a thread that may block, because the process does not end
+        // immediately.
         drop(self.host.blocking(move || drop(child.wait())));
     }
 }
@@ -228,7 +230,7 @@ impl Messages {
     }
 }
 
-/// Returns whether a position is the cursor of an entry, which `journalctl --cursor` returns again.
+/// Returns the cursor of a position. `journalctl --cursor` returns the entry of this cursor again.
 pub(crate) fn cursor_of(position: &Position) -> Option<Arc<str>> {
     match &position.point {
         Point::Cursor(cursor) => Some(cursor.clone()),

@@ -51,7 +51,8 @@ pub struct JournalSource {
     start: Position,
     /// Cursor of the entry before the first new one. `journalctl` may return this entry again.
     known: Option<Arc<str>>,
-    /// Position from which the next connection reads if there is no checkpoint.
+    /// Copy of `position` for the connector. Without a checkpoint, the next connection continues
+    /// from there.
     resume: Arc<Mutex<Position>>,
     /// Acknowledged positions; `None` without a checkpoint.
     kept: Option<Kept>,
@@ -59,7 +60,7 @@ pub struct JournalSource {
     log: LimitedLog,
 }
 
-/// Events that end a wait.
+/// Events for which a pull waits.
 enum Ready {
     Output(io::Result<usize>),
     /// A pull has failed.
@@ -236,7 +237,7 @@ impl Source for JournalSource {
         match &self.stage {
             Stage::Ended(None) => Ok(Pull::Finished),
             Stage::Ended(Some(error)) => Err(error.clone()),
-            // A pull has failed, and was read again meanwhile.
+            // The entries of a failed pull were read again during this pull.
             _ => Ok(Pull::Idle(Duration::ZERO)),
         }
     }

@@ -15,8 +15,9 @@ use tremor_pdk::{
 
 use crate::Journald;
 
-/// A script that behaves like `journalctl`: it writes the lines of `journal` beside it, from the one with the cursor on,
-/// and appends its arguments to the file `arguments`. With `--follow`, it waits for more lines.
+/// A script that behaves like `journalctl`: it writes the lines of `journal` beside it, beginning
+/// with the entry of the cursor, and appends its arguments to the file `arguments`. With
+/// `--follow`, it waits for more lines.
 const JOURNALCTL: &str = r#"#!/bin/sh
 folder=${0%/*}
 echo "$@" >> "$folder/arguments"
@@ -262,7 +263,7 @@ fn ended_journalctl_is_an_error_that_reconnects() -> Result<()> {
         assert_eq!((error.kind(), error.is_final()), (ErrorKind::CONNECTION_LOST, false));
         let text = error.to_string();
         assert!(text.contains("was ended by signal 15: Journal file is truncated"), "{text}");
-        assert!(!Path::new("/proc").join(&pid).exists(), "it is reaped");
+        assert!(!Path::new("/proc").join(&pid).exists(), "the process is reaped");
         scene.set((1..=4).map(entry));
     }
     let log = scene.host.log();
@@ -351,7 +352,7 @@ fn connector_passes_conformance_checks() {
 fn journal_is_read_with_the_real_journalctl() -> Result<()> {
     let version = Command::new("journalctl").arg("--version").stdout(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: there is no journalctl");
+        eprintln!("SKIPPED: journalctl is not installed");
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

@@ -17,7 +17,7 @@ use tremor_pdk::{prelude::*, serde::Serialize};
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Time between two events in ms. The first event is emitted at once.
+    /// Time between two events in ms. The first event is emitted immediately.
     pub interval_ms: NonZeroU64,
     /// Number of events to emit. Default: unlimited.
     pub count: Option<u64>,
@@ -69,7 +69,7 @@ impl Source for Metronome {
             batch.push(&tick)?;
             self.sequence += 1;
             self.left = self.left.map(|left| left - 1);
-            // Missed events, for example during a pause, are skipped.
+            // Skip events that were missed, for example during a pause.
             let intervals = (now_ns - due_ns) / self.interval_ns + 1;
             due_ns = due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
         }
@@ -118,7 +118,7 @@ mod tests {
         let start = host.now_ns();
         let batches = metronome(&host, r#"{ "interval_ms": 20, "count": 3 }"#).pull_all().unwrap();
         assert_eq!(ticks(&batches), [(0, start), (1, start + 20 * MS), (2, start + 40 * MS)]);
-        assert_eq!(host.now_ns(), start + 40 * MS, "no wait after the last event");
+        assert_eq!(host.now_ns(), start + 40 * MS, "the source does not wait after the last event");
     }
 
     #[test]

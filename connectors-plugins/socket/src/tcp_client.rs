@@ -41,7 +41,7 @@ pub struct TcpClient {
     config: Config,
     context: ComponentContext,
     tls: Option<TlsConnector>,
-    /// Number of connections so far; also the number of the current connection's stream.
+    /// Number of connections that were made, which is the stream number of the current connection.
     connections: u64,
 }
 

@@ -15,7 +15,7 @@ use tremor_pdk::{
 
 use super::{tcp_client::TcpClient, unix_client::UnixClient};
 
-/// Checks that are skipped, because other tests run in this process, because the source has no end
+/// Checks that do not apply, because other tests run in this process, because the source has no end
 /// and no acknowledgements, or because the sink takes one delivery at a time.
 const SKIPPED: [&str; 7] = [
     "stays_inside",

@@ -33,7 +33,7 @@ pub struct Config {
 pub struct UnixClient {
     path: PathBuf,
     context: ComponentContext,
-    /// Number of connections so far; also the number of the current connection's stream.
+    /// Number of connections that were made, which is the stream number of the current connection.
     connections: u64,
 }
 

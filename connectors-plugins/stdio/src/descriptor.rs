@@ -10,7 +10,7 @@ pub(crate) enum Access {
     /// Reads would block, but readiness can be awaited.
     Polled,
     /// Readiness cannot be awaited, so reads and writes run on another thread. The descriptor
-    /// belongs to a regular file or the like, so they do not block that thread for long.
+    /// belongs to a regular file or similar, so reads and writes do not block that thread for long.
     Threaded,
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn for_reading(file: File) -> (File, Access) {
 }
 
 /// Returns the file to use instead of `file` for writing, like [`for_reading`]. A blocking
-/// descriptor is not polled for writing, because a write blocks if the space is too small for all
-/// its bytes.
+/// descriptor is not polled for writing, because even after readiness a write blocks if there is
+/// not enough space for all its bytes.
 pub(crate) fn for_writing(file: File) -> (File, Access) {
     match reopen(&file, true) {
         Some(again) => (again, Access::NonBlocking),
@@ -61,7 +61,7 @@ fn reopen(file: &File, write: bool) -> Option<File> {
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
 
-/// Files cannot be opened a second time on other systems.
+/// Returns `None`, because other systems cannot open a file a second time.
 #[cfg(not(target_os = "linux"))]
 fn reopen(_file: &File, _write: bool) -> Option<File> {
     None

@@ -28,7 +28,7 @@ pub use self::{input::Input, output::Output};
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Maximum number of bytes to read at once.
+    /// Maximum number of bytes per read.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
 }

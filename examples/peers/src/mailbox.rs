@@ -130,7 +130,7 @@ mod tests {
         let texts: Vec<_> = batch.iter().filter_map(EventRef::raw).collect();
         assert_eq!(texts, [b"a", b"b", b"c"]);
         let (pull, batch) = source.pull()?;
-        assert!(matches!(pull, Pull::Idle(_)) && batch.is_empty(), "all are in flight");
+        assert!(matches!(pull, Pull::Idle(_)) && batch.is_empty(), "all messages are in flight");
         source.acks()?.fail(1, std::slice::from_ref(&(1..2)))?;
         let (_, batch) = source.pull()?;
         let texts: Vec<_> = batch.iter().filter_map(EventRef::raw).collect();

@@ -1,4 +1,5 @@
-//! Models of the intake of a source. The source's own task gets the intake if it waits for the intake, and helpers end.
+//! Models of the intake of a source. If the source's own task waits for the intake, it gets the
+//! intake. Helpers end when the intake ends.
 
 use std::sync::Arc;
 

@@ -33,7 +33,8 @@ pub(crate) const MODELS: &[Model] = &[
     },
 ];
 
-/// Two pulls end on two threads; one of the pulls has two branches. Meanwhile the source asks twice for ended pulls.
+/// Two pulls end on two threads; one of the pulls has two branches. Meanwhile the source requests
+/// the ended pulls twice.
 fn source_asks_ledger() {
     let ledger = Arc::new(Ledger::default());
     let (one, other) = (Token::of(1, &ledger), Token::of(2, &ledger));

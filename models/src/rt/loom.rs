@@ -13,8 +13,8 @@ pub(crate) use ::loom::{cell::UnsafeCell, future::block_on, sync, thread};
 
 use crate::{Model, models};
 
-/// Checks every model without a fault and with each of its faults. At a time, as many processes run as the machine has
-/// processor cores.
+/// Checks every model without a fault and with each of its faults. The number of processes that run
+/// at a time is the number of processor cores of the machine.
 pub(crate) fn check_all() -> ExitCode {
     let cases = models().flat_map(|model| {
         let faults = model.faults.iter().map(move |fault| (model, Some(fault)));

@@ -13,7 +13,7 @@ const TAGS: Key<'_> = Key::new("tags");
 pub struct Classification<'a> {
     /// Class that the event belongs to.
     pub class: &'static str,
-    /// Maximum number of events a second with the same class and dimensions.
+    /// Maximum number of events per second with the same class and dimensions.
     pub rate: i64,
     /// Text by which the events of the class are counted separately; `None` if the event has no such text.
     pub dimensions: Option<&'a str>,

@@ -9,13 +9,14 @@
 //!       - type: bucket
 //! ```
 //!
-//! The result is stored in the metadata of the event: `class` (text), `rate` (events a second), and `dimensions` (the
-//! text of the field by which events are counted, or `null` if the event has no such text). Other metadata is
-//! unchanged.
+//! The result is stored in the metadata of the event: `class` (text), `rate` (events per second),
+//! and `dimensions` (the text of the field by which events are counted, or `null` if the event has
+//! no such text). Other metadata is unchanged.
 //!
-//! The operator is an example of logic in Rust that a VRL program could contain as well: `bench/flows/logging.vrl` is
-//! the same logic in VRL. The operator rejects no decoded event: a field of an unexpected type counts as missing.
-//! Binary data that is UTF-8 counts as text, as in VRL.
+//! The operator is an example of logic that can be written in Rust or in VRL:
+//! `bench/flows/logging.vrl` contains the same logic in VRL. The operator rejects no decoded event:
+//! a field of an unexpected type counts as missing. Binary data that is UTF-8 counts as text, as in
+//! VRL.
 
 mod classify;
 mod operator;

@@ -22,7 +22,7 @@ impl Logging {
             };
         };
         let Classification { class, rate, dimensions } = classify(value);
-        // The text is copied, because it lies in the buffers to which the metadata is written.
+        // Copy the text, because it lies in the buffer to which the metadata is written.
         self.dimensions.clear();
         self.dimensions.push_str(dimensions.unwrap_or_default());
         let dimensions = dimensions.is_some().then_some(self.dimensions.as_str());

@@ -15,40 +15,43 @@ pub struct Config {
     /// Field with the text. Default: the whole payload.
     #[serde(default)]
     pub field: String,
-    /// Field to which the result is written. `.` adds the fields of the result to the event, or replaces a text that
-    /// is the whole payload. Default: `.`, or the field of the text if the result is not an object.
+    /// Field to which the result is written. `.` adds the fields of the result to the event, or
+    /// replaces the payload if the text is the whole payload. Default: `.`, or the field of the
+    /// text if the result is not an object.
     pub target: Option<String>,
-    /// `true` to keep the field with the text. Otherwise the field is removed when its text was parsed.
+    /// `true` to keep the field with the text. Otherwise the field is removed after its text was
+    /// parsed.
     #[serde(default)]
     pub keep_field: bool,
     /// Treatment of events whose text does not have the format.
     #[serde(default)]
     pub on_error: OnError,
-    /// Types of the fields of the result by their names, of the formats `key_value`, `regex`, `grok`, `csv` and
-    /// `query`. Default: text.
+    /// Types of the fields of the result by their names, for the formats `key_value`, `regex`,
+    /// `grok`, `csv` and `query`. Default: text.
     pub types: Option<BTreeMap<String, Type>>,
     /// Regular expression of the format `regex`, with a named group for each field; or pattern of the format `grok`.
     pub pattern: Option<String>,
-    /// Own patterns by their names, of the format `grok`.
+    /// Additional patterns by their names, for the format `grok`.
     pub definitions: Option<BTreeMap<String, String>>,
-    /// Text between a key and its value, of the format `key_value`. Default: `=`.
+    /// Text between a key and its value, for the format `key_value`. Default: `=`.
     pub key_value_delimiter: Option<String>,
-    /// Text between two pairs, of the format `key_value`. Default: a space, which may be repeated.
+    /// Text between two pairs, for the format `key_value`. Default: a space, which may be repeated.
     pub field_delimiter: Option<String>,
-    /// `true` if a key without a value becomes a field with the value `true`, of the format `key_value`. Otherwise such
-    /// a key is an error. Default: `true`.
+    /// For the format `key_value`: `true` if a key without a value becomes a field with the value
+    /// `true`. Otherwise such a key is an error. Default: `true`.
     pub accept_standalone_key: Option<bool>,
-    /// Character between two values, of the format `csv`. Default: `,`.
+    /// Character between two values, for the format `csv`. Default: `,`.
     pub delimiter: Option<String>,
-    /// Names of the values, of the format `csv`. Default: the result is an array.
+    /// Names of the values, for the format `csv`. Default: the result is an array.
     pub columns: Option<Vec<String>>,
-    /// Format of the format `timestamp`: a format of `strptime`, such as `%d/%b/%Y:%H:%M:%S %z`, or `rfc3339`,
-    /// `rfc2822`, `unix`, `unix_ms`, `unix_us` or `unix_ns`. Default: `rfc3339`.
+    /// Form of the text for the format `timestamp`: a format of `strptime`, such as
+    /// `%d/%b/%Y:%H:%M:%S %z`, or `rfc3339`, `rfc2822`, `unix`, `unix_ms`, `unix_us` or `unix_ns`.
+    /// Default: `rfc3339`.
     pub time_format: Option<String>,
-    /// Time zone of times that do not name their zone, such as `Europe/Berlin`, of the formats `timestamp` and
-    /// `nginx_error`. `local` is the zone of the machine. Default: `UTC`.
+    /// Time zone of times that do not name their zone, such as `Europe/Berlin`, for the formats
+    /// `timestamp` and `nginx_error`. `local` is the zone of the machine. Default: `UTC`.
     pub timezone: Option<String>,
-    /// Form of the result of the format `timestamp`. Default: `rfc3339`.
+    /// Form of the result for the format `timestamp`. Default: `rfc3339`.
     pub output: Option<TimeOutput>,
 }
 
@@ -123,11 +126,11 @@ pub enum TimeOutput {
     /// Text such as `2024-07-15T16:24:59Z`, in UTC.
     #[default]
     Rfc3339,
-    /// Seconds since the Unix epoch. A fraction is cut off.
+    /// Seconds since the Unix epoch, without the fraction.
     Unix,
-    /// Milliseconds since the Unix epoch. A fraction is cut off.
+    /// Milliseconds since the Unix epoch, without the fraction.
     UnixMs,
-    /// Microseconds since the Unix epoch. A fraction is cut off.
+    /// Microseconds since the Unix epoch, without the fraction.
     UnixUs,
     /// Nanoseconds since the Unix epoch.
     UnixNs,
@@ -177,7 +180,7 @@ impl Config {
     /// replaces the payload.
     ///
     /// # Errors
-    /// A path is invalid, or the keys do not fit together.
+    /// A path is invalid, or two keys contradict each other.
     pub(crate) fn fields(&self) -> Result<(Field, Option<Insertion>)> {
         let field = Field::new("field", &self.field)?;
         let target = match &self.target {

@@ -1,4 +1,4 @@
-//! The operator `parse`: takes the text of a field apart.
+//! The operator `parse`: parses the text of a field into fields.
 //!
 //! ```yaml
 //! pipelines:
@@ -8,9 +8,9 @@
 //!         config: { format: nginx_combined, field: message }
 //! ```
 //!
-//! The chapter on `parse` in the documentation describes the formats. The results are written directly into the
-//! document of the batch. An event whose text does not match leaves by `err`, or passes unchanged with the error in its
-//! metadata.
+//! `docs/guide/parse.md` describes the formats. The results are written directly into the document
+//! of the batch. An event whose text does not match leaves by `err`, or passes unchanged with the
+//! error in its metadata.
 
 mod config;
 mod field;

@@ -10,7 +10,7 @@ use crate::{
     format::Parser,
 };
 
-/// Takes the text of a field of each event apart.
+/// Parses the text of a field of each event into fields.
 #[derive(Debug)]
 pub struct Parse {
     parser: Parser,
@@ -68,12 +68,13 @@ impl Parse {
     /// Writes the error to the metadata. Metadata that is not an object is unchanged.
     fn annotate(&self, event: &mut EventMut<'_>, error: &Error) {
         let message = Value::from(error.to_string());
-        // The only error is a value on the path that is not an object, which is left unchanged.
+        // Ignore the error, which means that a value on the path is not an object. The metadata is
+        // then unchanged.
         let _ = event.metadata_mut().set_path(&self.error_path, message);
     }
 }
 
-/// Returns the text of the field of an event, or of its number if `numbers` is set.
+/// Returns the text of the field of an event. If `numbers` is set, a number is converted to text.
 fn text<'b>(field: &Field, event: EventRef<'b>, numbers: bool) -> Result<Cow<'b, str>> {
     let Some(value) = field.get(event) else {
         return Err(Error::bad_data(format_args!("the event has no field {}", field.name())));

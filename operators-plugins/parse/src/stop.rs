@@ -71,27 +71,27 @@ impl<'t> Cursor<'t> {
         self.at >= self.text.len()
     }
 
-    /// Passes the ASCII character `character`, if it is next. Returns whether it was.
+    /// Skips the ASCII character `character` if it is the next one. Returns whether it was skipped.
     pub(crate) fn skip(&mut self, character: u8) -> bool {
         let is_next = self.text.as_bytes().get(self.at) == Some(&character);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Passes the ASCII character `character`, which has to be next.
+    /// Skips the ASCII character `character`, which has to be the next one.
     pub(crate) fn expect(&mut self, character: u8, expected: &'static str) -> Result<(), Stop> {
         if self.skip(character) { Ok(()) } else { Err(self.stop(expected)) }
     }
 
-    /// Passes at least one space.
+    /// Skips spaces, of which there has to be at least one.
     pub(crate) fn spaces(&mut self, expected: &'static str) -> Result<(), Stop> {
         self.expect(b' ', expected)?;
         while self.skip(b' ') {}
         Ok(())
     }
 
-    /// Takes the text up to the next ASCII character `end`, or `None` if the text has no such character. The position
-    /// is then before that character.
+    /// Takes the text up to the next ASCII character `end`, and moves the position before this
+    /// character. Returns `None` if the text has no such character.
     pub(crate) fn until(&mut self, end: u8) -> Option<&'t str> {
         let rest = self.rest();
         let len = memchr::memchr(end, rest.as_bytes())?;
@@ -110,7 +110,8 @@ impl<'t> Cursor<'t> {
         Ok(&rest[..len])
     }
 
-    /// Takes exactly `len` bytes, or `None` if the text is shorter or has no character boundary there.
+    /// Takes exactly `len` bytes. Returns `None` if the text is shorter or has no character
+    /// boundary there.
     pub(crate) fn take(&mut self, len: usize) -> Option<&'t str> {
         let taken = self.rest().get(..len)?;
         self.at += len;

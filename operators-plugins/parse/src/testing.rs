@@ -1,4 +1,4 @@
-//! Helpers of tests.
+//! Helpers for tests.
 
 use tremor_pdk::{Batch, Error, Writer};
 
@@ -24,7 +24,7 @@ pub(crate) fn written(
     }
 }
 
-/// Returns the value that a parser makes of a text, as JSON, or the message of its error.
+/// Returns the value to which a parser converts a text, as JSON, or the message of its error.
 pub(crate) fn parsed(parser: &mut Parser, text: &str) -> Result<String, String> {
     written(|out| parser.write(text, 0, out)).map_err(|stop| stop.describe(text))
 }

@@ -1,9 +1,9 @@
 //! Conversions between values of the runtime and values of VRL.
 //!
-//! Integers that exceed 64 bits with a sign become floats, as in VRL's own JSON. NaN becomes `null`, because VRL's
-//! floats cannot be NaN. Values of VRL are converted as follows: bytes that are UTF-8 become text, and other bytes
-//! become binary data. Timestamps become text in the format of RFC 3339, and regular expressions become the text of
-//! their pattern.
+//! Integers that exceed a signed 64-bit integer become floats, as in VRL's own JSON. NaN becomes
+//! `null`, because VRL's floats cannot be NaN. Values of VRL are converted as follows: bytes that
+//! are UTF-8 become text, and other bytes become binary data. Timestamps become text in the format
+//! of RFC 3339, and regular expressions become the text of their pattern.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
@@ -40,7 +40,7 @@ pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
         Shape::Null => Vrl::Null,
         Shape::Bool(value) => Vrl::Boolean(value),
         Shape::I64(value) => Vrl::Integer(value),
-        #[allow(clippy::cast_precision_loss)] // said in the documentation
+        #[allow(clippy::cast_precision_loss)] // the documentation of the module says so
         Shape::U64(value) => {
             i64::try_from(value).map_or_else(|_| float(value as f64), Vrl::Integer)
         }

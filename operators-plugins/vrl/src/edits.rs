@@ -63,8 +63,9 @@ fn write_keys(layout: &Layout, scratch: &Scratch, writer: &mut Writer<'_>) {
     }
 }
 
-/// Applies the edits of the program to `value`, in order. A write stores the final value of its path, or `null` if the
-/// value no longer exists, because earlier values are not kept. A later removal is an edit of its own.
+/// Applies the edits of the program to `value`, in order. A write stores the final value of its
+/// path, or `null` if the value no longer exists, because earlier values are not kept. A later
+/// removal of the value is a separate edit.
 fn replay(layout: &Layout, scratch: &Scratch, metadata: bool, value: &mut Value<'static>) {
     for edit in scratch.edits() {
         let used = layout.path(edit.path);
@@ -94,7 +95,7 @@ fn get_or_create<'a>(
         }
         value = match value {
             Value::Object(object) => object.get_or_insert_with(key, || Value::Null),
-            _ => unreachable!("it is an object"),
+            _ => unreachable!("the value was replaced by an object"),
         };
     }
     value

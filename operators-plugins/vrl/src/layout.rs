@@ -1,9 +1,10 @@
 //! The paths of an event and its metadata that a program uses, and the slots that contain these paths. A layout is
 //! computed once for each program.
 //!
-//! A *slot* is a part of the event or of its metadata that is converted as a whole. The path of a slot is a path that
-//! the program uses, unless that path lies within another such path. So slots do not overlap, and an edit of one slot
-//! never changes another slot. Arrays are converted as a whole.
+//! A *slot* is a part of the event or of its metadata that is converted as a whole. The path of a
+//! slot is a path that the program uses, unless that path lies within another such path. Therefore
+//! slots do not overlap, and an edit of one slot never changes another slot. Arrays are converted
+//! as a whole.
 
 use tremor_pdk::{Path, ValueRef};
 use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
@@ -32,7 +33,7 @@ impl UsedPath {
 #[derive(Debug)]
 pub(crate) struct Slot {
     path: OwnedTargetPath,
-    /// The same path for values of the runtime.
+    /// The path of the slot, for values of the runtime.
     way: Path,
 }
 

@@ -13,9 +13,9 @@
 //!           ports: [noise]
 //! ```
 //!
-//! The event is `.`, and its metadata is `%`. Only the parts of an event that the program uses are converted, when they
-//! are first read. Only the parts that the program changes are written back. The chapter on VRL in the documentation
-//! describes the conversion.
+//! The event is `.`, and its metadata is `%`. Only the parts of an event that the program uses are
+//! converted, when they are first read. Only the parts that the program changes are written back.
+//! `docs/guide/vrl.md` describes the conversion.
 //!
 //! An event on which the program fails leaves by `err`, unchanged.
 
@@ -139,7 +139,7 @@ impl Vrl {
 impl Operator for Vrl {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.divert(batch, |event| self.remap(event));
-        // Frees values of this batch now, and not only with the next batch.
+        // Free the values of this batch now instead of with the next batch.
         self.scratch.clear();
         self.state.clear();
         Ok(())

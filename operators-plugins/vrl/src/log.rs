@@ -84,7 +84,7 @@ struct LogCall {
     value: Box<dyn Expression>,
     level: LogLevel,
     rate_limit: Option<Box<dyn Expression>>,
-    /// `None` if the program is only compiled and never run.
+    /// Host that gets the log lines; `None` if the program is only compiled and never run.
     host: Option<Host>,
     /// Earliest time of the next line in ns, by the monotonic clock of the host.
     next_ns: Arc<AtomicU64>,

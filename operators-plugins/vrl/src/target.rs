@@ -40,7 +40,8 @@ pub(crate) enum EditKind {
 /// State of the current event: the converted slots and the edits. It is reused for each event.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// For each slot, empty before its first access, and then its value, or `None` if the event has no such value.
+    /// Values of the slots. A cell is empty before the first access to its slot. After that the
+    /// cell has the value, or `None` if the event has no such value.
     slots: Vec<OnceCell<Option<Vrl>>>,
     edits: Vec<Edit>,
     arena: RefCell<Arena>,
@@ -133,7 +134,7 @@ impl<'a> EventTarget<'a> {
             let value = self.convert(slot);
             self.scratch.slots[slot] = OnceCell::from(value);
         }
-        self.scratch.slots[slot].get_mut().expect("it was just filled")
+        self.scratch.slots[slot].get_mut().expect("the slot was just filled")
     }
 }
 

@@ -136,8 +136,8 @@ fn number(text: &'static str) -> Value<'static> {
 #[test]
 fn values_are_converted_as_documented() {
     for (source, event, expected) in [
-        // An unused integer that exceeds 64 bits with a sign is unchanged. If the program uses it, it becomes a float,
-        // as in VRL's JSON.
+        // An integer that exceeds a signed 64-bit integer is unchanged if the program does not use
+        // it. Otherwise it becomes a float, as in VRL's JSON.
         (".x = 1", literal!({ "big": u64::MAX }), r#"{"big":18446744073709551615,"x":1}"#),
         (
             ".x = is_float(.big)",

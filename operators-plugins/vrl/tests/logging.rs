@@ -1,5 +1,5 @@
-//! Tests that three implementations classify log events alike: a VRL program, the operator in Rust, and a reference
-//! with `serde_json`'s values.
+//! Tests that three implementations classify log events in the same way: a VRL program, the
+//! operator in Rust, and a reference with `serde_json`'s values.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -43,7 +43,7 @@ fn vrl() -> operator_vrl::Vrl {
 fn metadata(operator: &mut impl Operator, events: &[Json]) -> Vec<Json> {
     let (mut batch, mut output) = (Batch::new(), Output::new());
     for event in events {
-        batch.push(event).expect("JSON fits a document");
+        batch.push(event).expect("the event can be copied to the batch");
     }
     operator.process(&mut batch, &mut output).expect("no batch is an error");
     assert!(output.rejected().is_empty(), "{:?}", output.rejected()[0].error);

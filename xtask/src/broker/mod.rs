@@ -220,7 +220,7 @@ mod tests {
     fn command_without_a_known_node_is_rejected() {
         let mut cluster = Cluster { nodes: Vec::new(), access: Map::new(), reserved: Vec::new() };
         for (command, message) in [("kill", "a command and a node"), ("kill 1", "unknown node")] {
-            let error = cluster.execute(command).expect_err("there is no node").to_string();
+            let error = cluster.execute(command).expect_err("the cluster has no node").to_string();
             assert!(error.contains(message), "{error}");
         }
     }

@@ -32,7 +32,7 @@ impl Node {
         addresses: Map<String, Value>,
     ) -> Self {
         let name = format!("node-{id}");
-        // The node has to end if this process is killed.
+        // `setpriv` makes the node end if this process is killed.
         let command = Program::new("setpriv", &name, folder).arguments(["--pdeathsig", "KILL"]);
         let program = command.argument(program.display()).arguments(arguments);
         Self { id, program, ready, addresses, process: None }
@@ -89,7 +89,7 @@ mod tests {
 
     fn node(name: &str, script: &str) -> Node {
         let folder = std::env::temp_dir().join(format!("xtask-node-{name}-{}", std::process::id()));
-        crate::project::empty_folder(&folder).expect("a folder");
+        crate::project::empty_folder(&folder).expect("the folder can be created");
         Node::new(1, (Path::new("sh"), ["-c", script]), &folder, "is ready", Map::new())
     }
 
@@ -97,20 +97,23 @@ mod tests {
     fn node_is_ready_once_its_log_has_the_text() {
         let mut node = node("ready", "echo is ready; exec sleep 100");
         for _ in 0..2 {
-            node.start().expect("there is a shell");
+            node.start().expect("the shell starts");
             node.wait().expect("the log has the text");
-            assert!(node.start().is_err(), "it runs");
-            node.end(Signal::KILL).expect("it can be killed");
+            assert!(node.start().is_err(), "the node is already running");
+            node.end(Signal::KILL).expect("the node can be killed");
             assert!(node.described()["pid"].is_null());
         }
-        assert_eq!(fs::read_to_string(&node.program.log).expect("a log"), "is ready\nis ready\n");
+        assert_eq!(
+            fs::read_to_string(&node.program.log).expect("the log can be read"),
+            "is ready\nis ready\n"
+        );
     }
 
     #[test]
     fn node_that_ends_by_itself_is_an_error_with_its_log() {
         let mut node = node("ends", "echo the port is taken; exit 3");
-        node.start().expect("there is a shell");
-        let error = node.wait().expect_err("it has ended").to_string();
+        node.start().expect("the shell starts");
+        let error = node.wait().expect_err("the node has ended").to_string();
         assert!(error.contains("exit status: 3") && error.contains("the port is taken"), "{error}");
     }
 }

@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn ports_follow_the_first_or_differ() {
-        assert_eq!(ports(7_000, 3).expect("there are three").0, [7_000, 7_001, 7_002]);
+        assert_eq!(ports(7_000, 3).expect("three ports are free").0, [7_000, 7_001, 7_002]);
         assert!(ports(65_535, 2).is_err());
-        let (mut free, _reserved) = ports(0, 9).expect("nine are free");
+        let (mut free, _reserved) = ports(0, 9).expect("nine ports are free");
         free.sort_unstable();
         free.dedup();
         assert_eq!(free.len(), 9);
@@ -56,17 +56,21 @@ mod tests {
 
     #[test]
     fn port_stays_reserved_while_its_node_is_down() {
-        let (ports, _reserved) = ports(0, 1).expect("one is free");
+        let (ports, _reserved) = ports(0, 1).expect("one port is free");
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports[0]);
         for _ in 0..3 {
             let other =
                 socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
             let taken = bind(other.expect("a socket"), &address);
-            assert_eq!(taken, Err(rustix::io::Errno::ADDRINUSE), "as for those that want any port");
-            assert!(TcpStream::connect(address).is_err(), "nobody listens");
+            assert_eq!(
+                taken,
+                Err(rustix::io::Errno::ADDRINUSE),
+                "another socket cannot bind the reserved port"
+            );
+            assert!(TcpStream::connect(address).is_err(), "no node listens");
             // The library sets `SO_REUSEADDR`, as brokers do.
             let node = TcpListener::bind(address).expect("a node takes its port");
-            assert!(TcpStream::connect(address).is_ok(), "it listens");
+            assert!(TcpStream::connect(address).is_ok(), "the node listens");
             drop(node);
         }
     }

@@ -27,8 +27,9 @@ const PROGRAMS: [&str; 7] =
 /// Environment variables with flags for compilers.
 const FLAGS: [&str; 3] = ["RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
 
-/// Returns whether a build may read the file `path`; `false` for files in the folders `but`. The result is `true` for
-/// files of unknown use: then a step may run without need, but no fault is missed.
+/// Returns whether a build may read the file `path`; `false` for files in the folders `but`. The
+/// result is `true` for files of unknown use, so that a step may run unnecessarily, but no fault is
+/// missed.
 pub(super) fn is_source(path: &str, but: &[&str]) -> bool {
     let prose = [".ci/", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "bench/runs/", "docs/"];
     !within(path, but) && !within(path, &prose) && !within(path, &["dist/", "scripts/"])
@@ -87,14 +88,14 @@ mod tests {
         let folder = env::temp_dir().join(format!("xtask-inputs-{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
-            fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
+            fs::create_dir_all(path.parent().expect("the file is in a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         };
         let names = ["a/lib.rs", "a/main.rs", "b/lib.rs", "xtask/src/a_step.rs"];
         let now = |tool: &str| {
             let files = names.map(str::to_owned);
             let reads = |path: &str| path.starts_with("a/");
-            hash_of(&folder, &files, &[tool.into()], reads).expect("they are read")
+            hash_of(&folder, &files, &[tool.into()], reads).expect("the files can be read")
         };
         write("a/lib.rs", "1");
         write("b/lib.rs", "2");
@@ -104,11 +105,11 @@ mod tests {
         hashes.push(now("rustc 2"));
         write("a/lib.rs", "3");
         hashes.push(now("rustc 1"));
-        fs::rename(folder.join("a/lib.rs"), folder.join("a/main.rs")).expect("it is there");
+        fs::rename(folder.join("a/lib.rs"), folder.join("a/main.rs")).expect("the file exists");
         hashes.push(now("rustc 1"));
         write("xtask/src/a_step.rs", "4");
         hashes.push(now("rustc 1"));
-        fs::remove_dir_all(&folder).expect("it can be removed");
+        fs::remove_dir_all(&folder).expect("the folder can be removed");
         let different: BTreeSet<_> = hashes.iter().collect();
         assert_eq!(different.len(), hashes.len());
     }

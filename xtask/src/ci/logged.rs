@@ -71,8 +71,8 @@ impl Log {
         self.text.lines().rev().find(is_report)
     }
 
-    /// Returns the first lines of what test programs report of failed tests, and the last lines of the output. Long lines
-    /// are cut.
+    /// Returns the first lines of the reports of failed tests, and the last lines of the output.
+    /// Long lines are cut.
     pub(super) fn shown(&self) -> impl Iterator<Item = String> {
         let mut in_failures = false;
         let failures = self.text.lines().filter(move |line| {
@@ -113,7 +113,8 @@ mod tests {
     fn step_that_hangs_is_ended_with_its_children() {
         let mut hangs = Command::new("sh");
         hangs.args(["-c", "sleep 86399 & sleep 86399"]);
-        let ended = limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("it starts");
+        let ended =
+            limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("the command starts");
         let log = Log { status: ended.status, ..log("") };
         assert!(log.failure().to_string().contains("took longer"), "{}", ended.status);
     }

@@ -180,8 +180,9 @@ fn run_logged(all: bool) -> Result<()> {
     count_failed(&reports)
 }
 
-/// Starts the build of the demo, which takes minutes, in parallel with the tests, most of which wait for a process.
-/// Steps that need the build wait for cargo's lock. Returns `None` if there is no `nice`.
+/// Starts the build of the demo, which takes minutes, in parallel with the tests, most of which
+/// wait for a process. Steps that need the build wait for cargo's lock. Returns `None` if `nice` is
+/// not installed.
 fn build_ahead() -> Option<Child> {
     let build = demo::build_command();
     let mut command = Command::new("nice");
@@ -221,7 +222,8 @@ const DENY: Tool =
 
 /// Checks licences, sources and banned crates. Advisories are skipped, because CI cannot access their database.
 fn deny() -> Result<Skipped> {
-    let program = DENY.find().context("there is no cargo-deny, and cargo cannot install it")?;
+    let program =
+        DENY.find().context("cargo-deny is not installed, and cargo cannot install it")?;
     let workspaces: [&[&str]; 3] = [
         &[],
         &[VRL, "--config=operators-plugins/vrl/deny.toml"],
@@ -271,7 +273,7 @@ fn brokers() -> Result<Skipped> {
     other_workspace(BROKERS)?;
     let is_whole = ["java", "mvn", "go"].iter().all(|program| is_on_path(program));
     Ok((!is_whole).then_some(
-        "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)",
+        "the tests against real brokers (at least one of `java`, `mvn` and `go` is not installed)",
     ))
 }
 

@@ -58,12 +58,13 @@ mod tests {
     #[test]
     fn newest_passes_are_kept() {
         let folder = env::temp_dir().join(format!("xtask-passed-{}", process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        fs::create_dir_all(&folder).expect("the folder can be created");
         for hash in 0..=KEPT {
-            keep_in(&folder, "vrl", &format!("{hash:032x}"), "Miri").expect("it is written");
+            keep_in(&folder, "vrl", &format!("{hash:032x}"), "Miri")
+                .expect("the record can be written");
         }
-        let text = fs::read_to_string(folder.join("vrl")).expect("it is there");
-        fs::remove_dir_all(&folder).expect("it can be removed");
+        let text = fs::read_to_string(folder.join("vrl")).expect("the record exists");
+        fs::remove_dir_all(&folder).expect("the folder can be removed");
         let find = |hash: usize| find_in(&text, &format!("{hash:032x}"));
         assert_eq!((find(0), find(1), find(KEPT)), (None, Some("Miri"), Some("Miri")));
         assert_eq!(find_in("1 \n", "1"), Some(""));

@@ -12,7 +12,7 @@ const SOME: usize = 12;
 pub(super) struct Feed {
     path: PathBuf,
     random: fastrand::Rng,
-    /// The last file is written to. Earlier files have been renamed.
+    /// The files of the input. Only the last one is written; earlier files have been renamed.
     files: Vec<Input>,
     /// Bytes of the last lines that have not been written yet.
     unwritten: Vec<u8>,
@@ -49,7 +49,7 @@ impl Feed {
         })
     }
 
-    /// Returns whether the file that is written to has a position.
+    /// Returns whether the checkpoint has a position of the file that is being written.
     pub(super) fn is_known(&self, positions: &BTreeMap<u64, u64>) -> bool {
         self.files.last().is_some_and(|input| positions.contains_key(&input.inode))
     }

@@ -34,10 +34,10 @@ const LOG: &str = "tremor";
 const LONGEST: Duration = Duration::from_millis(500);
 /// Maximum time from the start of the flow to the first event, in a round that waits for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After one in this many kills on average, the test appends a part of a line to the output, because a kill rarely
-/// interrupts a write.
+/// Average number of kills for each part of a line that the test appends to the output, because a
+/// kill rarely interrupts a write.
 const TEAR: u64 = 4;
-/// In one of this many rounds on average, the test renames the input while the flow runs.
+/// Average number of rounds for each time that the test renames the input while the flow runs.
 const ROTATE: u64 = 8;
 /// Time between two checks of the output.
 const CHECK: Duration = Duration::from_millis(2);
@@ -78,7 +78,8 @@ pub(crate) struct Round {
     again_bytes: u64,
     /// Number of lines that are acknowledged according to the checkpoint, but missing in the output.
     lost: usize,
-    /// `true` if the test left a part of a line in the output for the next start.
+    /// `true` if the test has appended a part of a line to the output, which the next start has to
+    /// cut off.
     torn: bool,
 }
 
@@ -105,7 +106,7 @@ impl Scenario for Arguments {
         crash.finish()?;
         let log =
             fs::read_to_string(&crash.program.log).context("cannot read the log of the flow")?;
-        let cut_off = log.lines().filter(|line| line.contains("not written in whole")).count();
+        let cut_off = log.lines().filter(|line| line.contains("written only in part")).count();
         let window = setup(stage.part).window;
         Ok(Found { window, rounds, torn: crash.output.torn, cut_off })
     }
@@ -124,8 +125,8 @@ impl Scenario for Arguments {
         judgement.line(format_args!("  rounds       {}", rounds.len()));
         let text = format!("{lost} acknowledged events of {events}, 0 allowed");
         judgement.add("lost", text, lost == 0);
-        // The numbers may differ, because a process that is killed before it opens its output leaves the part to the next
-        // start.
+        // The two numbers may differ, because a process that is killed before it opens its output
+        // leaves the partial line to the next start.
         let text = format!(
             "{torn} lines, 0 allowed; {cut_off} starts have cut off a partial line, and the test has appended {tears} partial lines"
         );
@@ -268,11 +269,11 @@ mod tests {
         change(&mut round, &mut torn);
         let found = Found { window: WINDOW, rounds: vec![round], torn, cut_off: 1 };
         let arguments = Arguments { rounds: 1, seed: 1, busy: false };
-        arguments.judge(&found).expect("a table").broken
+        arguments.judge(&found).expect("the table can be written").broken
     }
 
     #[test]
-    fn each_promise_is_broken_by_its_own_fault() {
+    fn each_guarantee_is_broken_by_its_own_fault() {
         for (name, change, expected) in [
             ("nothing", (|_, _| {}) as fn(&mut Round, &mut u64), 0),
             ("a lost event", |round, _| round.lost = 1, 1),

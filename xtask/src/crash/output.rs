@@ -76,8 +76,7 @@ impl Output {
             .context("cannot append a partial line to the output")
     }
 
-    /// # Errors
-    /// A line of the first `lines` is missing, or the output does not end with a whole line.
+    /// Checks that the output has the first `lines` lines of the input, and ends with a whole line.
     pub(super) fn expect_all(&self, lines: usize) -> Result<()> {
         let missing = self.missing(lines);
         ensure!(missing == 0, "{missing} of {lines} lines of the input are not in the output");

@@ -15,7 +15,7 @@ const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"
 const RULE: &str =
     "--------------------------------------------------------------------------------";
 
-/// Returns a text with the licences of all packages of others, and each licence file once.
+/// Returns a text with the licences of all third-party packages, and each licence file once.
 ///
 /// # Errors
 /// A tenth of the packages or more contain no licence text.

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cfg!(all(target_os = "linux", target_env = "gnu")),
         "archives can be created only on Linux with glibc"
     );
-    // `cargo test --workspace` does not include these tests of shipped files.
+    // `cargo test --workspace` does not run these tests of shipped files.
     ci::run_steps(&["deny", "vrl", "brokers"], false)?;
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
@@ -147,7 +147,7 @@ fn generated(folder: &Path) -> Result<()> {
 /// Creates a Debian package beside the archive from its unpacked contents, and tests the package.
 fn debian(folder: &Path, version: &str, needs: &Needs) -> Result<()> {
     if !is_on_path("dpkg-deb") {
-        eprintln!("SKIPPED: the Debian package, because there is no dpkg-deb");
+        eprintln!("SKIPPED: the Debian package, because dpkg-deb is not installed");
         return Ok(());
     }
     let package = folder.with_file_name(format!("tremor_{version}_{ARCH}.deb"));
@@ -178,7 +178,7 @@ fn glibc(needs: &Needs) -> String {
     needs.glibc.iter().flatten().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
-/// Creates the archive. Equal files give equal bytes, independent of user and time.
+/// Creates the archive. Its bytes depend only on the files, and not on the user and the time.
 fn pack(output: &Path, name: &str) -> Result<PathBuf> {
     let archive = output.join(format!("{name}.tar.gz"));
     let mut command = Command::new("tar");

@@ -71,7 +71,7 @@ pub(super) fn linked(roots: &[String], workspaces: &[&str], target: &str) -> Res
         let metadata = metadata(workspace, &["--locked", "--filter-platform", target])?;
         let lock = fs::read_to_string(root().join(workspace).join("Cargo.lock"))?;
         for package in of(metadata, roots, &checksums(&lock)) {
-            // A package of two workspaces may link more in one of them.
+            // A package that is in two workspaces may link more packages in one of them.
             let links = package.links.clone();
             all.entry(package.identity()).or_insert(package).links.extend(links);
         }
@@ -167,7 +167,7 @@ mod tests {
         let packages = linked(&roots, &["."], "x86_64-unknown-linux-gnu").unwrap();
         let has = |name: &str| packages.iter().any(|it| it.name == name);
         assert!(has("tremor-pdk") && has("hyper") && has("zstd-sys"));
-        // A macro, a compiler of C, a library for tests, a plugin.
+        // A macro, a crate that compiles C, a library for tests, and a plugin.
         assert!(!has("serde_derive") && !has("cc") && !has("proptest") && !has("connector-file"));
         for package in &packages {
             let foreign = !package.is_ours();

@@ -23,7 +23,7 @@ use crate::scenario::{self, Judgement, Options, Scenario, Stage, csv, summary};
 
 /// Time that the loaded flow runs before its events count, in seconds. The fault begins during this time.
 const WARM_UP: f64 = 0.3;
-/// Maximum wait for a step that normally ends at once, so that a hanging process becomes an error.
+/// Maximum wait for a step that normally ends immediately, so that a hanging process becomes an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two signals to `tremor`, which treats signals within 250 ms as one request.
 const APART: Duration = Duration::from_millis(300);

@@ -9,10 +9,10 @@ use crate::scenario::Judgement;
 
 pub(super) const HEAD: &str = "  fault                                                process   lost      \
     taken  events/s  without   left    part   MiB    gap";
-/// Minimum throughput of the loaded flow, as a share of its throughput without the fault on the processors that the
-/// fault leaves. Rows below are marked.
+/// Minimum throughput of the loaded flow, as a share of its throughput without the fault on the
+/// processors that the fault leaves. Rows with a lower value are marked.
 const PART: f64 = 0.9;
-/// Maximum gap between two events of the metronome, in ms. Rows above are marked.
+/// Maximum gap between two events of the metronome, in ms. Rows with a higher value are marked.
 const GAP: u128 = 100;
 
 /// Figures of one fault.
@@ -79,7 +79,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// Adds the rows to a judgement. A fault that ends the process, or loses events of the loaded flow, breaks a promise.
+/// Adds the rows to a judgement. A fault that ends the process, or loses events of the loaded flow,
+/// breaks a guarantee.
 pub(super) fn judge(judgement: &mut Judgement, rows: &[Row]) {
     judgement.line(HEAD);
     rows.iter().for_each(|row| judgement.line(row));
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_process_and_lost_events_break_the_promise() {
+    fn ended_process_and_lost_events_break_the_guarantee() {
         assert_eq!(judged(&good()).broken, 0);
         assert!(judged(&good()).text.contains("62.5 %     1  10 ms  below 90 %\n"));
         let late = Measured { gap: Duration::from_millis(101), ..good() };

@@ -37,7 +37,7 @@ const BARE_TLS: &str = "bare-loop-tls";
 
 const REQUESTS: &str = "requests/s";
 const REQUEST: &str = "us of processor time per request";
-const MEMORY: &str = "bytes a connection";
+const MEMORY: &str = "bytes per connection";
 const PROCESSOR: &str = "% of a processor";
 const LEAST: &str = "slowest connection, lines / mean of all connections";
 const FULL: &str = "lines/s at full load";
@@ -80,7 +80,7 @@ pub(super) static CASES: [Case; 10] = [
     },
     Case {
         name: "trickle",
-        what: "200 connections, 100 lines of 630 bytes a second each, to a file",
+        what: "200 connections, 100 lines of 630 bytes per second each, to a file",
         servers: &[OURS, TOKIO, TOKIO_ONE],
         turn: trickle,
         judge: |samples, judgement| {
@@ -95,7 +95,7 @@ pub(super) static CASES: [Case; 10] = [
         turn: idle,
         judge: |samples, judgement| {
             let memory = samples.median(OURS, MEMORY);
-            within(judgement, "bytes a plain connection", memory, ..=4_096.0);
+            within(judgement, "bytes per plain connection", memory, ..=4_096.0);
             within(judgement, PROCESSOR, samples.median(OURS, PROCESSOR), ..=1.0);
         },
     },

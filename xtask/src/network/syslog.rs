@@ -138,11 +138,11 @@ mod tests {
             fs::write(&path, bytes).expect("a file for temporary files");
             count(&path, Some(&b"one\ntwo\n".to_vec()))
         };
-        assert_eq!(check(b"one\ntwo\none\ntwo\n").expect("the same"), 4);
-        assert_eq!(check(b"one\ntwo\none\n").expect("the same so far"), 3);
+        assert_eq!(check(b"one\ntwo\none\ntwo\n").expect("the output equals the input"), 4);
+        assert_eq!(check(b"one\ntwo\none\n").expect("the output is the beginning of the input"), 3);
         assert!(check(b"one\ntwo\none\nten\n").is_err());
         assert_eq!(count(&path, None).expect("any lines"), 4);
-        fs::remove_file(&path).expect("the file is there");
+        fs::remove_file(&path).expect("the file exists");
     }
 
     #[test]

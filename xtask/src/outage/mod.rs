@@ -26,7 +26,7 @@ const TURNS: [Behaviour; 4] =
 const ROUND: f64 = 30.0;
 /// Maximum pause of the flow between two attempts to connect or to deliver.
 const BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum wait for a step that normally ends at once, so that a hanging process becomes an error.
+/// Maximum wait for a step that normally ends immediately, so that a hanging process becomes an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum growth of the process besides the contents of its queue, in bytes.
@@ -264,11 +264,11 @@ mod tests {
         change(&mut found);
         // With 60 s, the timeout is 3 s.
         let arguments = Arguments { seconds: 60.0, ordered: is_ordered, busy: false };
-        arguments.judge(&found).expect("a table").broken
+        arguments.judge(&found).expect("the table can be written").broken
     }
 
     #[test]
-    fn each_promise_is_broken_by_its_own_fault() {
+    fn each_guarantee_is_broken_by_its_own_fault() {
         for (name, change, expected) in [
             ("nothing", (|_| {}) as fn(&mut Found), 0),
             ("a lost event", |found| found.lost = 1, 1),
@@ -282,6 +282,10 @@ mod tests {
         ] {
             assert_eq!(broken(true, change), expected, "{name}");
         }
-        assert_eq!(broken(false, |found| found.disordered = 1), 0, "any order");
+        assert_eq!(
+            broken(false, |found| found.disordered = 1),
+            0,
+            "a flow without order may reorder lines"
+        );
     }
 }

@@ -98,7 +98,11 @@ mod tests {
 
     #[test]
     fn order_is_judged_by_stream_and_ignores_repetitions() {
-        assert_eq!(received(&[&[1, 0, 3, 2]]).disordered, 0, "two streams");
+        assert_eq!(
+            received(&[&[1, 0, 3, 2]]).disordered,
+            0,
+            "lines of two streams have no common order"
+        );
         assert_eq!(received(&[&[2, 4, 0]]).disordered, 1);
         assert_eq!(received(&[&[0, 2, 4], &[0, 2, 6]]).disordered, 0);
     }

@@ -1,8 +1,9 @@
 //! The list of messages: texts of the shipped sources that an operator or the author of a plugin can see.
 //!
-//! The list is committed, so that a review shows each change of a message. A string literal is a message if it
-//! contains a word and a space. A doc comment is a message if it becomes help or the description of a
-//! configuration key. Tests, reasons of lints and texts of panics are left out.
+//! The list is committed, so that a review shows each change of a message. A string literal is a
+//! message if it contains a word and a space. A doc comment is a message if it becomes help or the
+//! description of a configuration key. Tests, reasons of lint exceptions and texts of panics are
+//! left out.
 
 use std::{collections::BTreeSet, env, fs};
 

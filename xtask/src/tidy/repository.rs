@@ -167,7 +167,8 @@ impl Repository {
     /// Creates a project of files with these paths and texts, for the tests of the rules.
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| {
-            File::new((*path).to_owned(), (*text).to_owned()).expect("the test's Rust is Rust")
+            File::new((*path).to_owned(), (*text).to_owned())
+                .expect("the test's file is valid Rust")
         });
         Self::new(files.collect(), Vec::new())
     }

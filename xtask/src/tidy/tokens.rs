@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn token_has_its_line() {
-        let tokens = tokens("fn a() {\n    b!(1)\n}").expect("this is Rust");
+        let tokens = tokens("fn a() {\n    b!(1)\n}").expect("the code is valid");
         let found: Vec<_> = tokens.iter().map(|token| (token.text.as_str(), token.line)).collect();
         let expected = [
             ("fn", 1),
@@ -74,13 +74,14 @@ mod tests {
 
     #[test]
     fn comments_and_strings_are_not_identifiers() {
-        let tokens = tokens("// unsafe\nlet a = \"unsafe\"; /* unsafe */").expect("this is Rust");
+        let tokens =
+            tokens("// unsafe\nlet a = \"unsafe\"; /* unsafe */").expect("the code is valid");
         assert!(!tokens.iter().any(|token| token.is("unsafe")));
     }
 
     #[test]
     fn syntax_error_has_its_line() {
-        let error = tokens("fn a() {}\n}").expect_err("a bracket too many").to_string();
+        let error = tokens("fn a() {}\n}").expect_err("a bracket closes nothing").to_string();
         assert!(error.starts_with("line 2:"), "{error}");
     }
 }

@@ -5,7 +5,7 @@
 //! simd_json_loop INPUT OUTPUT
 //! ```
 
-#![allow(clippy::print_stderr)] // people read it
+#![allow(clippy::print_stderr)] // people read the output
 
 use std::{
     env,

@@ -36,7 +36,8 @@ impl Calls {
 
     /// Returns the state for the functions.
     pub(crate) fn state(self) -> &'static mut Echo {
-        // SAFETY: the type is that in `boundary-plugin/src/lib.rs`, here and below.
+        // SAFETY: the type is that of the function in `boundary-plugin/src/lib.rs`. The same holds
+        // for the calls below.
         let make: extern "C" fn() -> &'static mut Echo = unsafe { self.function("boundary_state") };
         make()
     }
@@ -58,7 +59,7 @@ impl Calls {
         let make: extern "C" fn(&mut Option<Box<dyn DynEcho>>) =
             unsafe { self.function("boundary_dyn") };
         make(&mut slot);
-        slot.expect("it was made")
+        slot.expect("the function has stored an object")
     }
 
     /// Returns a trait object whose buffer fits the largest call.

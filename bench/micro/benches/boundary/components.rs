@@ -33,7 +33,8 @@ fn batch(events: usize) -> Batch {
 fn sink(path: &std::path::Path) -> Box<dyn DynSink> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ConnectorFactory::load(&library, "take", Policy::default());
-    let connector = factory.expect("its connector").create(&json!({}), &host::context());
+    let connector =
+        factory.expect("the library has the connector").create(&json!({}), &host::context());
     let mut connector = connector.expect("a good configuration");
     let halves = executor::block_on(connector.connect(Sides::SINK));
     halves.expect("no peer is needed").sink.expect("a sink was asked for")
@@ -56,7 +57,9 @@ pub(crate) fn components(criterion: &mut Criterion) {
             group.bench_function(*name, |bencher| {
                 bencher.iter(|| {
                     let operator = black_box(&mut *operator);
-                    operator.process(black_box(&mut batch), &mut output).expect("it does not fail");
+                    operator
+                        .process(black_box(&mut batch), &mut output)
+                        .expect("the operator succeeds");
                 });
             });
         }
@@ -66,8 +69,8 @@ pub(crate) fn components(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     let sink = black_box(&mut *sink);
                     match sink.poll_deliver(&mut context, 0, black_box(&mut batch)) {
-                        Poll::Ready(delivery) => delivery.expect("it does not fail"),
-                        Poll::Pending => panic!("it waits for nothing"),
+                        Poll::Ready(delivery) => delivery.expect("the sink succeeds"),
+                        Poll::Pending => panic!("the sink never waits"),
                     }
                 });
             });

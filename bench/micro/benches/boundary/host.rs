@@ -15,7 +15,8 @@ use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{calls::Calls, library};
 
-/// Number of host calls in each call of the operator, so that the call itself hardly counts.
+/// Number of host calls in each call of the operator. It is large, so that the call of the operator
+/// hardly affects the result.
 const TIMES: u64 = 100;
 
 pub(crate) fn context() -> Arc<HostContext> {
@@ -26,12 +27,12 @@ pub(crate) fn context() -> Arc<HostContext> {
 pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> Box<dyn Operator> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ComponentFactory::load(&library, "operator", name, Policy::default());
-    let made = factory.expect("its operator").operator(config, &context());
+    let made = factory.expect("the library has the operator").operator(config, &context());
     made.expect("a good configuration")
 }
 
 pub(crate) fn host(criterion: &mut Criterion) {
-    // Log settings of the runtime, except for the destination.
+    // Use the log settings of the runtime, except for the destination.
     let logs = tracing_subscriber::fmt().with_env_filter("info").with_target(false);
     logs.with_ansi(false).with_writer(io::sink).init();
     let path = library::unwinding();
@@ -47,7 +48,7 @@ pub(crate) fn host(criterion: &mut Criterion) {
     ] {
         let mut ask = operator(&path, "ask", &json!({ "subject": subject, "times": TIMES }));
         group.bench_function(name, |bencher| {
-            bencher.iter(|| ask.process(&mut batch, &mut output).expect("it does not fail"));
+            bencher.iter(|| ask.process(&mut batch, &mut output).expect("the operator succeeds"));
         });
     }
     let ended = Calls::open(&path).tasks_ended();
@@ -57,7 +58,7 @@ pub(crate) fn host(criterion: &mut Criterion) {
         for _ in 0..calls {
             let all = ended() + TIMES;
             let start = Instant::now();
-            ask.process(&mut batch, &mut output).expect("it does not fail");
+            ask.process(&mut batch, &mut output).expect("the operator succeeds");
             let spawned = start.elapsed();
             while ended() < all {
                 thread::yield_now();

@@ -23,8 +23,8 @@ pub(crate) fn instances(criterion: &mut Criterion) {
     let library = Calls::open(&library::unwinding());
     let mut group = criterion.benchmark_group("instances");
     for threads in THREADS {
-        // One thread calls an instance at a time, so with fewer instances than threads some threads
-        // would be without work.
+        // Only one thread at a time calls an instance, so with fewer instances than threads some
+        // threads would have no work.
         for instances in INSTANCES.into_iter().filter(|instances| *instances >= threads) {
             let mut shares: Vec<Vec<_>> = (0..threads)
                 .map(|_| (0..instances / threads).map(|_| library.raw_with_capacity(64)).collect())

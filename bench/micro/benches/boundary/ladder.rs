@@ -25,7 +25,8 @@ pub(crate) fn ladder(criterion: &mut Criterion) {
         for events in BATCHES {
             let mut group = criterion.benchmark_group(format!("ladder, {name}, batch of {events}"));
             group.throughput(Throughput::Elements(events));
-            let bytes = vec![7; size * usize::try_from(events).expect("a small number")];
+            let bytes =
+                vec![7; size * usize::try_from(events).expect("the number of events fits a usize")];
             rungs(&mut group, library, &payloads(&bytes, size, events));
             group.finish();
         }

@@ -43,7 +43,9 @@ fn folder() -> PathBuf {
 /// # Panics
 /// Like [`unwinding`].
 pub(crate) fn build(folder: &Path, package: &str, variant: &str, arguments: &[&str]) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("the folder is in the target folder");
     let profile = profile();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(folder).stderr(Stdio::inherit());
@@ -84,7 +86,7 @@ fn library(message: &serde_json::Value, package: &str) -> Option<PathBuf> {
 
 /// Returns the profile of this benchmark, which is the name of its folder except for `dev`.
 fn profile() -> String {
-    let this = env::current_exe().expect("a benchmark has a path");
+    let this = env::current_exe().expect("this program has a path");
     let folder = this.parent().and_then(Path::parent).and_then(Path::file_name);
     match folder.and_then(OsStr::to_str) {
         Some("debug") | None => "dev".to_owned(),

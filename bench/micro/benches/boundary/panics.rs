@@ -1,4 +1,4 @@
-//! Cost of calls that are prepared for a panic, and of calls that panic.
+//! Cost of calls with a guard against panics, and of calls that panic.
 
 use std::{
     hint::black_box,

@@ -48,7 +48,7 @@ async fn in_and_out(batches: u64, events: usize) -> Duration {
     let start = Instant::now();
     for _ in 0..batches {
         sender.send(travelling).await;
-        travelling = receiver.receive().await.expect("it has just been sent");
+        travelling = receiver.receive().await.expect("a batch was just sent");
     }
     start.elapsed()
 }
@@ -88,7 +88,7 @@ async fn there_and_back(batches: u64, events: usize) -> Duration {
         let start = Instant::now();
         for _ in 0..batches {
             there.send(travelling).await;
-            travelling = returned.receive().await.expect("it comes back");
+            travelling = returned.receive().await.expect("the other task returns the batch");
         }
         start.elapsed()
     });

@@ -1,6 +1,6 @@
-//! Cost of loading plugins: opening a library only, as `libloading` does; checking and opening it,
-//! comparing layouts and creating an instance, as the runtime does; and the first calls. The page
-//! `docs/benchmarks/loading.md` has the details.
+//! Cost of loading plugins: only opening a library, as `libloading` does; checking and opening a
+//! library, comparing layouts and creating an instance, as the runtime does; and the first calls.
+//! The page `docs/benchmarks/loading.md` has the details.
 //!
 //! ```text
 //! cargo bench -p microbench --bench loading [-- [--test] [--round N]]    lines of JSON to stdout
@@ -44,10 +44,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// Samples in ns, by measurement.
 type Samples = BTreeMap<String, Vec<f64>>;
 
-/// Pairs of numbers: the plugins that a process loads, and the processes for each way to load them.
+/// Pairs of the number of plugins that a process loads, and the number of processes for each way to
+/// load them.
 const COUNTS: [(usize, usize); 3] = [(1, 20), (10, 10), (100, 3)];
 
-/// Age of a file from which on the runtime reads the file only once.
+/// Minimum age of a file that the runtime reads only once.
 const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<()> {
@@ -96,7 +97,8 @@ fn measure(round: u32, test: bool) -> Result<()> {
     let mut samples = Samples::new();
     for (count, processes) in counts {
         for _ in 0..if test { 1 } else { *processes } {
-            // The ways take turns, so that a quiet period of the machine does not favour one of them.
+            // The ways alternate, so that a quiet period of the machine does not favour one of
+            // them.
             for way in child::WAYS {
                 for (id, ns) in start(way, *count, folder.path())? {
                     samples.entry(id).or_default().extend(ns);

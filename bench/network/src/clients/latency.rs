@@ -100,7 +100,7 @@ impl Latency {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below what a float holds")]
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 fn number(value: u64) -> f64 {
     value as f64
 }
@@ -144,7 +144,7 @@ impl Seen {
         }
     }
 
-    /// Sends as much as the connection accepts.
+    /// Sends lines as fast as the connection accepts them.
     fn send_all(&self, to: &mut TcpStream, end: Duration) -> Result<Histogram<u64>> {
         let lines = lines::lines(NO_TIME, 100);
         while self.start.elapsed() < end {

@@ -11,11 +11,12 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Reserves `most` bytes. If the memory limit does not allow that, tries half as many repeatedly, down to `least`
-    /// bytes. `key` is the configuration key that sets `most`; messages name it.
+    /// Reserves `most` bytes. If the memory limit does not allow that, halves the number until the
+    /// limit allows it, down to `least` bytes. `key` is the configuration key that sets `most`;
+    /// messages name it.
     ///
     /// # Errors
-    /// Kind shortage: the memory limit does not allow `least` bytes.
+    /// An error of the kind shortage if the memory limit does not allow `least` bytes.
     pub(crate) fn borrow(host: &Host, key: &str, most: u64, least: u64) -> Result<Self> {
         let mut memory = host.memory();
         let mut bytes = most;

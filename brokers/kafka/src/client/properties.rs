@@ -18,7 +18,8 @@ impl Peer<'_> {
     /// Returns the librdkafka properties for connections to these brokers.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected.
     pub(crate) fn properties(&self, host: &Host) -> Result<ClientConfig> {
         if self.brokers.is_empty() {
             return Err(Error::configuration(

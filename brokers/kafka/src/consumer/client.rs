@@ -212,8 +212,8 @@ impl Client {
         Ok(())
     }
 
-    /// Moves up to `most` fetched records into `taken`, which must be empty. If there are fewer, the queue is empty
-    /// now.
+    /// Moves up to `most` fetched records into `taken`, which must be empty. If it moved fewer
+    /// records, the queue is now empty.
     pub(super) fn take(self: &Arc<Self>, most: usize, taken: &mut Records) {
         debug_assert!(taken.is_empty());
         taken.next = 0;
@@ -248,8 +248,9 @@ impl Deref for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: the queue is valid, and not used afterwards. Disabling the callback takes the lock under which
-        // callbacks run. So no callback runs after that call, and the signal may be dropped.
+        // SAFETY: the queue is valid, and not used afterwards. Disabling the callback takes the
+        // lock under which callbacks run. Therefore no callback runs after that call, and the
+        // signal may be dropped.
         unsafe {
             let queue = self.queue.handle.as_ptr();
             sys::rd_kafka_queue_cb_event_enable(queue, None, ptr::null_mut());

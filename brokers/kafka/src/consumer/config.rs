@@ -50,7 +50,8 @@ pub struct Config {
     /// partition goes to another member, and records that are not acknowledged are delivered twice. Less than `5m`.
     #[serde(default = "drain_timeout")]
     pub drain_timeout: Interval,
-    /// Time without a sign of life after which the group gives the partitions of this member to others.
+    /// Time without a heartbeat after which the group gives the partitions of this member to
+    /// others.
     #[serde(default = "session_timeout")]
     pub session_timeout: Interval,
     /// Interval at which the brokers are asked for new topics and partitions.
@@ -149,7 +150,8 @@ impl Settings {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected.
     pub(super) fn new(config: &Config, host: &Host) -> Result<Self> {
         let peer =
             Peer { brokers: &config.brokers, sasl: config.sasl.as_ref(), tls: config.tls.as_ref() };
@@ -189,8 +191,9 @@ impl Settings {
             .set("session.timeout.ms", session.to_string())
             .set("heartbeat.interval.ms", (session / 10).clamp(100, 3_000).to_string())
             .set("topic.metadata.refresh.interval.ms", refresh.to_string())
-            // A short wait: while a broker waits for records to answer a request, partitions that the request does not
-            // include have to wait too, for example newly assigned partitions.
+            // Keep this wait short: while a broker waits for records to answer a request,
+            // partitions that the request does not include have to wait too, for example newly
+            // assigned partitions.
             .set("fetch.wait.max.ms", "50")
             // If a partition has no record at its offset, the connector restarts it with its oldest record, for each
             // value of `start`. librdkafka must not do that by itself, because the connector would drop records with

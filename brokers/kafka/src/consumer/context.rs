@@ -24,7 +24,7 @@ use crate::client::{Diagnostics, token};
 /// Topic name and number of a partition.
 pub(super) type Name = (Arc<str>, i32);
 
-/// A change of the assignment. The member of the group has to answer it.
+/// A change of the assignment, which the member of the group has to answer.
 #[derive(Debug)]
 pub(super) enum Change {
     /// The group offers these partitions to this member.

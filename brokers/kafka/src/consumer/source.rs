@@ -126,8 +126,8 @@ fn fill(
     let mut result = Ok(());
     while result.is_ok() && !writer.is_full() {
         let Some(record) = records.first() else {
-            // Take no more records during a run: it identifies its topic by a handle that is valid only as long as its
-            // records.
+            // Take no more records during a run, because a run identifies its topic by a handle
+            // that is valid only as long as its records.
             let Some(client) = client.as_ref().filter(|_| run.is_none()) else { break };
             client.take(RECORDS, records);
             if records.is_empty() {

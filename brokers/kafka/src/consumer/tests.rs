@@ -114,9 +114,9 @@ fn pull(connection: &mut Connection, count: usize) {
     assert_eq!(pulled, count);
 }
 
-/// Makes every third fetch fail with `error`, `times` times. The mock broker, unlike a real one, can send an error
-/// together with the end of a partition, and librdkafka then reports only the end. So a fetch before each failure has
-/// to report the end.
+/// Makes every third fetch fail with `error`, `times` times. The mock broker, unlike a real one,
+/// can send an error together with the end of a partition, and librdkafka then reports only the
+/// end. Therefore a fetch before each failure has to report the end.
 fn fail_fetches(broker: &MockCluster<'_, DefaultProducerContext>, error: Answer, times: usize) {
     let none = Answer::RD_KAFKA_RESP_ERR_NO_ERROR;
     let answers = [none, none, error].repeat(times);

@@ -181,8 +181,8 @@ async fn poll_events(host: Host, client: Weak<Inner>) {
     loop {
         let Some(inner) = client.upgrade() else { return };
         inner.poll_events();
-        // Release the client during the wait. If this is the last reference, drop the client on a thread that may
-        // block.
+        // Release the client during the wait. If this was the last reference, the client is dropped
+        // on a thread that may block.
         let waited = inner.events.waiter();
         if let Some(last) = Arc::into_inner(inner) {
             drop(host.blocking(move || drop(last)));

@@ -124,7 +124,7 @@ fn key() -> Text {
 }
 
 fn headers() -> FieldPath {
-    #[allow(clippy::expect_used)] // a constant, which a test parses
+    #[allow(clippy::expect_used)] // the text is a constant, and a test parses it
     "%kafka.headers".parse().expect("a path")
 }
 
@@ -163,8 +163,8 @@ impl Settings {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
-    /// a secret.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         if let Text::Fixed(topic) = &config.topic {
             check_topic(topic)

@@ -14,7 +14,7 @@ use super::{
 /// Creates the record of an event, without its payload.
 ///
 /// # Errors
-/// Kind bad data: the metadata contain a value of a wrong type or range.
+/// An error of the kind bad data if the metadata contains a value of a wrong type or range.
 pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Record<'b>> {
     let key = match &settings.key {
         Text::Fixed(key) => Some(key.as_bytes()),
@@ -37,7 +37,7 @@ pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Reco
 /// Returns the topic of an event.
 ///
 /// # Errors
-/// Kind bad data: the metadata contain no topic or an invalid one.
+/// An error of the kind bad data if the metadata contains no topic or an invalid one.
 pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<&'b str> {
     let path = match &settings.topic {
         Text::Fixed(topic) => return Ok(topic),
@@ -50,8 +50,8 @@ pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<&
     Ok(topic)
 }
 
-/// Returns whether the metadata mark the record as one without a value. `kafka_consumer` sets the same key,
-/// `%kafka.tombstone`.
+/// Returns whether the metadata marks the record as one without a value. `kafka_consumer` sets the
+/// same key, `%kafka.tombstone`.
 fn is_tombstone(event: RawEvent<'_>) -> bool {
     event.metadata().and_then(|it| it.get("kafka")?.get("tombstone")?.as_bool()).unwrap_or_default()
 }

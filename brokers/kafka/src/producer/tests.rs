@@ -33,7 +33,7 @@ fn producer(
     cluster: &MockCluster<'_, DefaultProducerContext>,
     keys: &str,
 ) -> Connection {
-    // Timers must not end early, so that a slow answer does not time out.
+    // Follow real time, because timers that end early would make a slow answer time out.
     host.follow_real_time();
     host.connect::<KafkaProducer>(&config(cluster, keys)).unwrap()
 }

@@ -74,7 +74,8 @@ impl Peer {
     /// Checks the configuration of connections.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected.
     pub(crate) fn new(
         servers: &[Address],
         auth: Option<&Auth>,
@@ -157,7 +158,7 @@ impl Auth {
     /// Checks that exactly one method of authentication is configured, and returns it.
     ///
     /// # Errors
-    /// Kind configuration. Never contains a value.
+    /// An error of the kind configuration, which never contains a value.
     fn identity(&self, host: &Host) -> Result<Identity> {
         let Self { user, password, token, nkey, credentials_file } = self;
         for (key, text) in

@@ -52,7 +52,8 @@ pub(crate) enum Denied {
 pub(crate) enum RoundTrip {
     /// The client has received the message that it sent to itself.
     Completed,
-    /// The server denied the inbox of the round trip. It reports that only after it has processed all earlier messages.
+    /// The server denied the inbox of the round trip. The server reports this only after it has
+    /// processed all earlier messages.
     Denied,
 }
 
@@ -96,7 +97,8 @@ impl Client {
     /// Returns the result of `future`, or an error as soon as the server denies an operation.
     ///
     /// # Errors
-    /// Kind authentication if the server denied an operation; otherwise the errors of `future`.
+    /// An error of the kind authentication if the server denied an operation; otherwise the errors
+    /// of `future`.
     pub(crate) async fn unless_denied<T>(
         &self,
         future: impl Future<Output = Result<T>>,

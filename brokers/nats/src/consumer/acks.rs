@@ -39,8 +39,9 @@ impl Answers {
     /// Runs until the source closes or the task is dropped.
     pub(super) async fn run(mut self) {
         let mut confirmations = FuturesUnordered::new();
-        // Report progress well before `ack_wait` has passed: at each tick, progress is reported for messages that are
-        // older than `period`. So the first report is sent after at most half of `ack_wait`.
+        // Report progress well before `ack_wait` has passed: at each tick, progress is reported for
+        // messages that are older than `period`. The first report is therefore sent after at most
+        // half of `ack_wait`.
         let period = self.ack_wait / 4;
         let mut ticks = interval(period.max(Duration::from_millis(10)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -13,7 +13,7 @@ use tremor_pdk::{
 
 use crate::client::{Auth, Peer, Tls};
 
-/// Messages to read, and the consumer or queue group to read them as.
+/// Messages to read, and the consumer or queue group that reads them.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -166,8 +166,8 @@ impl Settings {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
-    /// a secret.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         let peer = Peer::new(&config.servers, config.auth.as_ref(), config.tls.as_ref(), host)?;
         config.subjects.iter().try_for_each(|subject| check_filter(subject))?;

@@ -1,4 +1,4 @@
-//! Metadata of a message of a stream. The server encodes them in the reply subject.
+//! Metadata of a message of a stream, which the server encodes in the reply subject.
 
 /// Prefix of the reply subjects of messages of a stream.
 const PREFIX: &str = "$JS.ACK.";

@@ -130,7 +130,8 @@ impl Messages {
     }
 }
 
-/// Subscribes to subjects of core NATS. Also returns the number of messages that the client has received from itself.
+/// Subscribes to subjects of core NATS. Also returns the number of messages that the client has
+/// sent to itself and received.
 async fn subscribe(
     client: &Client,
     settings: &Settings,

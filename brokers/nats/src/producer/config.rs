@@ -31,8 +31,8 @@ pub struct Config {
     /// `true` if a stream has to confirm each message.
     #[serde(default = "yes")]
     pub jetstream: bool,
-    /// `true` if headers whose names begin with `Nats-` are sent too. They control the server: for example, they
-    /// can delete messages of the stream. By default they are left out.
+    /// `true` if headers whose names begin with `Nats-` are sent too. Such headers control the
+    /// server: for example, they can delete messages of the stream. By default they are left out.
     #[serde(default)]
     pub server_headers: bool,
     /// Maximum number of messages of a delivery that wait for their confirmation. With 1, no message overtakes an
@@ -55,7 +55,7 @@ const fn example() -> [&'static str; 1] {
 }
 
 fn headers() -> FieldPath {
-    #[allow(clippy::expect_used)] // a constant, which a test parses
+    #[allow(clippy::expect_used)] // the text is a constant, and a test parses it
     "%nats.headers".parse().expect("a path")
 }
 
@@ -87,8 +87,8 @@ impl Settings {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// Kind configuration: the key, the value that was found and the values that were expected. Never contains
-    /// a secret.
+    /// An error of the kind configuration, with the key, the value that was found and the values
+    /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
         if let Text::Fixed(subject) = &config.subject {
             check_subject(subject)

@@ -57,7 +57,7 @@ pub(super) fn all(
 /// Returns the subject and the headers of the message for an event.
 ///
 /// # Errors
-/// Returns an error of kind "bad data" if the metadata contain an invalid value.
+/// Returns an error of kind "bad data" if the metadata contains an invalid value.
 fn one(
     event: RawEvent<'_>,
     settings: &Settings,

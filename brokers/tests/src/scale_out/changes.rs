@@ -33,8 +33,8 @@ const MOST: usize = 4;
 /// Interval at which records are written to each partition.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time for which records are written before the first change. A broker that has just started still compiles its code,
-/// which causes pauses. They must not be attributed to the flow.
+/// Time for which records are written before the first change. A broker that has just started still
+/// compiles its code, which causes pauses that must not be attributed to the flow.
 const WARM: Duration = Duration::from_secs(3);
 
 /// Maximum time to wait for missing records at the end.

@@ -70,7 +70,7 @@ fn fill(kafka: &Kafka, topic: &str, each: u64) {
     kafka.flush();
 }
 
-#[allow(clippy::cast_precision_loss)] // some millions of records
+#[allow(clippy::cast_precision_loss)] // a few million records, which a float represents exactly
 fn turn(
     kafka: &Arc<Kafka>,
     from: &str,

@@ -69,7 +69,7 @@ fn token(claims: &str) -> tempfile::NamedTempFile {
     file
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is a stamp")]
+#[expect(clippy::disallowed_methods, reason = "the token contains the current time")]
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }

@@ -125,7 +125,7 @@ fn shutdown_acknowledges_read_and_returns_unread_messages() {
     nats.acknowledged(&stream, "c", 2_000);
     let mut found = numbers(&peer.answered());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..2_000), "each once");
+    assert!(found.into_iter().eq(0..2_000), "each message is delivered once");
     next.stop();
 }
 
@@ -149,7 +149,7 @@ fn acks_during_server_pause_prevent_redelivery() {
     nats.acknowledged(&stream, "c", 20);
     let mut found = numbers(&peer.received());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..20), "each once");
+    assert!(found.into_iter().eq(0..20), "each message is delivered once");
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
@@ -245,7 +245,7 @@ fn paused_consumer_keeps_messages_and_restarted_continues() {
     nats.acknowledged(&stream, "c", 20);
     let mut found = numbers(&peer.received());
     found.sort_unstable();
-    assert!(found.into_iter().eq(0..20), "each once");
+    assert!(found.into_iter().eq(0..20), "each message is delivered once");
     // Restart the connector while messages are in flight.
     peer.delay_answers(|_| true);
     nats.publish(&subject, (20..30).map(record));
@@ -275,12 +275,13 @@ fn dropped_core_messages_are_counted_and_others_read() {
     running.change("input", "resume");
     let dropped =
         || running.metric("tremor_plugin_nats_consumer_dropped_total").unwrap_or_default();
-    #[allow(clippy::cast_precision_loss)] // some thousands
+    #[allow(clippy::cast_precision_loss)]
+    // a few thousand messages, which a float represents exactly
     eventually(&format!("received and dropped messages\n{}", running.log()), || {
         (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
     });
     let found = numbers(&running.out());
-    assert!(found.is_sorted_by(|one, next| one < next), "in order, and each once");
+    assert!(found.is_sorted_by(|one, next| one < next), "each message is read once, in order");
     #[allow(clippy::cast_precision_loss)]
     let missing = (messages.len() - found.len()) as f64;
     assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());

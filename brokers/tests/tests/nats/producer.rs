@@ -98,8 +98,8 @@ fn metadata_set_subject_headers_and_message_id() {
     let from = nats.stream("from");
     let core = unique("core");
     let address = nats.address();
-    // The flow reads messages of core NATS and writes them to the stream. Their metadata determine the subject and the
-    // headers.
+    // The flow reads messages of core NATS and writes them to the stream. Their metadata determines
+    // the subject and the headers.
     let running = Flow::run(&format!(
         "connectors:\n  \
            input: {{ type: nats_consumer, codec: json, \

@@ -79,7 +79,7 @@ fn samples_are_split_with_family_lines_in_any_fragments() {
     ];
     for size in 1..=TEXT.len() {
         let (messages, rejected) = stream(TEXT, size);
-        assert_eq!(messages, expected, "cut every {size} bytes");
+        assert_eq!(messages, expected, "in fragments of {size} bytes");
         assert!(rejected.is_empty(), "{rejected:?}");
     }
     let mut codec: Prometheus = TestHost::new().component("{}").unwrap();

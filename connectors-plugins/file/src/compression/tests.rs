@@ -127,7 +127,7 @@ fn truncated_file_yields_its_data_and_then_an_error() {
             assert!("a first member\na second one\n".starts_with(&text), "{ending}: {text}");
             assert!(length < whole.len() || text.starts_with("a first member\n"), "{ending}");
             let error = error.expect("an error");
-            assert_eq!(error.kind(), ErrorKind::UNSUPPORTED, "final: no second try");
+            assert_eq!(error.kind(), ErrorKind::UNSUPPORTED, "the error is final");
             let error = error.to_string();
             for part in [
                 &*name,

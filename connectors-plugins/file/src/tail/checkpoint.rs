@@ -23,18 +23,18 @@ const WITHOUT_CHECKSUM: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 pub(super) struct Entry {
-    /// Path of the file when it was last seen: shown to people, and the start of the search for a
-    /// renamed file.
+    /// Path of the file when the source last found it. Messages show this path, and the search for
+    /// a renamed file starts there.
     pub(super) path: String,
     pub(super) identity: Identity,
     /// Position after the last acknowledged byte.
     pub(super) position: u64,
-    /// Number of first decompressed bytes of a compressed file that were delivered before the file
-    /// was compressed.
+    /// Number of decompressed bytes at the start of a compressed file that were delivered before
+    /// the file was compressed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) skip: u64,
     /// Hash of the bytes before `position`, or before `skip` in a compressed file. A copy of the
-    /// file is recognised by it.
+    /// file is recognised by this hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Ending>,
     /// Hashes of the bytes before some earlier positions, if the file no longer has its contents.
@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls this function with a reference")]
 fn is_zero(skip: &u64) -> bool {
     *skip == 0
 }

@@ -31,10 +31,11 @@ const REMEMBERED_NS: u64 = 600_000_000_000;
 /// Maximum number of predecessors that are remembered.
 const MAX_PREDECESSORS: usize = 1_024;
 
-/// Time without a change after which a copy of a file that still exists is a file of its own, in ns.
+/// Time without a change after which a possible copy of a file that still exists is read as a
+/// separate file, in ns.
 const COPYING_NS: u64 = 5_000_000_000;
 
-/// Maximum time for which a plain file that changes all the time is taken for a copy, in ns.
+/// Maximum time for which a plain file that keeps changing is treated as a possible copy, in ns.
 const MAX_COPYING_NS: u64 = 60_000_000_000;
 
 /// Result of the search for the file that a new file is a copy of.
@@ -81,7 +82,7 @@ impl Files {
         }
     }
 
-    /// Remembers the contents of the file of `entry`, which were read as `read` says.
+    /// Remembers the contents of the file of `entry`, which was read up to the position in `read`.
     pub(super) fn remember(
         &mut self,
         stream: Option<u64>,
@@ -95,8 +96,8 @@ impl Files {
         }
     }
 
-    /// Forgets predecessors whose copies will not be found any more. Keeps those with events that the
-    /// sinks have not answered: the time is counted from the answers on.
+    /// Removes predecessors whose copies will not be found any more. Keeps those with events that
+    /// the sinks have not answered, because the time counts from the answers.
     pub(super) fn forget_predecessors(&mut self, now_ns: u64) {
         let excess = self.predecessors.len().saturating_sub(MAX_PREDECESSORS);
         let mut count = 0;
@@ -239,7 +240,8 @@ impl Files {
         let is_plain = !start.is_compressed;
         let (mut is_possible, mut is_ending) = (false, false);
         for original in self.inputs.iter_mut().filter(is_original) {
-            // A silent file is polled rarely, but the truncation after a copy has to be noticed.
+            // A silent file is polled rarely, but the truncation after a copy has to be detected
+            // soon.
             original.poll_at_ns = 0;
             match original.intact_length().unwrap_or_default() {
                 // A copy is not longer than its original. The length of `found` was read first, so the

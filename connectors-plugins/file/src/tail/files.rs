@@ -38,7 +38,7 @@ const SILENT_NS: u64 = 10_000_000_000;
 const CHECKED: u64 = 256;
 
 /// The files of one source. Methods may block unless stated otherwise.
-#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Files {
     pub(super) host: Host,
     pub(super) options: ReadOptions,
@@ -358,7 +358,7 @@ impl Files {
         let pause_ns = if is_active || turns <= 1 || input.gone_since_ns.is_some() {
             self.poll_ns
         } else {
-            // Different files get different pauses, so that they are not all checked at once.
+            // Different files get different pauses, so that they are not all checked together.
             self.poll_ns * (turns.div_ceil(2) + input.stream % turns)
         };
         input.poll_at_ns = now_ns + pause_ns;

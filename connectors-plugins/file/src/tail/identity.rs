@@ -15,7 +15,8 @@ use twox_hash::XxHash3_128;
 /// the same inode; a few log lines are enough.
 pub(super) const FIRST_BYTES: u64 = 1 << 10;
 
-/// Maximum number of bytes before a position that are hashed: a log line or two, which have a time.
+/// Maximum number of bytes before a position that are hashed: one or two log lines, which usually
+/// contain a time.
 const LAST_BYTES: usize = 256;
 
 /// Device, inode, and a hash of the first bytes. The hash is needed because the system reuses the
@@ -156,9 +157,9 @@ pub(super) fn changed(metadata: &Metadata) -> Changed {
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Returns whether the next change will have another time: file systems have a resolution of some
-/// milliseconds.
-#[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+/// Returns whether a change from now on will have a later time than this one. File systems record
+/// times with a resolution of some milliseconds.
+#[expect(clippy::disallowed_methods, reason = "the time is compared with times of the file system")]
 pub(super) fn is_settled((seconds, _): Changed) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).is_ok_and(|now| now.saturating_sub(seconds) > 2)
@@ -172,7 +173,7 @@ pub(super) fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough")]
+#[expect(clippy::cast_possible_truncation, reason = "half of the bits of the hash suffice")]
 fn short_hash(bytes: &[u8]) -> u64 {
     XxHash3_128::oneshot(bytes) as u64
 }
@@ -235,7 +236,10 @@ mod tests {
         fs::write(&path, "the first day").unwrap();
         fs::write(&other, "the first day").unwrap();
         let identity = Identity::of(&File::open(&path).unwrap()).unwrap();
-        assert!(!identity.is_of(&File::open(&other).unwrap()).unwrap(), "another inode");
+        assert!(
+            !identity.is_of(&File::open(&other).unwrap()).unwrap(),
+            "the file has another inode"
+        );
         for text in ["", "the first", "the second day", "The first day"] {
             fs::write(&path, text).unwrap();
             let file = File::open(&path).unwrap();

@@ -56,9 +56,9 @@ pub(super) struct Input {
     open: OpenCount,
     /// Length of the file at the last check, in bytes.
     pub(super) length: u64,
-    /// Time of the last change of the file before which its contents were those that were read.
+    /// Time of the file's last change at the last check that found the contents unchanged.
     checked: Option<Changed>,
-    /// `true` if a later change of the file has another time than `checked`.
+    /// `true` if a later change of the file would have another time than `checked`.
     is_settled: bool,
     /// Sequence number of the last use; the file with the lowest number is closed first.
     pub(super) used: u64,
@@ -71,7 +71,7 @@ pub(super) struct Input {
     pub(super) ending: Option<Ending>,
     /// Hash of the bytes before `read`, if the last pull contained no end of a message.
     partial_ending: Option<Ending>,
-    /// Hashes of the bytes before some earlier positions; the closer to `whole`, the more of them.
+    /// Hashes of the bytes before some earlier positions, which are denser near `whole`.
     pub(super) earlier: Vec<Ending>,
     /// Position up to which the file is read.
     read: u64,

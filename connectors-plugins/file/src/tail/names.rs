@@ -8,8 +8,8 @@ use std::{
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 5] = [".gz", ".zst", ".xz", ".bz2", ".lz4"];
 
-/// Returns keys of the files that a file named `copy` may be a copy of, in the same folder: a file is
-/// one of them if [`keys`] returns one of these keys for its name.
+/// Returns the keys of the possible originals of a file named `copy`. A file in the same folder is
+/// a possible original if [`keys`] returns one of these keys for its name.
 ///
 /// | `copy` | names of the original |
 /// |---|---|
@@ -38,8 +38,8 @@ pub(super) fn keys(path: &Path) -> impl Iterator<Item = PathBuf> {
     [path.to_owned()].into_iter().chain(numbered)
 }
 
-/// Returns the key of all files that have the same name as `name` but for the number at its end. No
-/// file has this name, because of the character at its end.
+/// Returns the key of all files whose names differ from `name` only in the number at the end. No
+/// file has the key as its name, because of the character at the end of the key.
 fn numbered(name: &str) -> Option<String> {
     let start = numbers(name).next()?;
     Some(format!("{}\0", &name[..start]))

@@ -20,8 +20,8 @@ pub(super) struct Packed {
     format: Format,
     /// The decompressor; `None` before the first read and after the end.
     decoder: Option<Input>,
-    /// Number of first decompressed bytes that are not delivered, because they were delivered when
-    /// they were read from the file that was compressed.
+    /// Number of decompressed bytes at the start of the file that are skipped, because they were
+    /// delivered before the file was compressed.
     pub(super) skip: u64,
     /// Hashes of bytes before positions up to `skip`, in the order of the positions. If the file has
     /// other bytes there, then it is not a copy of the file that was read.
@@ -150,8 +150,8 @@ impl Packed {
         Skipped::All
     }
 
-    /// Returns whether the bytes before the last position of which a hash is known are those that
-    /// were read; `None` if no hash is known.
+    /// Returns whether the bytes before the last position with a known hash are those that were
+    /// read; `None` if no hash is known.
     fn is_copy(&self) -> Option<bool> {
         let mut known = self.endings.iter().zip(&self.last);
         let last = known.rfind(|(ending, _)| ending.position <= self.position)?;
@@ -182,7 +182,8 @@ impl Packed {
             return Err(error);
         }
         let mut total = 0;
-        // Find the end of a short file at once: then its pull is acknowledged together with its end.
+        // Find the end of a short file in the same call, so that its pull is acknowledged together
+        // with its end.
         while total < most {
             let mut stream = batch.stream(stream);
             match stream.read_fragment(most - total, |buffer| self.read(buffer)) {
@@ -214,7 +215,7 @@ impl Packed {
     }
 }
 
-/// Returns the first decompressed bytes of a file: as many as its identity would include.
+/// Returns the first decompressed bytes of a file, as many as the identity of a file includes.
 pub(super) fn first_bytes(file: &Arc<File>, format: Format) -> io::Result<Vec<u8>> {
     (&**file).seek(SeekFrom::Start(0))?;
     let mut first = Vec::new();

@@ -34,7 +34,7 @@ impl Pattern {
     /// existing file is not a pattern.
     ///
     /// # Errors
-    /// Kind configuration if the pattern is invalid.
+    /// An error of the kind configuration if the pattern is invalid.
     pub(super) fn new(path: &Path, exclude: &[String]) -> Result<Self> {
         if !Self::is_pattern(path) || path.exists() {
             return Ok(Self::One(path.to_owned()));
@@ -140,7 +140,7 @@ mod tests {
         assert!(matches("*.log", "gone.log") && matches("c.txt", "c.txt"));
         assert!(!matches("*.log", "c.txt") && !matches("c.txt", "a.log"));
         fs::write(folder.path().join("what?.log"), "").unwrap();
-        assert_eq!(names("what?.log"), ["what?.log"], "a file of that very name");
+        assert_eq!(names("what?.log"), ["what?.log"], "a file whose name equals the pattern");
     }
 
     #[test]

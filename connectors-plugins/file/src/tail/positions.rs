@@ -25,8 +25,8 @@ use crate::Config;
 /// are not in the checkpoint are redelivered after a crash.
 const UNWRITTEN: u64 = 1 << 20;
 
-/// Length above which a checkpoint is long, in bytes. Each write writes all positions, so a long
-/// checkpoint is written only after the acknowledgement of four times as many bytes as it is long.
+/// Length above which a checkpoint is long, in bytes. Because each write writes all positions, a
+/// long checkpoint is written only after four times its own length was acknowledged.
 const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 
 /// Maximum number of bytes of a pull, except for a single longer message. A pull is acknowledged as
@@ -141,8 +141,8 @@ impl Positions {
         let most_bytes = half.saturating_mul(chunk_bytes);
         let max_pull_bytes =
             if most_bytes >= 4 * FAST_IN_FLIGHT { FAST_PULL_BYTES } else { PULL_BYTES };
-        // Subtract a pull, because a pull that starts just below the limit exceeds the limit by up
-        // to its length less one byte.
+        // Subtract the length of a pull, because a pull that starts just below the limit may exceed
+        // the limit by almost this length.
         let last = pull_bytes.max(max_pull_bytes as u64).min(chunk_bytes);
         let bytes = most_bytes.saturating_sub(last - 1).max(1);
         let most_in_flight = InFlight { bytes, key: "read_ahead", ..InFlight::UNLIMITED };
@@ -215,7 +215,7 @@ impl Positions {
         self.shared.is_due(&state, self.shared.host.monotonic_ns())
     }
 
-    /// Makes the checkpoint due at once.
+    /// Makes the checkpoint due immediately.
     pub(super) fn save_soon(&self) {
         self.shared.state().sync_at_ns = 0;
     }

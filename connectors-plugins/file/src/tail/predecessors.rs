@@ -15,7 +15,7 @@ pub(super) struct Predecessor {
     pub(super) stream: Option<u64>,
     /// The file, with the position at which its stream started.
     pub(super) entry: Entry,
-    /// Position up to which the file was read, and the bytes before it.
+    /// Position up to which the file was read, and the hash of the bytes before this position.
     pub(super) read: (u64, Option<Ending>),
     pub(super) since_ns: u64,
 }

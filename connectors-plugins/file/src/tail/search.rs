@@ -181,7 +181,8 @@ impl Files {
         }
         self.search_at_ns = now_ns + self.search_interval();
         self.apply_results(results, now_ns)?;
-        // Forget them only now, because one of the files may be the copy of the oldest one.
+        // Remove old predecessors only now, because one of the files may be the copy of the oldest
+        // one.
         self.forget_predecessors(now_ns);
         // Searches take at most about a tenth of the time, also with many folders or copies.
         let end_ns = self.host.monotonic_ns();
@@ -253,15 +254,18 @@ impl Files {
     }
 
     /// Returns whether a file is too old to be read. A file that is read from its end is not too old.
-    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time is compared with times of the file system"
+    )]
     fn is_old(&self, found: &Found) -> bool {
         let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
         let limit = self.ignore_older.filter(|_| !self.starts_at_end);
         age.zip(limit).is_some_and(|(age, limit)| age > limit)
     }
 
-    /// Adds a file that is not a copy. The checkpoint decides where a known file is read from. Returns
-    /// `false` if the file is another one than the known file, and may be a copy.
+    /// Adds a file that is not a copy. A file in the checkpoint is read from its stored position.
+    /// Returns `false` if the file is not the known file with this inode, and may be a copy.
     pub(super) fn add_file(&mut self, found: &Found, now_ns: u64) -> io::Result<bool> {
         let path = &found.path;
         let file = Arc::new(File::open(path)?);

@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Files {
-    /// Makes the checkpoint due at once: a new file has to be in the checkpoint before the file is
+    /// Makes the checkpoint due immediately: a new file has to be in the checkpoint before the file is
     /// read, so that the file is recognised after a crash.
     pub(super) fn save_soon(&mut self) {
         self.is_published = false;

@@ -310,7 +310,7 @@ fn truncated_file_is_reported_and_read_from_its_start() {
         source.stop().unwrap();
         scene.write("in", "once\n");
         let mut source = scene.open(&keys).unwrap();
-        assert_eq!(text(&scene.all(&mut source)), ["once\n"], "{name}, while nothing ran");
+        assert_eq!(text(&scene.all(&mut source)), ["once\n"], "{name} while no source ran");
     }
 }
 

@@ -196,7 +196,9 @@ mod tests {
     use crate::tail::Pattern;
 
     fn found(pattern: &Path) -> Vec<String> {
-        let Pattern::Many(many) = Pattern::new(pattern, &[]).unwrap() else { panic!("no pattern") };
+        let Pattern::Many(many) = Pattern::new(pattern, &[]).unwrap() else {
+            panic!("expected a pattern")
+        };
         let mut walk = Walk::new(&many);
         let results = (0..10_000).find_map(|_| walk.step(1)).expect("the search ends");
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();

@@ -35,9 +35,9 @@ impl Output {
             let made = metadata.created().ok().filter(|_| current.length > 0);
             let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let made = made.and_then(|at| u64::try_from(at.as_nanos()).ok());
-            // The time of the file's creation is from the wall clock, so subtract wall clock times.
-            // From here on the age is measured by the monotonic clock, because the wall clock may
-            // be set.
+            // The time of the file's creation is a wall clock time, so compute the age with the
+            // wall clock. After that the age is measured with the monotonic clock, because the wall
+            // clock may be set.
             let age_ns = made.map_or(0, |made| self.host.now_ns().saturating_sub(made));
             current.since_ns = self.host.monotonic_ns().wrapping_sub(age_ns);
         }
@@ -120,8 +120,8 @@ impl Output {
         Ok(())
     }
 
-    /// If rotation is due before `more` bytes are written, makes the file durable, sets it aside
-    /// and starts a new file.
+    /// If rotation is due before `more` bytes are written, makes the file durable, renames it and
+    /// starts a new file.
     pub(super) fn rotate(&self, current: &mut Current, more: u64) -> Result<()> {
         let Some(rotation) = &self.rotation else { return Ok(()) };
         let now_ns = self.host.monotonic_ns();
@@ -137,8 +137,8 @@ impl Output {
             self.not_on_disk(&error)
         })?;
         if !folder::has(&self.path, &current.file) {
-            // An earlier attempt has set the file aside, or another process has renamed or deleted
-            // the file.
+            // An earlier attempt or another process has renamed the file, or another process has
+            // deleted it.
             return self.reopen(current);
         }
         let aside = rotation.set_aside(self.host.now_ns());

@@ -1,4 +1,4 @@
-//! Rotation: decides when the file is set aside, chooses its new name, and deletes old files.
+//! Rotation: decides when the file is renamed, chooses its new name, and deletes old files.
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ impl Rotation {
         }
     }
 
-    /// Returns whether a file of `length` bytes and age `age_ns` has to be set aside before `more`
+    /// Returns whether a file of `length` bytes and age `age_ns` has to be renamed before `more`
     /// bytes are written.
     pub(super) fn is_due(&self, length: u64, more: u64, age_ns: u64) -> bool {
         let is_full = self.max_bytes.is_some_and(|most| length.saturating_add(more) > most);
@@ -48,8 +48,8 @@ impl Rotation {
         fs::rename(&self.path, aside)
     }
 
-    /// Deletes the oldest files that were set aside. Returns the files that could not be deleted,
-    /// with the errors.
+    /// Deletes the oldest renamed files. Returns the files that could not be deleted, with the
+    /// errors.
     pub(super) fn prune(&self) -> io::Result<Vec<(PathBuf, io::Error)>> {
         let Some(keep) = self.keep else { return Ok(Vec::new()) };
         let (mut before, after) = self.around();

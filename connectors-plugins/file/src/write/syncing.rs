@@ -166,7 +166,8 @@ mod tests {
         syncing.sync(1, 0, || Ok(1)).unwrap();
         syncing.sync(2, 0, || Err(io::Error::other("gone"))).unwrap_err();
         assert_eq!(syncing.due(2, 0), Due::Now);
-        let error = syncing.sync(3, 0, || panic!("no second sync")).unwrap_err();
+        let error =
+            syncing.sync(3, 0, || panic!("the file is synced again after an error")).unwrap_err();
         assert!(error.to_string().contains("an earlier sync"), "{error}");
     }
 
@@ -176,9 +177,10 @@ mod tests {
             let syncing = syncing(mode);
             syncing.finish(|| Ok(())).unwrap();
             syncing.finish(|| Err(io::Error::other("gone"))).unwrap_err();
-            let error = syncing.finish(|| panic!("no second sync")).unwrap_err();
+            let error =
+                syncing.finish(|| panic!("the file is synced again after an error")).unwrap_err();
             assert!(error.to_string().contains("an earlier sync"), "{error}");
-            syncing.sync(1, 0, || panic!("no second sync")).unwrap_err();
+            syncing.sync(1, 0, || panic!("the file is synced again after an error")).unwrap_err();
         }
     }
 

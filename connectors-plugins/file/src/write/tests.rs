@@ -59,8 +59,8 @@ fn full_device_is_an_error_that_names_it() {
 /// file.
 const LIMITED: &str = "FILE_TEST_IS_LIMITED";
 
-/// The clock of the test host stands still, so no write counts as slow, and each small write runs
-/// on the calling thread.
+/// The clock of the test host does not advance, so no write counts as slow, and each small write
+/// runs on the calling thread.
 #[test]
 fn interrupted_inline_write_leaves_nothing_of_the_batch() {
     if env::var_os(LIMITED).is_none() {

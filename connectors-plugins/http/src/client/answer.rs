@@ -28,8 +28,8 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// that the server rejected some items of the request.
 ///
 /// # Errors
-/// The same errors as [`check`], and kind bad data if some items were rejected, because OTLP
-/// forbids sending such a request again.
+/// The same errors as [`check`], and an error of the kind bad data if some items were rejected,
+/// because OTLP forbids sending such a request again.
 pub(crate) fn check_otlp(
     host: &Host,
     url: &Url,
@@ -59,8 +59,8 @@ pub(crate) fn check_otlp(
 /// Checks the response to a request. Returns `Ok` if the request succeeded.
 ///
 /// # Errors
-/// Kind bad data if the server would reject the same request again; otherwise an error whose policy
-/// is to retry.
+/// An error of the kind bad data if the server would reject the same request again; otherwise an
+/// error whose policy is to retry.
 pub(crate) fn check(
     host: &Host,
     url: &Url,
@@ -124,7 +124,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     for chunk in shown.utf8_chunks() {
         let is_control = |it: char| if it.is_control() { ' ' } else { it };
         text.extend(chunk.valid().chars().map(is_control));
-        // Do not replace a character that only the limit has cut.
+        // Do not replace a character at the end that the limit has cut off.
         if !chunk.invalid().is_empty() && text.len() + 4 < SHOWN {
             text.push(char::REPLACEMENT_CHARACTER);
         }

@@ -58,7 +58,8 @@ pub struct Config {
     /// Maximum time to connect.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Interval,
-    /// Maximum number of connections. A flow has as many as deliveries in flight (`in_flight`).
+    /// Maximum number of connections. The connector uses one for each delivery in flight
+    /// (`in_flight`).
     #[serde(default = "max_connections")]
     pub max_connections: NonZeroUsize,
     /// Time without a request after which a connection is closed.
@@ -168,7 +169,8 @@ impl Settings {
     /// Validates the configuration.
     ///
     /// # Errors
-    /// Kind configuration, with the key, the value and the expected value. Secrets are never shown.
+    /// An error of the kind configuration, with the key, the value and the expected value. Secrets
+    /// are never shown.
     pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
         let mut url = config.url.parse::<Url>()?;
         let mut otlp_urls = Vec::new();

@@ -53,7 +53,7 @@ impl Observer for Arc<AtomicBool> {
 pub(crate) struct HttpConnection {
     sender: SendRequest<Payload>,
     connection: http1::Connection<Io<Box<dyn Stream>, Arc<AtomicBool>>, Payload>,
-    /// Result with which the connection ended; `None` while it can be used.
+    /// Result with which the connection ended; `None` while the connection can be used.
     over: Option<Result<()>>,
     /// `true` once a byte of the last response has arrived.
     has_read: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl HttpConnection {
     /// Sends a request, and reads at most `most` bytes of the response's body.
     ///
     /// # Errors
-    /// The connection failed. It cannot be used any more.
+    /// The connection failed, and cannot be used any more.
     pub(crate) async fn send(&mut self, request: Request<Payload>, most: usize) -> Result<Answer> {
         self.has_read.store(false, Ordering::Relaxed);
         let mut response = pin!(self.sender.send_request(request));

@@ -28,8 +28,8 @@ impl Proxy {
     /// Reports each invalid entry of `NO_PROXY` to `invalid`, with the name of the variable.
     ///
     /// # Errors
-    /// Kind configuration if a variable is invalid. The value is not shown, because it may contain
-    /// a password.
+    /// An error of the kind configuration if a variable is invalid. The value is not shown, because
+    /// it may contain a password.
     pub(crate) fn of(
         url: &Url,
         variable: impl Fn(&str) -> Option<String>,
@@ -37,7 +37,7 @@ impl Proxy {
     ) -> Result<Option<Self>> {
         let set = |name: &str| {
             // In a CGI script, `HTTP_PROXY` contains the header `Proxy` of the request, which a
-            // client could forge. So ignore the variable there.
+            // client could forge. Therefore ignore the variable there.
             let is_header = name == "HTTP_PROXY" && variable("REQUEST_METHOD").is_some();
             let small =
                 variable(&name.to_ascii_lowercase()).map(|it| (name.to_ascii_lowercase(), it));

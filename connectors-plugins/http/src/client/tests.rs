@@ -235,7 +235,7 @@ fn wall_clock_set_back_does_not_prolong_retry_after() {
     client.deliver(&batch_of(&["1"])).unwrap_err();
     host.set_now_ns(host.now_ns() - hour_ns);
     let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
-        panic!("the peer was asked");
+        panic!("expected a failed delivery without a request");
     };
     let delay = exceptions[0].error.delay();
     assert!(delay.as_secs() <= 7, "{delay:?}");

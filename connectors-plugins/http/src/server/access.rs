@@ -37,7 +37,7 @@ impl Access {
     /// Creates the check.
     ///
     /// # Errors
-    /// Kind configuration if no request could contain the configured credentials.
+    /// An error of the kind configuration if no request could contain the configured credentials.
     pub(crate) fn new(auth: Option<&Auth>) -> Result<Self> {
         let wrong = |what: &str| Err(Error::configuration(format_args!("invalid `auth`: {what}")));
         let credentials = match auth {
@@ -118,7 +118,10 @@ mod tests {
         for wrong in [&[][..], &["Bearer a-tokeN"], &["Basic a-token"], &["a-token"]] {
             assert!(!may(&access, wrong), "{wrong:?}");
         }
-        assert!(!may(&access, &["Bearer a-token", "Bearer a-token"]), "one of them may be added");
+        assert!(
+            !may(&access, &["Bearer a-token", "Bearer a-token"]),
+            "an attacker may have added a header"
+        );
         assert!(may(&Access::new(None).unwrap(), &[]));
         assert!(basic("us:er").is_err() && basic("").is_err());
         assert!(Access::new(Some(&Auth::Bearer("a token".to_owned()))).is_err());

@@ -54,8 +54,8 @@ pub struct Config {
     /// metadata. Further requests wait when the limit is reached.
     #[serde(default = "max_waiting_bytes")]
     pub max_waiting_bytes: Size,
-    /// Maximum time that a request waits for capacity and for its pull. After that it gets the
-    /// status 429, or 503 if a sink is down.
+    /// Maximum time that a request waits for capacity and for its pull. After that the request gets
+    /// the status 429, or 503 if a sink is down.
     #[serde(default = "max_wait")]
     pub max_wait: Interval,
     /// Maximum length of a request's head in bytes, at least `8KiB`. Requests with a longer head
@@ -145,7 +145,7 @@ impl Settings {
     /// Validates the configuration.
     ///
     /// # Errors
-    /// Kind configuration, with the key, the value and the expected value.
+    /// An error of the kind configuration, with the key, the value and the expected value.
     pub(crate) fn new(mut config: Config, host: &Host) -> Result<Self> {
         if let Some(Preset::Otlp(signal)) = config.preset {
             if signal == Signal::Any && config.path.is_some() {

@@ -31,8 +31,8 @@ const LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Maximum number of bytes to read and discard after a response that was sent before the whole
-/// request was read. More than the socket buffers of the client and the server contain, which are
-/// 10 MiB together on Linux by default.
+/// request was read. The value is larger than the socket buffers of the client and the server,
+/// which together have 10 MiB on Linux by default.
 const READ_AT_LAST: usize = 16 << 20;
 
 /// Number of bytes per read while discarding.
@@ -112,7 +112,7 @@ where
             is_last = true;
             Pin::new(&mut http).graceful_shutdown();
         }
-        // In the other phases the request itself checks the limit of time.
+        // In the other phases the request itself checks the time limit.
         let phase = peer.phase();
         if peer.is_overdue() && matches!(phase, Phase::Idle | Phase::Head) {
             return Poll::Ready(End::Late(phase));

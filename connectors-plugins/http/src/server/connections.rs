@@ -166,7 +166,7 @@ impl Server {
         .await;
     }
 
-    /// Advances the clock and checks the limits of time while connections are open. Runs until the
+    /// Advances the clock and checks the time limits while connections are open. Runs until the
     /// task is dropped.
     pub(crate) async fn keep_time(self: Arc<Self>) {
         let tick = self.clock.limits.tick();
@@ -202,7 +202,7 @@ impl Server {
         self.end();
     }
 
-    /// Ends all connections at once.
+    /// Ends all connections immediately.
     pub(crate) fn end(&self) {
         let open = {
             let peers = &mut *self.peers();

@@ -15,7 +15,7 @@ use tremor_pdk::Origin;
 
 use super::{config::Config, request_state::RequestState};
 
-/// The condition for which a connection waits. The phase determines the limit of time.
+/// The condition for which a connection waits. The phase determines the time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {

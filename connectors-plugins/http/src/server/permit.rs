@@ -1,4 +1,5 @@
-//! The way of a request into the flow: it reserves capacity for its bytes, and waits for a pull.
+//! The steps of a request before it enters the flow: it reserves capacity for its bytes, and waits
+//! for a pull.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 

@@ -121,7 +121,7 @@ impl RequestQueue {
         [Closed::Paused, Closed::Draining].into_iter().find(|it| *it as u8 == found)
     }
 
-    /// Opens or closes the flow for requests. Waiting requests notice that when they are polled
+    /// Opens or closes the flow for requests. Waiting requests see the change when they are polled
     /// next.
     pub(crate) fn set_closed(&self, closed: Option<Closed>) {
         self.closed.store(Closed::number(closed), Ordering::Release);
@@ -145,8 +145,8 @@ impl RequestQueue {
     }
 
     /// Reserves `bytes` if they are available. `own` is the number of bytes that the request has
-    /// reserved before. If no other request has reserved bytes, the request gets more even above
-    /// the limit: otherwise it would wait for itself. `max_body_bytes` limits such a request.
+    /// reserved before. If no other request has reserved bytes, the request may exceed the limit,
+    /// because otherwise it would wait for itself. `max_body_bytes` limits such a request.
     ///
     /// # Errors
     /// The flow has reached its memory limit.

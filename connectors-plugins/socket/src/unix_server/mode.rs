@@ -5,7 +5,7 @@ use tremor_pdk::{Error, schemars::JsonSchema, serde::Deserialize};
 /// Permissions of a file in octal digits: `0660`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", try_from = "String")]
-// No description in the schema, because the key of this type has one.
+// The schema of this type has no description, because the key that uses this type has one.
 #[schemars(
     crate = "tremor_pdk::schemars",
     inline,

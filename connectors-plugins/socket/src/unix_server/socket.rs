@@ -55,7 +55,8 @@ impl Socket {
         let identity = (metadata.dev(), metadata.ino());
         let this = Self { listener: socket.into(), path: path.to_owned(), identity, mode };
         if let Some(mode) = mode {
-            // Set the permissions before the socket listens: until then, no client can connect.
+            // Set the permissions before the socket listens, because until then no client can
+            // connect.
             let permissions = fs::Permissions::from_mode(mode.get());
             fs::set_permissions(path, permissions).map_err(failed)?;
         }
@@ -101,7 +102,7 @@ impl Drop for Socket {
 
 /// Exclusive lock for creating and removing sockets in a folder. The folder itself is locked, so
 /// that no lock file remains. The lock is released when this value is dropped or the process ends.
-struct Starting(#[expect(dead_code, reason = "it is the lock")] fs::File);
+struct Starting(#[expect(dead_code, reason = "the open file holds the lock")] fs::File);
 
 impl Starting {
     fn at(path: &Path) -> Result<Self> {
@@ -193,7 +194,7 @@ mod tests {
         let path = folder.path().join("socket");
         let first = Socket::listen(&path, None).unwrap();
         let error = Socket::listen(&path, None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "not final");
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "the error is not final");
         assert!(error.to_string().contains("another process listens there"), "{error}");
         UnixStream::connect(&path).unwrap();
         drop(first);
@@ -206,7 +207,7 @@ mod tests {
         // While one server holds the lock of the folder, the other one is rejected.
         let starting = Starting::at(&path).unwrap();
         let error = Socket::listen(&path, None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "not final");
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "the error is not final");
         assert!(error.to_string().contains("has locked the folder"), "{error}");
         drop(starting);
         for _ in 0..100 {

@@ -31,7 +31,7 @@ impl Handshake {
     /// Creates the request.
     ///
     /// # Errors
-    /// Kind configuration if a header cannot be sent.
+    /// An error of the kind configuration if a header cannot be sent.
     pub(crate) fn new(config: &Config) -> Result<Self> {
         let url = Url::new(&config.url)?;
         let mut head = format!(

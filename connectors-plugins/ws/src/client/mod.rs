@@ -50,7 +50,7 @@ pub struct WsClient {
     handshake: Handshake,
     tls: Option<TlsConnector>,
     connection: Option<Connection>,
-    /// Number of connections so far; also the number of the current connection's stream.
+    /// Number of connections that were made, which is the stream number of the current connection.
     connections: u64,
 }
 
@@ -148,8 +148,8 @@ impl WsClient {
             let end = session.run().await;
             shared.end(ended.stream, &ended.peer, end.is_complete());
             shared.fail(Error::connection_lost(format!("`{}`: {end}", ended.peer)));
-            // Without a source, only the next delivery would notice the end of the connection, so
-            // report it here.
+            // Report the end of the connection now, because without a source only the next delivery
+            // would detect it.
             if !matches!(end, End::ClosedLocally(_)) && !shared.has_source() {
                 tremor_pdk::warn!(host, "`{}`: {end}", ended.peer);
                 host.connection_lost();

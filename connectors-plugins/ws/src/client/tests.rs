@@ -153,7 +153,7 @@ fn end_of_connection_is_reported_after_last_message() -> Result<()> {
     let ends: [(&[u8], &str, bool); 16] = [
         (b"\x88\x06\x03\xf4full", "the peer closed the connection (1012: full)", false),
         (b"\x88\x00", "the peer closed the connection (without a code)", false),
-        // A mask, also on a ping and on a close; a reserved bit; reserved opcodes of data and
+        // Masked frames of data, ping and close; a reserved bit; reserved opcodes of data and
         // control frames;
         (b"\x81\x81\0\0\0\0x", breaks, true),
         (b"\x89\x81\0\0\0\0x", breaks, true),

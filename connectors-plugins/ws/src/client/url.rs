@@ -21,7 +21,7 @@ impl Url {
     /// Parses the URL.
     ///
     /// # Errors
-    /// Kind configuration if the URL is invalid.
+    /// An error of the kind configuration if the URL is invalid.
     pub(crate) fn new(text: &str) -> Result<Self> {
         let wrong = |what: &dyn fmt::Display| {
             Error::configuration(format!(

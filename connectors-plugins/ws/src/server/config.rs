@@ -39,13 +39,13 @@ pub struct Config {
     /// Type of the messages that the sink sends.
     #[serde(default)]
     pub frames: Frames,
-    /// Maximum number of bytes that wait to be sent to a client. A client that exceeds it is
-    /// disconnected.
+    /// Maximum number of bytes that wait to be sent to a client. A client for which more bytes wait
+    /// is disconnected.
     #[serde(default = "default_max_send_bytes")]
     pub max_send_bytes: Size,
     /// Maximum number of bytes that all connections together may buffer: partially received
-    /// messages, and messages to be sent. A connection that exceeds it is closed with code 1013.
-    /// Default: `64MiB`, or four times `max_message_bytes` if that is more.
+    /// messages, and messages to be sent. A connection whose next message would exceed the limit is
+    /// closed with code 1013. Default: `64MiB`, or four times `max_message_bytes` if that is more.
     pub max_buffered_bytes: Option<Size>,
     /// `true` to share the address with other listeners that also set this key.
     #[serde(default)]

@@ -149,8 +149,8 @@ impl Connections {
         connection: impl Future<Output = ()> + Send + 'static,
     ) {
         let connections = self.clone();
-        // Boxed, because the future below would otherwise contain `connection` twice: as a captured
-        // variable, and where it is polled.
+        // Box the future, because the task's future would otherwise contain `connection` twice: as
+        // a captured variable, and as the future that is polled.
         let connection = Box::pin(connection);
         let task = async move {
             connection.await;
@@ -225,7 +225,7 @@ impl Connections {
         self.cut_off_all();
     }
 
-    /// Ends all connections at once.
+    /// Ends all connections immediately.
     pub(crate) fn cut_off_all(&self) {
         let tasks = {
             let mut state = lock(&self.state);

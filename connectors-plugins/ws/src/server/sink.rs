@@ -12,8 +12,8 @@ use crate::session::{Link, cost, in_memory};
 /// received.
 ///
 /// A batch counts as delivered once the operating system has all its bytes for one of the clients
-/// to which it was sent. The other clients may lag behind by `max_send_bytes`. A client that lags
-/// further behind is disconnected, so that it does not delay the others.
+/// to which it was sent. Up to `max_send_bytes` may wait to be sent to each of the other clients. A
+/// client for which more bytes wait is disconnected, so that it does not delay the others.
 pub struct Sender {
     connections: Arc<Connections>,
     _accepting: Arc<Accepting>,

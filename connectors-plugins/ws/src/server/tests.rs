@@ -116,7 +116,7 @@ impl Scene {
         all
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it counts")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
     fn metric(&self, name: &str) -> usize {
         self.host.metric(name).unwrap_or_default() as usize
     }
@@ -155,7 +155,7 @@ const PONG: u8 = 0x8a;
 
 /// Returns the code of the last frame, which has to be a close.
 fn close_code(frames: &[u8]) -> u16 {
-    let close = frames.iter().rposition(|byte| *byte == CLOSE).expect("a frame of close");
+    let close = frames.iter().rposition(|byte| *byte == CLOSE).expect("a close frame");
     u16::from_be_bytes([frames[close + 2], frames[close + 3]])
 }
 
@@ -224,11 +224,11 @@ fn protocol_violation_closes_only_its_connection() {
     let two = |one: Vec<u8>, two: Vec<u8>| [one, two].concat();
     let cases: Vec<(&str, Vec<u8>, u16)> = vec![
         ("text that is not UTF-8", frame(TEXT, b"\xff\xfe"), 1007),
-        ("the same in fragments", two(frame(0x01, b"\xc3"), frame(0x80, b"x")), 1007),
+        ("fragments that are not UTF-8", two(frame(0x01, b"\xc3"), frame(0x80, b"x")), 1007),
         ("a surrogate", frame(TEXT, b"\xed\xa0\x80"), 1007),
         ("an over-long message", long(TEXT), 1009),
         (
-            "an over-long one in fragments",
+            "a message that is too long, in fragments",
             two(frame(0x02, &[0; 120]), frame(0x80, &[0; 120])),
             1009,
         ),
@@ -252,10 +252,10 @@ fn protocol_violation_closes_only_its_connection() {
         ("a reserved opcode of control", frame(0x8b, b"x"), 1002),
         ("a ping in fragments", frame(0x09, b"x"), 1002),
         ("a ping of 126 bytes", two(vec![PING, 0xfe, 0, 126, 0, 0, 0, 0], vec![0; 126]), 1002),
-        ("a continuation of nothing", frame(0x80, b"x"), 1002),
+        ("a continuation without a start", frame(0x80, b"x"), 1002),
         ("a message within another", two(frame(0x01, b"x"), frame(TEXT, b"y")), 1002),
         ("a close of one byte", frame(CLOSE, b"x"), 1002),
-        ("a close with a code that none may send", frame(CLOSE, &1005_u16.to_be_bytes()), 1002),
+        ("a close with a code that must not be sent", frame(CLOSE, &1005_u16.to_be_bytes()), 1002),
         ("a close with a reason that is not UTF-8", frame(CLOSE, b"\x03\xe8\xff"), 1007),
     ];
     let count = cases.len();
@@ -339,7 +339,7 @@ fn invalid_handshake_gets_an_http_response() {
         ("another version", with("Version: 13", "Version: 8"), "426"),
         ("HTTP/1.0", with("HTTP/1.1", "HTTP/1.0"), "400"),
         ("no key", with("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), "400"),
-        ("a key that is none", with("dGhlIHNhbXBsZSBub25jZQ==", "AAAA"), "400"),
+        ("an invalid key", with("dGhlIHNhbXBsZSBub25jZQ==", "AAAA"), "400"),
         ("no HTTP", b"\x16\x03\x01\r\n\r\n".to_vec(), "400"),
         ("a head without end", vec![b'a'; 20_000], "431"),
         ("many headers", with("Host", &"a: b\r\n".repeat(200)), "431"),

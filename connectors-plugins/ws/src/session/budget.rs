@@ -106,9 +106,9 @@ impl Share {
     }
 
     /// Subtracts a complete message of `payload` bytes and the shortest possible header. A
-    /// fragmented message, or a length that is not in its shortest form, has longer headers. So the
-    /// remaining number of bytes is also limited to the length of the last read, because bytes that
-    /// follow the message arrived with that read.
+    /// fragmented message, or a length that is not in its shortest form, has longer headers.
+    /// Therefore the remaining number of bytes is also limited to the length of the last read,
+    /// because bytes that follow the message arrived with that read.
     pub(super) fn complete(&mut self, payload: usize) {
         let left = self.bytes.saturating_sub(payload + header(payload));
         self.set(left.min(self.last_read));

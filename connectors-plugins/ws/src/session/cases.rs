@@ -81,7 +81,7 @@ impl Case {
         Self { name, frames, messages, pongs, code: Some(1000), is_cut_off: false }
     }
 
-    fn bringing(mut self, message: impl AsRef<[u8]>) -> Self {
+    fn delivering(mut self, message: impl AsRef<[u8]>) -> Self {
         self.messages.push(message.as_ref().to_vec());
         self
     }
@@ -120,7 +120,7 @@ fn lengths() -> Vec<Case> {
         for (number, length) in (1..).zip([0, 125, 126, 127, 128, 65_535, 65_536]) {
             let payload = vec![if opcode == TEXT { b'*' } else { 0xfe }; length];
             let name = format!("{group}.{number}: a message of {length} bytes");
-            cases.push(Case::new(name, vec![frame(FIN | opcode, &payload)]).bringing(payload));
+            cases.push(Case::new(name, vec![frame(FIN | opcode, &payload)]).delivering(payload));
         }
     }
     cases
@@ -131,8 +131,8 @@ fn pings() -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, payload) in [
         ("2.1: a ping without a payload", &b""[..]),
-        ("2.2: a ping with a text", b"Hello, world!"),
-        ("2.3: a ping with bytes that are no text", b"\x00\xff\xfe\xfd\xfc\xfb\x00\xff"),
+        ("2.2: a ping with text", b"Hello, world!"),
+        ("2.3: a ping with bytes that are not text", b"\x00\xff\xfe\xfd\xfc\xfb\x00\xff"),
         ("2.4 and 2.6: a ping of 125 bytes", &[0xfe; 125]),
     ] {
         cases.push(Case::new(name, vec![frame(FIN | PING, payload)]).answered(payload));
@@ -141,10 +141,10 @@ fn pings() -> Vec<Case> {
     cases.push(
         Case::new("2.5: a ping of 126 bytes", vec![frame(FIN | PING, [0xfe; 126])]).refused(1002),
     );
-    cases.push(Case::new("2.7: a pong that nobody asked for", vec![frame(FIN | PONG, "")]));
-    cases.push(Case::new("2.8: the same with a payload", vec![pong()]));
+    cases.push(Case::new("2.7: an unsolicited pong", vec![frame(FIN | PONG, "")]));
+    cases.push(Case::new("2.8: an unsolicited pong with a payload", vec![pong()]));
     cases.push(
-        Case::new("2.9: the same, and a ping", vec![pong(), frame(FIN | PING, "ping")])
+        Case::new("2.9: an unsolicited pong, and a ping", vec![pong(), frame(FIN | PING, "ping")])
             .answered("ping"),
     );
     let numbers = (0..10).map(|number| format!("payload-{number}"));
@@ -176,7 +176,7 @@ fn reserved() -> Vec<Case> {
                 frame(FIN | PING, ""),
             ];
             let name = format!("{name}, between messages");
-            cases.push(Case::new(name, frames).bringing("before").refused(1002));
+            cases.push(Case::new(name, frames).delivering("before").refused(1002));
         }
     }
     cases
@@ -193,18 +193,18 @@ fn fragments() -> Vec<Case> {
         Case::new("5.1: a ping in fragments", vec![frame(PING, "a"), end("b")]).refused(1002),
         Case::new("5.2: a pong in fragments", vec![frame(PONG, "a"), end("b")]).refused(1002),
         Case::new("a close in fragments", vec![frame(CLOSE, "\x03"), end("\u{e8}")]).refused(1002),
-        Case::new("5.3 to 5.5: a text in two fragments", pair().into()).bringing("one two"),
+        Case::new("5.3 to 5.5: a text in two fragments", pair().into()).delivering("one two"),
         Case::new(
-            "5.6 to 5.8: a ping between them",
+            "5.6 to 5.8: a ping between two fragments",
             vec![text("one "), ping("there?"), end("two")],
         )
-        .bringing("one two")
+        .delivering("one two")
         .answered("there?"),
         Case::new(
             "5.15: a continuation after the last fragment",
             pair().into_iter().chain([more("x"), frame(FIN | TEXT, "y")]).collect(),
         )
-        .bringing("one two")
+        .delivering("one two")
         .refused(1002),
         Case::new("5.18: a text within a text", vec![text("one "), frame(FIN | TEXT, "two")])
             .refused(1002),
@@ -222,16 +222,19 @@ fn fragments() -> Vec<Case> {
                 end("5"),
             ],
         )
-        .bringing("12345")
+        .delivering("12345")
         .answered("pongme 1!")
         .answered("pongme 2!"),
     ];
     for first in [FIN | CONTINUATION, CONTINUATION] {
         let frames = vec![frame(first, "nothing"), frame(FIN | TEXT, "after")];
-        let name = "5.9 to 5.14: a continuation of nothing, the last fragment or not";
+        let name = "5.9 to 5.14: a continuation without a start, as the last fragment or not";
         cases.push(Case::new(name, frames).refused(1002));
         let frames = vec![frame(first, "x"), text("y"), end("z")];
-        cases.push(Case::new("5.16 and 5.17: the same before fragments", frames).refused(1002));
+        cases.push(
+            Case::new("5.16 and 5.17: a continuation without a start, before fragments", frames)
+                .refused(1002),
+        );
     }
     cases
 }
@@ -239,22 +242,22 @@ fn fragments() -> Vec<Case> {
 /// Valid UTF-8 text.
 const GOOD: [(&str, &[u8]); 26] = [
     ("6.1.1: an empty text", b""),
-    ("6.2: text of several bytes a character", "Hello-µ@ßöäüàá-UTF-8!!".as_bytes()),
+    ("6.2: text with several bytes per character", "Hello-µ@ßöäüàá-UTF-8!!".as_bytes()),
     ("6.5: κόσμε", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5"),
-    ("6.6.2: its first character", b"\xce\xba"),
-    ("6.6.5: its first two", b"\xce\xba\xe1\xbd\xb9"),
-    ("6.6.7: its first three", b"\xce\xba\xe1\xbd\xb9\xcf\x83"),
-    ("6.6.9: its first four", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc"),
-    ("6.7.1: the first of one byte", b"\x00"),
-    ("6.7.2: the first of two", b"\xc2\x80"),
-    ("6.7.3: the first of three", b"\xe0\xa0\x80"),
-    ("6.7.4: the first of four", b"\xf0\x90\x80\x80"),
-    ("6.9.1: the last of one byte", b"\x7f"),
-    ("6.9.2: the last of two", b"\xdf\xbf"),
-    ("6.9.3: the last of three", b"\xef\xbf\xbf"),
-    ("6.9.4: the last of four", b"\xf4\x8f\xbf\xbf"),
-    ("6.11.1: the last before the surrogates", b"\xed\x9f\xbf"),
-    ("6.11.2: the first after them", b"\xee\x80\x80"),
+    ("6.6.2: the first character of κόσμε", b"\xce\xba"),
+    ("6.6.5: the first two characters of κόσμε", b"\xce\xba\xe1\xbd\xb9"),
+    ("6.6.7: the first three characters of κόσμε", b"\xce\xba\xe1\xbd\xb9\xcf\x83"),
+    ("6.6.9: the first four characters of κόσμε", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc"),
+    ("6.7.1: the first code point of one byte", b"\x00"),
+    ("6.7.2: the first code point of two bytes", b"\xc2\x80"),
+    ("6.7.3: the first code point of three bytes", b"\xe0\xa0\x80"),
+    ("6.7.4: the first code point of four bytes", b"\xf0\x90\x80\x80"),
+    ("6.9.1: the last code point of one byte", b"\x7f"),
+    ("6.9.2: the last code point of two bytes", b"\xdf\xbf"),
+    ("6.9.3: the last code point of three bytes", b"\xef\xbf\xbf"),
+    ("6.9.4: the last code point of four bytes", b"\xf4\x8f\xbf\xbf"),
+    ("6.11.1: the last code point before the surrogates", b"\xed\x9f\xbf"),
+    ("6.11.2: the first code point after the surrogates", b"\xee\x80\x80"),
     ("6.11.3: the replacement character", b"\xef\xbf\xbd"),
     ("6.22.1: U+FFFE, which is not a character", b"\xef\xbf\xbe"),
     ("6.22.3: U+1FFFE", b"\xf0\x9f\xbf\xbe"),
@@ -272,63 +275,63 @@ const BAD: [(&str, &[u8]); 58] = [
         "6.3: a surrogate within text",
         b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited",
     ),
-    ("6.6.1: half of a character", b"\xce"),
-    ("6.6.3: a third of the second one", b"\xce\xba\xe1"),
-    ("6.6.4: two thirds of it", b"\xce\xba\xe1\xbd"),
-    ("6.6.6: half of the third one", b"\xce\xba\xe1\xbd\xb9\xcf"),
-    ("6.6.8: half of the fourth one", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce"),
-    ("6.6.10: half of the fifth one", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce"),
-    ("6.8.1: the first of five bytes", b"\xf8\x88\x80\x80\x80"),
-    ("6.8.2: the first of six", b"\xfc\x84\x80\x80\x80\x80"),
-    ("6.10.1: the last of four", b"\xf7\xbf\xbf\xbf"),
-    ("6.10.2: the last of five", b"\xfb\xbf\xbf\xbf\xbf"),
-    ("6.10.3: the last of six", b"\xfd\xbf\xbf\xbf\xbf\xbf"),
-    ("6.11.5: the first after U+10FFFF", b"\xf4\x90\x80\x80"),
-    ("6.12.1: the first byte that continues", b"\x80"),
-    ("6.12.2: the last one", b"\xbf"),
-    ("6.12.3: two of them", b"\x80\xbf"),
-    ("6.12.4: three", b"\x80\xbf\x80"),
-    ("6.12.5: four", b"\x80\xbf\x80\xbf"),
-    ("6.12.6: five", b"\x80\xbf\x80\xbf\x80"),
-    ("6.12.7: six", b"\x80\xbf\x80\xbf\x80\xbf"),
-    ("6.13.1: the first byte of two alone", b"\xc2 "),
-    ("6.13.2: the first of three", b"\xe1 "),
-    ("6.13.3: the first of four", b"\xf1 "),
-    ("6.13.4: the first of five", b"\xf8 "),
-    ("6.13.5: the first of six", b"\xfc "),
-    ("6.14.1: the last byte missing, of two", b"\xc0"),
-    ("6.14.2: of three", b"\xe0\x80"),
-    ("6.14.3: of four", b"\xf0\x80\x80"),
-    ("6.14.4: of five", b"\xf8\x80\x80\x80"),
-    ("6.14.5: of six", b"\xfc\x80\x80\x80\x80"),
-    ("6.14.6: of two that would be good", b"\xdf"),
-    ("6.14.7: of three that would be good", b"\xef\xbf"),
-    ("6.14.8: of four", b"\xf7\xbf\xbf"),
-    ("6.14.9: of five", b"\xfb\xbf\xbf\xbf"),
-    ("6.14.10: of six", b"\xfd\xbf\xbf\xbf\xbf"),
-    ("6.15.1: all of these one after the other", b"\xc0\xe0\x80\xf0\x80\x80\xf8\x80\x80\x80"),
-    ("6.16.1: 254", b"\xfe"),
-    ("6.16.2: 255", b"\xff"),
-    ("6.16.3: both", b"\xfe\xfe\xff\xff"),
+    ("6.6.1: half of the first character of κόσμε", b"\xce"),
+    ("6.6.3: a third of the second character", b"\xce\xba\xe1"),
+    ("6.6.4: two thirds of the second character", b"\xce\xba\xe1\xbd"),
+    ("6.6.6: half of the third character", b"\xce\xba\xe1\xbd\xb9\xcf"),
+    ("6.6.8: half of the fourth character", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce"),
+    ("6.6.10: half of the fifth character", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce"),
+    ("6.8.1: the first sequence of five bytes", b"\xf8\x88\x80\x80\x80"),
+    ("6.8.2: the first sequence of six bytes", b"\xfc\x84\x80\x80\x80\x80"),
+    ("6.10.1: the last sequence of four bytes", b"\xf7\xbf\xbf\xbf"),
+    ("6.10.2: the last sequence of five bytes", b"\xfb\xbf\xbf\xbf\xbf"),
+    ("6.10.3: the last sequence of six bytes", b"\xfd\xbf\xbf\xbf\xbf\xbf"),
+    ("6.11.5: the first code point after U+10FFFF", b"\xf4\x90\x80\x80"),
+    ("6.12.1: the first continuation byte", b"\x80"),
+    ("6.12.2: the last continuation byte", b"\xbf"),
+    ("6.12.3: two continuation bytes", b"\x80\xbf"),
+    ("6.12.4: three continuation bytes", b"\x80\xbf\x80"),
+    ("6.12.5: four continuation bytes", b"\x80\xbf\x80\xbf"),
+    ("6.12.6: five continuation bytes", b"\x80\xbf\x80\xbf\x80"),
+    ("6.12.7: six continuation bytes", b"\x80\xbf\x80\xbf\x80\xbf"),
+    ("6.13.1: only the first of two bytes", b"\xc2 "),
+    ("6.13.2: only the first of three bytes", b"\xe1 "),
+    ("6.13.3: only the first of four bytes", b"\xf1 "),
+    ("6.13.4: only the first of five bytes", b"\xf8 "),
+    ("6.13.5: only the first of six bytes", b"\xfc "),
+    ("6.14.1: two bytes without the last one", b"\xc0"),
+    ("6.14.2: three bytes without the last one", b"\xe0\x80"),
+    ("6.14.3: four bytes without the last one", b"\xf0\x80\x80"),
+    ("6.14.4: five bytes without the last one", b"\xf8\x80\x80\x80"),
+    ("6.14.5: six bytes without the last one", b"\xfc\x80\x80\x80\x80"),
+    ("6.14.6: two valid bytes without the last one", b"\xdf"),
+    ("6.14.7: three valid bytes without the last one", b"\xef\xbf"),
+    ("6.14.8: the last sequence of four bytes without its last byte", b"\xf7\xbf\xbf"),
+    ("6.14.9: the last sequence of five bytes without its last byte", b"\xfb\xbf\xbf\xbf"),
+    ("6.14.10: the last sequence of six bytes without its last byte", b"\xfd\xbf\xbf\xbf\xbf"),
+    ("6.15.1: several incomplete sequences in a row", b"\xc0\xe0\x80\xf0\x80\x80\xf8\x80\x80\x80"),
+    ("6.16.1: the byte 254", b"\xfe"),
+    ("6.16.2: the byte 255", b"\xff"),
+    ("6.16.3: the bytes 254 and 255", b"\xfe\xfe\xff\xff"),
     ("6.17.1: a slash in two bytes", b"\xc0\xaf"),
-    ("6.17.2: in three", b"\xe0\x80\xaf"),
-    ("6.17.3: in four", b"\xf0\x80\x80\xaf"),
-    ("6.17.4: in five", b"\xf8\x80\x80\x80\xaf"),
-    ("6.17.5: in six", b"\xfc\x80\x80\x80\x80\xaf"),
-    ("6.18.1: the last of one byte in two", b"\xc1\xbf"),
-    ("6.18.2: the last of two in three", b"\xe0\x9f\xbf"),
-    ("6.18.3: the last of three in four", b"\xf0\x8f\xbf\xbf"),
-    ("6.18.4: the last of four in five", b"\xf8\x87\xbf\xbf\xbf"),
-    ("6.18.5: the last of five in six", b"\xfc\x83\xbf\xbf\xbf\xbf"),
+    ("6.17.2: a slash in three bytes", b"\xe0\x80\xaf"),
+    ("6.17.3: a slash in four bytes", b"\xf0\x80\x80\xaf"),
+    ("6.17.4: a slash in five bytes", b"\xf8\x80\x80\x80\xaf"),
+    ("6.17.5: a slash in six bytes", b"\xfc\x80\x80\x80\x80\xaf"),
+    ("6.18.1: the last code point of one byte, in two bytes", b"\xc1\xbf"),
+    ("6.18.2: the last code point of two bytes, in three bytes", b"\xe0\x9f\xbf"),
+    ("6.18.3: the last code point of three bytes, in four bytes", b"\xf0\x8f\xbf\xbf"),
+    ("6.18.4: the last sequence of four bytes, in five bytes", b"\xf8\x87\xbf\xbf\xbf"),
+    ("6.18.5: the last sequence of five bytes, in six bytes", b"\xfc\x83\xbf\xbf\xbf\xbf"),
     ("6.19.1: zero in two bytes", b"\xc0\x80"),
-    ("6.19.2: in three", b"\xe0\x80\x80"),
-    ("6.19.3: in four", b"\xf0\x80\x80\x80"),
+    ("6.19.2: zero in three bytes", b"\xe0\x80\x80"),
+    ("6.19.3: zero in four bytes", b"\xf0\x80\x80\x80"),
     ("6.20.1: the first surrogate", b"\xed\xa0\x80"),
     ("6.20.2: U+DB7F", b"\xed\xad\xbf"),
     ("6.20.5: U+DC00", b"\xed\xb0\x80"),
     ("6.20.7: the last surrogate", b"\xed\xbf\xbf"),
     ("6.21.1: a pair of surrogates", b"\xed\xa0\x80\xed\xb0\x80"),
-    ("6.21.8: the last pair", b"\xed\xaf\xbf\xed\xbf\xbf"),
+    ("6.21.8: the last pair of surrogates", b"\xed\xaf\xbf\xed\xbf\xbf"),
 ];
 
 /// Group 6: each text in one frame, and as fragments of one byte.
@@ -339,26 +342,29 @@ fn texts() -> Vec<Case> {
             "6.1.2: three empty fragments",
             vec![empty(TEXT), empty(CONTINUATION), empty(FIN | CONTINUATION)],
         )
-        .bringing(""),
+        .delivering(""),
         Case::new(
             "6.1.3: an empty fragment before the text and one after it",
             vec![empty(TEXT), frame(CONTINUATION, "middle"), empty(FIN | CONTINUATION)],
         )
-        .bringing("middle"),
+        .delivering("middle"),
         // The connection has to reject this text without waiting for more data.
         Case::new(
-            "6.4: a fragment that cannot become text, and no other",
+            "6.4: a fragment that cannot become text, as the last one sent",
             vec![frame(TEXT, "κόσμε"), frame(CONTINUATION, b"\xf4\x90\x80\x80")],
         )
         .refused(1007),
-        Case::new("bytes that are no text, as such", vec![frame(FIN | BINARY, b"\xff\xfe")])
-            .bringing(b"\xff\xfe"),
+        Case::new(
+            "bytes that are not text, as a binary message",
+            vec![frame(FIN | BINARY, b"\xff\xfe")],
+        )
+        .delivering(b"\xff\xfe"),
     ];
     for (name, text) in GOOD {
-        cases.push(Case::new(name, vec![frame(FIN | TEXT, text)]).bringing(text));
+        cases.push(Case::new(name, vec![frame(FIN | TEXT, text)]).delivering(text));
         if !text.is_empty() {
             let name = format!("{name}, in fragments");
-            cases.push(Case::new(name, scattered(TEXT, text)).bringing(text));
+            cases.push(Case::new(name, scattered(TEXT, text)).delivering(text));
         }
     }
     for (name, text) in BAD {
@@ -375,7 +381,7 @@ fn closes() -> Vec<Case> {
     let long = vec![b'*'; 256 << 10];
     let mut cases = vec![
         Case::new("7.1.1: a message, and a close", vec![frame(FIN | TEXT, "x"), bye()])
-            .bringing("x"),
+            .delivering("x"),
         Case::new("7.1.2: two closes", vec![bye(), bye()]),
         Case::new("7.1.3: a ping after a close", vec![bye(), frame(FIN | PING, "")]),
         Case::new("7.1.4: a text after a close", vec![bye(), frame(FIN | TEXT, "late")]),
@@ -387,7 +393,7 @@ fn closes() -> Vec<Case> {
             "7.1.6: 256 KiB, a close, and a ping",
             vec![frame(FIN | TEXT, &long), bye(), frame(FIN | PING, "")],
         )
-        .bringing(long),
+        .delivering(long),
         Case {
             code: None,
             ..Case::new("7.3.1: a close without a code", vec![frame(FIN | CLOSE, "")])
@@ -395,7 +401,7 @@ fn closes() -> Vec<Case> {
         Case::new("7.3.2: a close of one byte", vec![frame(FIN | CLOSE, "\x03")]).refused(1002),
         Case::new("7.3.4: a close with a reason", vec![close(1000, "Hello World!")]),
         Case::new("7.3.5: the longest reason", vec![close(1000, [b'*'; 123])]),
-        Case::new("7.3.6: a longer one", vec![close(1000, [b'*'; 124])]).refused(1002),
+        Case::new("7.3.6: a reason that is too long", vec![close(1000, [b'*'; 124])]).refused(1002),
         Case::new("7.5.1: a reason that is not text", vec![close(1000, b"\xce\xba\xed\xa0\x80")])
             .refused(1007),
     ];
@@ -405,7 +411,7 @@ fn closes() -> Vec<Case> {
     }
     // The connection ends regularly, because the peer has sent a close frame.
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535] {
-        let name = format!("7.9 and 7.13: code {code}, which none may send");
+        let name = format!("7.9 and 7.13: code {code}, which must not be sent");
         cases.push(Case { code: Some(1002), ..Case::new(name, vec![close(code, "")]) });
     }
     cases

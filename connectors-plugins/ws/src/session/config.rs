@@ -32,7 +32,7 @@ impl Frames {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the default of a key that may be null")]
+#[expect(clippy::unnecessary_wraps, reason = "the type of the default has to be that of the key")]
 pub(crate) fn default_ping_interval() -> Option<Interval> {
     Some(Interval::of_ms(30_000))
 }

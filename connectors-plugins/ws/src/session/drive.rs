@@ -36,11 +36,11 @@ const MESSAGES_PER_POLL: usize = 64;
 /// Length of the header of a masked control frame, in bytes.
 const CONTROL_HEADER: usize = 6;
 
-/// Maximum time to send a close frame, and maximum time to wait for the peer's end after a close
-/// frame.
+/// Maximum time to send a close frame, and maximum time to wait for the peer to end the connection
+/// after it.
 const CLOSES_WITHIN: Duration = Duration::from_secs(2);
 
-/// Maximum bytes to read and discard after rejecting a peer. Closing a socket with unread data
+/// Maximum number of bytes to read and discard after rejecting a peer. Closing a socket with unread data
 /// resets the connection, and the peer might never see the reason.
 const LINGER: usize = 1 << 20;
 
@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         {
             self.start_close(frame, reason, context)?;
             if is_cut_off {
-                // Do not wait until the peer has read everything, because it is slow.
+                // Do not wait until the peer has read everything, because the peer is slow.
                 let _ = self.flush(context);
                 return Poll::Ready(Ok(End::ClosedLocally(reason)));
             }
@@ -293,8 +293,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Sends the reason why the connection is rejected to the peer, in a close frame.
     async fn reject(&mut self, code: CloseCode, error: &Error) {
-        // A reason has at most 123 bytes. The text of the error is from the library and quotes no
-        // data of the peer.
+        // A reason has at most 123 bytes. The text of the error comes from the library and quotes
+        // no data of the peer.
         let reason: String = error.to_string().chars().filter(char::is_ascii).take(100).collect();
         let frame = CloseFrame { code, reason: reason.into() };
         let host = self.host.clone();

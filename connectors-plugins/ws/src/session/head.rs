@@ -13,8 +13,8 @@ use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
 const MOST: usize = 16 << 10;
 
 /// Reads once, at most `SPACE` bytes, and passes the bytes to `take`. The buffer is on the stack
-/// and exists only during the poll. If it were a part of the future, each connection would keep its
-/// memory until the end.
+/// and exists only during the poll. If the buffer were a part of the future, each connection would keep its
+/// memory until the connection ends.
 pub(super) fn poll_read_some<const SPACE: usize, S: AsyncRead + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,

@@ -63,8 +63,8 @@ impl Inbox {
         self.has_source.load(Ordering::Acquire)
     }
 
-    /// Stops reading, because no source will pull messages any more. Peers keep the messages that
-    /// are not read.
+    /// Stops reading, because no source will pull messages any more. Unread messages stay in the
+    /// buffers of the system and of the peers.
     pub(crate) fn abandon(&self) {
         lock(&self.state).is_abandoned = true;
     }

@@ -52,7 +52,7 @@ struct State {
     kept: Share,
     /// Requested close: the frame and the reason.
     close: Option<(CloseFrame, &'static str)>,
-    /// `true` if the connection has to be closed at once, without waiting for the peer.
+    /// `true` if the connection has to be closed immediately, without waiting for the peer.
     is_cut_off: bool,
     end: Option<End>,
     session: Option<Waker>,
@@ -137,7 +137,7 @@ impl Link {
         self.wake();
     }
 
-    /// Closes the connection at once, and drops the messages that are not written.
+    /// Closes the connection immediately, and drops the messages that are not written.
     pub(crate) fn cut_off(&self, code: CloseCode, reason: &'static str) {
         let sink = {
             let mut state = lock(&self.state);
@@ -248,7 +248,7 @@ mod tests {
         link.take(10 * cost(0), &mut messages);
         assert_eq!(messages.len(), 10, "the session takes a limited number of messages");
         link.written();
-        assert!(link.poll_written(&context).is_pending(), "990 are outstanding");
+        assert!(link.poll_written(&context).is_pending(), "990 messages are not written yet");
         link.take(usize::MAX, &mut messages);
         assert!(link.poll_written(&context).is_pending(), "the messages are taken and not written");
         link.written();
@@ -263,7 +263,7 @@ mod tests {
         let (one, two) = (link(false), link(true));
         one.send(Message::text("x".repeat(100)));
         two.send(Message::text("x".repeat(100)));
-        assert!(two.may_keep(100), "the payload of the second is kept elsewhere");
+        assert!(two.may_keep(100), "the second link does not count its payload");
         assert!(!two.may_keep(101));
         let mut messages = Vec::new();
         two.take(1, &mut messages);

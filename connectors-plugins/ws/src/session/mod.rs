@@ -27,7 +27,7 @@ pub(crate) use self::{
 };
 pub use self::{config::Frames, inbox::Messages};
 
-/// Number of bytes to read at once. Each connection allocates a buffer of this size.
+/// Maximum number of bytes per read. Each connection allocates a buffer of this size.
 const READ: usize = 4 << 10;
 
 /// Number of bytes of messages that are combined to one write.

@@ -25,7 +25,8 @@ fn quoted<'t>(
         if bytes[end] == b'"' {
             break;
         }
-        // An escaped character of several bytes has no quote or backslash in its other bytes.
+        // Skip two bytes: if the escaped character has more bytes, none of the others is a quote or
+        // a backslash.
         end += 2;
     }
     let text = &rest[..end];
@@ -34,7 +35,7 @@ fn quoted<'t>(
     Ok(text)
 }
 
-/// Takes a number, or `None` for a `-`, which stands for a missing number.
+/// Takes a number. Returns `None` for a `-`, which stands for a missing number.
 fn number(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<Option<u64>, Stop> {
     if cursor.skip(b'-') { Ok(None) } else { cursor.number(expected).map(Some) }
 }

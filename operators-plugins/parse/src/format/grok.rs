@@ -1,7 +1,8 @@
 //! Grok: regular expressions that are built from named patterns, as in Logstash.
 //!
-//! The library of patterns is that of the crate `grok`. Its patterns use lookaround and atomic groups, which the crate
-//! `regex` does not have, so they are compiled by `fancy-regex`. A match takes at most [`STEPS`] steps of backtracking.
+//! The named patterns are those of the crate `grok`. They use lookaround and atomic groups, which
+//! the crate `regex` does not have, so they are compiled by `fancy-regex`. A match takes at most
+//! [`STEPS`] steps of backtracking.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +92,7 @@ impl Grok {
         }
         if groups.is_empty() {
             return Err(Error::configuration(
-                "invalid `pattern`: no part of it has a name, which becomes a field, such as `%{IP:client}`",
+                "invalid `pattern`: expected at least one part with the name of a field, such as `%{IP:client}`",
             ));
         }
         if let Some(name) = types.unknown(|name| groups.iter().any(|group| group.name == name)) {
@@ -102,7 +103,7 @@ impl Grok {
         Ok(Self { regex, groups })
     }
 
-    /// Writes the texts of the named parts. Parts that are not part of the match are left out.
+    /// Writes the texts of the named parts. Parts that take no part in the match are left out.
     pub(crate) fn pairs(&self, text: &str, out: &mut Writer<'_>) -> Result<(), Stop> {
         let captures = match self.regex.captures(text) {
             Ok(Some(captures)) => captures,
@@ -295,7 +296,7 @@ mod tests {
             (json!({ "pattern": "%{A:x}", "definitions": { "A": "%{A}" } }), "`A` contains itself"),
             (json!({ "pattern": "%{INT:x:date}" }), "unknown type `date` at byte 0"),
             (json!({ "pattern": "%{INT:x" }), "expected `%{NAME}`"),
-            (json!({ "pattern": "%{INT}" }), "no part of it has a name"),
+            (json!({ "pattern": "%{INT}" }), "expected at least one part with the name"),
             (json!({ "pattern": "%{INT:x} (" }), "invalid `pattern`"),
             (json!({ "pattern": "%{INT:x}", "types": { "y": "float" } }), "has no field `y`"),
         ] {

@@ -133,8 +133,8 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Writes a number. An integer of more than 64 bits, and a number outside of the range of floats, is written as text
-    /// of a number.
+    /// Writes a number. An integer of more than 64 bits, and a number outside of the range of
+    /// floats, is kept as the text of the number.
     fn number(&mut self, out: &mut Writer<'_>) -> Result<(), Stop> {
         let start = self.at;
         self.skip(b'-');
@@ -337,7 +337,7 @@ mod tests {
         fn same_texts_are_valid_as_for_serde_json(text in r#"[\[\]{}:,"\\0-9a-fu.eE+ -]{0,12}"#) {
             let expected = serde_json::from_str::<Value>(&text);
             if let Err(error) = &expected {
-                // `parse` keeps such a number as text.
+                // `parse` keeps a number that is out of range as text.
                 prop_assume!(!error.to_string().contains("out of range"));
             }
             prop_assert_eq!(json(&text).is_ok(), expected.is_ok());

@@ -65,7 +65,7 @@ impl Parser {
         })
     }
 
-    /// Returns whether a number is a text of the format as well.
+    /// Returns whether the format also accepts a value that is a number.
     pub(crate) fn takes_numbers(&self) -> bool {
         matches!(self, Self::Timestamp(_))
     }

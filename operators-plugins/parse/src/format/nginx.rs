@@ -74,7 +74,7 @@ const CONTEXT: [(&str, &str, bool); 7] = [
 /// Length of `2021/04/01 13:02:31`.
 const TIME: usize = 19;
 
-/// Writes the fields of a line of the error log. Its times are in `zone`.
+/// Writes the fields of a line of the error log, whose time is in the time zone `zone`.
 pub(crate) fn error(text: &str, zone: &Zone, out: &mut Writer<'_>) -> Result<(), Stop> {
     let mut cursor = Cursor::trimmed(text);
     let start = cursor.at();
@@ -106,8 +106,8 @@ pub(crate) fn error(text: &str, zone: &Zone, out: &mut Writer<'_>) -> Result<(),
     Ok(())
 }
 
-/// Writes the message, and the fields at its end, which begin at the first position from which all text consists of
-/// fields.
+/// Writes the message and the fields after it. The fields begin at the first position after which
+/// the text consists only of fields.
 fn message(text: &str, out: &mut Writer<'_>) {
     let mut at = 0;
     let mut context = None;

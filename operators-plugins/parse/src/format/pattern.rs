@@ -57,7 +57,7 @@ impl Pattern {
         Ok(Self { locations: regex.capture_locations(), regex, groups })
     }
 
-    /// Writes the texts of the groups. Groups that are not part of the match are left out.
+    /// Writes the texts of the groups. Groups that take no part in the match are left out.
     pub(crate) fn pairs(&mut self, text: &str, out: &mut Writer<'_>) -> Result<(), Stop> {
         if self.regex.captures_read(&mut self.locations, text).is_none() {
             return Err(Stop::new(0, "a match of `pattern`"));
@@ -92,7 +92,7 @@ fn check_groups(pattern: &str) -> Result<()> {
     }
     if groups.named == 0 {
         return Err(Error::configuration(
-            "invalid `pattern`: it has no group with a name, which becomes a field, such as `(?<level>\\w+)`",
+            "invalid `pattern`: expected at least one group with the name of a field, such as `(?<level>\\w+)`",
         ));
     }
     Ok(())
@@ -178,7 +178,7 @@ mod tests {
                 json!({ "format": "regex", "pattern": "(?<a>.)(b)" }),
                 "the group at byte 7 has no name, before `(b)`",
             ),
-            (json!({ "format": "regex", "pattern": "abc" }), "no group with a name"),
+            (json!({ "format": "regex", "pattern": "abc" }), "at least one group with the name"),
             (json!({ "format": "regex", "pattern": "(?<a>.)\\p{Nope}" }), "invalid `pattern`"),
             (
                 json!({ "format": "regex", "pattern": "(?<a>.)", "types": { "b": "float" } }),

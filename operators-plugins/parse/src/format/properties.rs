@@ -1,4 +1,5 @@
-//! Properties of the formats on generated texts: no panic, and the results of a plain regular expression.
+//! Property tests of the formats: no text causes a panic, and the results equal those of a regular
+//! expression.
 
 use std::sync::LazyLock;
 
@@ -36,7 +37,7 @@ fn parser(config: Value) -> Parser {
     Parser::new(&config).unwrap()
 }
 
-/// The lines of the formats, from which texts are cut and changed.
+/// A line of each format. The tests truncate and change these lines.
 const LINES: [&str; 6] = [
     r#"172.17.0.1 - alice [01/Apr/2021:12:02:31 +0000] "POST /x HTTP/1.1" 404 153 "-" "x \"y\"" "2.75""#,
     r#"2021/04/01 13:02:31 [error] 31#32: *1 open() "/a" failed, client: ::1, server: s, request: "G / H", host: "h""#,

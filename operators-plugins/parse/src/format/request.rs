@@ -95,7 +95,7 @@ fn to_rfc3339(text: &[u8; LEN]) -> Option<[u8; 20]> {
         b'-' => -(zone_hours * 60 + zone_minutes),
         _ => return None,
     };
-    // From minus one day to two days.
+    // The result is between minus one day and two days.
     let minutes = hour * 60 + minute - offset;
     day += minutes.div_euclid(1_440);
     if day < 1 {

@@ -33,7 +33,7 @@ enum TimeFormat {
     },
 }
 
-/// A sample with which a format is tested.
+/// A time with which a format is checked, in seconds since the Unix epoch.
 const SAMPLE: i64 = 1_700_000_000;
 
 impl Timestamp {

@@ -34,8 +34,9 @@ impl Zone {
         &self.0
     }
 
-    /// Returns the time of a date and time in this zone. A time that occurs twice, because clocks are set back, is the
-    /// earlier one. A time that clocks skip is later by the skipped time.
+    /// Returns the time of a date and time in this zone. A local time that occurs twice, because
+    /// clocks are set back, is the earlier one. A local time that does not occur, because clocks
+    /// are set forward, becomes later by the skipped time.
     pub(crate) fn timestamp(&self, civil: DateTime) -> Option<Timestamp> {
         Some(civil.to_zoned_datetime(self.0.clone()).ok()?.timestamp())
     }

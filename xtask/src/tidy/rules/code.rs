@@ -4,8 +4,8 @@ use crate::tidy::Violation;
 use crate::tidy::repository::Repository;
 use crate::tidy::tokens::Token;
 
-/// Crates that may have to be replaced one day, by their names in Rust, one a line, each with the files or folders that
-/// may use it.
+/// Crates that may have to be replaced one day, by their names in Rust, one per line, each with the
+/// files or folders that may use it.
 const HOMES: &str = include_str!("../homes.txt");
 
 /// Crates that may have to be replaced one day are used in few files.

@@ -29,7 +29,7 @@ fn error_of(arguments: &[Token]) -> Option<&Token> {
         let before = at.checked_sub(1).map(|before| &arguments[before]);
         match token.text.as_str() {
             "<" | "(" | "[" | "{" => depth += 1,
-            // The `>` of an arrow `->` closes nothing.
+            // The `>` of an arrow `->` does not end a list of arguments.
             ">" if before.is_some_and(|before| before.is("-")) => {}
             ">" if depth == 0 => return before.filter(|_| commas > 0),
             ">" | ")" | "]" | "}" => depth = depth.checked_sub(1)?,

@@ -3,7 +3,7 @@
 use crate::tidy::Violation;
 use crate::tidy::repository::{File, Repository};
 
-/// Files, or folders with a slash at the end, one a line, each with the code that needs `unsafe`.
+/// Files, or folders with a slash at the end, one per line, each with the code that needs `unsafe`.
 const ALLOWED: &str = include_str!("../unsafe.txt");
 
 pub(super) fn unsafe_is_confined(repository: &Repository) -> Vec<Violation> {

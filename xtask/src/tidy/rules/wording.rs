@@ -12,10 +12,10 @@ const OPENINGS: &str =
     " What How Where Who It Its Of One As Those There So Such None Nothing All Another ";
 /// Maximum length of the name of a function or test, in characters.
 const NAME: usize = 60;
-/// Words that are not used in identifiers and comments, one a line, each with its replacement. Among them are macros
-/// for missing code and for debug output.
+/// Words that are not used in identifiers and comments, one per line, each with its replacement.
+/// Among them are macros for missing code and for debug output.
 const REPLACED: &str = include_str!("../words.txt");
-/// Words behind "is no" that make it good English.
+/// Words that may follow "is no".
 const COMPARATIVES: [&str; 6] = ["longer", "later", "more", "less", "larger", "smaller"];
 
 pub(super) fn doc_comment_names_its_subject(repository: &Repository) -> Vec<Violation> {

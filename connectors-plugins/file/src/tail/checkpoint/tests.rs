@@ -222,8 +222,8 @@ fn missing_folder_is_reported_at_open() {
 fn read_only_checkpoint_is_reported_at_open() {
     let (folder, _, bytes) = scene();
     let path = folder.path().join("at");
-    // A directory in the way rather than permissions, because a superuser may write to a read-only
-    // folder.
+    // Use a folder at the path of the new file instead of permissions, because a superuser may
+    // write to a read-only folder.
     fs::create_dir(folder.path().join("at.new")).unwrap();
     let error = Checkpoint::open(&path).unwrap_err();
     assert!(error.to_string().contains("cannot write the checkpoint"), "{error}");

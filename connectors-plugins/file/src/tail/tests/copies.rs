@@ -315,7 +315,7 @@ fn copy_continues_longest_of_its_predecessors() {
     let scene = Scene::new(&[("app.log", "one\n")]);
     let mut source = scene.open(FOLLOW).unwrap();
     assert_eq!(lines(&scene, &mut source), ["one"]);
-    // Both contents begin alike, and none has a copy yet.
+    // The old and the new contents begin with the same line, and neither has a copy yet.
     scene.write("app.log", "");
     assert!(lines(&scene, &mut source).is_empty());
     scene.write("app.log", "one\ntwo\n");

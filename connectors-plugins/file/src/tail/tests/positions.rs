@@ -124,7 +124,7 @@ fn new_file_is_in_the_checkpoint_before_it_is_read() {
     while source.pull().unwrap().1.is_empty() {
         scene.host.advance(Duration::from_millis(100));
     }
-    assert_eq!(count(), 2, "also if nothing is acknowledged for an hour");
+    assert_eq!(count(), 2, "the checkpoint has the file before its first acknowledgement");
     // After a crash the file is recognised under its new name.
     drop(source);
     scene.rename("b.log", "c.log");

@@ -45,7 +45,7 @@ fn headers_in_metadata_count_as_waiting_bytes() {
         scene.run_until(|| scene.metric("connections") == Some(open));
         scene.pass(1);
     }
-    assert_eq!(bodies(&scene.pull()), [b"1", b"2"], "the third waits for bytes");
+    assert_eq!(bodies(&scene.pull()), [b"1", b"2"], "the third request waits for memory");
     assert_eq!(bodies(&scene.pull()), [b"3"]);
     for client in &clients {
         expect(&scene.answer(client), 202, &[]);

@@ -16,7 +16,7 @@ fn unfinished_messages_of_all_clients_have_a_limit() {
         let (mut client, _) = scene.client();
         client.write_all(unfinished).unwrap();
         clients.push(client);
-        assert!(clients.len() < 20, "2 MB are buffered");
+        assert!(clients.len() < 20, "2 MB do not exceed the budget");
         for _ in 0..200 {
             scene.host.block_on(scene.host.host().sleep(scene.tick));
         }

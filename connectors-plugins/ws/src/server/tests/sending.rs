@@ -35,8 +35,8 @@ fn sink_sends_to_every_client_or_rejects_without_clients() {
     }
 }
 
-/// The client reads while the server's tasks do not run. So a message that was acknowledged before
-/// it was written would be missing.
+/// The client reads while the server's tasks do not run. Therefore a message that was acknowledged
+/// before it was written would be missing.
 #[test]
 fn empty_messages_are_written_before_acknowledgement() {
     let mut scene = Scene::new("");
