@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// The file to replay instead of those in the flow; the format must be the same.
+    /// The file to replay instead of the files in the flow; its format must be the same.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// The file for the report as JSON.

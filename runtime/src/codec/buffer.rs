@@ -18,7 +18,7 @@ pub(super) fn range(span: Span, available: usize) -> Result<Range<usize>, Error>
 /// Returns the index of the next node. Returns an error if the indices of `additional` more nodes would exceed 32 bits.
 pub(super) fn next_index(nodes: &Nodes, additional: usize) -> Result<u32, Error> {
     match u32::try_from(nodes.len() + additional) {
-        #[allow(clippy::cast_possible_truncation)] // it is at most the sum
+        #[allow(clippy::cast_possible_truncation)] // the index is at most the sum, which fits
         Ok(_) => Ok(nodes.len() as u32),
         Err(_) => Err(Error::new(
             ErrorKind::TooLarge,

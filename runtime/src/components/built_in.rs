@@ -1,8 +1,8 @@
 //! Registry of all built-in components.
 //!
 //! Operators and processors implement the same traits as those of plugins, and are created in the same way as those of
-//! linked plugins. Codecs have an interface of the runtime's own, because they work on whole batches and leave messages
-//! where they are in the batch.
+//! linked plugins. Codecs implement an interface that only the runtime has, because they work on whole batches and
+//! leave messages where they are in the batch.
 
 use serde_json::Value as Config;
 use tremor_pdk::{Error, NoConfig, Operator, Result};

@@ -10,7 +10,8 @@ use super::field::Field;
 pub(crate) struct Config {
     /// Array in the payload.
     field: Field,
-    /// Field of the element in the new events; `field` unless set. With an empty text, the element becomes the payload.
+    /// Field of the element in the new events; `field` unless set. With the empty path, the element becomes the
+    /// payload.
     to: Option<Field>,
     /// Treatment of events in which the field is missing or is not an array.
     #[serde(default)]

@@ -37,7 +37,7 @@ use crate::{descriptors, dynamic::BoxFuture, executor, log as log_flow, time};
 /// Services that a flow provides to a component that runs in it.
 ///
 /// The methods may be called from any thread, possibly while another call into the component is in progress.
-/// Implementations therefore only record the request and return.
+/// Implementations therefore must not block.
 pub trait HostServices: Send + Sync + 'static {
     /// Requests a reconnect, because the component lost its connection.
     fn connection_lost(&self);

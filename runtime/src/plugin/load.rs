@@ -115,8 +115,8 @@ fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
 
 /// Returns the header of a library.
 ///
-/// `abi_stable` calls functions of the copy of `abi_stable` in the library. They report whether both sides pass
-/// arguments in the same way, and initialise the globals of the library.
+/// `abi_stable` calls functions of the copy of `abi_stable` in the library. These functions report whether both sides
+/// pass arguments in the same way, and initialise the globals of the library.
 fn header(library: &Library, raw: &'static RawLibrary) -> Result<&'static LibHeader, Error> {
     // SAFETY: the library stays open until the process ends. Its symbol points to data that begins with a text that
     // identifies the header, and abi_stable checks this text before anything else.

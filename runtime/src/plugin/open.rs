@@ -15,7 +15,7 @@ use abi_stable::library::{LibraryError, RawLibrary};
 
 use super::{Error, ErrorKind, Library, identity::Identity, library::Read};
 
-/// A library that was opened, or for which opening failed.
+/// A library that this process has opened or tried to open.
 pub(super) struct Opened {
     /// File of the library. It is never closed.
     file: File,
@@ -23,7 +23,8 @@ pub(super) struct Opened {
     name: PathBuf,
     /// Identity of the file when it was read.
     identity: Identity,
-    /// Result of opening. `None` if the loader rejected the library, because the reason may be temporary.
+    /// Result of opening the library. `None` if the loader rejected the library: the reason may be temporary, so the
+    /// next call tries again.
     outcome: Option<Result<&'static RawLibrary, Error>>,
 }
 

@@ -31,7 +31,7 @@ const CALLS_AT: u32 = 32;
 
 macro_rules! calls {
     ($($name:ident => $text:literal,)*) => {
-        /// A call into a plugin, or a turn: one poll of a task of the runtime's own.
+        /// A call into a plugin, or a turn, which is one poll of a task that belongs to the runtime.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Call {
@@ -94,8 +94,8 @@ impl Call {
         !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
-    /// Returns whether the instance exists before and after the call. Only for such a call does it help to replace an
-    /// instance whose call took too long.
+    /// Returns whether the instance exists before and after the call. If another call takes too long, replacing the
+    /// instance does not help.
     pub(super) const fn is_within_life(self) -> bool {
         !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }

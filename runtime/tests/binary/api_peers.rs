@@ -1,8 +1,8 @@
 //! Tests of the admin API with other programs: Prometheus, `promtool` of Prometheus, and a validator of the API's
 //! description.
 //!
-//! Missing programs are skipped with a message. `TREMOR_PROMETHEUS`, `TREMOR_PROMTOOL` and
-//! `TREMOR_OPENAPI_VALIDATOR` name the programs if they are not on the path.
+//! If a program is missing, the checks with it are skipped, and a message is printed. `TREMOR_PROMETHEUS`,
+//! `TREMOR_PROMTOOL` and `TREMOR_OPENAPI_VALIDATOR` name the programs if they are not on the path.
 
 use std::{
     env,

@@ -48,7 +48,8 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
     }
 }
 
-/// Completes a part of a flow to flows. A connector becomes two flows, in which it is a source and a sink.
+/// Returns complete flows that contain a part of a flow. For a connector there are two flows: it is the source of one,
+/// and the sink of the other.
 fn flows(block: &Block) -> Vec<String> {
     let indented: String = block.text.lines().flat_map(|line| ["    ", line, "\n"]).collect();
     let (start, end) =

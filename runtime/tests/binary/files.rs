@@ -131,7 +131,7 @@ fn send(address: &str, line: &str, path: &Path, lines: usize) {
     wait_until(|| fs::read_to_string(path).is_ok_and(|text| text.lines().count() >= lines));
 }
 
-/// No event that is acknowledged after another process has renamed, deleted or truncated the file is lost.
+/// If another process renames, deletes or truncates the file, no event that is acknowledged after that is lost.
 #[test]
 fn sink_follows_name_of_file_that_others_rotate() {
     for mode in ["append", "truncate", "write"] {

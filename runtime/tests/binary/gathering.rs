@@ -1,4 +1,5 @@
-//! Tests of a sink that gathers several deliveries to one object. The age limit of an object is longer than the tests.
+//! Tests of a sink that gathers several deliveries into one object. The age limit of an object is longer than the
+//! tests.
 
 use std::{
     fs,
@@ -8,7 +9,7 @@ use std::{
 
 use crate::tremor::{Run, Scene, finish};
 
-/// Returns a flow that gathers the lines of a file to objects. Each line is a delivery. `keys` are keys of the sink.
+/// Returns a flow that gathers the lines of a file into objects. Each line is a delivery. `keys` are keys of the sink.
 fn flow(keys: &str) -> Scene {
     let text = format!(
         "connectors:

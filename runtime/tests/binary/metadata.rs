@@ -52,7 +52,7 @@ links: [input -> known -> output, input/err -> known]"
     scene.write("flow.yaml", flow.replace("FOLDER", folder.to_str().unwrap()).as_bytes())
 }
 
-/// The last line ends with the stream, which the runtime ends, and one line is a dead letter.
+/// The third line becomes a dead letter. The last line has no line feed, so the end of the stream completes it.
 #[test]
 fn all_lines_and_dead_letters_of_a_file_have_its_metadata() {
     let scene = of_file(

@@ -1,8 +1,9 @@
 //! Tests of syslog with the programs `logger`, rsyslog and syslog-ng, over UDP, and over TCP in both framings (lines,
 //! and counted octets). `syslog_tls` has tests over TLS.
 //!
-//! Missing programs are skipped with a message. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name the programs if
-//! they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
+//! If a program is missing, the tests with it are skipped, and a message is printed. `TREMOR_RSYSLOGD` and
+//! `TREMOR_SYSLOG_NG` name the programs if they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of
+//! rsyslog's modules.
 
 use std::{
     fmt::Write,

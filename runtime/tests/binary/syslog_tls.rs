@@ -1,7 +1,7 @@
 //! Tests of syslog over TLS (RFC 5425) with rsyslog (drivers `gtls` and `ossl`) and syslog-ng as peers. Both peers have
 //! a certificate of the same CA, and each requires the certificate of the other.
 //!
-//! Missing programs are skipped, as in `syslog_peers`.
+//! If a program is missing, the tests with it are skipped, as in `syslog_peers`.
 
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use tremor_abi::{
 use super::timestamp;
 use crate::codec::{Error, buffer::Bytes, json, raw};
 
-/// Keys of the format that are text.
+/// Keys of the format whose values are text.
 const TEXTS: [&str; 3] = ["host", "short_message", "full_message"];
 
 /// Appends the message of a value. After an error, the caller has to discard the appended bytes.

@@ -114,7 +114,7 @@ impl Decoder {
         };
         decoded.or_else(|failure| match failure {
             Failure::Syntax(error) if *error.error() == ErrorType::InvalidNumber => {
-                // The parser rejects numbers that are too large for it.
+                // The parser rejects valid numbers that exceed its range.
                 let copy = append_copy(bytes, message.clone());
                 let decoded = if numbers::blank(&mut bytes[copy..][..message.len()]) {
                     self.parse_copy(bytes, message.clone(), copy, true, nodes)

@@ -44,7 +44,7 @@ fn is_short(text: &[u8]) -> bool {
     text.len() <= SHORT && !text.iter().any(|byte| matches!(byte, b'e' | b'E'))
 }
 
-/// Returns the end of the number that starts at `start`. The characters may also form another token.
+/// Returns the end of the number that starts at `start`: the position of the first byte that is not allowed in numbers.
 fn end(message: &[u8], start: usize) -> usize {
     let part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
     start + message[start..].iter().take_while(|byte| part(byte)).count()
@@ -88,7 +88,7 @@ fn behind_string(message: &[u8], mut at: usize) -> usize {
 }
 
 /// Replaces the node of each number whose value a float would change. The new node contains the text of the number.
-/// `nodes` are those of the valid message at `start` of the buffer of texts, in the order of the text.
+/// `nodes` are the nodes of the valid message that begins at `start` in the buffer of texts, in the order of the text.
 pub(super) fn restore(message: &[u8], start: usize, nodes: &mut [Node]) {
     let is_number =
         |node: &&mut Node| matches!(node.kind(), NodeKind::I64 | NodeKind::U64 | NodeKind::F64);
@@ -102,8 +102,8 @@ pub(super) fn restore(message: &[u8], start: usize, nodes: &mut [Node]) {
     }
 }
 
-/// Overwrites numbers that are neither integers of 64 bits nor floats by zeros and blanks of the same length. Returns
-/// whether there was such a number.
+/// Overwrites each number that is neither an integer of 64 bits nor a float with a zero and blanks of the same length.
+/// Returns whether there was such a number.
 pub(super) fn blank(message: &mut [u8]) -> bool {
     let mut at = 0;
     let mut is_changed = false;
@@ -134,7 +134,7 @@ pub(super) fn round(bytes: &[u8], start: usize, nodes: &mut [Node]) -> Result<()
     Ok(())
 }
 
-/// Returns the error for the number around `at` in a message, where the parser found that it is not valid.
+/// Returns the error for an invalid number. `at` is the position in the number at which the parser found the error.
 pub(super) fn invalid(message: &[u8], at: usize) -> Error {
     let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
     let start = at - message[..at].iter().rev().take_while(before).count();

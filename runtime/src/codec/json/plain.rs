@@ -1,8 +1,8 @@
 //! Decoding of JSON text without escapes to nodes, in one pass.
 //!
-//! The next byte determines the next token, and the end of a string is searched 32 bytes at a time. Nodes are written
-//! directly, without an index of the text and without a tape. A message is not plain if it contains an escape, an
-//! integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
+//! The next byte determines the next token, and strings are searched for their end in blocks of 32 bytes. Nodes are
+//! written directly, without an index of the text and without a tape. A message is not plain if it contains an escape,
+//! an integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
 //! errors.
 
 use std::ops::Range;

@@ -14,8 +14,8 @@ use crate::codec::{
 /// Decodes the message at `span`. `unescaped` is reused for every message.
 ///
 /// # Errors
-/// Returns an error of kind "bad data" if the message is not UTF-8, or at the position of the first invalid pair. Both
-/// buffers are then unchanged.
+/// Returns an error of kind "bad data" if the message is not UTF-8 or a pair is invalid. The error has the position of
+/// the first invalid pair. Both buffers are then unchanged.
 pub(in crate::codec) fn decode(
     options: Options,
     unescaped: &mut Vec<u8>,

@@ -41,7 +41,7 @@ impl Key {
         std::str::from_utf8(&KEYS[self.start..self.start + self.len]).unwrap_or_default()
     }
 
-    #[allow(clippy::cast_possible_truncation)] // at most 11
+    #[allow(clippy::cast_possible_truncation)] // a key has at most 11 bytes
     fn node(&self, keys: u64) -> Node {
         let text = &KEYS[self.start..self.start + self.len];
         Node::key(keys + self.start as u64, text.len() as u32, fingerprint(text))
@@ -58,7 +58,8 @@ impl<'v> Extension<'v> {
         let (seconds, nanoseconds) = if let Ok(seconds) = data.try_into().map(u32::from_be_bytes) {
             (i64::from(seconds), 0)
         } else if let Ok(both) = data.try_into().map(u64::from_be_bytes) {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // 30 and 34 bits
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+            // nanoseconds have 30 bits, seconds 34
             ((both & ((1 << 34) - 1)) as i64, (both >> 34) as u32)
         } else if let (12, Some((nanoseconds, seconds))) = (data.len(), data.split_first_chunk()) {
             let seconds = seconds.try_into().map_or(0, i64::from_be_bytes);

@@ -123,7 +123,7 @@ impl<'m> Reader<'m> {
     }
 
     /// Consumes the beginning of a value: the whole value if it is a scalar, and its kind and size otherwise.
-    #[inline(always)] // it is most of the decoder's loop, and its result best stays in registers
+    #[inline(always)] // the function is most of the decoder's loop, and inlined its result stays in registers
     #[allow(clippy::cast_possible_wrap, clippy::inline_always)] // two's complement, as specified
     pub(super) fn head(&mut self) -> Result<Head, Error> {
         let start = *self;

@@ -14,7 +14,7 @@ impl Output<'_> {
     /// Appends a length or count. A value up to `limit` is a part of the format byte `fix`. A greater value follows the
     /// byte `tag8` with 8 bits, the byte `tag16` with 16 bits, or the byte `tag16 + 1` with 32 bits.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // each is checked before
+    #[allow(clippy::cast_possible_truncation)] // each value is compared with the limits first
     fn head(&mut self, fix: u8, limit: u32, tag8: Option<u8>, tag16: u8, len: u32) {
         if len <= limit && limit > 0 {
             self.word([fix | len as u8]);
@@ -23,7 +23,7 @@ impl Output<'_> {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)] // each is checked before
+    #[allow(clippy::cast_possible_truncation)] // each value is compared with the limits first
     fn long_head(&mut self, tag8: Option<u8>, tag16: u8, len: u32) {
         match (len, tag8) {
             (0..=0xff, Some(tag)) => self.word([tag, len as u8]),
@@ -56,7 +56,7 @@ impl Output<'_> {
 
     /// Appends an integer in its shortest form.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // each is checked before
+    #[allow(clippy::cast_possible_truncation)] // each value is compared with the limits first
     pub(super) fn unsigned_integer(&mut self, value: u64) {
         match value {
             0..=0x7f => self.word([value as u8]),
@@ -69,7 +69,7 @@ impl Output<'_> {
 
     /// Appends an integer in its shortest form. An integer that is not negative is written as unsigned.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // each is checked before
+    #[allow(clippy::cast_possible_truncation)] // each value is compared with the limits first
     pub(super) fn signed_integer(&mut self, value: i64) {
         match value {
             0.. => self.unsigned_integer(value.cast_unsigned()),
@@ -89,7 +89,7 @@ impl Output<'_> {
 
     /// Appends an extension in its shortest form.
     #[cold]
-    #[allow(clippy::cast_possible_truncation)] // documents have no more than 4 GiB in one value
+    #[allow(clippy::cast_possible_truncation)] // a value of a document has at most 4 GiB
     pub(super) fn extension(&mut self, extension: Extension<'_>) {
         let mut buffer = [0; 12];
         let (kind, content) = extension.content(&mut buffer);

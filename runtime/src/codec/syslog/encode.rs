@@ -7,7 +7,7 @@ use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 use super::{RFC3164, RFC5424, civil::Civil, is_name, names, rfc3164, rfc5424::is_id};
 use crate::codec::{Error, buffer::Bytes, raw};
 
-/// Keys that are single words, with their maximum lengths in bytes.
+/// Keys whose values are single words, with the maximum lengths of these values in bytes.
 const WORDS: [(&str, usize); 4] =
     [("hostname", 255), ("appname", 48), ("procid", 128), ("msgid", 32)];
 

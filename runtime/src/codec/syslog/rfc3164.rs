@@ -103,7 +103,7 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
     let at = |year| Civil { year, month, day, seconds, nanoseconds }.timestamp();
     let timestamp = match year {
         Some(year) => at(year)?,
-        // The 29th of February exists every fourth year, and after eight years around most turns of a century.
+        // Leap years are four years apart, and eight years around most turns of a century.
         None => (this_year - 8..=this_year + 1)
             .rev()
             .filter_map(at)

@@ -106,7 +106,7 @@ impl Broken<'_> {
 /// The end of a source or sink within one connection.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The source or sink has nothing more to do, also in later connections.
+    /// The source or sink has nothing more to do, neither now nor in later connections.
     Finished,
     /// The connection broke, and another part of the connector noticed it first.
     Interrupted,

@@ -44,8 +44,8 @@ impl<const MOST: u64> Lines<MOST> {
         self.admits_count_of(1, now)
     }
 
-    /// Returns whether a line may be logged which reports that another limit has left out `lines` lines. If not, adds
-    /// `lines` to the number of lines that this limit has left out.
+    /// Returns whether a line that reports `lines` lines left out by another limit may be logged. If not, adds `lines`
+    /// to the number of lines that this limit has left out.
     fn admits_count_of(&mut self, lines: u64, now: Instant) -> bool {
         let admits = self.budget.take(now);
         if !admits {

@@ -47,7 +47,7 @@ fn weighed(queued: Queued) -> Option<(Queued, Load)> {
     Some((queued, load))
 }
 
-/// The receiver is woken for all other batches.
+/// Any other batch wakes the receiver, which then runs on another thread.
 #[test]
 fn encoded_or_small_batches_run_idle_receiver_inline() {
     let mut context = Context::from_waker(Waker::noop());

@@ -158,8 +158,8 @@ impl SinkSide {
         stats.undelivered(left.lost);
     }
 
-    /// Completes once the queue has ended, all deliveries were answered, and the sink was closed if an attempt to close
-    /// it was made. The sink may be disconnected meanwhile.
+    /// Completes once the queue has ended and all deliveries were answered. If an attempt to close the sink was made,
+    /// also waits until the sink is closed. The sink may be disconnected meanwhile.
     pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
         if self.backlog.is_empty() && !self.undrained {
             self.queue.poll_ended(context)

@@ -36,9 +36,8 @@ impl Session<'_> {
             Err(_) => Err(End::Interrupted),
             Ok(Ok(())) => {
                 self.side.undrained = false;
-                // If an earlier attempt to close the sink failed, the sink has now sent its buffered events. If a
-                // series of retries runs for another reason, it has ended without a delivery, because no attempt was
-                // left.
+                // If an earlier attempt to close the sink failed, the sink has now sent its buffered events. If another
+                // series of retries is still recorded, it has ended without a delivery, because no attempt was left.
                 if self.side.retries.has_waited_to_drain() {
                     self.side.progress(true);
                 } else if self.side.retries.give_up() {

@@ -1,7 +1,7 @@
 //! Sets of wakers for tasks that wait for the same event.
 //!
-//! Each task has at most one waker in the set, however often it polls, and no waker after it has left. Waiting and
-//! leaving take constant time.
+//! Each task has at most one waker in the set, however often it polls, and no waker after it has left the set. Entering
+//! and leaving the set take constant time.
 
 use std::task::Waker;
 

@@ -1,4 +1,4 @@
-//! Values for whose changes tasks can wait. Meant for state that changes only a few times during a run.
+//! Values whose changes wake tasks. Meant for state that changes only a few times during a run.
 
 use std::{
     future::poll_fn,
@@ -96,7 +96,7 @@ impl<T> Drop for Waiter<'_, T> {
     }
 }
 
-/// A value for which one task at a time can wait. If several tasks poll, only the last one is woken.
+/// A value whose changes wake one task. If several tasks poll, only the last one is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Single<T> {
     inner: Mutex<(T, Option<Waker>)>,

@@ -100,7 +100,7 @@ impl DynSink for Drains {
 #[test]
 fn own_sink_of_a_draining_source_is_reconnected() {
     let (mut peer, mut source, sink) = both_sides(1, []);
-    // Without this, the source would end after its pull instead of waiting until it is drained.
+    // Without `until`, the source would end after its pull instead of waiting until it is drained.
     source.until = Some(Arc::default());
     let (given, control, ended) = (source.clone(), peer.control.clone(), source.ended.clone());
     peer.source = Box::new(move |_| Ok(Box::new(given.clone())));
@@ -184,7 +184,7 @@ fn delivered_event_resets_the_attempts_to_connect() {
 #[test]
 fn long_connection_resets_the_attempts_to_connect() {
     let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
-    // With a maximum of zero every connection counts as long.
+    // A connection counts as long if it lasts longer than the maximum wait, which is zero here.
     run(&peer, Policy { max: Duration::ZERO, ..attempts(0) });
     assert!(peer.control.failure().is_none());
     assert_eq!(peer.count("connect"), 101);

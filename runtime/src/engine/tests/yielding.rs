@@ -61,8 +61,8 @@ fn source_with_endless_empty_pulls_yields() {
     runs_beside_others(|| Ok(Pull::Events));
 }
 
-/// Polls the task of a source that always gives this answer a thousand times. Returns the number of pulls, and the
-/// numbers of events that were counted as read and as failed.
+/// Polls the task of a source a thousand times. The source gives `answer` to every pull. Returns the number of pulls,
+/// and the numbers of events that were counted as read and as failed.
 fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64; 2]) {
     let Harness { mut source, .. } = Setup::default().harness();
     let stats = source.worker.router.stats.clone();

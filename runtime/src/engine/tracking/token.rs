@@ -190,7 +190,7 @@ impl Token {
     }
 }
 
-/// Returns the messages of which no events failed other than those that could not be decoded, in order of position.
+/// Returns the messages of which only the events failed that could not be decoded, in the order of their positions.
 /// `failed` has an entry for each failed event: the position of the event's message.
 fn only_undecodable(mut all: Vec<Undecodable>, failed: &[usize]) -> Vec<Exception> {
     // The sort is stable, so entries of the same message become neighbours and the error of the first entry is kept.

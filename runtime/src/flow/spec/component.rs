@@ -29,8 +29,8 @@ pub struct Component {
 }
 
 impl Component {
-    /// Creates a component without configuration, for a component that is not in the flow file. Errors about it have
-    /// the location `at`.
+    /// Creates a component that is not in the flow file and has no configuration. Errors about the component have the
+    /// location `at`.
     pub(crate) fn new(name: &str, at: Span) -> Self {
         let config = Config { value: Value::Object(Map::new()), at, node: None };
         Self { name: Located::new(name.to_owned(), at), config }

@@ -28,8 +28,8 @@ pub(crate) struct Parsed {
 
 /// Parses a file that contains at most one YAML document.
 ///
-/// If there is an environment, references in values are replaced by their values in it. Otherwise references are plain
-/// text.
+/// If an environment is given, references in values are replaced by the values that the environment returns. Otherwise
+/// references are plain text.
 ///
 /// # Errors
 /// Returns an error for the first part of the file that is not YAML, that uses YAML features which flow files do not

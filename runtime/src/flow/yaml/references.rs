@@ -54,8 +54,7 @@ impl<'s> References<'s> {
 
     /// Replaces the references of a scalar by their values.
     ///
-    /// If a reference is malformed or has no value, adds this to the problems. The value of the whole scalar is unknown
-    /// then.
+    /// If a reference is malformed or has no value, adds a problem. The value of the whole scalar is then unknown.
     ///
     /// # Errors
     /// Returns an error if the values exceed a limit.

@@ -44,7 +44,8 @@ pub(crate) struct Config {
     all: Option<Vec<Self>>,
     /// At least one of these conditions holds.
     any: Option<Vec<Self>>,
-    /// This condition does not hold. Instead of a condition, `true` negates the comparison, `all` or `any` next to it.
+    /// This condition does not hold. The value `true` instead of a condition negates the comparison, `all` or `any`
+    /// next to this key.
     not: Option<Not>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Aggregate {
     /// Function that is computed.
     function: Name,
     /// Field that is aggregated. Events in which it is missing or `null` do not count. Required for all functions
-    /// except `count`, which counts all events without it.
+    /// except `count`, which counts all events if no field is set.
     field: Option<Field>,
     /// Percentiles to compute, each above 0 and at most 100; only for `percentiles`.
     at: Option<Vec<f64>>,

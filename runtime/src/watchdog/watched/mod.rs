@@ -41,7 +41,7 @@ impl Watched {
         Waiting { future, call, record: self.clone() }
     }
 
-    /// Runs a task of the runtime's own, and records each poll of the task as a turn.
+    /// Runs a task that belongs to the runtime, and records each poll of the task as a turn.
     pub(crate) async fn turns<F: Future>(self, task: F) -> F::Output {
         let mut task = pin!(task);
         poll_fn(|context| self.call(Call::Turn, || task.as_mut().poll(context))).await

@@ -161,8 +161,8 @@ fn bomb(first: &str, second: &str) -> Vec<u8> {
     messages
 }
 
-/// Returns the first variant. For preprocessors of lines, returns the first variant without a line feed in it and without a carriage
-/// return at its end, because these would change such a message.
+/// Returns the first variant. For preprocessors of lines, returns the first variant that has no line feed within it and
+/// no carriage return at its end, because these would change such a message.
 fn variant(first: &str, make: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let is_line = |bytes: &Vec<u8>| {
         let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);

@@ -26,8 +26,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Pause between checks for a new connection.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Function that returns the first bytes of an answer for the head of a request. They are not sent before an answer
-/// that is an HTTP response. `None` for protocols without a request.
+/// Function that returns the first bytes of an answer for the head of a request. These bytes are not sent before an
+/// answer that is an HTTP response. `None` for protocols without a request.
 pub(super) type Greet = Option<fn(&str) -> Vec<u8>>;
 
 /// Form in which a TLS server sends a bomb.

@@ -204,8 +204,8 @@ const IDLE: u64 = 40 << 20;
 /// Function that returns the valid event with a number.
 type Good = fn(usize) -> Vec<u8>;
 
-/// The attack opens a part of the connections that a server accepts by default. It may use the same part of the memory
-/// limit.
+/// The attack opens a fraction of the connections that a server accepts by default. The process may use the same
+/// fraction of the memory limit, in addition to the memory without connections.
 #[test]
 fn memory_of_slow_connections_is_bounded() {
     let first = |number| [upgrade(), frame(number)].concat();

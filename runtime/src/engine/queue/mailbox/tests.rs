@@ -31,7 +31,7 @@ fn mailbox() -> Arc<Mailbox<u32>> {
     Arc::new(Mailbox::new(Bounds::default()))
 }
 
-/// Puts a number in. Returns the task if it was waiting.
+/// Adds a number to the mailbox. Returns the task if it was waiting.
 fn put(mailbox: &Mailbox<u32>, number: u32) -> Option<Parked<'_, u32>> {
     let context = Context::from_waker(Waker::noop());
     let mut item = Some((number, Load { events: 1, bytes: 4 }));
