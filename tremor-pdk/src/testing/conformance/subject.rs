@@ -1,4 +1,4 @@
-//! The component that is checked. Each check creates new instances of it.
+//! The component that is checked. Each check creates new instances of the component.
 
 use std::path::PathBuf;
 
