@@ -37,7 +37,8 @@ impl TryFrom<u32> for ChunkBytes {
 
     fn try_from(bytes: u32) -> Result<Self, Error> {
         if !(1..=Self::MOST).contains(&bytes) {
-            let message = format!("{bytes} bytes: choose a number from 1 to {}", Self::MOST);
+            let message =
+                format!("expected a number of bytes from 1 to {}, found {bytes}", Self::MOST);
             return Err(Error::configuration(message));
         }
         Ok(Self(bytes))
@@ -54,7 +55,7 @@ mod tests {
     fn size_is_limited_to_64_mib() {
         assert_eq!(from_str::<ChunkBytes>("67108864").unwrap(), ChunkBytes::new(64 << 20));
         let error = from_str::<ChunkBytes>("0").unwrap_err().to_string();
-        assert_eq!(error, "0 bytes: choose a number from 1 to 67108864");
+        assert_eq!(error, "expected a number of bytes from 1 to 67108864, found 0");
         let schema = schemars::schema_for!(ChunkBytes).to_value();
         assert_eq!((&schema["minimum"], &schema["maximum"]), (&json!(1), &json!(67_108_864)));
     }

@@ -43,8 +43,7 @@ pub struct Descriptors {
 
 /// A registered descriptor, such as a socket, a pipe or a terminal. Dropping the value ends the registration.
 ///
-/// The descriptor must be in non-blocking mode. At most one task may wait until it can read, and at most one until it
-/// can write.
+/// The descriptor must be in non-blocking mode. At most one task at a time may wait to read, and at most one to write.
 pub struct Registered<D: AsFd> {
     // The entry is removed from the set before the descriptor is closed: see `drop`.
     entry: Arc<Entry>,

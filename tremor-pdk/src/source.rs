@@ -134,8 +134,8 @@ impl Default for InFlight {
 
 /// Receives the results of the pulls of a source.
 ///
-/// The receiver is separate from the source, so that it is notified at once even if the source is waiting in a pull.
-/// Share the state that both need, for example in an `Arc`.
+/// The receiver is separate from the source, so that the receiver is notified at once even if the source is waiting in
+/// a pull. Share the state that both need, for example in an `Arc`.
 pub trait Acks: Send + 'static {
     /// Returns the limits of the events that the source has in flight. By default, there are no limits. Called once,
     /// before the first pull.

@@ -138,7 +138,8 @@ impl DeliveryFlags {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct Deliveries {
-    /// Maximum number of deliveries in flight. In a demand, it applies only if the flow does not set the number.
+    /// Maximum number of deliveries in flight. In a demand, this maximum applies only if the flow does not set the
+    /// number.
     pub in_flight: u32,
     /// Maximum of `in_flight` that the sink supports. Not used in a grant.
     pub most_in_flight: u32,

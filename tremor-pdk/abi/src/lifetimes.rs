@@ -192,7 +192,8 @@ refused! {
         batch.get_mut(0).unwrap().set_metadata(Value::from(text));
     }
 
-    /// The payload in a call of `cut` cannot be used after `emit`, because it lies in the buffer that `emit` writes to.
+    /// The payload in a call of `cut` cannot be used after `emit`, because the payload lies in the buffer that `emit`
+    /// writes to.
     cut, "E0502": {
         batch.cut(|cutter| {
             let payload = cutter.payload();

@@ -108,11 +108,11 @@ fn last_consumer_returns_buffers_from_any_thread() {
         let mut consumers = vec![batch.clone(), batch.part(0..2), batch];
         let last_consumer = consumers.remove(last);
         for consumer in consumers {
-            thread::spawn(move || drop(consumer)).join().expect("the thread only drops");
+            thread::spawn(move || drop(consumer)).join().expect("dropping does not panic");
             assert_eq!(pool.waiting(), 0, "a consumer still has the buffers");
         }
         assert_eq!(last_consumer.raw(&last_consumer.events()[0]), Some(&b"first"[..]));
-        thread::spawn(move || drop(last_consumer)).join().expect("the thread only drops");
+        thread::spawn(move || drop(last_consumer)).join().expect("dropping does not panic");
         assert_eq!(pool.waiting(), 1, "the last consumer returned the buffers");
         let reused = Batch::from_pool(&pool);
         assert!(reused.is_empty() && reused.bytes().is_empty() && reused.nodes().is_empty());
@@ -144,7 +144,7 @@ fn pool_may_be_dropped_before_its_batches() {
     let (edited, mut editor) = (batch.clone(), batch);
     *editor.value_mut(1).expect("a value") = literal!("edited");
     drop(pool);
-    thread::spawn(move || drop(editor)).join().expect("the thread only drops");
+    thread::spawn(move || drop(editor)).join().expect("dropping does not panic");
     assert_eq!(edited.raw(&edited.events()[4]), Some(&b"last"[..]));
 }
 

@@ -65,7 +65,7 @@ fn inner<'a>(value: &'a Value<'static>) -> Option<&'a Value<'static>> {
 /// Returns the number of nested containers, and the innermost value.
 fn depth<'a>(value: &'a Value<'static>) -> (usize, &'a Value<'static>) {
     let all = std::iter::successors(Some(value), |value| inner(value));
-    all.enumerate().last().expect("there is at least the first")
+    all.enumerate().last().expect("the list has at least the value itself")
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn remainder_of_disassembled_value_is_dropped() {
     on_default_stack(|value| match value {
         Value::Array(array) => drop(array.into_iter()),
         Value::Object(object) => drop(object.into_iter()),
-        _ => unreachable!("it is a container"),
+        _ => unreachable!("the value is a container"),
     });
     on_default_stack(|mut value| match &mut value {
         Value::Array(array) => drop(array.pop()),
         Value::Object(object) => drop(object.remove("inner")),
-        _ => unreachable!("it is a container"),
+        _ => unreachable!("the value is a container"),
     });
     on_default_stack(|mut value| {
         if let Value::Object(object) = &mut value {

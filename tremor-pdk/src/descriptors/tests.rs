@@ -10,7 +10,7 @@ use crate::testing::TestHost;
 
 fn pair() -> (UnixStream, UnixStream) {
     let (one, other) = UnixStream::pair().expect("a pair of sockets");
-    one.set_nonblocking(true).expect("it is a socket");
+    one.set_nonblocking(true).expect("a socket has a non-blocking mode");
     (one, other)
 }
 

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_connection_needs_no_memory() {
+    fn single_connection_is_accepted_without_free_memory() {
         let host = TestHost::new();
         host.set_memory_limit(0);
         let mut memory = ConnectionMemory::new(&host.host(), EACH);

@@ -38,7 +38,8 @@ pub(super) struct Stream<S> {
     /// Bytes after the last message; for a message that is too long, only its last bytes.
     pub(super) buffered: Vec<u8>,
     /// Origin and metadata of the stream, from an event that left buffered bytes. Used when the stream is silent, and
-    /// when the runtime ends the stream, because these events are not from the source.
+    /// when the runtime ends the stream, because the kit or the runtime creates the events of these calls without an
+    /// origin.
     pub(super) origin: Option<Box<Origin>>,
     /// Number of buffered bytes in which the splitter found no end of a message.
     seen: usize,

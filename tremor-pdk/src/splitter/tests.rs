@@ -134,7 +134,11 @@ fn stream_cut_anywhere_gives_the_same_messages() {
         }
         assert!(scene.splitter.buffers(7));
         found.extend(scene.process(|batch| batch.stream(7).end()).0);
-        assert_eq!(found, ["one\n two", "", "three", "four\n five\n six"], "by {size} bytes");
+        assert_eq!(
+            found,
+            ["one\n two", "", "three", "four\n five\n six"],
+            "in fragments of {size} bytes"
+        );
         assert!(scene.splitter.streams().is_empty() && !scene.splitter.buffers(7));
     }
 }
@@ -217,7 +221,7 @@ fn too_long_message_is_rejected_with_its_length() {
             errors.extend(all.1);
         }
         found.extend(scene.process(|batch| batch.stream(0).end()).0);
-        assert_eq!(found, ["fine"], "by {size} bytes");
+        assert_eq!(found, ["fine"], "in fragments of {size} bytes");
         assert!(errors.len() == 1 && errors[0].contains("of 300 bytes"), "{size}: {errors:?}");
     }
 }
@@ -314,7 +318,7 @@ fn stream_that_buffers_most_loses_its_message_for_memory() {
 }
 
 #[test]
-fn only_stream_keeps_its_message_without_memory() {
+fn single_stream_keeps_its_message_without_free_memory() {
     let mut scene = Scene::traces(4 << 20);
     scene.host.set_memory_limit(0);
     assert_eq!(discarded(&mut scene, &[4 << 10]), [0; 0]);

@@ -170,7 +170,7 @@ impl Files {
 
 fn params(names: &[&str], common_name: &str) -> CertificateParams {
     let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-    let mut params = CertificateParams::new(names).expect("names");
+    let mut params = CertificateParams::new(names).expect("the names are valid");
     params.distinguished_name.push(DnType::CommonName, common_name);
     (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2999, 1, 1));
     params

@@ -159,7 +159,7 @@ impl Copy<'_> {
         let known = known.filter(|(known, _)| known.start <= start && end <= known.end);
         let Some((from, to)) = known.or_else(|| self.hull(hull, total)) else {
             let copy = self.from.document(root).copy_to(self.bytes, self.nodes);
-            return copy.expect("a batch holds less than 4 GiB");
+            return copy.expect("a batch contains less than 4 GiB");
         };
         let new = self.nodes.len();
         let moved = nodes.iter().map(|node| match data(node) {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn text_far_apart_is_copied_piece_by_piece() {
+    fn distant_texts_are_copied_separately() {
         let mut from = Batch::new();
         from.push_message(&[b"ab", &[b'-'; 1_000][..], b"cd"].concat());
         from.decode_with(|_, nodes, _| {

@@ -200,8 +200,11 @@ impl Batch {
             // The remaining input is rejected, because no later call processes it.
             let from = self.len();
             self.append(rest);
-            let error =
-                || PluginError::internal("`Batch::cut` has no later call for the remaining input");
+            let error = || {
+                PluginError::internal(
+                    "cannot process the remaining input: `Batch::cut` has no later call; use `RemainingInput::cut`",
+                )
+            };
             let left = self.events[from..].iter();
             rejected.extend(left.map(|event| Rejected { event: *event, error: error() }));
             self.events.truncate(from);

@@ -258,5 +258,5 @@ impl Stream<'_> {
 /// limit of a pull; the panic becomes an error of the plugin. For bytes, the host uses [`span`](super::bounds::span),
 /// which does not panic.
 pub(super) fn narrow(offset: usize) -> u32 {
-    u32::try_from(offset).expect("a batch holds less than 4 GiB")
+    u32::try_from(offset).expect("a batch contains less than 4 GiB")
 }

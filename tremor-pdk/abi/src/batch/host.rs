@@ -1,6 +1,6 @@
-//! Methods of batches and outputs for hosts, in addition to the methods for authors. With these, a host sets the
-//! sources, pulls and times of events, decodes, encodes and validates them, and limits memory. No type of this module
-//! is part of the ABI.
+//! Methods of batches and outputs for hosts, in addition to the methods for authors. With these methods, a host sets
+//! the sources, pulls and times of events, decodes, encodes and validates them, and limits memory. No type of this
+//! module is part of the ABI.
 
 use super::{Batch, Event, Failed, Mark, Output, Payload, Pool, PortBatch, Rejected, Share, Span};
 use crate::{
@@ -209,7 +209,8 @@ host_side! {
 }
 
 host_side! {
-    /// Methods of an [`Output`] for hosts. With these, a host numbers the batches and takes the results of calls.
+    /// Methods of an [`Output`] for hosts. With these methods, a host numbers the batches and takes the results of
+    /// calls.
     HostOutput for Output;
 
     /// Sets the number of the batch of the next call, which [`Buffered`](super::Buffered) records; 0 if the host does

@@ -15,7 +15,7 @@ pub(super) fn fill_spare<E>(
     let end = bytes.len().checked_add(space);
     assert!(
         end.is_some_and(|end| u32::try_from(end).is_ok()),
-        "cannot add {space} bytes: a batch holds less than 4 GiB"
+        "cannot add {space} bytes: a batch contains less than 4 GiB"
     );
     bytes.reserve(space);
     let length = bytes.len();
@@ -44,7 +44,7 @@ mod tests {
     use crate::ByteBuffer;
 
     #[test]
-    #[should_panic(expected = "a batch holds less than 4 GiB")]
+    #[should_panic(expected = "a batch contains less than 4 GiB")]
     fn space_beyond_batch_limit_panics() {
         let mut bytes = ByteBuffer::new();
         bytes.push(1);

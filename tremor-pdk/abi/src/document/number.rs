@@ -91,7 +91,7 @@ impl<'a> Decimal<'a> {
         self.digits[0].len() + self.digits[1].len()
     }
 
-    /// Returns -1, 0 or 1.
+    /// Returns the sign of the number: -1, 0 or 1.
     fn sign(&self) -> i8 {
         match (self.len(), self.is_negative) {
             (0, _) => 0,

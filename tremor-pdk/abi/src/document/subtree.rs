@@ -145,8 +145,8 @@ impl<'a> Subtree<'a> {
         }
     }
 
-    /// Returns the text of a number node. The text is checked to be a JSON number whenever it is
-    /// read, because it is written to JSON unchanged.
+    /// Returns the text of a number node. Each read checks that the text is a JSON number, because the text is written
+    /// to JSON unchanged.
     #[inline(never)]
     pub(super) fn number(&self, node: Node) -> Option<&'a str> {
         if node.kind() != NodeKind::NUMBER {

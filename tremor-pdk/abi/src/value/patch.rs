@@ -101,7 +101,7 @@ mod tests {
 
     /// The examples of RFC 7396, appendix A.
     #[test]
-    fn merging_follows_the_rfc() {
+    fn merging_follows_rfc_7396() {
         let cases = [
             (literal!({"a":"b"}), literal!({"a":"c"}), literal!({"a":"c"})),
             (literal!({"a":"b"}), literal!({"b":"c"}), literal!({"a":"b","b":"c"})),

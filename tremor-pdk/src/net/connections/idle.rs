@@ -9,8 +9,8 @@ use std::{
 use super::{super::timer::Timer, peer::Peer};
 use crate::Host;
 
-/// Tolerated difference in ns between the deadline of the timer and its actual end. A larger difference means that the
-/// process was suspended.
+/// Tolerated difference in ns between the deadline of the timer and the time at which the timer expired. A larger
+/// difference means that the process was suspended.
 const SLACK_NS: u64 = 1_000_000_000;
 
 /// Maximum time of a handshake, in ns.

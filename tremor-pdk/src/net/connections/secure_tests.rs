@@ -270,7 +270,7 @@ fn connection_closed_without_alert_is_aborted() {
 }
 
 #[test]
-fn reset_at_any_byte_of_handshake_affects_no_others() {
+fn reset_within_handshake_affects_no_other_connection() {
     let mut scene = Scene::new(Limits::default());
     let mut witness = scene.connected();
     let mut hello = Vec::new();

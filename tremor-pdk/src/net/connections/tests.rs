@@ -384,7 +384,7 @@ fn data_after_urgent_data_is_read_without_readiness() {
 }
 
 #[test]
-fn passed_descriptors_are_closed_and_hide_no_data() {
+fn passed_descriptors_are_closed_and_later_data_is_read() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     let folder = tempfile::tempdir().unwrap();
@@ -396,11 +396,11 @@ fn passed_descriptors_are_closed_and_hide_no_data() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     client.write_all(b"one").unwrap();
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = SendAncillaryBuffer::new(&mut space);
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [std::os::fd::AsFd::as_fd(&writer)];
-    assert!(along.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let message = [std::io::IoSlice::new(b"two")];
-    assert_eq!(sendmsg(&client, &message, &mut along, SendFlags::empty()).unwrap(), 3);
+    assert_eq!(sendmsg(&client, &message, &mut ancillary, SendFlags::empty()).unwrap(), 3);
     client.write_all(b"three").unwrap();
     drop(writer);
     let mut bytes = Vec::new();

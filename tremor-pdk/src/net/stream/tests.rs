@@ -180,7 +180,7 @@ fn data_and_end_after_a_short_read_are_read() {
 }
 
 #[test]
-fn read_that_stops_at_urgent_data_hides_nothing() {
+fn data_after_urgent_data_is_read() {
     let scene = Scene::new();
     let (stream, mut peer) = scene.pair();
     peer.write_all(b"one").unwrap();

@@ -12,11 +12,11 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// Trusted certificates: those of CAs that sign the certificates of peers, or those of the peers themselves. For
-    /// a client, they replace the CAs of the system. A server needs `client_auth` as well.
+    /// Trusted certificates: the certificates of CAs that sign the certificates of peers, or the certificates of the
+    /// peers themselves. For a client, they replace the CAs of the system. A server needs `client_auth` as well.
     #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
-    /// The certificate of this side, followed by those that lead to its CA. Required for servers.
+    /// The certificate of this side, followed by the certificates that lead to its CA. Required for servers.
     #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
     /// The private key of the certificate in `cert_file`.

@@ -79,7 +79,7 @@ fn limit_of_pull_is_respected_without_loss() {
 }
 
 #[test]
-fn drops_of_the_system_are_counted() {
+fn datagrams_that_system_drops_are_counted() {
     let mut server = server();
     set_socket_recv_buffer_size(&server.source.socket, 4 << 10).unwrap();
     let (sender, datagram) = (peer(), [b'x'; 1_000]);

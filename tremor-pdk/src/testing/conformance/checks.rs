@@ -60,10 +60,11 @@ const CHECKS: &[Check] = checks! {
             dropped", connector::reconnects;
         pulls(connects): "`Source::pull`: returns as soon as there are events, and waits without blocking \
             the thread", source::pulls;
-        drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and during any",
+        drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after and during \
+            any call",
             connector::drops_at_every_stage;
-        heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full`; only the last message may \
-            exceed it", source::heeds_the_limit;
+        heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full` returns `true`; only the \
+            last message may exceed the limit", source::heeds_the_limit;
         stays_finished(pulls): "`Pull::Finished`: the source will not have more events",
             source::stays_finished;
         sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs in \
@@ -72,13 +73,14 @@ const CHECKS: &[Check] = checks! {
             `await`, without losing or duplicating an event", source::survives_dropped_pulls;
         accepts_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
             source::accepts_acknowledgements;
-        reads_again(accepts_acknowledgements): "`Acks::fail`: a source that can read failed events again does so",
-            source::reads_again;
-        answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
-            is back", connector::answers_the_circuit_breaker;
+        reads_again(accepts_acknowledgements): "`Acks::fail`: a source that can read failed events again reads \
+            these events again", source::reads_again;
+        answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink that the source feeds is \
+            down, or is available again", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: returns `Ok`, the events that were not delivered, or an error whose kind \
             says what to do", sink::delivers;
-        flushes(connects): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
+        flushes(connects): "`ParallelSink::flush`: no delivery follows for now; the deliveries in flight \
+            are answered",
             sink::flushes;
         takes_several(delivers, flushes): "`ParallelSink::deliver`: several deliveries may be in flight, and any of \
             them may be dropped", sink::takes_several;
@@ -121,12 +123,12 @@ const CHECKS: &[Check] = checks! {
             processor::keeps_streams_apart;
         ends_streams(keeps_streams_apart): "`Preprocessor::streams`: returns the streams that have begun and not ended",
             processor::ends_streams;
-        aborts_streams(keeps_streams_apart): "`Preprocessor::process`: the buffered bytes of an aborted stream are rejected, and \
-            its state is dropped", processor::aborts_streams;
+        aborts_streams(keeps_streams_apart): "`Preprocessor::process`: the buffered bytes of an aborted stream are \
+            rejected, and the state of the stream is dropped", processor::aborts_streams;
         reports_buffered_bytes(ends_streams): "`Preprocessor::buffers`: returns whether bytes of a stream are buffered",
             processor::reports_buffered_bytes;
-        keeps_time(ends_streams): "`Preprocessor::on_time`: emits messages that have waited long enough for their streams",
-            processor::keeps_time;
+        keeps_time(ends_streams): "`Preprocessor::on_time`: emits messages that have waited long enough \
+            for more bytes of their streams", processor::keeps_time;
         shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs in `self`",
             processor::shares_nothing;
     }

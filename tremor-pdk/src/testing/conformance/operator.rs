@@ -104,7 +104,9 @@ impl Accounted {
                 );
                 let help =
                     "return the verdict of `Buffered::absorb` from the closure of `Output::divert`";
-                return Err(fault(seen, help).of("`Buffered`: only absorbed events can leave it"));
+                let contract =
+                    "`Buffered`: only absorbed events can be emitted, rejected or discarded";
+                return Err(fault(seen, help).of(contract));
             };
             *buffered = left;
         }

@@ -1,4 +1,4 @@
-//! The component that is checked. Each check creates new instances of it.
+//! The component that is checked. Each check creates new instances of the component.
 
 use std::path::PathBuf;
 
@@ -112,7 +112,7 @@ impl Subject {
     pub(super) fn with_source(&self) -> Verdict<Connected> {
         let connected = self.connected()?;
         if connected.source.is_none() {
-            return Err(Finding::skip("it has no source in this configuration"));
+            return Err(Finding::skip("the connector has no source in this configuration"));
         }
         Ok(connected)
     }
@@ -127,7 +127,7 @@ impl Subject {
     pub(super) fn with_sink_for(&self, deliveries: usize) -> Verdict<Connected> {
         let connected = self.connected_for(deliveries)?;
         if connected.sink.is_none() {
-            return Err(Finding::skip("it has no sink in this configuration"));
+            return Err(Finding::skip("the connector has no sink in this configuration"));
         }
         Ok(connected)
     }
@@ -241,7 +241,9 @@ impl Connected {
         polls: usize,
         batch: &mut Batch,
     ) -> Verdict<Option<Result<Pull>>> {
-        let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
+        let Some(source) = &mut self.source else {
+            return Err(Finding::skip("the connector has no source"));
+        };
         // After a pull without an event, the next pull has the same number.
         batch.set_pull(self.pulls + 1);
         let pulled = self.calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
@@ -264,13 +266,17 @@ impl Connected {
         batch: &mut Batch,
         polls: usize,
     ) -> Verdict<Option<Result<Vec<Exception>>>> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let Some(sink) = &mut self.sink else {
+            return Err(Finding::skip("the connector has no sink"));
+        };
         self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
 
     /// Cancels the delivery in `slot`.
     pub(super) fn give_up(&mut self, slot: usize) -> Verdict {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let Some(sink) = &mut self.sink else {
+            return Err(Finding::skip("the connector has no sink"));
+        };
         timed("deliver", || sink.give_up(slot))
     }
 
@@ -288,19 +294,25 @@ impl Connected {
 
     /// Calls [`Sink::on_tick`](crate::Sink::on_tick) once.
     pub(super) fn tick(&mut self) -> Verdict<Result<()>> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let Some(sink) = &mut self.sink else {
+            return Err(Finding::skip("the connector has no sink"));
+        };
         self.calls.finish("on_tick", sink.on_tick()).map_err(|finding| finding.of(OF_CALLS))
     }
 
     /// Asks the sink to answer the deliveries in flight.
     pub(super) fn flush(&mut self) -> Verdict<Result<()>> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let Some(sink) = &mut self.sink else {
+            return Err(Finding::skip("the connector has no sink"));
+        };
         self.calls.finish("flush", sink.flush()).map_err(|finding| finding.of(OF_CALLS))
     }
 
     /// Closes the sink.
     pub(super) fn close(&mut self) -> Verdict<Result<()>> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let Some(sink) = &mut self.sink else {
+            return Err(Finding::skip("the connector has no sink"));
+        };
         self.calls.finish("close", sink.close()).map_err(|finding| finding.of(OF_CALLS))
     }
 

@@ -302,7 +302,7 @@ impl Codec for Records {
 }
 
 #[test]
-fn codec_of_its_own_records_is_checked_with_samples() {
+fn codec_without_suitable_values_is_checked_with_samples() {
     let report = super::codec::<Records>("{}");
     let Outcome::Skipped { reason } = outcome(&report, "round_trips") else { panic!("{report}") };
     assert!(reason.contains("give messages of the format as samples"), "{reason}");

@@ -123,8 +123,8 @@ impl Batch {
             nodes[end] = Node::object(kept.saturating_add(added), (nodes.len() - end) as u64);
             resolve_duplicates(bytes, nodes, end);
         }
-        // The result moves to the beginning of the nodes that this call wrote, because it contains copies of the
-        // others.
+        // The result moves to the position of the new value, because the result contains a copy of the nodes of this
+        // value.
         nodes.copy_within(end.., new);
         nodes.truncate(new + nodes.len() - end);
         self.set_root(position, narrow(new));

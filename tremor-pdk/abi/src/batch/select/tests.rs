@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn kept_fields_are_those_at_the_paths(
+    fn selection_keeps_fields_at_its_paths(
         event in value().prop_filter("an object", |value| value.as_object().is_some()),
         keep in prop::collection::vec(path(), 0..4),
     ) {

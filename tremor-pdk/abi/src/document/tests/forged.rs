@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn ascii_check_of_all_text_changes_no_result(
+    fn ascii_check_of_whole_batch_does_not_change_results(
         bytes in prop::collection::vec(prop_oneof![6 => Just(b'a'), 1 => any::<u8>()], 0..8),
         pairs in prop::collection::vec((any_node(), any_node()), 0..3),
         start in 0_usize..10,

@@ -45,7 +45,7 @@ fn any_number() -> impl Strategy<Value = Value<'static>> {
 
 proptest! {
     #[test]
-    fn the_order_is_total(
+    fn order_of_values_is_total(
         values in prop::collection::vec(prop_oneof![any_number(), any_value()], 3)
     ) {
         let [a, b, c] = &values[..] else { unreachable!("the strategy generates three values") };

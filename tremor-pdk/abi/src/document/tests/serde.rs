@@ -49,7 +49,7 @@ fn config() -> Config {
 
 #[test]
 fn values_of_any_type_survive_a_round_trip() {
-    let value = to_value(&config()).expect("it serialises");
+    let value = to_value(&config()).expect("a value that can be serialised");
     assert_eq!(
         value,
         literal!({
@@ -72,8 +72,8 @@ fn values_of_any_type_survive_a_round_trip() {
 
 #[test]
 fn representation_equals_that_of_serde_json() {
-    let ours = to_value(&config()).expect("it serialises");
-    let theirs = serde_json::to_value(config()).expect("it serialises");
+    let ours = to_value(&config()).expect("a value that can be serialised");
+    let theirs = serde_json::to_value(config()).expect("a value that can be serialised");
     assert_eq!(from_value::<serde_json::Value>(&ours), Ok(theirs.clone()));
     assert_eq!(to_value(&theirs), Ok(ours.clone()));
     assert_eq!(serde_json::from_value::<Value<'_>>(theirs).ok(), Some(ours));
@@ -87,7 +87,7 @@ fn text_and_data_are_borrowed_from_the_view() {
         payload: &'e [u8],
     }
     let value = literal!({ "message": "hello", "payload": vec![1_u8, 2] });
-    let event: Event<'_> = from_ref(value.view()).expect("it has both");
+    let event: Event<'_> = from_ref(value.view()).expect("an object with both fields");
     assert_eq!(
         Some(event.message.as_ptr()),
         value.get("message").and_then(Value::as_str).map(str::as_ptr)
@@ -120,7 +120,7 @@ fn number(text: &str) -> Value<'static> {
 
 #[test]
 fn integers_of_128_bits_stay_exact() {
-    let value = to_value(&(i128::MIN, u128::MAX)).expect("it serialises");
+    let value = to_value(&(i128::MIN, u128::MAX)).expect("a value that can be serialised");
     assert_eq!(value.get_idx(1).and_then(Value::as_number_text), Some(&*u128::MAX.to_string()));
     assert_eq!(from_value(&value), Ok((i128::MIN, u128::MAX)));
     assert!(from_value::<(i128, i128)>(&value).is_err());
@@ -141,9 +141,9 @@ fn text_numbers_survive_in_value_fields_of_structs() {
         all: vec![Some(number("1e400")), None],
         others: BTreeMap::from([("other".to_owned(), number("-0.30"))]),
     };
-    let value = to_value(&event).expect("it serialises");
+    let value = to_value(&event).expect("a value that can be serialised");
     assert_eq!(value.to_string(), r#"{"amount":0.10,"all":[1e400,null],"other":-0.30}"#);
-    let read: Event = from_value(&value).expect("it deserialises");
+    let read: Event = from_value(&value).expect("a value of the type");
     assert_eq!(read.amount.to_string() + &read.all[0].as_ref().unwrap().to_string(), "0.101e400");
     // For the attribute `flatten`, serde buffers values in a type of its own, which cannot represent text numbers.
     assert_eq!(read.others["other"], Value::F64(-0.3));

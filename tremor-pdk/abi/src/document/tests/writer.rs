@@ -82,7 +82,7 @@ fn abandoned_value_leaves_buffers_unchanged() {
 #[test]
 fn unsigned_integers_have_one_form() {
     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
-    let root = write(&[7_u64, u64::MAX], &mut bytes, &mut nodes).expect("integers");
+    let root = write(&[7_u64, u64::MAX], &mut bytes, &mut nodes).expect("integers can be written");
     let kinds: Vec<_> = nodes[root as usize..].iter().map(Node::kind).collect();
     assert_eq!(kinds, [NodeKind::ARRAY, NodeKind::I64, NodeKind::U64]);
 }

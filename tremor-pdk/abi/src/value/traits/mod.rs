@@ -190,7 +190,7 @@ mod tests {
     fn values_are_written_as_json() {
         let value = crate::literal!({ "a": [1, null], "b": {} });
         let mut written = Vec::new();
-        value.write(&mut written).expect("a vector takes everything");
+        value.write(&mut written).expect("writing to a vector cannot fail");
         assert_eq!(written, value.encode().as_bytes());
         assert_eq!(value.encode_pp(), "{\n  \"a\": [\n    1,\n    null\n  ],\n  \"b\": {}\n}");
     }
