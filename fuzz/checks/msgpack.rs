@@ -58,7 +58,7 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     let decoded = decoder.decode(&mut bytes, span, &mut nodes);
     assert_eq!(&bytes[..around.len()], around, "the input stays unchanged");
     let root = decoded.map_err(|error| {
-        assert!((bytes.len(), nodes.len()) == (around.len(), 0), "an error leaves nothing");
+        assert!((bytes.len(), nodes.len()) == (around.len(), 0), "an error leaves no output");
         let position = error.position().unwrap_or_default();
         assert!(position <= message.len(), "{error}, of {} bytes", message.len());
         error.to_string()

@@ -1,10 +1,10 @@
 //! `cargo xtask perf-gate`: checks whether a flow takes more instructions per event than before.
 //!
-//! Times differ from machine to machine and from hour to hour, but the instructions of a program that
-//! does the same work do not. Each of the benchmark's flows therefore runs twice under callgrind, with
-//! the same events, one thread for tasks and pulls of a fixed size, but with different numbers of events.
-//! The difference of both counts excludes the instructions of startup. It is compared with `bench/instructions.json`, which
-//! only `--update` changes.
+//! Times differ from machine to machine and from hour to hour, but the instructions of a program
+//! that does the same work do not. Each of the benchmark's flows therefore runs twice under
+//! callgrind, once with more events than the other time. Both runs use one thread for tasks, and
+//! pulls of a fixed size. The difference of the two counts excludes the instructions of startup. It
+//! is compared with `bench/instructions.json`, which only `--update` changes.
 //!
 //! A count of instructions does not measure speed, because cache misses and mispredicted branches take time but no
 //! instructions. The code paths are those of valgrind's processor, which has AVX2 but not AVX-512.

@@ -30,7 +30,7 @@ pub struct Payloads<'a> {
     pub bytes: RSlice<'a, u8>,
     /// Size of each payload, in bytes.
     pub size: usize,
-    /// Number of payloads. It cannot be computed from the lengths if payloads are empty.
+    /// Number of payloads, which the lengths do not determine if payloads are empty.
     pub events: u64,
 }
 

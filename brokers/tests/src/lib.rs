@@ -35,7 +35,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        assert!(start.elapsed() < PATIENCE, "not reached within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

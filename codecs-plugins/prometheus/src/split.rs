@@ -26,9 +26,9 @@ const fn max_length() -> usize {
     1 << 20
 }
 
-/// Maximum bytes of the `HELP`, `TYPE` and `UNIT` lines of a family, which are copied to each of its samples.
+/// Maximum number of bytes of the `HELP`, `TYPE` and `UNIT` lines of a family, which are copied to each of its samples.
 const MAX_ABOUT_BYTES: usize = 8 << 10;
-/// Maximum bytes of the incomplete lines of all streams together. A larger `max_length` replaces this limit.
+/// Maximum number of bytes of the incomplete lines of all streams together. A larger `max_length` replaces this limit.
 const MAX_INCOMPLETE_BYTES: usize = 32 << 20;
 /// Maximum number of bytes of a line in its dead letter, if the line is too long.
 const MAX_SHOWN_BYTES: usize = 4 << 10;

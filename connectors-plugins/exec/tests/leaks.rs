@@ -1,5 +1,5 @@
 //! Test that no descriptors, threads or zombies leak. Runs in a process without other tests,
-//! because it counts those of the process.
+//! because the counts are those of the whole process.
 
 #![allow(clippy::unwrap_used)] // a panic names the line of the failure
 

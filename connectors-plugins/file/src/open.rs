@@ -44,8 +44,8 @@ pub(crate) fn lacks_reader(path: &Path, error: &Error) -> bool {
     error.kind() == ErrorKind::CONNECTION_REFUSED && is_pipe(path)
 }
 
-/// Returns whether `path` is a named pipe whose readiness can be awaited. On systems other than
-/// Linux the answer is `false`: they do not distinguish a pipe without a writer yet from a pipe
+/// Returns whether `path` is a named pipe whose readiness can be awaited. Returns `false` on
+/// systems other than Linux. They do not distinguish a pipe that has had no writer yet from a pipe
 /// whose writers are gone, so opening the pipe has to block.
 fn is_pipe(path: &Path) -> bool {
     cfg!(target_os = "linux") && fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())

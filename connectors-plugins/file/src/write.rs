@@ -18,9 +18,9 @@ use self::syncing::Due;
 
 /// Writes messages to a file, usually all messages of a batch with one system call.
 ///
-/// If a write fails, for example on a full disk, the part of the batch that was written is removed
-/// and the runtime delivers the batch again, so that the file contains no message partially or
-/// twice.
+/// If a write fails, for example on a full disk, the written part of the batch is removed, and the
+/// runtime delivers the batch again. The file therefore contains no incomplete message, and no
+/// message twice.
 ///
 /// In a compressed file each batch is a complete member (a stream of its own, which can be
 /// decompressed alone). Therefore other programs can read the delivered batches at any time, and an

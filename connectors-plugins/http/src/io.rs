@@ -10,7 +10,7 @@ use std::{
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
 
-/// Maximum bytes of one read.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
 thread_local! {

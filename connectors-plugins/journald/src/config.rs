@@ -61,8 +61,8 @@ pub struct Config {
     /// meanwhile.
     #[serde(default = "default_checkpoint_interval")]
     pub checkpoint_interval: Interval,
-    /// Maximum bytes of entries in JSON that wait for their acknowledgement. Has no effect without
-    /// `checkpoint`.
+    /// Maximum number of bytes of entries in JSON that wait for their acknowledgement. Has no
+    /// effect without `checkpoint`.
     #[serde(default = "default_read_ahead")]
     pub read_ahead_bytes: Size,
     /// Maximum length of an entry in JSON. The codec gets only the start of a longer entry, and

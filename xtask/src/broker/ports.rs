@@ -11,9 +11,10 @@ use rustix::net::{
 /// Returns ports of the loopback address: `count` ports from `first` on, or, if `first` is 0, free ports and the
 /// sockets that reserve them.
 ///
-/// The sockets never listen. While a node is down, the system does not give its port to a process that binds to any
-/// port, or to a connection, such as that of a client that reconnects to the node. A node can still bind to its port,
-/// because its listening socket has `SO_REUSEADDR`, as Java and Go set it, and so has the reserving socket.
+/// The sockets never listen. While a node is down, the system gives its port neither to a process
+/// that binds to any free port, nor to the connection of a client, for example one that reconnects
+/// to the node. A node can still bind to its port, because its listening socket has `SO_REUSEADDR`,
+/// as Java and Go set it, and so has the reserving socket.
 ///
 /// # Errors
 /// There are fewer ports than `count`.

@@ -34,10 +34,11 @@ const LOG: &str = "tremor";
 const LONGEST: Duration = Duration::from_millis(500);
 /// Maximum time from the start of the flow to the first event, in a round that waits for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Average number of kills for each part of a line that the test appends to the output, because a
+/// Average number of kills after which the test appends a part of a line to the output, because a
 /// kill rarely interrupts a write.
 const TEAR: u64 = 4;
-/// Average number of rounds for each time that the test renames the input while the flow runs.
+/// Average number of rounds between two rounds in which the test renames the input while the flow
+/// runs.
 const ROTATE: u64 = 8;
 /// Time between two checks of the output.
 const CHECK: Duration = Duration::from_millis(2);

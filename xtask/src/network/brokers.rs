@@ -79,7 +79,7 @@ pub(super) fn kafka(bench: &Bench<'_>, way: &'static str, _: &Samples) -> Result
     Ok(vec![
         ("MB/s", bytes / 1e6 / wall.as_secs_f64()),
         ("µs of processor time per record", processor.as_secs_f64() * 1e6 / records),
-        ("µs of the broker's", broker.as_secs_f64() * 1e6 / records),
+        ("µs of the broker's processor time per record", broker.as_secs_f64() * 1e6 / records),
     ])
 }
 

@@ -1,5 +1,6 @@
-//! `cargo xtask outage`: runs a flow at full load to a sink whose peer takes 20 ms for each delivery, and in turn is
-//! stopped, refuses deliveries, is slow, and is silent. Checks that the peer receives every event.
+//! `cargo xtask outage`: runs a flow at full load to a sink whose peer takes 20 ms for each
+//! delivery. In turn, the peer is stopped, refuses deliveries, is slow, and is silent. Checks that
+//! the peer receives every event.
 
 mod peer;
 mod received;
@@ -38,8 +39,8 @@ const QUEUE: u64 = 4 << 20;
 /// Threads keep memory that they have freed. Of eight equal runs, one grew by 98 MiB, and the others by 71 to 89 MiB. A
 /// run with an unlimited queue grew by 1,051 MiB (`bench/runs/2026-11-23-outage-short`).
 const BUSY_MEMORY: u64 = 92 << 20;
-/// Maximum time from the end of an outage to the next delivery, in addition to [`BACKOFF`] and, after a silence, to the
-/// timeout of the sink, on an idle machine.
+/// Maximum time from the end of an outage to the next delivery on an idle machine, without
+/// [`BACKOFF`] and, after a silence, without the timeout of the sink.
 const MARGIN: Duration = Duration::from_millis(250);
 /// The same limit as [`MARGIN`], on a busy machine.
 const BUSY_MARGIN: Duration = Duration::from_secs(3);

@@ -57,8 +57,8 @@ pub struct Config {
     /// Interval at which the brokers are asked for new topics and partitions.
     #[serde(default = "refresh_interval")]
     pub refresh_interval: Interval,
-    /// Maximum bytes that are fetched ahead of the flow, from all partitions together. Reduced if the memory limit of
-    /// the process does not allow that many.
+    /// Maximum number of bytes that are fetched ahead of the flow, from all partitions together.
+    /// Reduced if the memory limit of the process does not allow that many.
     #[serde(default = "prefetch")]
     pub prefetch: Size,
 }
@@ -142,7 +142,7 @@ pub(super) struct Settings {
     pub(super) start: Start,
     pub(super) commit_interval: Duration,
     pub(super) drain_timeout: Duration,
-    /// Maximum bytes that are fetched ahead.
+    /// Maximum number of bytes that are fetched ahead.
     pub(super) prefetch: u64,
 }
 
@@ -195,9 +195,9 @@ impl Settings {
             // partitions that the request does not include have to wait too, for example newly
             // assigned partitions.
             .set("fetch.wait.max.ms", "50")
-            // If a partition has no record at its offset, the connector restarts it with its oldest record, for each
-            // value of `start`. librdkafka must not do that by itself, because the connector would drop records with
-            // lower offsets as already read.
+            // If a partition has no record at its offset, the connector restarts it with its oldest
+            // record, whatever `start` is. librdkafka must not do that by itself, because the
+            // connector would drop records with lower offsets as already read.
             .set("auto.offset.reset", "error")
             // The connector commits offsets itself, because only acknowledged offsets may be committed.
             .set("enable.auto.commit", "false")

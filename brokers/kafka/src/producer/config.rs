@@ -59,8 +59,8 @@ pub struct Config {
     /// Maximum size of a record. Larger records go to `err`, and so do records that exceed the limit of the topic.
     #[serde(default = "max_record_bytes")]
     pub max_record_bytes: Size,
-    /// Maximum bytes of records that wait in the client. Further records wait outside of the client. Reduced if the
-    /// memory limit of the process does not allow that many.
+    /// Maximum number of bytes of records that wait in the client. Further records wait outside of
+    /// the client. Reduced if the memory limit of the process does not allow that many.
     #[serde(default = "max_buffer_bytes")]
     pub max_buffer_bytes: Size,
     /// Credentials of this client.

@@ -48,7 +48,9 @@ fn records_are_read_once_in_order_and_committed() {
     // The second run has to continue where the first one has ended.
     kafka.write(&topic, 0..4, 1000..1010);
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("the others", || (running.out().len() >= 40).then_some(()));
+    broker_tests::eventually("the records of the second run", || {
+        (running.out().len() >= 40).then_some(())
+    });
     for partition in 0..4 {
         assert!(numbers(&running.out(), partition).into_iter().eq(1000..1010));
     }
@@ -93,7 +95,7 @@ fn latest_starts_at_first_assignment_and_persists() {
     running.kill();
     kafka.write(&topic, 0..2, 10..20);
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("the records since the start", || {
+    broker_tests::eventually("the records after the start offset", || {
         (running.out().len() >= 20).then_some(())
     });
     for partition in 0..2 {
@@ -118,7 +120,7 @@ fn time_starts_at_first_record_not_older_or_at_end() {
     let start = "start: '2026-11-23T10:00:04Z'";
     let keys = format!("topics: [{topic}], group: {group}, {start}");
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("the records that are not older", || {
+    broker_tests::eventually("the records from the start time on", || {
         (running.out().len() >= 6).then_some(())
     });
     kafka.write(&topic, [1], 10..11);
@@ -137,10 +139,14 @@ fn pattern_finds_topics_created_later() {
     kafka.write(&format!("other-{prefix}"), [0], 0..10);
     let keys = format!("topics: ['^{prefix}-.*'], group: {group}, refresh_interval: 200ms");
     let running = flow(&kafka, &keys, STDOUT);
-    broker_tests::eventually("the first", || (running.out().len() >= 10).then_some(()));
+    broker_tests::eventually("the records of the first topic", || {
+        (running.out().len() >= 10).then_some(())
+    });
     kafka.make_topic(&format!("{prefix}-b"), 1);
     kafka.write(&format!("{prefix}-b"), [0], 10..20);
-    broker_tests::eventually("the second", || (running.out().len() >= 20).then_some(()));
+    broker_tests::eventually("the records of the new topic", || {
+        (running.out().len() >= 20).then_some(())
+    });
     assert!(numbers(&running.out(), 0).into_iter().eq(0..20));
 }
 
@@ -172,6 +178,6 @@ fn record_fields_become_metadata() {
            meta: {{ operators: [{{ type: filter, config: {{ any: [{first}, {second}] }} }}] }}\n\
          links: [input -> meta -> output]\n"
     ));
-    broker_tests::eventually("both", || (running.out().len() >= 2).then_some(()));
+    broker_tests::eventually("both records", || (running.out().len() >= 2).then_some(()));
     assert_eq!(running.out(), ["\"{\\\"v\\\":1}\"", "\"\""]);
 }

@@ -111,7 +111,7 @@ fn shutdown_acknowledges_read_and_returns_unread_messages() {
     peer.receives("16 events", |lines| lines.len() >= 16);
     running.signal("INT");
     // The source gets no further messages, because `max_ack_pending` is reached.
-    eventually("the end of its requests", || {
+    eventually("the end of the requests of the source", || {
         (nats.consumer(&stream, "c")?.num_waiting == 0).then_some(())
     });
     peer.answer_all();

@@ -82,7 +82,7 @@ fn full_stream_blocks_flow_and_nothing_goes_to_err() {
            output: {STDOUT}\n\
          links: [input -> output]\n"
     ));
-    eventually(&format!("all four\n{}", lines.flow.log()), || {
+    eventually(&format!("all four events\n{}", lines.flow.log()), || {
         (reader.out().len() >= 4).then_some(())
     });
     let mut found = numbers(&reader.out());
@@ -112,7 +112,7 @@ fn metadata_set_subject_headers_and_message_id() {
     headers.append("id", "one");
     headers.append("A", "1");
     headers.append("A", "2");
-    eventually("the first", || {
+    eventually("the first message", || {
         nats.publish_core(&core, &headers, &[record(0)]);
         (nats.count(&from) >= 1).then_some(())
     });

@@ -42,7 +42,7 @@ fn server_headers_are_sent_only_if_configured() {
         headers.append("Nats-Rollup", "all");
         headers.append("A", "1");
         nats.publish_core(&core, &headers, &[record(2)]);
-        eventually(&format!("the copy\n{}", running.log()), || {
+        eventually(&format!("the copied message\n{}", running.log()), || {
             (nats.last(&to)?.2 == record(2)).then_some(())
         });
         let (_, headers, _) = nats.last(&to).unwrap();
@@ -85,7 +85,7 @@ fn too_long_subject_goes_to_err_and_others_are_written() {
         nats.publish_core(&core, &headers, &[record(0)]);
     }
     has(&nats, &stream, 1);
-    eventually("both at err", || (running.out().len() == 2).then_some(()));
+    eventually("two events at err", || (running.out().len() == 2).then_some(()));
     assert!(!running.log().contains("connection to the server is lost"), "{}", running.log());
 }
 
@@ -96,7 +96,7 @@ fn full_storage_blocks_flow_and_nothing_goes_to_err() {
         "accounts: { A: { jetstream: { max_file: 200000 }, users: [{ user: a, password: b }] } }";
     let account = ["--set", account, "--set", "no_auth_user: a"];
     let stream: [&str; 0] = [];
-    for (set, says) in [(&account[..], "resource"), (&stream[..], "maximum bytes exceeded")] {
+    for (set, error) in [(&account[..], "resource"), (&stream[..], "maximum bytes exceeded")] {
         let Some(broker) = Broker::start("nats", set) else { return };
         let nats = Nats::new(broker.get("plain"));
         let stream = nats.stream_with("storage", |config: &mut Config| {
@@ -107,9 +107,9 @@ fn full_storage_blocks_flow_and_nothing_goes_to_err() {
         });
         let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a"));
         lines.add((0..300).map(|number| long_line(number, 1_000)));
-        lines.flow.says(says);
+        lines.flow.says(error);
         let mut taken = Vec::new();
-        eventually(&format!("all of them\n{}", lines.flow.log()), || {
+        eventually(&format!("all events\n{}", lines.flow.log()), || {
             taken.extend(nats.take(&stream));
             have_all(&taken, 300).then_some(())
         });
@@ -138,7 +138,7 @@ fn start_waits_for_silent_server() {
     }
     proxy.set(Way::Open);
     for (stream, lines) in both {
-        eventually(&format!("all of them\n{}", lines.flow.log()), || {
+        eventually(&format!("all events\n{}", lines.flow.log()), || {
             have_all(&nats.try_messages(&stream)?, 1_000).then_some(())
         });
         assert!(lines.flow.out().is_empty());

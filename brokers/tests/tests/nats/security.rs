@@ -76,12 +76,12 @@ fn await_output(address: &str, keys: &str) {
     });
 }
 
-/// Runs a flow until it has failed, and checks that the log contains `says` and no secret.
-fn fails(address: &str, keys: &str, says: &str, secrets: &[&str]) {
+/// Runs a flow until it has failed, and checks that the log contains `expected` and no secret.
+fn fails(address: &str, keys: &str, expected: &str, secrets: &[&str]) {
     let mut running = flow(address, "a", keys);
     assert!(!running.wait().success());
     let log = running.log();
-    assert!(log.contains(says), "{says}: {log}");
+    assert!(log.contains(expected), "{expected}: {log}");
     assert!(secrets.iter().all(|it| !log.contains(it)), "{log}");
 }
 

@@ -20,11 +20,9 @@ impl Gauges {
         Self {
             known: host.gauge("files", "Files that are read or followed."),
             open: host.gauge("files_open", "Files that are open."),
-            unread: host.gauge("unread_bytes", "Bytes of all files that were not read yet."),
-            max_unread: host.gauge(
-                "unread_bytes_max",
-                "Bytes that were not read yet of the file that has most of them.",
-            ),
+            unread: host.gauge("unread_bytes", "Unread bytes of all files."),
+            max_unread: host
+                .gauge("unread_bytes_max", "Unread bytes of the file with the most unread bytes."),
             update_at_ns: 0,
         }
     }

@@ -185,7 +185,7 @@ fn positions_are_saved_by_interval_and_by_read_ahead() {
         }
         read += batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum::<usize>();
         let ahead = read as u64 - positions(&scene).unwrap_or(0);
-        assert!(ahead <= 80, "{ahead} bytes are read and not kept");
+        assert!(ahead <= 80, "{ahead} bytes are read beyond the checkpoint");
         source.acks().unwrap().ack(batch.pull()).unwrap();
     }
     source.stop().unwrap();

@@ -139,7 +139,7 @@ fn incomplete_message_is_moved_to_another_file() {
     sink.deliver(&batch_of(&["five\n"])).unwrap();
     sink.stop().unwrap();
     assert_eq!(files(folder.path()), ["one\ntwo\nthree\nfour\nfive\n", "to"]);
-    assert_eq!(host.log().len(), 1, "nothing more was cut off");
+    assert_eq!(host.log().len(), 1, "no further message was cut off");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn create_aside(path: &Path, mut ms: u64) -> io::Result<(PathBuf, File)> {
 pub(super) fn cut_off(mut file: &File, torn: u64) -> io::Result<()> {
     let position = file.stream_position()?;
     if file.metadata()?.len() != position {
-        return Err(io::Error::other("another process writes to it as well"));
+        return Err(io::Error::other("another process writes to the file as well"));
     }
     let end = position.saturating_sub(torn);
     file.set_len(end)?;

@@ -322,7 +322,7 @@ fn source_polls_at_interval_and_returns_changed_responses() {
     let origin = batch.first().and_then(EventRef::origin).map(str::to_owned);
     assert_eq!(origin, Some(format!("http://{}/in", peer.address)));
     // The request took some real time, so less than the interval is left.
-    let Pull::Idle(left) = client.pull().unwrap().0 else { panic!("a request was just sent") };
+    let Pull::Idle(left) = client.pull().unwrap().0 else { panic!("expected an idle pull") };
     assert!(left <= interval && left > interval / 2, "{left:?}");
     host.advance(interval);
     let (unchanged, batch) = client.pull().unwrap();

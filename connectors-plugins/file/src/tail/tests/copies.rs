@@ -184,7 +184,7 @@ fn copy_that_ends_before_the_last_lines_is_not_read_again() {
     for is_compressed in [false, true] {
         let scene = Scene::new(&[("app.log", "")]);
         let mut source = scene.open(FOLLOW).unwrap();
-        // More positions than are remembered, and more than the first bytes of the identity.
+        // The lines end at more positions than the source remembers, and exceed the hashed first bytes.
         let line = "x".repeat(200);
         for number in 0..20 {
             scene.append("app.log", &format!("{number} {line}\n"));
@@ -216,7 +216,10 @@ fn unacknowledged_data_of_truncated_file_is_read_from_its_copy() {
     let batches = scene.all(&mut source);
     ack(&mut source, &batches[..1]);
     copy_truncate(&scene, "app.log", "app.log.1");
-    assert!(scene.all_for(&mut source, Duration::from_secs(15)).is_empty(), "wait for the sinks");
+    assert!(
+        scene.all_for(&mut source, Duration::from_secs(15)).is_empty(),
+        "the copy waits for the sinks"
+    );
     // The process is killed.
     drop(source);
     let mut source = scene.open(&keys).unwrap();
@@ -249,7 +252,7 @@ fn rewritten_file_of_same_length_is_read() {
         rewrite(&scene.path("app.log"), &format!("{start}two\n"));
         assert!(lines(&scene, &mut source).contains(&"two".to_owned()), "{long}");
         rewrite(&scene.path("app.log"), &format!("{start}two\n"));
-        assert!(lines(&scene, &mut source).is_empty(), "the same contents");
+        assert!(lines(&scene, &mut source).is_empty(), "the file has the same contents");
     }
 }
 
