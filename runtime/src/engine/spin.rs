@@ -1,8 +1,8 @@
-//! Busy waiting for another task, for a short time before the executor parks the waiting task.
+//! Busy waiting for another task or for a near deadline, for a short time before the executor parks the waiting task.
 //!
 //! Parking a thread and waking it again can take longer than the work on a batch, for the task that waits and for the
-//! task that wakes it. A task that waits for its in-order section therefore first spins for up to [`SPIN`]. It spins
-//! only while there are no more busy tasks than processors, so that it takes no processor from another task.
+//! task that wakes it. A task that waits for its in-order section therefore first spins for up to [`SPIN`]. It does not
+//! begin to spin if there are more busy tasks than processors, because it would take a processor from one of them.
 //!
 //! Senders and receivers of queues do not spin. According to `bench/runs/2026-11-24-spin`, spinning made flows of
 //! JSON no faster, and a flow that copies bytes two and a half times slower.

@@ -8,15 +8,16 @@
 pub struct Limits {
     /// Maximum size of the file, in bytes.
     pub max_file_bytes: u64,
-    /// Maximum size of the parsed tree, in bytes, after every alias was replaced by its value. The size is the total
-    /// length of all texts plus [`Limits::NODE_BYTES`] for every node.
+    /// Maximum size of the parsed tree, in bytes, after every alias and every reference was replaced by its value. The
+    /// size is the total length of all texts plus [`Limits::NODE_BYTES`] for every node.
     pub max_expanded_bytes: usize,
     /// Maximum depth of nested lists and maps.
     pub max_depth: usize,
 }
 
 impl Limits {
-    /// Number of bytes that each node adds to [`Limits::max_expanded_bytes`], in addition to its text.
+    /// Number of bytes that each node adds to the size that [`Limits::max_expanded_bytes`] limits, in addition to its
+    /// text.
     pub const NODE_BYTES: usize = 32;
 }
 

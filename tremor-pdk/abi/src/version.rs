@@ -5,7 +5,8 @@ use std::fmt;
 use abi_stable::StableAbi;
 
 /// A major and a minor number. A host loads a plugin if the major numbers are equal and the plugin's minor number is
-/// not larger than the host's. A new minor version only adds fields and methods after the last prefix field.
+/// not larger than the host's. A new minor version only adds: fields and methods after the last prefix field, types,
+/// and numbers of open sets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, StableAbi)]
 pub struct AbiVersion {

@@ -174,7 +174,7 @@ impl Shared {
         error.is_final().then(|| error.context(format!("partition {partition} of `{topic}`")))
     }
 
-    /// Logs that a partition has no record at its offset and restarts.
+    /// Logs that a partition has no record at its offset, and is therefore read from its oldest record.
     pub(super) fn log_restart(&self, topic: &str, partition: i32, offset: i64, text: &str) {
         let at = if offset < 0 { String::new() } else { format!(" at offset {offset}") };
         warn!(

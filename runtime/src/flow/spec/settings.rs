@@ -1,4 +1,4 @@
-//! Keys of connectors and pipelines that are not components, such as `reconnect`, `restart` and `queue`.
+//! Keys of connectors and pipelines whose values are not components, such as `reconnect`, `restart` and `queue`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -93,7 +93,7 @@ pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
     Some(Batch { max_events, max_bytes, linger })
 }
 
-/// Maximum of `dead_letters.max_bytes`, in bytes: the largest event that a batch can contain.
+/// Maximum of `dead_letters.max_bytes`, in bytes: the memory that the event of a message of up to 4 MiB may take.
 const MOST_DEAD_LETTER_BYTES: u64 = 16 << 20;
 
 pub(super) fn dead_letters(
@@ -106,7 +106,7 @@ pub(super) fn dead_letters(
         let bytes = bytes(node, key, report)?;
         if bytes.get() > MOST_DEAD_LETTER_BYTES {
             let error = wrong(node, key, "`16MiB` or less", report);
-            report.push(error.help("no event is larger"));
+            report.push(error.help("the event of a message of up to 4 MiB is not larger"));
             return None;
         }
         Some(bytes)
@@ -122,7 +122,7 @@ pub(super) fn on_failure(node: &Node, key: &str, report: &mut Report) -> Option<
 
 pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandled> {
     let words = [("dead_letter", Unhandled::DeadLetter), ("discard", Unhandled::Discard)];
-    let help = "`discard` drops events that cannot be processed; without it they leave by `err`";
+    let help = "if `err` is not linked, `discard` drops events that cannot be processed, and `dead_letter` lets them fail";
     one_of(words, help, node, key, report)
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Scalar<'t> {
 /// Maximum number of problems for which the exact location is determined, because this takes time in a long line.
 const MAX_LOCATED: usize = 50;
 
-/// An error of a reference.
+/// An error or a warning about a reference.
 pub(crate) struct Problem {
     /// Location of the whole scalar.
     pub(crate) scalar: Span,
@@ -121,7 +121,7 @@ impl<'s> References<'s> {
                 Data::Unknown
             })
         };
-        // Booleans are not kept secret, because too many messages contain `true`.
+        // Booleans and null are not kept secret, because too many messages contain these words.
         if !matches!(data, Data::Bool(_) | Data::Null) {
             files.iter().for_each(|secret| redact::keep(secret));
             if let (Data::Number(number), false) = (&data, files.is_empty()) {

@@ -6,7 +6,7 @@ use super::{Node, ValueRef, WriteError, Writer, view::Repr};
 
 impl ValueRef<'_> {
     /// Appends a copy of the value to the two buffers of a document, and returns the index of its root. The nodes of a
-    /// document are copied without validation, so the copy of an invalid value is invalid.
+    /// document are copied without validation, so the copy of an invalid value may be invalid.
     ///
     /// # Errors
     /// Returns [`WriteError::TooLarge`] if the index of the root would exceed 32 bits. For a

@@ -8,8 +8,10 @@ use abi_stable::StableAbi;
 ///
 /// # Memory layout
 /// ```text
-///  0..8 8..16 16..24 +-----------+----------+----------------------------------------------+ | start | len | free:
-///  null, or the function of the owner | +-----------+----------+----------------------------------------------+
+/// 0..8    8..16  16..24
+/// +-------+------+------------------------------------------+
+/// | start | len  | free: null, or the function of the owner |
+/// +-------+------+------------------------------------------+
 /// ```
 /// The size is 24 bytes (`RCowStr` has 40), so that a value has 32 bytes. A buffer has no spare capacity, so build
 /// growing text in a `String`.

@@ -65,7 +65,8 @@ impl Idle {
         self.timer.set(host, Duration::from_nanos(after_ns));
     }
 
-    /// Returns the time in ns at which a connection becomes overdue if it sends no more data.
+    /// Returns the time in ns at which a connection becomes overdue, unless its handshake ends or, after that, data
+    /// arrives before that time.
     fn end_ns(&self, peer: &Peer) -> Option<u64> {
         let after_ns = if peer.is_handshaking() { Some(HANDSHAKE_NS) } else { self.timeout_ns };
         after_ns.map(|after_ns| peer.active_ns.saturating_add(after_ns))

@@ -268,7 +268,8 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
             }
         }
         let seen = |difference: &str| {
-            format!("with pulls that are dropped after {polls} polls, {difference}")
+            let ending = if polls == 1 { "" } else { "s" };
+            format!("with pulls that are dropped after {polls} poll{ending}, {difference}")
         };
         // A peer may send only to its first client.
         if pulling.transcript.has_nothing_yet() && undisturbed(subject)?.has_nothing_yet() {
