@@ -158,14 +158,22 @@ impl Flow {
         processors: &Processors,
         memory: FlowMemory,
     ) -> Result<Planned, flow::Error> {
-        let control = Arc::new(Control::new().of_run(calls, processors.clone(), memory));
-        let mut counters = FlowCounters::default();
-        let tasks = plan::tasks(flow, parts, &control, &mut counters)?;
-        Ok(Planned { name: flow.name().to_owned(), control, counters, tasks })
+        let control = Control::new().of_run(calls, processors.clone(), memory);
+        Planned::new(flow, parts, Arc::new(control))
     }
 }
 
 impl Planned {
+    fn new(
+        flow: &flow::Flow,
+        parts: &dyn Parts,
+        control: Arc<Control>,
+    ) -> Result<Self, flow::Error> {
+        let mut counters = FlowCounters::default();
+        let tasks = plan::tasks(flow, parts, &control, &mut counters)?;
+        Ok(Self { name: flow.name().to_owned(), control, counters, tasks })
+    }
+
     /// Starts the tasks of the flow.
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, counters, tasks } = self;

@@ -16,19 +16,14 @@ use tremor_pdk::{Acks, Batch, Buffered, Error, Operator, Output, Pull, Result};
 use super::{
     Harness, Setup, both,
     doubles::{Pulls, ScriptedSink, Shared, SinkScript},
-    fragments, outlet, pipeline, router,
+    fragments,
 };
 use crate::{
     dynamic::DynSource,
     engine::{
         handle::connection::{Connection, End},
         processors::Processors,
-        queue::{self, Bounds},
-        source::{
-            intake::{Intake, IntakeState},
-            preprocessors::Next,
-        },
-        target::{Ports, Target},
+        source::{intake::Intake, preprocessors::Next, worker::Worker},
         tracking::token::{Ended, InFlight, Ledger, Token},
     },
     executor::block_on,
@@ -99,9 +94,8 @@ fn waiting_source_is_notified_without_giving_up_its_pull() {
 fn source_at_its_limit_is_pulled_only_to_complete_a_message() {
     let mut double = Pulls::of(&[&["half"], &[" a line\n"], &["whole\n"], &["more\n"]]);
     (double.fragments, double.most_in_flight) = (true, 1);
-    let state = IntakeState { preprocessors: fragments::lines(), ..IntakeState::default() };
-    let mut intake = Intake::new(state, Box::new(double), Processors::default());
-    let Harness { source, .. } = Setup::default().harness();
+    let Harness { source, .. } = fragments::lines().harness();
+    let mut intake = Intake::new(source.intake, Box::new(double), Processors::default());
     let egress = source.worker.router.egress.clone();
     let mut pull = || {
         let mut context = Context::from_waker(Waker::noop());
@@ -140,21 +134,20 @@ impl Operator for Sums {
 
 #[test]
 fn failed_aggregate_fails_the_whole_pull_of_its_parts() {
-    let (to_sink, mut queue) = queue::bounded(Bounds::default(), &Processors::default());
-    let ports = Ports { out: vec![Target::Pipeline(0)], ..Ports::default() };
-    let pipelines = vec![pipeline(vec![Box::new(Sums::default())], Arc::default())];
-    let queues = vec![outlet(to_sink, &Arc::default())];
-    let mut router = router("source", pipelines, ports, queues, None, &Arc::default());
+    let setup = Setup::default().operators("main", vec![Box::new(Sums::default())]);
+    let Harness { source, mut sink, .. } = setup.harness();
+    let Worker { mut router, codec, .. } = source.worker;
     let ledger = Arc::<Ledger>::default();
     let mut batch = Batch::new();
     (0..3).for_each(|_| batch.push_message(b"1"));
+    assert!(codec.unwrap().decode_batch(&mut batch).rejected.is_empty());
     for (position, event) in batch.events_mut().iter_mut().enumerate() {
         event.pull = 1;
         event.set_position(position);
     }
     block_on(router.emit(InFlight::new(batch, Token::of(1, &ledger))));
     block_on(router.close());
-    let sum = block_on(poll_fn(|context| queue.poll_receive(context))).unwrap().item;
+    let sum = block_on(poll_fn(|context| sink.queue.poll_receive(context))).unwrap().item;
     assert_eq!(sum.batch.len(), 1);
     sum.token.fail(sum.batch.events());
     // The positions are unknown, because the aggregate does not contain those of the other two events.

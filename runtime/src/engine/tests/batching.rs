@@ -1,20 +1,13 @@
 //! Sinks whose batches are joined to deliveries.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{num::NonZeroUsize, time::Duration};
 
 use tremor_pdk::Error;
 
 use super::{
-    doubles::{Pulls, Shared, exception},
-    parallel::{Desk, run_batching, run_source, until},
-    pulls, sorted,
+    doubles::{Shared, exception},
+    parallel::{Desk, run_batching, until},
+    pulls,
 };
 use crate::engine::sink::lane::Batching;
 
@@ -91,19 +84,4 @@ fn ordered_streams_do_not_share_deliveries() {
         });
     assert_eq!(reports, pulls(6, true));
     assert_eq!(desk.lock().unwrap().begun, ["13", "24", "6", "13", "5"]);
-}
-
-#[test]
-fn incomplete_delivery_leaves_after_its_linger_time() {
-    let desk = Shared::<Desk>::default();
-    let linger = batches(usize::MAX >> 8, Duration::from_millis(1));
-    let may_end = Arc::<AtomicBool>::default();
-    let source = Pulls { until: Some(may_end.clone()), ..Pulls::of(&[&["1"]]) };
-    let reports = source.reports.clone();
-    run_source(source, (1, true), Some(linger), &desk, async {
-        until(&desk, 1, &["1"]).await;
-        may_end.store(true, Ordering::Relaxed);
-        desk.lock().unwrap().answer("1", Ok(Vec::new()));
-    });
-    assert_eq!(sorted(&reports), pulls(1, true));
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -12,20 +12,18 @@ use std::{
 use tremor_pdk::{Batch, Error, Exception, Result, Sides};
 
 use super::{
-    AT_ONCE, Harness, Setup, both,
+    AT_ONCE, LONG, attempts,
     doubles::{Gated, Pulls, ScriptedSink, SinkScript},
-    peer::{Peer, Script, attempts},
+    peer::{Peer, Script},
     pulls, settled, sorted,
 };
 use crate::{
     dynamic::DynSink,
     engine::{
         control::{Control, Phase},
-        handle::ConnectorHandle,
-        retry::backoff::Policy,
         tracking::stats::Counts,
     },
-    executor::{self, block_on},
+    executor, flow,
 };
 
 fn lost<T>() -> Result<T> {
@@ -33,14 +31,16 @@ fn lost<T>() -> Result<T> {
 }
 
 /// Runs a connector that is only a source, and a scripted sink that receives its events.
-fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
-    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
-    let connector = peer.task(Some(source), None, policy);
-    block_on(both(connector.run(), async {
-        let scripted = Box::new(ScriptedSink(SinkScript::of([])));
-        sink.run(scripted, &Arc::default()).await;
-    }));
-    settled(&counters)
+fn run(peer: &Arc<Peer>, reconnect: flow::Retry) -> Counts {
+    settled(&peer.source(reconnect).plan().run_with(async {}).components)
+}
+
+/// Runs a connector whose source feeds its own sink.
+fn run_both(peer: Peer, reconnect: flow::Retry) -> Arc<Peer> {
+    let peer = Arc::new(peer);
+    let setup = peer.flow("peer -> main -> peer").set("peer", |it| it.reconnect = reconnect);
+    setup.plan().run_with(async {});
+    peer
 }
 
 /// Creates a peer with a source and a sink. The source reads three events in each of `pulls` pulls, and can be created
@@ -59,20 +59,6 @@ fn both_sides(
     let make_sink =
         move |_: &_| Ok(Box::new(Gated { scripted: sink.clone(), is_open: ended.clone() }) as _);
     (Peer::new(Box::new(make_source), Box::new(make_sink)), pulls, scripted)
-}
-
-const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
-
-#[test]
-fn own_sink_of_an_ended_source_is_reconnected() {
-    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Vec::new()), lost()]);
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    block_on(peer.both_sides(harness, AT_ONCE).run());
-    assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
-    assert_eq!(sorted(&source.reports), pulls(2, true), "all acknowledgements were reported");
-    assert!(peer.control.failure().is_none());
-    assert_eq!((peer.count("connect"), peer.count("source")), (4, 1));
-    assert!(peer.calls().ends_with(&["close"]));
 }
 
 /// A sink that drains the flow with its first batch, and loses its connection once the source has ended.
@@ -109,9 +95,8 @@ fn own_sink_of_a_draining_source_is_reconnected() {
         0 => Ok(Box::new(Drains { control: control.clone(), ended: ended.clone() })),
         _ => Ok(Box::new(scripted.clone())),
     });
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    block_on(peer.both_sides(harness, AT_ONCE).run());
-    assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX[..3]);
+    let peer = run_both(peer, AT_ONCE);
+    assert_eq!(sink.0.lock().unwrap().delivered.concat(), ["0", "1", "2"]);
     assert_eq!(sorted(&source.reports), pulls(1, true));
     assert_eq!((peer.count("connect"), peer.count("source")), (2, 1));
 }
@@ -119,23 +104,24 @@ fn own_sink_of_a_draining_source_is_reconnected() {
 #[test]
 fn own_sink_of_a_source_that_awaits_other_sinks_is_reconnected() {
     let (mut peer, source, sink) = both_sides(2, []);
-    // The source also feeds another sink, which becomes ready with the second connection of this connector.
-    let control = Arc::new(Control::new());
-    let other = Arc::new(ConnectorHandle::new("other".into(), None));
-    control.add_sink(1, other, vec![(0, "peer".to_owned())], Weak::new());
-    peer.control = control.clone();
     let sources = Mutex::new(vec![source.clone(), Pulls::numbers(0)]);
     peer.source = Box::new(move |_| Ok(Box::new(sources.lock().unwrap().pop().unwrap())));
     let connections = AtomicUsize::default();
     peer.sink = Box::new(move |connection| {
-        match connections.fetch_add(1, Ordering::Relaxed) {
-            0 => connection.break_off(),
-            _ => control.sink_ready("other"),
+        if connections.fetch_add(1, Ordering::Relaxed) == 0 {
+            connection.break_off();
         }
         Ok(Box::new(sink.clone()))
     });
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    block_on(peer.both_sides(harness, AT_ONCE).run());
+    let peer = Arc::new(peer);
+    // The source also feeds another sink, which becomes ready only after the second connection of this connector.
+    let (own, scripted) = (peer.clone(), ScriptedSink(SinkScript::of([])));
+    let other = Arc::new(Peer::of_sink(Box::new(move |_| match own.count("sink") {
+        0 | 1 => lost(),
+        _ => Ok(Box::new(scripted.clone())),
+    })));
+    let setup = peer.flow("peer -> main -> peer, main -> sink").connect("sink", &other);
+    setup.plan().run_with(async {});
     assert_eq!(sorted(&source.reports), pulls(2, true));
     assert_eq!(peer.count("connect"), 2);
 }
@@ -145,8 +131,7 @@ fn acknowledgement_that_a_source_rejects_fails_the_connector() {
     let (mut peer, source, _) = both_sides(2, []);
     let source = Pulls { rejects_acks: true, ..source };
     peer.source = Box::new(move |_| Ok(Box::new(source.clone())));
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    block_on(peer.both_sides(harness, AT_ONCE).run());
+    let peer = run_both(peer, AT_ONCE);
     let failure = peer.control.failure().unwrap().error.to_string();
     assert!(failure.contains("no acknowledgements"), "{failure}");
     assert_eq!(peer.count("connect"), 1, "the connector does not reconnect");
@@ -175,8 +160,7 @@ fn delivered_event_resets_the_attempts_to_connect() {
     let each = |pull| if pull % 2 == 0 { Ok(Vec::new()) } else { lost() };
     // Deliveries of a lost connection are repeated on the next one.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    block_on(peer.both_sides(harness, attempts(0)).run());
+    let peer = run_both(peer, attempts(0));
     assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
     assert_eq!(sink.0.lock().unwrap().delivered.len(), 10);
 }
@@ -185,7 +169,7 @@ fn delivered_event_resets_the_attempts_to_connect() {
 fn long_connection_resets_the_attempts_to_connect() {
     let peer = Script::of(std::iter::repeat_n(lost(), 100)).peer();
     // A connection counts as long if it lasts longer than the maximum wait, which is zero here.
-    run(&peer, Policy { max: Duration::ZERO, ..attempts(0) });
+    run(&peer, flow::Retry { max_backoff: Some(Duration::ZERO), ..attempts(0) });
     assert!(peer.control.failure().is_none());
     assert_eq!(peer.count("connect"), 101);
 }
@@ -221,16 +205,12 @@ fn connect_that_cannot_make_a_half_is_retried() {
 #[test]
 fn lost_connection_is_followed_by_a_wait() {
     let peer = Script::of([lost()]).peer();
-    let Harness { source, .. } = Setup::default().harness();
-    // The wait is random, but almost certainly longer than the test.
-    let policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
-    let connector = peer.task(Some(source), None, policy);
-    block_on(both(connector.run(), async {
+    peer.source(LONG).plan().run_with(async {
         while peer.control.connector("peer").unwrap().status().error.is_none() {
             executor::yield_now().await;
         }
         peer.control.advance(Phase::Stopped);
-    }));
+    });
     assert_eq!(peer.count("connect"), 1);
     assert!(peer.calls().ends_with(&["close"]), "the end of the flow ends the wait");
 }
@@ -241,9 +221,9 @@ fn lost_connections_leave_no_waker_behind() {
     let peer = Script::of(std::iter::repeat_n(lost(), LOST)).peer();
     run(&peer, AT_ONCE);
     assert_eq!(peer.count("connect"), LOST + 1);
-    // Tasks that wait: the connector's task, its source, and the scripted sink.
+    // Tasks that wait: those of the two connectors, of their source and sink, and of the test, which waits twice.
     let most = peer.most_waiting.load(Ordering::Relaxed);
-    assert!(most <= 3, "{most} wakers");
+    assert!(most <= 6, "{most} wakers");
 }
 
 /// A sink that never answers.
@@ -271,10 +251,12 @@ fn lost_connections_do_not_overfill_the_connectors_own_queue() {
         *shown.lock().unwrap() = Some(connection.clone());
         Ok(Box::new(Never))
     });
-    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
-    let stats = harness.source.worker.router.stats.clone();
+    let peer = Arc::new(peer);
+    let planned = peer.flow("peer -> main -> peer").plan();
+    let source = planned.tasks.connectors[0].source.as_ref().unwrap();
+    let stats = source.worker.router.stats.clone();
     let taken = || stats.counts().taken;
-    block_on(both(peer.both_sides(harness, AT_ONCE).run(), async {
+    planned.run_with(async {
         while taken() < 256 {
             executor::yield_now().await;
         }
@@ -289,7 +271,7 @@ fn lost_connections_do_not_overfill_the_connectors_own_queue() {
             }
         }
         peer.control.advance(Phase::Stopped);
-    }));
+    });
     // The queue contains 258 events, and the sink and the source have one batch each.
     assert!(taken() <= 264, "{} events with a queue limit of 256", taken());
 }

@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
@@ -15,7 +15,7 @@ use tremor_pdk::{
     Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result,
 };
 
-use crate::codec::{BatchDecoder, Decoded};
+use super::peer::Peer;
 use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
 pub(super) type Shared<T> = Arc<Mutex<T>>;
@@ -179,6 +179,14 @@ impl SinkScript {
 #[derive(Clone)]
 pub(super) struct ScriptedSink(pub(super) Shared<SinkScript>);
 
+impl ScriptedSink {
+    /// Creates a connector that is only this sink.
+    pub(super) fn peer(&self) -> Arc<Peer> {
+        let sink = self.clone();
+        Arc::new(Peer::of_sink(Box::new(move |_| Ok(Box::new(sink.clone())))))
+    }
+}
+
 impl DynSink for ScriptedSink {
     fn poll_deliver(
         &mut self,
@@ -200,6 +208,7 @@ impl DynSink for ScriptedSink {
 }
 
 /// A sink that answers no delivery before `is_open` is set.
+#[derive(Clone)]
 pub(super) struct Gated {
     pub(super) scripted: ScriptedSink,
     pub(super) is_open: Arc<AtomicBool>,
@@ -217,19 +226,6 @@ impl DynSink for Gated {
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    }
-}
-
-/// A decoder that counts its batches.
-pub(super) struct Counted {
-    pub(super) decoder: Box<dyn BatchDecoder>,
-    pub(super) count: Arc<AtomicUsize>,
-}
-
-impl BatchDecoder for Counted {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.decoder.decode_batch(batch)
     }
 }
 

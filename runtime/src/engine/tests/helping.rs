@@ -7,10 +7,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Batch, Limit, Operator, Pull, Result};
+use tremor_pdk::{Batch, Limit, Pull, Result};
 
 use super::{
-    Setup, doubles,
+    Harness, Setup, doubles,
     doubles::{Pulls, Records, Shared},
 };
 use crate::{
@@ -23,7 +23,6 @@ use crate::{
             intake::{Intake, IntakeState},
             preprocessors::Next,
             shared_intake::SharedIntake,
-            worker::Worker,
         },
         tracking::token::Ended,
         tuning::STEADY,
@@ -147,15 +146,15 @@ impl BatchDecoder for Together {
 fn batches_of_concurrent_tasks_keep_their_order() {
     const PULLS: usize = 2_000;
     let seen = Shared::<Vec<String>>::default();
-    let operators: Vec<Box<dyn Operator>> = vec![Box::new(Records(seen.clone()))];
-    let harness = Setup { operators, helpers: 1, ..Setup::default() }.harness();
-    let super::Harness { mut source, sink, .. } = harness;
+    let setup = Setup::default().helpers(1);
+    let setup = setup.operators("main", vec![Box::new(Records(seen.clone()))]);
+    let Harness { mut source, sink, .. } = setup.harness();
     let barrier = Arc::new(Barrier::new(2));
-    let workers = [source.helpers.remove(0), source.worker].map(|worker| {
+    let workers = [source.helpers.remove(0), source.worker].map(|mut worker| {
         let count = Arc::<AtomicUsize>::default();
-        let (Some(decoder), barrier) = (worker.codec, Some(barrier.clone())) else { panic!() };
-        let codec = Some(Box::new(Together { decoder, barrier, count: count.clone() }) as _);
-        (Worker { codec, ..worker }, count)
+        let (decoder, barrier) = (worker.codec.take().unwrap(), Some(barrier.clone()));
+        worker.codec = Some(Box::new(Together { decoder, barrier, count: count.clone() }));
+        (worker, count)
     });
     let counts = workers.each_ref().map(|(_, count)| count.clone());
     let intake =

@@ -2,6 +2,7 @@
 //! task of the source. `docs/guide/flows.md` states this limit.
 
 use std::{
+    num::NonZeroU64,
     pin::Pin,
     sync::{
         Arc,
@@ -18,7 +19,7 @@ use crate::engine::{
     Kind,
     handle::connection::Connection,
     processors::Processors,
-    queue::{Bounds, mailbox::Host},
+    queue::mailbox::Host,
     source::{batch_sizer::BatchSizer, shared_intake::SharedIntake},
     sync::gauge::Gauge,
     tracking::stats::FlowCounters,
@@ -96,16 +97,18 @@ struct Flow {
 }
 
 impl Flow {
-    /// Creates a flow whose source reads batches of `batch` events with its own task and `helpers` helper tasks.
+    /// Creates a flow whose source reads batches of `batch` events with its own task and `helpers` helper tasks. The
+    /// queue of the sink has the limit `queue`, in events.
     /// Senders may run the sink.
-    fn of(bounds: Bounds, batch: u32, helpers: usize) -> Self {
-        Self::of_source(bounds, batch, helpers, 0)
+    fn of(queue: u32, batch: u32, helpers: usize) -> Self {
+        Self::of_source(queue, batch, helpers, 0)
     }
 
     /// Creates a flow whose source may have at most `most` events in flight.
-    fn of_source(bounds: Bounds, batch: u32, helpers: usize, most: usize) -> Self {
-        let harness = Setup { bounds, helpers, ..Setup::default() }.harness();
-        let Harness { mut source, sink: mut side, counters, .. } = harness;
+    fn of_source(queue: u32, batch: u32, helpers: usize, most: usize) -> Self {
+        let setup = Setup::default().helpers(helpers);
+        let setup = setup.set("sink", |it| it.queue.max_events = NonZeroU64::new(queue.into()));
+        let Harness { mut source, sink: mut side, counters, .. } = setup.harness();
         let (endless, answers, queue) =
             (Endless { most, ..Endless::default() }, Answers::default(), side.queue.gauge());
         let (mailbox, double) = (side.queue.mailbox(), Box::new(answers.clone()));
@@ -186,13 +189,12 @@ fn in_flight(counters: &FlowCounters) -> usize {
 fn events_in_flight_are_bounded_if_a_sink_never_answers() {
     for helpers in 0..4 {
         for (events, batch) in [(1, 1), (1, 3), (3, 3), (4, 3), (60, 3), (61, 7), (256, 100)] {
-            let bounds = Bounds { events, ..Bounds::default() };
-            let mut flow = Flow::of(bounds, batch, helpers);
-            let batch = batch as usize;
+            let mut flow = Flow::of(events, batch, helpers);
+            let (events, batch) = (events as usize, batch as usize);
             let expected = [batch, events.div_ceil(batch) * batch, (helpers + 1) * batch];
             for _ in 0..3 {
                 flow.settle();
-                assert_eq!(flow.whereabouts(), expected, "{helpers} helpers, {bounds:?}");
+                assert_eq!(flow.whereabouts(), expected, "{helpers} helpers, {events} events");
             }
         }
     }
@@ -201,7 +203,7 @@ fn events_in_flight_are_bounded_if_a_sink_never_answers() {
 #[test]
 fn source_is_pulled_up_to_its_limit_of_events_in_flight() {
     for most in 1..6 {
-        let mut flow = Flow::of_source(Bounds::default(), 3, 0, 3 * most);
+        let mut flow = Flow::of_source(256, 3, 0, 3 * most);
         flow.settle();
         assert_eq!(flow.whereabouts().iter().sum::<usize>(), 3 * most);
         flow.sink.left.store(4, Ordering::Relaxed);
@@ -213,7 +215,7 @@ fn source_is_pulled_up_to_its_limit_of_events_in_flight() {
 
 #[test]
 fn source_is_pulled_and_notified_as_the_sink_answers() {
-    let mut flow = Flow::of(Bounds { events: 10, ..Bounds::default() }, 3, 0);
+    let mut flow = Flow::of(10, 3, 0);
     flow.settle();
     let stuck = flow.whereabouts();
     for answers in [1, 2, 50] {

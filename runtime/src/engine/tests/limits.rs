@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     engine::{
-        Kind,
         control::Phase,
         handle::{
             connection::{Connection, End},
@@ -24,18 +23,10 @@ use crate::{
 /// The pipeline has a window of five events, but the source may have only three events in flight.
 #[test]
 fn source_at_its_limit_is_reported_to_wait_for_the_window() {
-    let operators: Vec<Box<dyn tremor_pdk::Operator>> = vec![Box::new(Fives::default())];
-    let harness = Setup { operators, ..Setup::default() }.harness();
-    let Harness { mut source, mut sink, counters, .. } = harness;
-    let control = source.control.clone();
-    let name = source.handle.name().to_owned();
-    control.add(source.handle.clone());
-    let events = move || {
-        let components = counters.components();
-        let counts = components.iter().find(|it| it.kind == Kind::Pipeline).map(|it| it.counts);
-        counts.map_or(0, |counts| counts.in_flight())
-    };
-    control.add_pipeline("window", vec![name], Box::new(events));
+    let setup = Setup::default().operators("main", vec![Box::new(Fives::default())]);
+    let Harness { mut source, mut sink, control, .. } = setup.harness();
+    control.sink_ready("sink");
+    control.sink_ready("letters");
     let script = SinkScript::of([]);
     let mut double = Pulls::numbers(4);
     double.most_in_flight = 3;
@@ -56,7 +47,7 @@ fn source_at_its_limit_is_reported_to_wait_for_the_window() {
             found = control.waits();
         }
         let (_, awaited) = found[0].clone();
-        assert_eq!((&*awaited.sink, awaited.reason), ("window", PULL_LIMIT));
+        assert_eq!((&*awaited.sink, awaited.reason), ("main", PULL_LIMIT));
         assert_eq!(awaited.limit, Some(InFlight { events: 3, ..InFlight::UNLIMITED }));
         control.advance(Phase::Draining);
     };

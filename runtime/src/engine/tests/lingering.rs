@@ -147,10 +147,10 @@ impl Controls {
 /// Runs a source, a sink whose deliveries have at most two events, and `work` at the same time. Returns how the pulls
 /// ended.
 fn run(linger: Duration, work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
-    let Harness { mut source, mut sink, mut letters, .. } = Setup::default().harness();
     let max_events = NonZeroUsize::new(2).unwrap();
     let batching = Batching { max_events, max_bytes: NonZeroUsize::MAX, linger };
-    sink.terms.batch = Some(batch(batching));
+    let setup = Setup::default().set("sink", |it| it.batch = Some(batch(batching)));
+    let Harness { mut source, mut sink, mut letters, .. } = setup.harness();
     sink.tick = HOUR;
     let (fed, script, wakes) = (Fed::default(), SinkScript::of([]), Arc::<Wakes>::default());
     let reports = fed.reports.clone();

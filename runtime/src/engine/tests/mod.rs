@@ -1,4 +1,5 @@
-//! Tests of the engine with test doubles of connectors: a source, operators and a sink, with and without helper tasks.
+//! Tests of the engine with test doubles of connectors, operators and preprocessors. The flows of the tests are parsed
+//! and planned in the same way as those of flow files.
 
 mod acknowledging;
 mod batch_page;
@@ -24,75 +25,233 @@ mod timed;
 mod yielding;
 
 use std::{
+    collections::{HashMap, VecDeque},
     future::{Future, poll_fn},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     task::Poll,
     time::Duration,
 };
 
 use serde_json::Value as Config;
-use tremor_abi::batch::Pool;
-use tremor_pdk::Operator;
+use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, lock};
 
-use self::doubles::{Counted, Pulls, Reports, Shared, SinkScript};
+use self::{
+    doubles::{Pulls, Reports, ScriptedSink, Shared, SinkScript},
+    peer::Peer,
+};
 use crate::engine::{
-    Kind,
-    control::Control,
-    handle::{
-        ConnectorHandle,
-        connection::{Connection, End},
-    },
-    logging::notices::Notices,
-    processors::Processors,
-    queue::{self, Bounds, Receiver, Sender},
-    retry::backoff::Policy,
-    route::{
-        pipeline::{Pipeline, Step},
-        router::{Encoding, Outlet, Router},
-        routes::Routes,
-    },
-    sink::{
-        SinkSide, TICK, backlog::Backlog, postprocessors::Postprocessors, retry::Retries,
-        terms::Terms,
-    },
-    source::{SourceSide, batch_sizer::BatchSizer, intake::IntakeState, worker::Worker},
-    target::{Ports, Target},
-    tracking::stats::{Component, Counts, FlowCounters, Stats},
+    Component, ComponentCounts, ConnectorType, Control, Counts, FlowCounters, Kind,
+    MakePreprocessor, OperatorInstance, Parts, Planned, Processors, Report,
+    connector::ConnectorTask,
+    handle::connection::{Connection, End},
+    parts::MakeConnector,
+    queue::Receiver,
+    sink::SinkSide,
+    source::SourceSide,
 };
 use crate::{
-    codec::{BatchDecoder, Codec, MakeCodec, Terminator},
+    codec::MakeCodec,
     components,
     dynamic::{DynSink, DynSource},
     executor::block_on,
+    flow::{self, Environment, Flow, Limits, Span},
+    memory::FlowMemory,
+    plugin::HostContext,
 };
 
-/// Parameters of a source that feeds a sink through a pipeline.
+/// The components that flows of tests may link.
+const COMPONENTS: &str = "
+connectors:
+  source: { type: double, codec: json }
+  sink: { type: double, codec: json }
+  letters: { type: double, codec: json }
+  peer: { type: double, codec: json }
+pipelines:
+  main: {}
+  late: {}
+";
+
+/// Name of components that the test provides.
+const DOUBLE: &str = "double";
+
+/// A flow and its test doubles, which the plan of the product turns into tasks.
 struct Setup {
-    /// Codec of the source.
-    source_codec: &'static str,
-    /// Codec of the sink.
-    sink_codec: &'static str,
-    /// Limits of the sink's queue.
-    bounds: Bounds,
-    /// Number of helper tasks of the source.
-    helpers: usize,
-    operators: Vec<Box<dyn Operator>>,
-    /// `true` if the port `err` of the source is linked to the sink as well.
-    err: bool,
+    flow: Flow,
+    doubles: Doubles,
+    control: Arc<Control>,
+}
+
+/// The components that a test provides. All others are built in.
+#[derive(Default)]
+struct Doubles {
+    connectors: Mutex<HashMap<String, MakeConnector>>,
+    operators: Mutex<VecDeque<Box<dyn Operator>>>,
+    preprocessors: Mutex<VecDeque<(Box<dyn Preprocessor>, MakePreprocessor)>>,
+}
+
+impl Parts for Doubles {
+    fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
+        let make = lock(&self.connectors).remove(&connector.name.value);
+        let none = || -> MakeConnector { Box::new(|_, _| Err(Error::internal("no connector"))) };
+        Ok(ConnectorType { codec: self.codec(connector)?, make: make.unwrap_or_else(none) })
+    }
+
+    fn codec(
+        &self,
+        connector: &flow::Connector,
+    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
+        let codec = |codec: &flow::Component| {
+            Box::new(components::codec(&codec.name.value, &Config::Null).unwrap()) as _
+        };
+        Ok(connector.codec.as_ref().map(codec))
+    }
+
+    fn operator(&self, _: &str, _: &flow::Component) -> Result<OperatorInstance, flow::Diagnostic> {
+        let operator = lock(&self.operators).pop_front().unwrap();
+        Ok(OperatorInstance { operator, ports: Vec::new(), make: None })
+    }
+
+    fn is_stateless(&self, _: &flow::Component) -> bool {
+        false
+    }
+
+    fn preprocessor(
+        &self,
+        _: &str,
+        component: &flow::Component,
+    ) -> Result<(Box<dyn Preprocessor>, MakePreprocessor), flow::Diagnostic> {
+        let name = &component.name.value;
+        if name == DOUBLE {
+            return Ok(lock(&self.preprocessors).pop_front().unwrap());
+        }
+        let factory = components::factory(flow::Kind::Preprocessor, name).unwrap();
+        let make = move || factory.preprocessor(&Config::Null, &HostContext::new("", "", ()));
+        Ok((make().unwrap(), Box::new(make)))
+    }
+
+    fn postprocessor(
+        &self,
+        connector: &str,
+        _: &flow::Component,
+    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
+        panic!("`{connector}` has no postprocessors")
+    }
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            source_codec: "json",
-            sink_codec: "json",
-            bounds: Bounds::default(),
-            helpers: 0,
-            operators: Vec::new(),
-            err: false,
+        Self::of("source -> main -> sink, sink/err -> letters")
+    }
+}
+
+/// Returns the control of a flow whose sources have this number of helper tasks.
+fn control(helpers: usize) -> Arc<Control> {
+    let processors = Processors::new(1 + helpers);
+    Arc::new(Control::new().of_run(Arc::default(), processors, FlowMemory::default()))
+}
+
+fn component(name: &str) -> flow::Component {
+    flow::Component::new(name, Span::START)
+}
+
+impl Setup {
+    /// Creates a flow with these links. Its connectors retry without waits, any number of times, and its sources have
+    /// no helper tasks.
+    fn of(links: &str) -> Self {
+        let text = format!("{COMPONENTS}links: [{links}]");
+        let draft = flow::parse("test.yaml", text, &Limits::default(), &Environment::default());
+        let mut flow = draft.and_then(flow::Draft::finish).unwrap();
+        for connector in &mut flow.spec.connectors {
+            (connector.retry, connector.reconnect) = (AT_ONCE, AT_ONCE);
+        }
+        Self { flow, doubles: Doubles::default(), control: control(0) }
+    }
+
+    /// Changes the keys of a connector.
+    fn set(mut self, connector: &str, change: impl FnOnce(&mut flow::Connector)) -> Self {
+        let mut connectors = self.flow.spec.connectors.iter_mut();
+        change(connectors.find(|it| it.name.value == connector).unwrap());
+        self
+    }
+
+    fn codec(self, connector: &str, name: &str) -> Self {
+        self.set(connector, |it| it.codec = Some(component(name)))
+    }
+
+    fn helpers(self, count: usize) -> Self {
+        Self { control: control(count), ..self }
+    }
+
+    /// Adds operators to a pipeline. Call this for the pipelines in the order of the flow.
+    fn operators(mut self, pipeline: &str, operators: Vec<Box<dyn Operator>>) -> Self {
+        let mut pipelines = self.flow.spec.pipelines.iter_mut();
+        let pipeline = pipelines.find(|it| it.name.value == pipeline).unwrap();
+        pipeline.operators.extend(operators.iter().map(|_| component(DOUBLE)));
+        lock(&self.doubles.operators).extend(operators);
+        self
+    }
+
+    /// Adds a preprocessor to the connector `source`. `again` creates its further instances.
+    fn preprocessor(
+        self,
+        first: Box<dyn Preprocessor>,
+        again: impl Fn() -> Box<dyn Preprocessor> + Send + 'static,
+    ) -> Self {
+        lock(&self.doubles.preprocessors).push_back((first, Box::new(move || Ok(again()))));
+        self.set("source", |it| it.preprocessors.push(component(DOUBLE)))
+    }
+
+    /// Sets the instances of a connector.
+    fn connect(self, connector: &str, peer: &Arc<Peer>) -> Self {
+        lock(&self.doubles.connectors).insert(connector.to_owned(), peer.clone().make());
+        self
+    }
+
+    fn plan(self) -> Planned {
+        Planned::new(&self.flow, &self.doubles, self.control).unwrap()
+    }
+
+    /// Plans a flow from `source` to `sink` whose sides the test runs itself.
+    fn harness(self) -> Harness {
+        let mut planned = self.plan();
+        let source = planned.take("source").source.unwrap();
+        let sink = planned.take("sink").sink.unwrap();
+        let letters = planned.take("letters").sink.unwrap().queue;
+        let Planned { control, counters, .. } = planned;
+        Harness { source, sink, control, counters, letters }
+    }
+
+    /// Runs a flow from `source` to `sink` until its end.
+    fn run(self, pulls: Pulls, script: &Shared<SinkScript>) -> Outcome {
+        let sink = ScriptedSink(script.clone());
+        self.run_into(pulls, script, move || Box::new(sink.clone()))
+    }
+
+    /// Runs a flow in the same way as [`Setup::run`]. `double` creates the sink, which records its deliveries in
+    /// `script`.
+    fn run_into(
+        self,
+        pulls: Pulls,
+        script: &Shared<SinkScript>,
+        double: impl Fn() -> Box<dyn DynSink> + Send + Sync + 'static,
+    ) -> Outcome {
+        let (reports, letters) = (pulls.reports.clone(), ScriptedSink(SinkScript::of([])));
+        let source = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(pulls.clone())))));
+        let sink = Arc::new(Peer::of_sink(Box::new(move |_| Ok(double()))));
+        let report = self
+            .connect("source", &source)
+            .connect("sink", &sink)
+            .connect("letters", &letters.peer())
+            .plan()
+            .run_with(async {});
+        assert!(report.failure.is_none(), "{:?}", report.failure);
+        let letters = lock(&letters.0).delivered.concat();
+        Outcome {
+            delivered: lock(script).delivered.clone(),
+            reports: sorted(&reports),
+            counts: settled(&report.components),
+            components: report.components,
+            letters,
         }
     }
 }
@@ -101,9 +260,8 @@ impl Default for Setup {
 struct Harness {
     source: SourceSide,
     sink: SinkSide,
+    control: Arc<Control>,
     counters: FlowCounters,
-    /// Number of decoded batches.
-    decoded: Arc<AtomicUsize>,
     /// Dead letters of the sink.
     letters: Receiver,
 }
@@ -115,96 +273,32 @@ struct Outcome {
     /// Pulls that ended, in ascending order. The second value is `true` if the pull was acknowledged.
     reports: Vec<(u64, bool)>,
     counts: Counts,
-    decoded: usize,
+    components: Vec<Component>,
     letters: Vec<String>,
 }
 
 impl Outcome {
+    /// Returns the counts of a component.
+    fn of(&self, component: &str, kind: Kind) -> ComponentCounts {
+        let mut components = self.components.iter();
+        components.find(|it| it.name == component && it.kind == kind).unwrap().counts
+    }
+
     fn messages(&self) -> Vec<&str> {
         self.delivered.iter().flatten().map(String::as_str).collect()
     }
 }
 
-fn codec(name: &str) -> Codec {
-    components::codec(name, &Config::Null).unwrap()
-}
+/// Attempts of any number, without waits.
+const AT_ONCE: flow::Retry =
+    flow::Retry { attempts: None, backoff: Some(Duration::ZERO), max_backoff: Some(Duration::MAX) };
 
-fn encoding(name: &str) -> Encoding {
-    let codec = MakeCodec::encoder(&codec(name)).unwrap();
-    Encoding { codec, terminator: Terminator::default(), pool: Pool::new(8) }
-}
+/// Waits that are almost certainly longer than a test.
+const LONG: flow::Retry = flow::Retry { backoff: Some(Duration::from_secs(1 << 40)), ..AT_ONCE };
 
-/// Creates the router of a component.
-fn router(
-    name: &str,
-    pipelines: Vec<Pipeline>,
-    ports: Ports,
-    queues: Vec<Outlet>,
-    sink_codec: Option<&str>,
-    stats: &Arc<Stats>,
-) -> Router {
-    let pool = Pool::new(8);
-    let encoding = sink_codec.map(encoding);
-    let routes = Routes::new(
-        name.into(),
-        ports,
-        pipelines,
-        pool.clone(),
-        stats.clone(),
-        Arc::new(Control::new()),
-    );
-    Router::new(routes, queues, encoding, pool, stats.clone())
-}
-
-fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
-    Outlet { queue, stats: stats.clone() }
-}
-
-/// Creates a pipeline whose events go to the first queue.
-fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
-    let steps =
-        operators.into_iter().map(|operator| Step::new("operator", operator, None, Vec::new()));
-    let out = vec![Target::Queue(0)];
-    let ports = Ports { out, ..Ports::default() };
-    Pipeline { name: "main".into(), steps: steps.collect(), ports, stats }
-}
-
-fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
-    let codec = Some(MakeCodec::decoder(&codec(name)).unwrap());
-    SourceSide {
-        intake: IntakeState { id, ..IntakeState::default() },
-        worker: Worker { router, codec, sizer: BatchSizer::default() },
-        helpers: Vec::new(),
-        control: Arc::new(Control::new()),
-        notices: notices(),
-        breaker: Arc::default(),
-        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
-    }
-}
-
-fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
-    SinkSide {
-        queue,
-        router,
-        codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
-        postprocessors: Postprocessors::default(),
-        control: Arc::new(Control::new()),
-        backlog: Backlog::new(None),
-        terms: Terms::default(),
-        is_grant_logged: false,
-        tick: TICK,
-        retries: Retries::new(AT_ONCE, notices()),
-        undrained: false,
-        handle: Arc::new(ConnectorHandle::new(name.into(), None)),
-        outage: Arc::default(),
-    }
-}
-
-/// A policy that permits any number of attempts, without waits.
-const AT_ONCE: Policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::MAX };
-
-fn notices() -> Arc<Notices> {
-    Arc::new(Notices::new("double".into(), Arc::default()))
+/// Returns `count` attempts after the first one, without waits.
+fn attempts(count: u64) -> flow::Retry {
+    flow::Retry { attempts: Some(count), ..AT_ONCE }
 }
 
 impl SourceSide {
@@ -217,95 +311,29 @@ impl SourceSide {
     }
 }
 
-impl Setup {
-    fn harness(self) -> Harness {
-        let mut counters = FlowCounters::default();
-        let [stats, main, sinks] =
-            [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| counters.of("it", kind));
-        let (sender, queue) = queue::bounded(self.bounds, &Processors::default());
-        let (dead, letters) = queue::bounded(Bounds::default(), &Processors::default());
-        let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
-        let ports = Ports { out: vec![Target::Pipeline(0)], err, ..Ports::default() };
-        let pipelines = vec![pipeline(self.operators, main)];
-        let to_sink = Some(self.sink_codec);
-        let routed =
-            router("source", pipelines, ports, vec![outlet(sender, &sinks)], to_sink, &stats);
-        let mut source = source_side(0, routed, self.source_codec);
-        let decoded = Arc::<AtomicUsize>::default();
-        let decoder = || -> Option<Box<dyn BatchDecoder>> {
-            let decoder = MakeCodec::decoder(&codec(self.source_codec)).unwrap();
-            Some(Box::new(Counted { decoder, count: decoded.clone() }))
-        };
-        source.worker.codec = decoder();
-        for _ in 0..self.helpers {
-            let router = source.worker.router.another(encoding(self.sink_codec), Pool::new(8));
-            let helper = Worker { router, codec: decoder(), sizer: BatchSizer::default() };
-            source.helpers.push(helper);
-        }
-        let ports = Ports { err: vec![Target::Queue(0)], ..Ports::default() };
-        let routed =
-            router("sink", Vec::new(), ports, vec![outlet(dead, &Arc::default())], None, &sinks);
-        let sink = sink_side(queue, routed, self.sink_codec);
-        Harness { source, sink, counters, decoded, letters }
-    }
-}
-
-impl Harness {
-    /// Runs both sides to their end. The sink is reconnected whenever its connection is lost.
-    fn run(self, pulls: Pulls, script: &Shared<SinkScript>) -> Outcome {
-        self.run_into(pulls, script, || Box::new(doubles::ScriptedSink(script.clone())))
+impl Planned {
+    /// Removes the task of a connector from the flow.
+    fn take(&mut self, connector: &str) -> ConnectorTask {
+        let tasks = &mut self.tasks.connectors;
+        let found = tasks.iter().position(|it| &*it.name == connector).unwrap();
+        tasks.remove(found)
     }
 
-    /// Runs both sides in the same way as [`Harness::run`]. `double` creates the sink, which records its deliveries in
-    /// `script`.
-    fn run_into(
-        self,
-        pulls: Pulls,
-        script: &Shared<SinkScript>,
-        double: impl Fn() -> Box<dyn DynSink>,
-    ) -> Outcome {
-        let reports = pulls.reports.clone();
-        let Self { mut source, mut sink, counters, decoded, mut letters } = self;
-        let connection = Arc::<Connection>::default();
-        let sink_runs = async {
-            loop {
-                match sink.run(double(), &connection).await {
-                    End::Finished => break,
-                    End::Lost(_) => {}
-                    end => panic!("{end:?}"),
-                }
-            }
-        };
-        let source_runs = async {
-            let end = source.run(Box::new(pulls), &connection).await;
-            assert!(matches!(end, End::Finished), "{end:?}");
-        };
-        let mut dead = Vec::new();
-        let letters_are_read = async {
-            while let Some(queued) = poll_fn(|context| letters.poll_receive(context)).await {
-                dead.extend(doubles::values(&queued.item.batch));
-                queued.item.token.settle();
-            }
-        };
-        // The sink is polled before the source, because sinks start first in a flow too.
-        block_on(both(sink_runs, both(source_runs, letters_are_read)));
-        Outcome {
-            delivered: script.lock().unwrap().delivered.clone(),
-            reports: sorted(&reports),
-            counts: settled(&counters),
-            decoded: decoded.load(Ordering::Relaxed),
-            letters: dead,
-        }
+    /// Runs the flow until its end, and `work` at the same time.
+    fn run_with(self, work: impl Future<Output = ()>) -> Report {
+        let (flow, mut report) = (self.start(), None);
+        let ended = async { report = Some(flow.ended(Duration::from_hours(1)).await) };
+        block_on(both(ended, work));
+        report.unwrap()
     }
 }
 
 /// Checks that no event is in flight, and returns the counts of all events.
-fn settled(counters: &FlowCounters) -> Counts {
-    let components = counters.components();
-    for Component { kind, counts, .. } in &components {
+fn settled(components: &[Component]) -> Counts {
+    for Component { kind, counts, .. } in components {
         assert_eq!(counts.in_flight(), 0, "{kind:?}: {counts:?}");
     }
-    Counts::of(&components)
+    Counts::of(components)
 }
 
 fn sorted(reports: &Reports) -> Vec<(u64, bool)> {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::poll_fn,
+    num::NonZeroU64,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -12,15 +13,15 @@ use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Pull, Result};
 
 use super::{
-    AT_ONCE, Harness, Reports, Setup, both,
+    Harness, Reports, Setup, both,
     doubles::{RecordingAcks, Shared, exception},
-    notices, pulls, settled, sorted,
+    pulls, settled, sorted,
 };
 use crate::{
     dynamic::{BoxFuture, DynSink, DynSource},
     engine::{
         handle::connection::{Connection, End},
-        sink::{lane::Batching, retry::Retries, terms::Terms},
+        sink::lane::Batching,
     },
     executor::{self, block_on},
     flow,
@@ -179,36 +180,19 @@ pub(super) fn run(
 /// Does the same as [`run`], with limits for the deliveries of the sink.
 pub(super) fn run_batching(
     streams: &[u64],
-    parallel: (usize, bool),
+    (slots, ordered): (usize, bool),
     batching: Option<Batching>,
     desk: &Shared<Desk>,
     work: impl Future<Output = ()>,
 ) -> Vec<(u64, bool)> {
     let reports = Reports::default();
     let left = streams.iter().rev().copied().collect();
-    let source = Streams { left, pulled: 0, reports: reports.clone() };
-    run_source(source, parallel, batching, desk, work);
-    sorted(&reports)
-}
-
-/// Returns the keys of a flow that set these limits.
-pub(super) fn batch(Batching { max_events, max_bytes, linger }: Batching) -> flow::Batch {
-    let (max_events, max_bytes) = (max_events.try_into().ok(), max_bytes.try_into().ok());
-    flow::Batch { max_events, max_bytes, linger: Some(linger) }
-}
-
-/// Does the same as [`run_batching`], with any source.
-pub(super) fn run_source(
-    double: impl DynSource + 'static,
-    (slots, ordered): (usize, bool),
-    batching: Option<Batching>,
-    desk: &Shared<Desk>,
-    work: impl Future<Output = ()>,
-) {
-    let Harness { mut source, mut sink, counters, mut letters, .. } = Setup::default().harness();
-    let in_flight = (!desk.lock().unwrap().demand.gathers).then_some(64);
-    sink.terms = Terms { in_flight, ordered: Some(ordered), batch: batching.map(batch) };
-    sink.retries = Retries::new(AT_ONCE, notices());
+    let double = Streams { left, pulled: 0, reports: reports.clone() };
+    let in_flight = if desk.lock().unwrap().demand.gathers { None } else { NonZeroU64::new(64) };
+    let setup = Setup::default().set("sink", |it| {
+        (it.in_flight, it.ordered, it.batch) = (in_flight, Some(ordered), batching.map(batch));
+    });
+    let Harness { mut source, mut sink, counters, mut letters, .. } = setup.harness();
     desk.lock().unwrap().most = slots;
     let connection = Arc::<Connection>::default();
     let sink_runs = async {
@@ -230,7 +214,14 @@ pub(super) fn run_source(
     };
     block_on(both(both(sink_runs, letters_are_read), both(source_runs, work)));
     assert!(desk.lock().unwrap().drained);
-    settled(&counters);
+    settled(&counters.components());
+    sorted(&reports)
+}
+
+/// Returns the keys of a flow that set these limits.
+pub(super) fn batch(Batching { max_events, max_bytes, linger }: Batching) -> flow::Batch {
+    let (max_events, max_bytes) = (max_events.try_into().ok(), max_bytes.try_into().ok());
+    flow::Batch { max_events, max_bytes, linger: Some(linger) }
 }
 
 #[test]

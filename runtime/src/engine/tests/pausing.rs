@@ -1,8 +1,9 @@
 //! Sources that are not pulled for some time, because a sink that they feed is down or their connector is paused.
 
 use std::{
+    num::NonZeroU64,
     sync::{
-        Arc, Mutex,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -12,9 +13,8 @@ use std::{
 use tremor_pdk::{Batch, Buffered, Error, Exception, Operator, Output, Pull, Result};
 
 use super::{
-    AT_ONCE, Harness, Setup, both,
-    doubles::{Pulls, ScriptedSink, SinkScript},
-    notices,
+    Harness, Setup, both,
+    doubles::{Pulls, ScriptedSink, Shared, SinkScript},
     peer::Peer,
     pulls, sorted,
 };
@@ -27,11 +27,10 @@ use crate::{
             gate::Gate,
             status::State,
         },
-        queue::Bounds,
-        retry::{backoff::Policy, breaker::Outage},
-        sink::retry::Retries,
+        retry::breaker::Breaker,
     },
     executor::{self, block_on},
+    flow,
 };
 
 /// Yields several times, so that all tasks run.
@@ -64,11 +63,10 @@ impl DynSink for Down {
 
 #[test]
 fn source_of_a_down_sink_is_notified_and_not_pulled() {
-    let Harness { mut source, mut sink, .. } = Setup::default().harness();
-    sink.outage = Arc::new(Outage::new(vec![source.breaker.clone()]));
-    let retry =
-        Policy { first: Duration::from_millis(1), max: Duration::from_millis(1), ..AT_ONCE };
-    sink.retries = Retries::new(retry, notices());
+    let soon = Some(Duration::from_millis(1));
+    let retry = flow::Retry { attempts: None, backoff: soon, max_backoff: soon };
+    let setup = Setup::default().set("sink", |it| it.retry = retry);
+    let Harness { mut source, mut sink, .. } = setup.harness();
     let (double, script) = (Pulls::numbers(50), SinkScript::of([]));
     let (breaker, reports) = (double.breaker.clone(), double.reports.clone());
     let stats = source.worker.router.stats.clone();
@@ -100,27 +98,25 @@ fn source_of_a_down_sink_is_notified_and_not_pulled() {
 
 #[test]
 fn sink_is_down_until_it_is_connected() {
-    let Harness { mut sink, source, .. } = Setup::default().harness();
-    let breaker = source.breaker.clone();
-    sink.outage = Arc::new(Outage::new(vec![breaker.clone()]));
-    let seen = Arc::new(Mutex::new(Vec::new()));
+    let seen = Shared::<Vec<bool>>::default();
+    let breaker = Arc::<OnceLock<Arc<Breaker>>>::default();
     let (shown, own) = (seen.clone(), breaker.clone());
     let scripted = ScriptedSink(SinkScript::of([]));
-    let peer = Arc::new(Peer::new(
-        Box::new(|_| Err(Error::internal("no source"))),
-        Box::new(move |_| {
-            shown.lock().unwrap().push(own.is_open());
-            Ok(Box::new(scripted.clone()))
-        }),
-    ));
+    let peer = Arc::new(Peer::of_sink(Box::new(move |_| {
+        shown.lock().unwrap().push(own.get().unwrap().is_open());
+        Ok(Box::new(scripted.clone()))
+    })));
     *peer.connects.lock().unwrap() = [1, 2].map(|_| Err(Error::connection_refused("no"))).into();
-    block_on(both(peer.task(None, Some(sink), AT_ONCE).run(), async {
+    let mut planned = peer.flow("source -> main -> peer").plan();
+    let source = planned.take("source").source.unwrap();
+    let breaker = breaker.get_or_init(|| source.breaker.clone()).clone();
+    planned.run_with(async {
         while peer.count("sink") == 0 || breaker.is_open() {
             executor::yield_now().await;
         }
         // Dropping the source ends the sink's queue.
         drop(source);
-    }));
+    });
     assert_eq!(*seen.lock().unwrap(), [true], "the sink was down until an attempt succeeded");
     assert_eq!(peer.count("connect"), 3);
 }
@@ -194,19 +190,19 @@ impl Scene {
 
     /// Runs the connector and `work` at the same time until the flow has drained. `work` gets the connector's gate.
     fn run(&self, work: impl AsyncFnOnce(&Gate)) {
-        self.run_with(Setup::default(), work);
+        self.run_with(|setup| setup, work);
     }
 
-    fn run_with(&self, setup: Setup, work: impl AsyncFnOnce(&Gate)) {
-        let task = self.peer.both_sides(setup.harness(), AT_ONCE);
+    fn run_with(&self, change: impl FnOnce(Setup) -> Setup, work: impl AsyncFnOnce(&Gate)) {
+        let planned = change(self.peer.flow("peer -> main -> peer")).plan();
         let handle = self.peer.control.connector("peer").unwrap();
-        block_on(both(task.run(), async {
+        planned.run_with(async {
             while self.delivered() == 0 {
                 executor::yield_now().await;
             }
             work(&handle.gate).await;
             self.peer.control.advance(Phase::Draining);
-        }));
+        });
         assert!(self.peer.control.failure().is_none(), "{:?}", self.peer.control.failure());
         assert_eq!(self.state(), State::Stopped);
         assert_eq!(self.pulled.load(Ordering::Relaxed), self.delivered(), "no event was lost");
@@ -315,9 +311,11 @@ impl Operator for Later {
 #[test]
 fn source_is_not_pulled_while_output_of_a_timer_is_blocked() {
     let scene = Scene::new();
-    let bounds = Bounds { events: 1, ..Bounds::default() };
-    let setup = Setup { bounds, operators: vec![Box::new(Later::default())], ..Setup::default() };
-    scene.run_with(setup, async |gate| {
+    let later = |setup: Setup| {
+        let setup = setup.operators("main", vec![Box::new(Later::default())]);
+        setup.set("peer", |it| it.queue.max_events = NonZeroU64::new(1))
+    };
+    scene.run_with(later, async |gate| {
         scene.blocks.store(true, Ordering::Relaxed);
         let mut before = usize::MAX;
         // The source is pulled each time this test yields, until it has to wait.
@@ -350,11 +348,13 @@ fn pause_continues_after_a_lost_connection() {
         scene.until("on_pause", 1).await;
         scene.peer.last_connection().break_off();
         scene.until("sink", 2).await;
+        while scene.state() != State::Paused {
+            executor::yield_now().await;
+        }
         scene.nothing_flows().await;
-        let expected = (1, State::Paused);
         assert_eq!(
-            (scene.peer.count("on_pause"), scene.state()),
-            expected,
+            scene.peer.count("on_pause"),
+            1,
             "the connector is not notified of the pause again"
         );
         gate.resume();
@@ -369,8 +369,8 @@ fn requested_restart_loses_no_event_and_is_not_a_failure() {
         let handle = scene.peer.control.connector("peer").unwrap();
         for round in 1..10 {
             handle.restart();
-            let before = scene.delivered();
             scene.until("sink", round + 1).await;
+            let before = scene.delivered();
             while scene.delivered() == before {
                 executor::yield_now().await;
             }

@@ -12,18 +12,13 @@ use std::{
 use tremor_abi::connector::Hook;
 use tremor_pdk::{Batch, Error, Pull, Result, Sides, lock};
 
-use super::{AT_ONCE, Harness, doubles::Shared};
-use crate::engine::{
-    connector::{ConnectorTask, Life},
-    control::{Control, overrun::CALL_LIMIT},
-    handle::{ConnectorHandle, connection::Connection},
-    logging::notices::Notices,
-    retry::backoff::{Attempts, Policy, Restarts},
-    sink::SinkSide,
-    source::SourceSide,
+use super::{
+    Setup, control,
+    doubles::{ScriptedSink, Shared, SinkScript},
 };
 use crate::{
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
+    engine::{Connection, Control, parts::MakeConnector},
     flow,
 };
 
@@ -60,13 +55,20 @@ impl Peer {
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
-            control: Arc::new(Control::new()),
+            control: control(0),
         }
     }
 
     /// Creates a peer for a connector that is only a source.
     pub(super) fn of_source(source: Make<dyn DynSource>) -> Self {
-        Self::new(source, Box::new(|_| Err(Error::internal("no sink"))))
+        let none = Box::new(|_: &_| Err(Error::internal("no sink")));
+        Self { sides: Sides::SOURCE, ..Self::new(source, none) }
+    }
+
+    /// Creates a peer for a connector that is only a sink.
+    pub(super) fn of_sink(sink: Make<dyn DynSink>) -> Self {
+        let none = Box::new(|_: &_| Err(Error::internal("no source")));
+        Self { sides: Sides::SINK, ..Self::new(none, sink) }
     }
 
     pub(super) fn calls(&self) -> MutexGuard<'_, Vec<&'static str>> {
@@ -83,47 +85,25 @@ impl Peer {
         self.calls().iter().filter(|it| **it == call).count()
     }
 
-    /// Creates a connector whose source feeds its own sink.
-    pub(super) fn both_sides(self: &Arc<Self>, harness: Harness, policy: Policy) -> ConnectorTask {
-        self.task(Some(harness.source), Some(harness.sink), policy)
+    /// Creates a flow with these links, in which this peer is that of the connector `peer`.
+    pub(super) fn flow(self: &Arc<Self>, links: &str) -> Setup {
+        Setup { control: self.control.clone(), ..Setup::of(links) }.connect("peer", self)
     }
 
-    pub(super) fn task(
-        self: &Arc<Self>,
-        mut source: Option<SourceSide>,
-        mut sink: Option<SinkSide>,
-        reconnect: Policy,
-    ) -> ConnectorTask {
-        let handle = Arc::new(ConnectorHandle::new("peer".into(), None));
-        self.control.add(handle.clone());
-        if let Some(source) = &mut source {
-            (source.control, source.handle) = (self.control.clone(), handle.clone());
-        }
-        if let Some(sink) = &mut sink {
-            (sink.control, sink.handle) = (self.control.clone(), handle.clone());
-        }
-        let outage = sink.as_ref().map_or_else(Arc::default, |sink| sink.outage.clone());
-        let peer = self.clone();
-        ConnectorTask {
-            name: "peer".into(),
-            make: Box::new(move |connection, _| {
-                let (peer, connection) = (peer.clone(), connection.clone());
-                peer.calls().push("new");
-                peer.news.lock().map_err(Error::internal)?.pop_front().unwrap_or(Ok(()))?;
-                *peer.last.lock().map_err(Error::internal)? = connection.clone();
-                Ok(Box::new(Instance { peer, connection }))
-            }),
-            source,
-            sink,
-            reconnect: Attempts::new(reconnect),
-            restarts: Restarts::of(flow::Restart::default(), reconnect),
-            call_limit: CALL_LIMIT,
-            control: self.control.clone(),
-            notices: Arc::new(Notices::new("peer".into(), Arc::default())),
-            handle,
-            outage,
-            life: Life::default(),
-        }
+    /// Creates a flow from this peer to a sink that accepts everything.
+    pub(super) fn source(self: &Arc<Self>, reconnect: flow::Retry) -> Setup {
+        let setup = self.flow("peer -> main -> sink").set("peer", |it| it.reconnect = reconnect);
+        setup.connect("sink", &ScriptedSink(SinkScript::of([])).peer())
+    }
+
+    pub(super) fn make(self: Arc<Self>) -> MakeConnector {
+        Box::new(move |connection, _| {
+            let (peer, connection) = (self.clone(), connection.clone());
+            peer.calls().push("new");
+            lock(&peer.news).pop_front().unwrap_or(Ok(()))?;
+            *lock(&peer.last) = connection.clone();
+            Ok(Box::new(Instance { peer, connection }))
+        })
     }
 }
 
@@ -199,9 +179,4 @@ impl DynSource for Script {
     }
 
     fn give_up(&mut self, _batch: &mut Batch) {}
-}
-
-/// Returns a policy with `attempts` retries and no waits. With this policy, every connection counts as short.
-pub(super) fn attempts(attempts: u64) -> Policy {
-    Policy { attempts: Some(attempts), ..AT_ONCE }
 }

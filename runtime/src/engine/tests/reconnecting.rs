@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tremor_pdk::{Error, Operator};
+use tremor_pdk::Error;
 
 use super::{
     Harness, Setup, both,
@@ -19,10 +19,10 @@ fn encoded_batches_arrive_in_order_after_a_lost_connection() {
     for next in [vec![lost()], vec![done(), lost()], vec![lost(), done(), lost(), lost()]] {
         for helpers in [0, 3] {
             let seen = Shared::<Vec<String>>::default();
-            let operators: Vec<Box<dyn Operator>> = vec![Box::new(Records(seen.clone()))];
-            let harness = Setup { helpers, operators, ..Setup::default() }.harness();
+            let setup = Setup::default().helpers(helpers);
+            let setup = setup.operators("main", vec![Box::new(Records(seen.clone()))]);
             let next = next.iter().cloned();
-            let outcome = harness.run(Pulls::numbers(5), &SinkScript::of(next));
+            let outcome = setup.run(Pulls::numbers(5), &SinkScript::of(next));
             let numbers: Vec<String> = (0..15).map(|number| number.to_string()).collect();
             assert_eq!(*seen.lock().unwrap(), numbers);
             assert_eq!(outcome.messages(), numbers);
@@ -34,8 +34,7 @@ fn encoded_batches_arrive_in_order_after_a_lost_connection() {
 #[test]
 fn retried_events_are_encoded_again() {
     let exceptions = vec![exception(1..2, Error::timeout("not now"))];
-    let outcome =
-        Setup::default().harness().run(Pulls::numbers(1), &SinkScript::of([Ok(exceptions)]));
+    let outcome = Setup::default().run(Pulls::numbers(1), &SinkScript::of([Ok(exceptions)]));
     assert_eq!(outcome.delivered, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(outcome.reports, pulls(1, true));
 }
@@ -48,7 +47,7 @@ fn undelivered_part_is_delivered_in_order_after_a_reconnect() {
         exception(2..3, Error::connection_lost("gone")),
     ];
     let script = SinkScript::of([Ok(exceptions)]);
-    let outcome = Setup::default().harness().run(Pulls::numbers(2), &script);
+    let outcome = Setup::default().run(Pulls::numbers(2), &script);
     assert_eq!(outcome.messages(), ["1", "2", "3", "4", "5"]);
     assert_eq!(outcome.letters.len(), 1);
     assert_eq!(outcome.reports, pulls(2, true));
@@ -58,7 +57,7 @@ fn undelivered_part_is_delivered_in_order_after_a_reconnect() {
 fn abandoned_sink_fails_the_pulls_of_its_batches() {
     for helpers in [0, 3] {
         let Harness { mut source, sink, counters, .. } =
-            Setup { helpers, ..Setup::default() }.harness();
+            Setup::default().helpers(helpers).harness();
         let double = Pulls::numbers(7);
         let reports = double.reports.clone();
         let connection = Arc::<Connection>::default();
@@ -68,7 +67,7 @@ fn abandoned_sink_fails_the_pulls_of_its_batches() {
         };
         block_on(both(source_runs, async { sink.abandon() }));
         assert_eq!(sorted(&reports), pulls(7, false));
-        let counts = settled(&counters);
+        let counts = settled(&counters.components());
         assert_eq!((counts.events_in, counts.failed), (21, 21));
     }
 }
@@ -76,7 +75,7 @@ fn abandoned_sink_fails_the_pulls_of_its_batches() {
 #[test]
 fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
     for helpers in [0, 3] {
-        let Harness { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.harness();
+        let Harness { mut source, mut sink, .. } = Setup::default().helpers(helpers).harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
         let script = SinkScript::of([Ok(Vec::new()), lost]);

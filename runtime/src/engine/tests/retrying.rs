@@ -5,103 +5,40 @@ use std::{
     future::poll_fn,
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
-use tremor_abi::batch::HostBatch;
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, Operator, Result};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, Result};
 
 use super::{
-    AT_ONCE, Harness, Setup, both,
-    doubles::{Pulls, ScriptedSink, Shared, SinkScript, Timed, exception},
-    notices, outlet,
-    peer::attempts,
-    pipeline, pulls, router, sorted,
+    AT_ONCE, Harness, LONG, Setup, attempts, both,
+    doubles::{Pulls, ScriptedSink, SinkScript, Timed, exception},
+    pulls, sorted,
 };
 use crate::{
     dynamic::{BoxFuture, DynSink},
     engine::{
         control::Phase,
         handle::connection::{Connection, End},
-        processors::Processors,
-        queue::{self, Bounds},
-        retry::backoff::Policy,
-        sink::retry::Retries,
-        target::{Ports, Target},
     },
     executor::{self, block_on},
+    flow,
 };
 
 fn full<T>() -> Result<T> {
     Err(Error::full("no room"))
 }
 
-fn harness(retry: Policy) -> Harness {
-    let mut harness = Setup::default().harness();
-    harness.sink.retries = Retries::new(retry, notices());
-    harness
+/// Returns a flow whose sink retries deliveries in this way.
+fn retrying(retry: flow::Retry) -> Setup {
+    Setup::default().set("sink", |it| it.retry = retry)
 }
 
 fn numbers(count: usize) -> Vec<String> {
     (0..count).map(|number| number.to_string()).collect()
-}
-
-#[test]
-fn deliveries_to_a_full_peer_are_retried_until_accepted() {
-    let slow = || Err(Error::timeout("too slow"));
-    let script = SinkScript::of((0..500).map(|at| if at % 2 == 0 { full() } else { slow() }));
-    let outcome = harness(AT_ONCE).run(Pulls::numbers(5), &script);
-    assert_eq!(outcome.messages(), numbers(15));
-    assert_eq!(outcome.reports, pulls(5, true));
-    assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
-}
-
-/// A sink that first answers `full` deliveries with an error that its peer is full, and then accepts the first event of
-/// each delivery.
-struct AcceptsOne {
-    script: Shared<SinkScript>,
-    full: usize,
-    left: usize,
-}
-
-impl DynSink for AcceptsOne {
-    fn poll_deliver(
-        &mut self,
-        _: &mut Context<'_>,
-        _: usize,
-        batch: &mut Batch,
-    ) -> Poll<Result<Vec<Exception>>> {
-        if self.left > 0 {
-            self.left -= 1;
-            return Poll::Ready(full());
-        }
-        self.left = self.full;
-        let first = batch.events().first().and_then(|event| batch.raw(event));
-        let first = first.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        self.script.lock().map_err(Error::internal)?.delivered.push(first.into_iter().collect());
-        let mut exceptions = Vec::new();
-        if batch.len() > 1 {
-            exceptions.push(exception(1..batch.len(), Error::full("no room for the others")));
-        }
-        Poll::Ready(Ok(exceptions))
-    }
-}
-
-#[test]
-fn peer_that_accepts_parts_of_a_batch_gets_all_of_it() {
-    // Each accepted event resets the number of attempts.
-    for full in [0, 2] {
-        let script = SinkScript::of([]);
-        let sink = || Box::new(AcceptsOne { script: script.clone(), full, left: full }) as _;
-        let outcome = harness(attempts(full as u64)).run_into(Pulls::numbers(50), &script, sink);
-        assert_eq!(outcome.messages(), numbers(150));
-        assert_eq!(outcome.reports, pulls(50, true));
-        assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
-    }
 }
 
 /// The dead letters contain the last error. All other events are delivered.
@@ -109,7 +46,7 @@ fn peer_that_accepts_parts_of_a_batch_gets_all_of_it() {
 fn events_left_after_the_last_attempt_go_to_err() {
     let part = vec![exception(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY))];
     let script = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
-    let outcome = harness(attempts(1)).run(Pulls::numbers(2), &SinkScript::of(script));
+    let outcome = retrying(attempts(1)).run(Pulls::numbers(2), &SinkScript::of(script));
     assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
     assert_eq!(outcome.letters.len(), 2);
     for (letter, original) in outcome.letters.iter().zip(["\"1\"", "\"2\""]) {
@@ -127,7 +64,7 @@ fn error_and_exceptions_for_all_events_count_as_attempts() {
         Ok(all)
     };
     let script = [nothing(), full(), nothing()];
-    let outcome = harness(attempts(2)).run(Pulls::numbers(1), &SinkScript::of(script));
+    let outcome = retrying(attempts(2)).run(Pulls::numbers(1), &SinkScript::of(script));
     assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
     assert!(
         outcome.letters[0].contains("not delivered after 3 attempts"),
@@ -138,7 +75,7 @@ fn error_and_exceptions_for_all_events_count_as_attempts() {
 
 #[test]
 fn rejected_delivery_goes_to_err_if_no_retry_is_allowed() {
-    let outcome = harness(attempts(0)).run(Pulls::numbers(1), &SinkScript::of([full()]));
+    let outcome = retrying(attempts(0)).run(Pulls::numbers(1), &SinkScript::of([full()]));
     assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
 }
 
@@ -146,7 +83,7 @@ fn rejected_delivery_goes_to_err_if_no_retry_is_allowed() {
 fn source_is_closed_after_all_its_pulls_were_reported() {
     let source = Pulls::numbers(5);
     let closed = source.closed.clone();
-    harness(attempts(0)).run(source, &SinkScript::of([]));
+    retrying(attempts(0)).run(source, &SinkScript::of([]));
     assert_eq!(*closed.lock().unwrap(), [5]);
 }
 
@@ -154,21 +91,19 @@ fn source_is_closed_after_all_its_pulls_were_reported() {
 fn failed_pull_is_retried_and_counts_as_error() {
     let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
     let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };
-    let harness = harness(attempts(0));
-    let handle = harness.source.handle.clone();
-    let outcome = harness.run(source, &SinkScript::of([]));
+    let setup = retrying(attempts(0));
+    let control = setup.control.clone();
+    let outcome = setup.run(source, &SinkScript::of([]));
     assert_eq!(outcome.messages(), numbers(6));
     assert_eq!((outcome.counts.events_in, outcome.counts.failed), (6, 0));
-    assert_eq!(handle.status().errors.get("bad data"), Some(&1));
+    let status = control.connector("source").unwrap().status();
+    assert_eq!(status.errors.get("bad data"), Some(&1));
 }
-
-/// Waits that are almost certainly longer than a test.
-const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
 
 #[test]
 fn retry_wait_ends_with_the_connection_or_the_flow() {
     for stops in [false, true] {
-        let Harness { mut source, mut sink, .. } = harness(LONG);
+        let Harness { mut source, mut sink, .. } = retrying(LONG).harness();
         let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
         let (script, double) = (SinkScript::of([full()]), Pulls::numbers(1));
         let reports = double.reports.clone();
@@ -183,8 +118,11 @@ fn retry_wait_ends_with_the_connection_or_the_flow() {
             }
             sink.abandon();
         };
+        let source_runs = async {
+            let acks = source.pull_until_end(Box::new(double), &Arc::default()).await;
+            acks.expect("the source ends by itself or drains").run().await.unwrap();
+        };
         let others = async {
-            let result = source.pull_until_end(Box::new(double), &Arc::default()).await;
             while !script.lock().unwrap().next.is_empty() {
                 executor::yield_now().await;
             }
@@ -193,10 +131,8 @@ fn retry_wait_ends_with_the_connection_or_the_flow() {
             } else {
                 connection.break_off();
             }
-            let Ok(acks) = result else { panic!("the source was interrupted") };
-            acks.run().await.unwrap();
         };
-        block_on(both(sink_runs, others));
+        block_on(both(sink_runs, both(source_runs, others)));
         assert_eq!(sorted(&reports), pulls(1, !stops));
     }
 }
@@ -218,7 +154,7 @@ impl DynSink for BreaksOff {
 
 #[test]
 fn lost_connection_ends_a_sink_whose_retry_is_due() {
-    let Harness { mut source, mut sink, .. } = harness(AT_ONCE);
+    let Harness { mut source, mut sink, control, .. } = retrying(AT_ONCE).harness();
     let connection = Arc::<Connection>::default();
     let sink_runs = async {
         let mut runs = pin!(sink.run(Box::new(BreaksOff(connection.clone())), &connection));
@@ -230,6 +166,8 @@ fn lost_connection_ends_a_sink_whose_retry_is_due() {
         });
         let end = end.await;
         assert!(matches!(end, End::Interrupted), "{end:?}");
+        // The sink is down, so the source is not pulled before its end otherwise.
+        control.advance(Phase::Draining);
     };
     let source_runs =
         async { _ = source.pull_until_end(Box::new(Pulls::numbers(1)), &Arc::default()).await };
@@ -238,15 +176,11 @@ fn lost_connection_ends_a_sink_whose_retry_is_due() {
 
 #[test]
 fn due_operator_behind_err_is_called_while_a_sink_retries() {
-    let Harness { mut source, mut sink, .. } = harness(LONG);
     let was_called = Arc::new(AtomicBool::new(false));
-    let operators: Vec<Box<dyn Operator>> =
-        vec![Box::new(Timed { due: None, was_called: was_called.clone() })];
-    let (dead, _letters) = queue::bounded(Bounds::default(), &Processors::default());
-    let ports = Ports { err: vec![Target::Pipeline(0)], ..Ports::default() };
-    let (stats, dead) = (sink.router.stats.clone(), vec![outlet(dead, &Arc::default())]);
-    let pipelines = vec![pipeline(operators, Arc::default())];
-    sink.router = router("sink", pipelines, ports, dead, None, &stats);
+    let timed = Timed { due: None, was_called: was_called.clone() };
+    let setup = Setup::of("source -> main -> sink, sink/err -> late -> letters");
+    let setup = setup.set("sink", |it| it.retry = LONG).operators("late", vec![Box::new(timed)]);
+    let Harness { mut source, mut sink, letters: _letters, .. } = setup.harness();
     let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
     let refused =
         vec![exception(0..1, Error::bad_data("never")), exception(1..2, Error::full("no room"))];
@@ -256,14 +190,15 @@ fn due_operator_behind_err_is_called_while_a_sink_retries() {
         let end = sink.run(Box::new(ScriptedSink(script.clone())), &connection).await;
         assert!(matches!(end, End::Interrupted), "{end:?}");
     };
+    let source_runs =
+        async { _ = source.pull_until_end(Box::new(Pulls::numbers(1)), &Arc::default()).await };
     let others = async {
-        _ = source.pull_until_end(Box::new(Pulls::numbers(1)), &Arc::default()).await;
         while !was_called.load(Ordering::Relaxed) {
             executor::yield_now().await;
         }
         control.advance(Phase::Stopped);
     };
-    block_on(both(sink_runs, others));
+    block_on(both(sink_runs, both(source_runs, others)));
     assert_eq!(script.lock().unwrap().next.len(), 1, "the sink still waits for the last retry");
 }
 
@@ -292,11 +227,12 @@ impl DynSink for Buffering {
 
 #[test]
 fn close_is_retried_while_the_peer_is_full() {
-    let (drains, made) = (Arc::<AtomicUsize>::default(), Mutex::new(0));
-    let sink = || {
-        *made.lock().unwrap() += 1;
-        Box::new(Buffering { full: [(); 20].into(), drains: drains.clone() }) as _
+    let [drains, made] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+    let (own, count) = (drains.clone(), made.clone());
+    let sink = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Box::new(Buffering { full: [(); 20].into(), drains: own.clone() }) as _
     };
-    harness(AT_ONCE).run_into(Pulls::numbers(1), &SinkScript::of([]), sink);
-    assert_eq!((*made.lock().unwrap(), drains.load(Ordering::Relaxed)), (1, 21));
+    retrying(AT_ONCE).run_into(Pulls::numbers(1), &SinkScript::of([]), sink);
+    assert_eq!((made.load(Ordering::Relaxed), drains.load(Ordering::Relaxed)), (1, 21));
 }

@@ -3,6 +3,7 @@
 
 use std::{
     future::poll_fn,
+    num::NonZeroU64,
     pin::pin,
     sync::{
         Arc,
@@ -26,9 +27,7 @@ use crate::{
             ConnectorHandle,
             connection::{Connection, End},
         },
-        parts::MakePreprocessor,
-        queue::Bounds,
-        source::{SourceSide, preprocessors::Preprocessors},
+        source::SourceSide,
     },
     executor::block_on,
     processor::endless::Endless,
@@ -44,16 +43,9 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let rounds = Arc::<AtomicUsize>::default();
-        let Harness { mut source, .. } = Setup::default().harness();
-        let endless = {
-            let rounds = rounds.clone();
-            move || Box::new(Endless::new(&rounds)) as _
-        };
-        let make: MakePreprocessor = {
-            let endless = endless.clone();
-            Box::new(move || Ok(endless()))
-        };
-        source.intake.preprocessors = Preprocessors::restartable([(endless(), make)]);
+        let counted = rounds.clone();
+        let endless = move || Box::new(Endless::new(&counted)) as _;
+        let Harness { source, .. } = Setup::default().preprocessor(endless(), endless).harness();
         Self { source, rounds, connection: Arc::default() }
     }
 
@@ -122,7 +114,7 @@ impl Preprocessor for Many {
         batch.retain(|_| false);
         if self.has_more() {
             self.left -= 1;
-            batch.push_message(b"x");
+            batch.push_message(b"1");
         }
         Ok(())
     }
@@ -144,13 +136,10 @@ impl Preprocessor for Many {
 /// `sink_works` is set, the sink is polled once for every five polls of the source, otherwise never. Returns the
 /// maximum number of events in the queue, the number of delivered messages, and the number of failed events.
 fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
-    let (source_codec, sink_codec) = ("string", "string");
-    let bounds = Bounds { events: 4, bytes: usize::MAX };
-    let harness = Setup { source_codec, sink_codec, bounds, ..Setup::default() }.harness();
-    let Harness { mut source, mut sink, letters: _letters, .. } = harness;
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
-    let make: MakePreprocessor = Box::new(move || Ok(many(0)));
-    source.intake.preprocessors = Preprocessors::restartable([(many(40), make)]);
+    let setup = Setup::default().preprocessor(many(40), move || many(0));
+    let setup = setup.set("sink", |it| it.queue.max_events = NonZeroU64::new(4));
+    let Harness { mut source, mut sink, letters: _letters, .. } = setup.harness();
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
     let (script, own, lost) = (SinkScript::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
@@ -195,18 +184,6 @@ fn lost_connection_does_not_wait_for_full_queue_forever() {
     let (peak, _, failed) = lose_with_full_queue(false);
     assert!((4..=13).contains(&peak), "{peak} events in a queue of 4");
     assert_eq!(failed, 1, "the remainder counts as one event");
-}
-
-#[test]
-fn stopped_flow_ends_endless_preprocessing() {
-    let mut scene = Scene::new();
-    let stop = |control: &Control, _: &ConnectorHandle, _: &Connection| {
-        control.advance(Phase::Draining);
-        control.advance(Phase::Stopped);
-    };
-    let (end, rounds) = scene.run(tracked(), stop, 100);
-    assert!(matches!(end, Some(Ok(()))), "{end:?}");
-    assert!(rounds <= 20, "{rounds}");
 }
 
 #[test]
@@ -266,9 +243,8 @@ impl DynSource for Hourly {
 
 #[test]
 fn pause_does_not_end_the_wait_that_a_source_asked_for() {
-    let Harness { mut source, .. } = Setup::default().harness();
-    source.intake.preprocessors =
-        Preprocessors::new(vec![Box::new(Many { left: 100, has_begun: false })]);
+    let many = || Box::new(Many { left: 100, has_begun: false }) as _;
+    let Harness { mut source, .. } = Setup::default().preprocessor(many(), many).harness();
     let (gate, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
     let mut runs = pin!(source.pull_until_end(Box::new(Hourly(pulls.clone())), &connection));

@@ -6,13 +6,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tremor_pdk::{Batch, Error, ErrorPolicy, Result};
 
 use super::{
-    AT_ONCE, Harness, Setup, both,
+    AT_ONCE, LONG, Setup,
     doubles::{Gated, Pulls, Reports, ScriptedSink, SinkScript},
     peer::{Peer, Script},
     pulls, settled, sorted,
@@ -20,17 +19,14 @@ use super::{
 use crate::{
     dynamic::DynSource,
     engine::{
-        connector::ConnectorTask,
         control::Phase,
         handle::{
-            connection::{Connection, End, Replaced},
+            connection::{Connection, Replaced},
             status::State,
         },
-        retry::backoff::{Policy, Restarts},
         tracking::stats::Counts,
     },
-    executor::{self, block_on},
-    flow,
+    executor,
 };
 
 fn panicked<T>() -> Result<T> {
@@ -41,18 +37,10 @@ fn broken<T>() -> Result<T> {
     Err(Error::internal("broken"))
 }
 
-fn restarts(attempts: u64) -> Restarts {
-    Restarts::of(flow::Restart { attempts: Some(attempts), within: None }, AT_ONCE)
-}
-
 /// Runs a connector that is only a source, and a scripted sink that receives its events.
-fn run(peer: &Arc<Peer>, restarts: Restarts) -> Counts {
-    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
-    let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, AT_ONCE) };
-    block_on(both(connector.run(), async {
-        sink.run(Box::new(ScriptedSink(SinkScript::of([]))), &Arc::default()).await;
-    }));
-    settled(&counters)
+fn run(peer: &Arc<Peer>, restarts: u64) -> Counts {
+    let setup = peer.source(AT_ONCE).set("peer", |it| it.restart.attempts = Some(restarts));
+    settled(&setup.plan().run_with(async {}).components)
 }
 
 fn failure(peer: &Peer) -> String {
@@ -60,22 +48,9 @@ fn failure(peer: &Peer) -> String {
 }
 
 #[test]
-fn connector_that_panics_fails_after_its_last_restart() {
-    for (attempts, says) in [(0, "oh"), (2, "failed again after 2 restarts within 60s: oh")] {
-        let peer = Script::of((0..100).map(|_| panicked())).peer();
-        run(&peer, restarts(attempts));
-        assert_eq!(peer.count("new") as u64, attempts + 1);
-        assert!(failure(&peer).ends_with(says), "{}", failure(&peer));
-        let status = peer.control.connectors().remove(0);
-        assert_eq!((status.state, status.restarts), (State::Failed, attempts));
-        assert!(status.error.unwrap().ends_with(says));
-    }
-}
-
-#[test]
 fn error_without_panic_keeps_the_instance_and_is_a_restart() {
     let peer = Script::of([Ok("1"), broken(), Ok("2"), broken(), broken()]).peer();
-    assert_eq!(run(&peer, restarts(2)).events_out, 2);
+    assert_eq!(run(&peer, 2).events_out, 2);
     assert_eq!((peer.count("new"), peer.count("connect")), (1, 3));
     assert!(failure(&peer).ends_with("failed again after 2 restarts within 60s: broken"));
 }
@@ -83,7 +58,7 @@ fn error_without_panic_keeps_the_instance_and_is_a_restart() {
 #[test]
 fn connector_with_a_permanent_error_is_not_restarted() {
     let peer = Script::of([Err(Error::authentication("who?"))]).peer();
-    run(&peer, restarts(2));
+    run(&peer, 2);
     assert_eq!(peer.count("new"), 1);
     assert!(failure(&peer).ends_with("who?"));
 }
@@ -93,13 +68,13 @@ fn failed_constructor_is_final_unless_an_instance_has_worked() {
     for kind in [panicked, broken] {
         let peer = Script::of([Ok("1")]).peer();
         *peer.news.lock().unwrap() = [kind()].into();
-        run(&peer, restarts(5));
+        run(&peer, 5);
         assert_eq!(peer.count("new"), 1);
         peer.control.failure().expect("the flow has failed");
 
         let peer = Script::of([Ok("1"), panicked(), Ok("2")]).peer();
         *peer.news.lock().unwrap() = [Ok(()), kind(), kind()].into();
-        assert_eq!(run(&peer, restarts(5)).events_out, 2);
+        assert_eq!(run(&peer, 5).events_out, 2);
         assert_eq!(peer.count("new"), 4);
         assert!(peer.control.failure().is_none());
     }
@@ -108,41 +83,24 @@ fn failed_constructor_is_final_unless_an_instance_has_worked() {
 #[test]
 fn connector_is_restarting_while_it_waits_for_a_restart() {
     let peer = Script::of([panicked()]).peer();
-    let Harness { source, .. } = Setup::default().harness();
-    let restarts = Restarts::of(flow::Restart::default(), LONG);
-    let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, AT_ONCE) };
-    block_on(both(connector.run(), async {
-        while peer.control.connectors()[0].state != State::Restarting {
+    peer.source(LONG).plan().run_with(async {
+        while peer.control.connector("peer").unwrap().status().state != State::Restarting {
             executor::yield_now().await;
         }
         peer.control.advance(Phase::Stopped);
-    }));
+    });
     assert_eq!(peer.count("new"), 1);
     assert!(failure(&peer).ends_with("oh"), "the stopped flow has the error of the connector");
 }
 
 #[test]
 fn deliveries_of_a_sink_that_panicked_are_repeated_in_order() {
-    let Harness { mut source, sink, counters, .. } = Setup::default().harness();
     let script = SinkScript::of([Ok(Vec::new()), panicked(), panicked()]);
-    let scripted = ScriptedSink(script.clone());
-    let peer = Arc::new(Peer::new(
-        Box::new(|_| Err(Error::internal("no source"))),
-        Box::new(move |_| Ok(Box::new(scripted.clone()))),
-    ));
-    let connector = peer.task(None, Some(sink), AT_ONCE);
-    let double = Pulls::numbers(4);
-    let reports = double.reports.clone();
-    block_on(both(connector.run(), async {
-        let end = source.run(Box::new(double), &Arc::<Connection>::default()).await;
-        assert!(matches!(end, End::Finished), "{end:?}");
-        // Dropping the source ends the sink's queue.
-        drop(source);
-    }));
+    let outcome = Setup::default().run(Pulls::numbers(4), &script);
     let numbers: Vec<String> = (0..12).map(|number| number.to_string()).collect();
-    assert_eq!(script.lock().unwrap().delivered.concat(), numbers);
-    assert_eq!(sorted(&reports), pulls(4, true));
-    assert_eq!((settled(&counters).events_out, peer.count("new")), (12, 3));
+    assert_eq!(outcome.messages(), numbers);
+    assert_eq!(outcome.reports, pulls(4, true));
+    assert_eq!(outcome.counts.events_out, 12);
 }
 
 /// A source that panics after its last message.
@@ -171,7 +129,6 @@ impl DynSource for Panics {
 
 #[test]
 fn restarted_source_gets_no_reports_of_earlier_pulls() {
-    let Harness { source, mut sink, counters, .. } = Setup::default().harness();
     let (first, second) = (Pulls::numbers(3), Pulls::numbers(1));
     let reports: [Reports; 2] = [&first, &second].map(|pulls| pulls.reports.clone());
     let is_open = Arc::<AtomicBool>::default();
@@ -184,12 +141,10 @@ fn restarted_source_gets_no_reports_of_earlier_pulls() {
         own.store(true, Ordering::Relaxed);
         Ok(Box::new(second.clone()))
     })));
-    let connector = peer.task(Some(source), None, AT_ONCE);
     let script = SinkScript::of([]);
     let gated = Gated { scripted: ScriptedSink(script.clone()), is_open };
-    block_on(both(connector.run(), async {
-        sink.run(Box::new(gated), &Arc::default()).await;
-    }));
+    let sink = Arc::new(Peer::of_sink(Box::new(move |_| Ok(Box::new(gated.clone())))));
+    let report = peer.source(AT_ONCE).connect("sink", &sink).plan().run_with(async {});
     assert_eq!(sorted(&reports[0]), pulls(3, false), "no pull had ended when the source failed");
     assert_eq!(
         sorted(&reports[1]),
@@ -197,7 +152,7 @@ fn restarted_source_gets_no_reports_of_earlier_pulls() {
         "the second instance gets only the report of its own pull"
     );
     assert_eq!(script.lock().unwrap().delivered.concat().len(), 12, "no event was lost");
-    assert_eq!(settled(&counters).events_out, 12);
+    assert_eq!(settled(&report.components).events_out, 12);
 }
 
 #[test]
@@ -208,7 +163,7 @@ fn replaced_instance_counts_as_a_restart() {
             connection.replace(Replaced::Because(error));
             Ok(Box::new(Pulls { until: Some(Arc::default()), ..Pulls::numbers(0) }))
         })));
-        run(&peer, restarts(attempts));
+        run(&peer, attempts);
         assert!(failure(&peer).ends_with("slow"), "{}", failure(&peer));
         assert_eq!(peer.count("new") as u64, attempts + 1);
         assert_eq!(peer.count("close"), 0, "a failed instance is not closed");
@@ -216,37 +171,25 @@ fn replaced_instance_counts_as_a_restart() {
 }
 
 /// Runs a source, and requests a restart once the connector is in `state` and has recorded an error.
-fn asked_in(state: State, peer: &Arc<Peer>, reconnect: Policy, restarts: Restarts) {
-    let Harness { source, mut sink, .. } = Setup::default().harness();
-    let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, reconnect) };
-    block_on(both(connector.run(), async {
-        let asks = async {
-            let handle = peer.control.connector("peer").unwrap();
-            while handle.status().state != state || handle.status().error.is_none() {
-                executor::yield_now().await;
-            }
-            handle.restart();
-        };
-        let scripted = async {
-            sink.run(Box::new(ScriptedSink(SinkScript::of([]))), &Arc::default()).await;
-        };
-        both(asks, scripted).await;
-    }));
+fn asked_in(state: State, peer: &Arc<Peer>) {
+    peer.source(LONG).plan().run_with(async {
+        let handle = peer.control.connector("peer").unwrap();
+        while handle.status().state != state || handle.status().error.is_none() {
+            executor::yield_now().await;
+        }
+        handle.restart();
+    });
     assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
 }
-
-/// Waits that are almost certainly longer than a test.
-const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
 
 #[test]
 fn requested_restart_ends_waits() {
     let peer = Script::of([panicked(), Ok("1")]).peer();
-    let restarts = Restarts::of(flow::Restart::default(), LONG);
-    asked_in(State::Restarting, &peer, AT_ONCE, restarts);
+    asked_in(State::Restarting, &peer);
     assert_eq!(peer.count("new"), 2);
 
     let peer = Script::of([Ok("1")]).peer();
     *peer.connects.lock().unwrap() = [Err(Error::connection_refused("no"))].into();
-    asked_in(State::Connecting, &peer, LONG, self::restarts(0));
+    asked_in(State::Connecting, &peer);
     assert_eq!((peer.count("new"), peer.count("close")), (2, 2), "both instances were closed");
 }

@@ -1,16 +1,21 @@
 //! Calls of `on_tick`.
 
 use std::{
-    sync::{Arc, Mutex},
+    num::NonZeroU64,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use tremor_pdk::{Batch, Demand, Exception, Result};
 
-use super::{Setup, doubles::Shared, pulls};
+use super::{
+    Setup,
+    doubles::{Pulls, Shared},
+    peer::Peer,
+    pulls, sorted,
+};
 use crate::dynamic::{BoxFuture, DynSink};
-use crate::engine::tests::doubles::{Pulls, SinkScript};
 
 /// The calls of a sink.
 #[derive(Default)]
@@ -74,12 +79,18 @@ const TICK: Duration = Duration::from_millis(1);
 fn run(most: usize) -> Vec<&'static str> {
     let calls = Shared::default();
     let clock = Clock { most, calls: Arc::clone(&calls) };
-    let mut harness = Setup::default().harness();
-    harness.sink.tick = TICK;
-    let script = Arc::new(Mutex::new(SinkScript::default()));
-    let outcome = harness
-        .run_into(Pulls::numbers(3), &script, move || Box::new(clock.clone()) as Box<dyn DynSink>);
-    assert_eq!(outcome.reports, pulls(3, true));
+    let source = Pulls::numbers(3);
+    let reports = source.reports.clone();
+    let source = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(source.clone())))));
+    let sink = Arc::new(Peer::of_sink(Box::new(move |_| Ok(Box::new(clock.clone())))));
+    let setup = Setup::of("source -> main -> sink").connect("source", &source);
+    let mut planned =
+        setup.set("sink", |it| it.in_flight = NonZeroU64::new(1)).connect("sink", &sink).plan();
+    for task in &mut planned.tasks.connectors {
+        task.sink.iter_mut().for_each(|sink| sink.tick = TICK);
+    }
+    planned.run_with(async {});
+    assert_eq!(sorted(&reports), pulls(3, true));
     std::mem::take(&mut calls.lock().unwrap().said)
 }
 

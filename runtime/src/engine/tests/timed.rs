@@ -22,7 +22,6 @@ use crate::{
     engine::{
         control::Phase,
         handle::connection::{Connection, End},
-        source::preprocessors::Preprocessors,
     },
 };
 
@@ -35,8 +34,10 @@ struct Joins {
 }
 
 impl Joins {
-    fn of(missing: usize, due: u64) -> Box<dyn Preprocessor> {
-        Box::new(Self { text: Vec::new(), missing, due })
+    /// Returns a flow whose source has this preprocessor.
+    fn flow(missing: usize, due: u64) -> Setup {
+        let joins = move || Box::new(Self { text: Vec::new(), missing, due }) as _;
+        Setup::default().preprocessor(joins(), joins)
     }
 }
 
@@ -93,26 +94,20 @@ impl DynSink for EndsSource {
     }
 }
 
-fn harness(helpers: usize) -> Harness {
-    let (source_codec, sink_codec) = ("string", "string");
-    Setup { source_codec, sink_codec, helpers, ..Setup::default() }.harness()
-}
-
 /// The source waits for more data until the message is delivered. Therefore only the timer can cause the message to be
 /// emitted.
 #[test]
 fn pulls_of_a_message_by_timer_are_acknowledged_with_it() {
     for helpers in [0, 3] {
-        let mut harness = harness(helpers);
-        harness.source.intake.preprocessors = Preprocessors::new(vec![Joins::of(3, 1)]);
         let until = Arc::<AtomicBool>::default();
-        let parts = Pulls::of(&[&["one "], &["stack "], &["trace"]]);
+        let parts = Pulls::of(&[&["\"one "], &["stack "], &["trace\""]]);
         let parts = Pulls { fragments: true, until: Some(until.clone()), ..parts };
         let script = SinkScript::of([]);
-        let outcome = harness.run_into(parts, &script, || {
-            Box::new(EndsSource { scripted: ScriptedSink(script.clone()), until: until.clone() })
+        let scripted = ScriptedSink(script.clone());
+        let outcome = Joins::flow(3, 1).helpers(helpers).run_into(parts, &script, move || {
+            Box::new(EndsSource { scripted: scripted.clone(), until: until.clone() })
         });
-        assert_eq!(outcome.messages(), ["one stack trace"]);
+        assert_eq!(outcome.messages(), ["\"one stack trace\""]);
         assert_eq!(outcome.reports, pulls(3, true));
     }
 }
@@ -127,7 +122,7 @@ impl DynSource for Hourly {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         assert!(!self.has_read, "the source is pulled only after an hour");
         self.has_read = true;
-        batch.stream(0).push_fragment(b"hour");
+        batch.stream(0).push_fragment(b"1");
         Poll::Ready(Ok(Pull::Idle(Duration::from_hours(1))))
     }
 
@@ -143,8 +138,7 @@ impl DynSource for Hourly {
 
 #[test]
 fn idle_source_emits_by_timer_but_not_during_a_pause() {
-    let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.intake.preprocessors = Preprocessors::new(vec![Joins::of(1, 1)]);
+    let Harness { mut source, sink: _sink, .. } = Joins::flow(1, 1).harness();
     let (handle, stats) = (source.handle.clone(), source.worker.router.stats.clone());
     let connection = Arc::default();
     let double = Hourly { has_read: false, reports: Reports::default() };
@@ -167,8 +161,7 @@ fn idle_source_emits_by_timer_but_not_during_a_pause() {
 fn interrupted(
     interrupt: impl FnOnce(&crate::engine::control::Control, &Connection),
 ) -> (Result<(), End>, Vec<(u64, bool)>) {
-    let Harness { mut source, sink: _sink, .. } = harness(0);
-    source.intake.preprocessors = Preprocessors::new(vec![Joins::of(1, u64::MAX)]);
+    let Harness { mut source, sink: _sink, .. } = Joins::flow(1, u64::MAX).harness();
     let (control, connection) = (source.control.clone(), Arc::<Connection>::default());
     let reports = Reports::default();
     let double = Hourly { has_read: false, reports: reports.clone() };
