@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{running::Running, support::workspace, tremor::Scene};
 
 mod collector;
+mod kubernetes;
 mod nginx;
 
 /// Returns the flows of a page of the cookbook, in the order of the page.
