@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::{running::Running, support::workspace, tremor::Scene};
 
 mod collector;
+mod dead_letters;
+mod journal;
 mod kubernetes;
 mod nginx;
 
@@ -71,10 +73,11 @@ impl Kitchen {
     }
 }
 
-/// Returns the values of the lines of a file of JSON.
+/// Returns the values of the complete lines of a file of JSON, to which a flow may be writing; none if there is no file.
 fn values(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let (lines, _) = text.rsplit_once('\n').unwrap_or_default();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Returns how often each text at `pointer` occurs in events.
