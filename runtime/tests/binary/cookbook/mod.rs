@@ -15,6 +15,7 @@ mod dead_letters;
 mod journal;
 mod kubernetes;
 mod nginx;
+mod prometheus;
 
 /// Returns the flows of a page of the cookbook, in the order of the page.
 fn flows(page: &str) -> Vec<String> {
