@@ -1,4 +1,4 @@
-//! An HTTP server that receives the events of a flow, and rejects requests when it is told to.
+//! An HTTP server that receives the events of a flow, and rejects requests as a test sets it.
 
 use std::{
     collections::BTreeMap,
