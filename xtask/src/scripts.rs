@@ -11,7 +11,8 @@ use crate::tools::python;
 
 /// Folders that contain only scripts.
 const SCRIPTS: [&str; 4] = [".ci", "dist/debian", "scripts", "scripts/tests"];
-const MANIFESTS: [&str; 1] = ["examples/scale-out/kubernetes.yaml"];
+const MANIFESTS: [&str; 2] =
+    ["examples/kubernetes/daemonset.yaml", "examples/scale-out/kubernetes.yaml"];
 const UNITS: [&str; 2] = ["dist/tremor@.service", "examples/scale-out/scale-out@.service"];
 /// Package of the validator. It contains the schemas of Kubernetes.
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";
@@ -81,6 +82,7 @@ fn warnings(unit: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::files;
 
     #[test]
     fn every_unit_of_the_project_is_checked() {
@@ -90,6 +92,16 @@ mod tests {
                 let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
                 assert!(!path.ends_with(".service") || UNITS.contains(&&*path), "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn every_manifest_of_the_project_is_checked() {
+        for path in files().expect("git lists the files").iter().filter(|it| it.ends_with(".yaml"))
+        {
+            let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+            let is_manifest = text.lines().any(|line| line.starts_with("apiVersion:"));
+            assert!(!is_manifest || MANIFESTS.contains(&&**path), "{path}");
         }
     }
 

@@ -65,7 +65,7 @@ fn unlinked(spec: &Spec, graph: &Graph, report: &mut Report) {
 /// Reports sinks whose port `err` is not linked, if other ports `err` of the flow are linked or configured.
 ///
 /// If a flow links or configures no port `err`, its errors are meant to be logged. The same is assumed for a sink that
-/// receives dead letters.
+/// receives only dead letters, directly or through pipelines.
 fn unhandled_errors(spec: &Spec, graph: &Graph, report: &mut Report) {
     let is_linked = graph.edges().any(|(_, edge)| edge.from_port == ERR);
     let is_set = spec.connectors.iter().any(|connector| connector.err.is_some())
@@ -73,8 +73,9 @@ fn unhandled_errors(spec: &Spec, graph: &Graph, report: &mut Report) {
     if !is_linked && !is_set {
         return;
     }
+    let origins = nodes_with_events(graph);
     for (node, connector) in sinks(spec, graph) {
-        let gets_events = node.inputs.iter().any(|edge| graph.edge(*edge).from_port != ERR);
+        let gets_events = gets_events(node, graph, &origins);
         // In a sink without a codec, such as `null`, hardly any event can fail.
         let can_fail = connector.codec.is_some();
         if !gets_events || !can_fail || connector.err.is_some() || !node.output(ERR).is_empty() {
@@ -92,6 +93,25 @@ fn unhandled_errors(spec: &Spec, graph: &Graph, report: &mut Report) {
                 .help("link it, or set `err: discard`, or `err: dead_letter` if that is meant"),
         );
     }
+}
+
+/// Returns for each node, by its index, whether it receives or produces events other than dead letters.
+fn nodes_with_events(graph: &Graph) -> Vec<bool> {
+    let mut with_events = Vec::new();
+    // Edges lead from lower to higher indices, so the nodes before a node are known.
+    for (_, node) in graph.nodes() {
+        let has_events = node.role == Role::Source || gets_events(node, graph, &with_events);
+        with_events.push(has_events);
+    }
+    with_events
+}
+
+/// Returns whether one of the inputs of a node carries events other than dead letters.
+fn gets_events(node: &Node, graph: &Graph, with_events: &[bool]) -> bool {
+    node.inputs.iter().any(|edge| {
+        let edge = graph.edge(*edge);
+        edge.from_port != ERR && with_events.get(edge.from.index()) == Some(&true)
+    })
 }
 
 /// Reports sinks that write the same file, because each would overwrite data of the other.

@@ -18,6 +18,7 @@ mod commands;
 mod components;
 mod connections;
 mod contract;
+mod cookbook;
 mod debian;
 mod delivery;
 mod endless;

@@ -54,6 +54,11 @@ fn vrl() -> &'static Path {
     VRL.get_or_init(|| gathered("binary-test-vrl", [library("operator-vrl")]))
 }
 
+/// Adds the plugin `vrl` to the plugins of a command.
+pub(crate) fn with_vrl(command: &mut Command) -> &mut Command {
+    command.env("TREMOR_PLUGIN_PATH", env::join_paths([plugins(), vrl()]).unwrap())
+}
+
 /// Copies libraries to a subfolder of the target folder, and returns the path of the subfolder.
 fn gathered(name: &str, libraries: impl IntoIterator<Item = PathBuf>) -> PathBuf {
     let folder = target_folder().join(name);
@@ -131,9 +136,8 @@ impl Scene {
 
     /// Runs `tremor` like [`Self::tremor`], with the plugin `vrl` as well.
     pub(crate) fn tremor_with_vrl(&self, arguments: &[&str]) -> Run {
-        let path = env::join_paths([plugins(), vrl()]).unwrap();
         let mut command = self.command(arguments);
-        Run::of(&finish(command.env("TREMOR_PLUGIN_PATH", path).spawn().unwrap()))
+        Run::of(&finish(with_vrl(&mut command).spawn().unwrap()))
     }
 }
 
