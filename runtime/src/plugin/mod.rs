@@ -5,7 +5,7 @@
 //! 2. [`Library::check`] compares the metadata with the requirements of this host, and checks whether other users
 //!    could change the library.
 //! 3. [`load`] opens the library, which runs its initialisers, and compares the layout of every type of the plugin
-//! ABI. Only then does it call functions that the plugin's author wrote.
+//!    ABI. Only then does it call functions that the plugin's author wrote.
 //! 4. [`ConnectorFactory`] and [`ComponentFactory`] create instances with plain Rust types.
 //!
 //! [`Describer`] asks a plugin about its configuration in a child process, so that this process need not load the

@@ -181,7 +181,7 @@ pub fn verify(
         match configs {
             None => check(&conformance::working(schema.as_ref()), None),
             Some(configs) => {
-                configs.iter().for_each(|(config, folder)| check(config, Some(folder)))
+                configs.iter().for_each(|(config, folder)| check(config, Some(folder)));
             }
         }
     }
