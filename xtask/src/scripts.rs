@@ -97,8 +97,9 @@ mod tests {
 
     #[test]
     fn every_manifest_of_the_project_is_checked() {
-        for path in files().expect("git lists the files").iter().filter(|it| it.ends_with(".yaml"))
-        {
+        let is_yaml = |path: &String| Path::new(path).extension().is_some_and(|it| it == "yaml");
+        let files = files().expect("git lists the files");
+        for path in files.iter().filter(|path| is_yaml(path)) {
             let text = fs::read_to_string(root().join(path)).unwrap_or_default();
             let is_manifest = text.lines().any(|line| line.starts_with("apiVersion:"));
             assert!(!is_manifest || MANIFESTS.contains(&&**path), "{path}");

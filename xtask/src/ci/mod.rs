@@ -89,11 +89,14 @@ const STEPS: [Step; 19] = [
     Step::new("new-plugin", || done(new_plugin::check())).reads(|path| {
         is_source(path, &[BENCH, CLIENTS, EXAMPLES, FUZZ, CHECKS, TESTS, VRL_PLUGIN])
     }),
-    Step::new("vrl", vrl)
-        .reads(|path| path == "docs/guide/vrl.md" || is_source(path, &[CLIENTS, FUZZ, CHECKS])),
+    Step::new("vrl", vrl).reads(|path| {
+        within(path, &["docs/guide/vrl.md", "docs/guide/cookbook/prometheus.md"])
+            || is_source(path, &[CLIENTS, FUZZ, CHECKS])
+    }),
     Step::new("brokers", brokers).reads(|path| {
-        within(path, &["docs/guide/kafka.md", "docs/guide/nats.md"])
-            || is_source(path, &[FUZZ, CHECKS, VRL_PLUGIN])
+        let pages =
+            ["docs/guide/cookbook/kubernetes.md", "docs/guide/kafka.md", "docs/guide/nats.md"];
+        within(path, &pages) || is_source(path, &[FUZZ, CHECKS, VRL_PLUGIN])
     }),
     Step::new("models", models::run)
         .reads(|path| within(path, &[CHECKS, "runtime/src/", "tremor-pdk/", "Cargo."])),

@@ -19,9 +19,11 @@ pub(super) struct Collector {
     state: Arc<Mutex<State>>,
 }
 
+/// Returns the status of the response to a request with these events.
+type Status = Box<dyn Fn(&[Value]) -> u16 + Send>;
+
 struct State {
-    /// Returns the status of the response to a request with these events.
-    status: Box<dyn Fn(&[Value]) -> u16 + Send>,
+    status: Status,
     /// Number of responses by their status.
     responses: BTreeMap<u16, usize>,
     /// Events of the requests that were answered with 200.
@@ -33,7 +35,7 @@ impl Collector {
     pub(super) fn start(status: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let status = Box::new(move |_: &[Value]| status);
+        let status: Status = Box::new(move |_| status);
         let state = State { status, responses: BTreeMap::new(), events: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let served = state.clone();
