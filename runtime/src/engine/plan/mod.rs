@@ -5,7 +5,10 @@ mod connectors;
 mod placement;
 mod wiring;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tremor_abi::batch::Pool;
 
@@ -24,6 +27,7 @@ use crate::engine::{
     parts::Parts,
     pipeline::PipelineTask,
     route::{
+        leading::{Leading, LeadingPart},
         pipeline::{Pipeline, Step},
         router::{Encoding, Router},
         routes::Routes,
@@ -104,9 +108,15 @@ fn routers<'p>(
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
     for plan in plans {
-        let Routed { router, sink } = plan.router(&pool, counters)?;
+        let Routed { mut router, sink, leading } = plan.router(&pool, counters)?;
         if let Some(sink) = sink {
-            helpers.insert(plan.owner, plan.helpers(&router, sink)?);
+            let mut all = plan.helpers(&router, sink)?;
+            if !all.is_empty() && leading.has_operators() {
+                let leading = Arc::new(leading);
+                router.lead(leading.clone(), false);
+                all.iter_mut().for_each(|helper| helper.router.lead(leading.clone(), true));
+            }
+            helpers.insert(plan.owner, all);
         }
         routers.insert(plan.owner, router);
     }
@@ -119,6 +129,8 @@ struct Routed {
     /// The only queue that the source's router feeds is that of this sink. `None` if it feeds other queues or is not
     /// the router of a source.
     sink: Option<NodeId>,
+    /// The operators that helpers run in parallel.
+    leading: Leading,
 }
 
 /// The plan of one task.
@@ -151,11 +163,11 @@ impl Plan<'_> {
             }
             Role::Source | Role::Sink => targets.ports(own),
         };
-        let mut pipelines = Vec::new();
+        let (mut pipelines, mut leading) = (Vec::new(), Vec::new());
         for id in &staged {
             let node = graph.node(*id);
             let mut port = |node: &Node, port: &str| targets.port(node, port);
-            let steps = steps(self.flow, self.parts, node, &mut port)?;
+            let (steps, operators) = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
             let stats = counters.of(&node.name, Role::Pipeline);
             let sources = graph.sources_of(*id).into_iter();
@@ -166,7 +178,16 @@ impl Plan<'_> {
             fail_hanging(self.control, &node.name, HANG_LIMIT);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
             counters.set_ports(&node.name, Role::Pipeline, own);
-            pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
+            let name: Arc<str> = node.name.as_str().into();
+            let rest = (operators.len() < steps.len()).then_some(Target::Rest(pipelines.len()));
+            let out = rest.map_or_else(|| ports.out.clone(), |rest| vec![rest]);
+            leading.push(LeadingPart {
+                name: name.clone(),
+                operators,
+                ports: Ports { out, ..ports.clone() },
+                stats: stats.clone(),
+            });
+            pipelines.push(Pipeline { name, steps, ports, stats });
         }
         let outlet = |id: &NodeId| self.queues.outlet(*id, self.owner);
         let queues = targets.queued.iter().filter_map(outlet).collect();
@@ -181,15 +202,23 @@ impl Plan<'_> {
         };
         // A source that encodes has a pool of its own, which it does not share with the other tasks of the flow.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
-        let name = own.name.as_str().into();
+        let name: Arc<str> = own.name.as_str().into();
         let stats = counters.of(&own.name, own.role);
         // In the task of a pipeline, the pipeline inside the router counts the events. They must not be counted a
         // second time.
         let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
+        let leading = Leading {
+            name: name.clone(),
+            ports: ports.clone(),
+            stats: stats.clone(),
+            control: self.control.clone(),
+            pipelines: leading,
+            has_helped: AtomicBool::new(false),
+        };
         let routes =
             Routes::new(name, ports, pipelines, pool.clone(), routed, self.control.clone());
         let router = Router::new(routes, queues, encoding, pool, stats);
-        Ok(Routed { router, sink })
+        Ok(Routed { router, sink, leading })
     }
 
     /// Creates the encoder that a source uses for its single sink. Returns `None` if the sink encodes itself.

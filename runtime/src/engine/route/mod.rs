@@ -3,6 +3,7 @@
 pub(crate) mod buffers;
 pub(crate) mod dead_letter;
 pub(crate) mod in_order;
+pub(crate) mod leading;
 pub(crate) mod pipeline;
 pub(crate) mod router;
 pub(crate) mod routes;

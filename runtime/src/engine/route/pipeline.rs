@@ -1,12 +1,15 @@
 //! A pipeline within one task. Operators run one after the other, a batch at a time.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use tremor_abi::batch::{Failed, HostBatch, HostOutput, Pool, Rejected};
-use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
+use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result, lock};
 
 use crate::engine::{
     control::Control,
@@ -44,13 +47,23 @@ pub(crate) struct Step {
     /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
     /// restarts is exhausted.
     make: Option<MakeOperator>,
-    /// Budget of restarts after panics.
-    budget: Budget,
+    /// Restarts after panics, of this instance and of the instances of other tasks.
+    restarts: Arc<Restarts>,
+    /// `true` if the operator is stateless.
+    is_stateless: bool,
     /// Names of the operator's ports other than `in`, `out` and `err`, with the targets of their events.
     ports: Vec<(String, Vec<Target>)>,
     /// Events that the operator buffers.
     buffers: Buffers,
     output: Output,
+}
+
+/// The restarts of all instances of an operator.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    budget: Mutex<Budget>,
+    /// `true` once the budget was exhausted. All further events of all instances fail.
+    are_exhausted: AtomicBool,
 }
 
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
@@ -84,6 +97,13 @@ pub(crate) struct Env<'r> {
     pub(crate) control: &'r Control,
 }
 
+impl Default for Restarts {
+    fn default() -> Self {
+        let budget = Mutex::new(Budget::new(RESTARTS, Duration::from_mins(1)));
+        Self { budget, are_exhausted: AtomicBool::new(false) }
+    }
+}
+
 impl Step {
     pub(crate) fn new(
         label: impl Into<Box<str>>,
@@ -92,8 +112,24 @@ impl Step {
         ports: Vec<(String, Vec<Target>)>,
     ) -> Self {
         let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
-        let budget = Budget::new(RESTARTS, Duration::from_mins(1));
-        Self { label, operator, make, budget, ports, buffers, output }
+        let (restarts, is_stateless) = (Arc::default(), false);
+        Self { label, operator, make, restarts, is_stateless, ports, buffers, output }
+    }
+
+    /// Marks the operator as stateless, and shares `restarts` with the instances of other tasks.
+    pub(crate) fn stateless(self, restarts: Arc<Restarts>) -> Self {
+        Self { restarts, is_stateless: true, ..self }
+    }
+
+    fn process(&mut self, batch: &mut Batch) -> Result<()> {
+        if self.restarts.are_exhausted.load(Ordering::Relaxed) {
+            self.make = None;
+            return Err(Error::panicked(format_args!(
+                "{} has panicked too often, and is not called again",
+                self.label
+            )));
+        }
+        self.operator.process(batch, &mut self.output)
     }
 
     /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
@@ -103,8 +139,9 @@ impl Step {
         // The results of this call are lost together with the operator.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
-        if !self.budget.take(Instant::now()) {
+        if !lock(&self.restarts.budget).take(Instant::now()) {
             tracing::error!(component = name, %error, "operator has failed permanently");
+            self.restarts.are_exhausted.store(true, Ordering::Relaxed);
             self.make = None;
             return lost;
         }
@@ -125,7 +162,7 @@ impl Step {
 
     /// Returns the time for which the operator's timer is set, in ns since the Unix epoch.
     pub(crate) fn due(&self) -> Option<u64> {
-        self.operator.due()
+        if self.is_stateless { None } else { self.operator.due() }
     }
 
     /// Returns whether a call with `input` events left all of them in `batch` and did nothing else, which is true for
@@ -161,6 +198,11 @@ impl Step {
     fn broken(&self, balance: &Balance) -> Option<Error> {
         let Balance { had, out, kept, unknown } = balance;
         let label = &self.label;
+        if self.is_stateless && self.buffers.events() > 0 {
+            return Some(Error::internal(format_args!(
+                "{label} buffers events, but is declared as stateless: remove `Component::STATELESS`, or buffer nothing"
+            )));
+        }
         if *unknown > 0 {
             return Some(Error::internal(format_args!(
                 "{label} emits, rejects or discards {unknown} buffered events that it has not absorbed: \
@@ -237,12 +279,23 @@ impl Pipeline {
         self.process_from(0, item, env);
     }
 
+    /// Processes a batch that the leading stateless operators have processed already.
+    pub(crate) fn process_rest(&mut self, item: InFlight, env: &mut Env<'_>) {
+        self.process_from(self.leading(), item, env);
+    }
+
+    /// Returns the number of stateless operators before the first other one.
+    pub(crate) fn leading(&self) -> usize {
+        let first = self.steps.iter().position(|step| !step.is_stateless);
+        first.unwrap_or(self.steps.len())
+    }
+
     fn process_from(&mut self, first: usize, mut item: InFlight, env: &mut Env<'_>) {
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
-            let result = step.operator.process(&mut item.batch, &mut step.output);
+            let result = step.process(&mut item.batch);
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }
@@ -255,7 +308,11 @@ impl Pipeline {
                 return item.token.settle();
             }
         }
-        fan_out((OUT, &self.ports.out), item, env.work, &self.stats);
+        match self.ports.out[..] {
+            // The rest of the pipeline counts the events that leave.
+            [rest @ Target::Rest(_)] => env.work.push((rest, item)),
+            _ => fan_out((OUT, &self.ports.out), item, env.work, &self.stats),
+        }
     }
 
     /// Counts the results of a call of the operator at `position`, compares them with the events that the operator had,
@@ -346,9 +403,13 @@ impl Pipeline {
         env.work[bottom..].rotate_right(added);
     }
 
-    /// Calls the operator at `position` without events, and processes its output in the later steps.
+    /// Calls the operator at `position` without events, and processes its output in the later steps. Stateless operators
+    /// are not called, because only calls with events have results.
     pub(crate) fn call(&mut self, position: usize, call: Call, env: &mut Env<'_>) {
         let step = &mut self.steps[position];
+        if step.is_stateless {
+            return;
+        }
         step.output.begin(step.buffers.number(&Token::untracked()));
         let result = match call {
             Call::Time(now) => step.operator.on_time(now, &mut step.output),
