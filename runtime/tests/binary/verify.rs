@@ -89,6 +89,8 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
     ("operator", "port_called_out", "names_ports", "a name of its own"),
     ("operator", "shared", "shares_nothing", "not in a static"),
+    ("operator", "remembers", "is_stateless_if_declared", "remove `STATELESS`"),
+    ("operator", "counts_positions", "is_stateless_if_declared", "remove `STATELESS`"),
     ("codec", "loses_a_byte", "round_trips", "decode what `encode` writes"),
     ("codec", "two_values", "round_trips", "decode what `encode` writes"),
     ("codec", "bad_text_panics", "refuses_bad_messages", "return an error"),

@@ -38,7 +38,10 @@ use crate::engine::{
     tracking::stats::FlowCounters,
     tuning::POOLED,
 };
-use crate::flow::{self, Flow, Node, NodeId, Role};
+use crate::{
+    codec::MakeCodec,
+    flow::{self, Flow, Node, NodeId, Role},
+};
 
 /// The tasks of a flow.
 #[derive(Default)]
@@ -110,7 +113,12 @@ fn routers<'p>(
     for plan in plans {
         let Routed { mut router, sink, leading } = plan.router(&pool, counters)?;
         if let Some(sink) = sink {
-            let mut all = plan.helpers(&router, sink)?;
+            let codec = plan.parallel_codec(sink)?;
+            router.may_have_helpers = codec.is_some();
+            let mut all = match codec {
+                Some(codec) => plan.helpers(&router, sink, &*codec)?,
+                None => Vec::new(),
+            };
             if !all.is_empty() && leading.has_operators() {
                 let leading = Arc::new(leading);
                 router.lead(leading.clone(), false);
@@ -235,20 +243,31 @@ impl Plan<'_> {
         Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }
 
-    /// Creates the workers of a source's helper tasks: one less than the number of processors. A source has no helpers
-    /// if the codec of the source or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the
-    /// flow sets the number of events of a pull.
-    fn helpers(&self, router: &Router, sink: NodeId) -> Result<Vec<Worker>, flow::Diagnostic> {
+    /// Returns the codec of the source if several tasks may process its batches. They may not if the codec of the source
+    /// or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the flow sets the number of
+    /// events of a pull.
+    fn parallel_codec(&self, sink: NodeId) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
         let node = self.flow.graph.node(self.owner);
-        let spec = &self.flow.spec.connectors[node.index];
-        let codec = codec(self.flow, self.parts, node)?;
-        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
-            return Ok(Vec::new());
-        };
         // A fixed pull size is meant for runs that repeat the same work. Helpers would make such runs differ.
-        let others = self.control.processors().count().saturating_sub(1);
-        let count = if batch_sizer(spec).is_fixed() { 0 } else { others };
-        let at = spec.component.name.at;
+        if batch_sizer(&self.flow.spec.connectors[node.index]).is_fixed()
+            || self.encoding(sink)?.is_none()
+        {
+            return Ok(None);
+        }
+        let codec = codec(self.flow, self.parts, node)?;
+        Ok(codec.filter(|codec| codec.is_best_on_one_core()))
+    }
+
+    /// Creates the workers of a source's helper tasks: one less than the number of processors.
+    fn helpers(
+        &self,
+        router: &Router,
+        sink: NodeId,
+        codec: &dyn MakeCodec,
+    ) -> Result<Vec<Worker>, flow::Diagnostic> {
+        let node = self.flow.graph.node(self.owner);
+        let at = self.flow.spec.connectors[node.index].component.name.at;
+        let count = self.control.processors().count().saturating_sub(1);
         let mut helpers = Vec::with_capacity(count);
         for _ in 0..count {
             let Some(encoding) = self.encoding(sink)? else { break };

@@ -48,6 +48,8 @@ pub(crate) struct Router {
     pub(crate) egress: Arc<Egress>,
     /// The encoder, if the only queue is that of a sink that accepts encoded batches.
     encoding: Option<Encoding>,
+    /// `true` if several tasks may process the batches of the component, on a machine with enough cores.
+    pub(crate) may_have_helpers: bool,
     /// Connection of the component if it is a source.
     pub(crate) connection: Option<Arc<Connection>>,
     /// The task's own instances of leading stateless operators. `None` if only one task processes batches.
@@ -123,7 +125,8 @@ impl Router {
     /// Creates the router of another task for the same outputs.
     pub(crate) fn another(&self, encoding: Encoding, pool: Pool) -> Self {
         let (egress, name) = (self.egress.clone(), self.name.clone());
-        Self::over(egress, name, Some(encoding), pool, self.stats.clone())
+        let router = Self::over(egress, name, Some(encoding), pool, self.stats.clone());
+        Self { may_have_helpers: true, ..router }
     }
 
     fn over(
@@ -134,8 +137,19 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
-        let (connection, leading) = (None, None);
-        Self { name, pool, stats, egress, encoding, connection, leading, outgoing, ready, spent }
+        Self {
+            name,
+            pool,
+            stats,
+            egress,
+            encoding,
+            may_have_helpers: false,
+            connection: None,
+            leading: None,
+            outgoing,
+            ready,
+            spent,
+        }
     }
 
     /// Lets this task run leading stateless operators in parallel with the other tasks of the component.

@@ -94,7 +94,9 @@ impl Worker {
         drop(ticket);
         let spent = self.router.take_spent();
         let took = since.elapsed();
-        self.router.stats.worked(took.saturating_sub(spent.waiting + spent.in_order), pulled_for + spent.inside);
+        let busy = took.saturating_sub(spent.waiting + spent.in_order);
+        let in_order = if self.router.may_have_helpers { pulled_for + spent.inside } else { busy };
+        self.router.stats.worked(busy, in_order);
         self.sizer.learn(events, took, spent);
         spent.woke
     }

@@ -9,6 +9,7 @@ mod fragments;
 mod gathering;
 mod helping;
 mod in_flight;
+mod leading;
 mod limits;
 mod lingering;
 mod parallel;
