@@ -193,12 +193,12 @@ impl Step {
         Balance { had, out, kept, unknown }
     }
 
-    /// Returns an error if the operator broke its contract in a call: it lost or invented events, or sent them to ports
-    /// that it does not have.
-    fn broken(&self, balance: &Balance) -> Option<Error> {
+    /// Returns an error if the operator broke its contract in a call: it lost or invented events, sent them to ports
+    /// that it does not have, or is stateless and buffered `stuck` events.
+    fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
         let Balance { had, out, kept, unknown } = balance;
         let label = &self.label;
-        if self.is_stateless && self.buffers.events() > 0 {
+        if stuck > 0 {
             return Some(Error::internal(format_args!(
                 "{label} buffers events, but is declared as stateless: remove `Component::STATELESS`, or buffer nothing"
             )));
@@ -351,7 +351,10 @@ impl Pipeline {
         let outcome = step.buffers.account(input, &mut step.output);
         let balance = step.balance((count, buffered, merged), &outcome, &item.batch, stats);
         item.token = if merged > 0 { outcome.token.merged() } else { outcome.token };
+        // A stateless operator is not flushed, so events that it buffers would never leave it.
+        let stuck = if step.is_stateless { step.buffers.clear() } else { 0 };
         let lost = balance.had.saturating_sub(balance.out.saturating_add(balance.kept));
+        let lost = lost.saturating_add(stuck);
         let failure = match error {
             // Events that a failed call has neither left in the batch nor sent to a port are lost.
             Some(error) if lost > 0 => {
@@ -360,9 +363,9 @@ impl Pipeline {
                 let says = format_args!("{lost} events were lost in a call that failed");
                 Some((lost, error.context(says)))
             }
-            error => step.broken(&balance).map(|broken| {
+            error => step.broken(&balance, stuck).map(|broken| {
                 // The results of the operator are not reliable, so no event leaves.
-                let failed = balance.had.saturating_sub(balance.kept);
+                let failed = balance.had.saturating_sub(balance.kept).saturating_add(stuck);
                 stats.failed(failed);
                 stats.unrecoverable(if is_tracked { 0 } else { failed });
                 step.output.clear();
