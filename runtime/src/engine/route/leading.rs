@@ -190,7 +190,9 @@ impl Instances {
                 _ => None,
             };
             match pipeline {
-                Some(pipeline) => pipeline.process(item, &mut Env { work, pool, control: &of.control }),
+                Some(pipeline) => {
+                    pipeline.process(item, &mut Env { work, pool, control: &of.control })
+                }
                 None => done.results.push((target, item)),
             }
         }

@@ -95,7 +95,8 @@ impl Flow {
         let own = vec![("odd".to_owned(), vec![Target::Queue(2)])];
         let another = first.clone();
         let restart = move || Ok(Box::new(another.clone()) as Box<dyn Operator>);
-        let step = Step::new("first", Box::new(first.clone()), Some(Box::new(restart)), own.clone());
+        let step =
+            Step::new("first", Box::new(first.clone()), Some(Box::new(restart)), own.clone());
         let steps = vec![
             step.stateless(restarts.clone()),
             Step::new("second", Box::new(Records(seen.clone())), None, Vec::new()),

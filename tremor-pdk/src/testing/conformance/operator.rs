@@ -178,7 +178,8 @@ impl Accounted {
 
 fn note(transcript: &mut Vec<(String, String)>, port: &str, batch: &Batch) {
     for event in batch {
-        let text = |value: Option<ValueRef<'_>>| value.map_or_else(String::new, |it| it.to_string());
+        let text =
+            |value: Option<ValueRef<'_>>| value.map_or_else(String::new, |it| it.to_string());
         let text = format!("{} {}", text(event.value()), text(event.metadata()));
         transcript.push((port.to_owned(), text));
     }
@@ -305,8 +306,7 @@ pub(super) fn is_stateless(subject: &Subject) -> Verdict {
         all.entry(port).or_default().extend(texts);
     }
     let (mut joined, mut together) = (Batch::new(), Accounted::new(subject)?);
-    let mut in_turn =
-        (0..IN_TURN).map(|_| Accounted::new(subject)).collect::<Verdict<Vec<_>>>()?;
+    let mut in_turn = (0..IN_TURN).map(|_| Accounted::new(subject)).collect::<Verdict<Vec<_>>>()?;
     let (mut alone, mut turn) = (Ports::new(), 0);
     for number in 1..=BATCHES {
         let batch = input(number);
@@ -342,7 +342,9 @@ impl Accounted {
     /// Checks that the operator buffers no event, is not due, and emits nothing at its end.
     fn keeps_nothing(&mut self) -> Verdict {
         let (buffered, due) = (self.buffered(), self.operator.due());
-        let seen = || format!("after `process`, {buffered} events are buffered, and `due` returns {due:?}");
+        let seen = || {
+            format!("after `process`, {buffered} events are buffered, and `due` returns {due:?}")
+        };
         ensure(buffered == 0 && due.is_none(), seen, DECLARE)?;
         self.transcript.clear();
         self.drain()?;
