@@ -97,12 +97,7 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("codec", "bad_text_is_internal", "refuses_bad_messages", "`Error::bad_data`"),
     ("codec", "poisoned", "refuses_bad_messages", "keep nothing of a message that failed"),
     ("codec", "shared", "shares_nothing", "not in a static"),
-    (
-        "preprocessor",
-        "forgets_between_batches",
-        "splits_do_not_matter",
-        "until the remaining ones arrive",
-    ),
+    ("preprocessor", "forgets_between_batches", "splits_do_not_matter", "remaining ones arrive"),
     ("preprocessor", "mixes_streams", "keeps_streams_apart", "a state for each stream"),
     ("preprocessor", "lists_no_streams", "ends_streams", "list in `streams`"),
     ("preprocessor", "lists_ended_streams", "ends_streams", "drop the state"),

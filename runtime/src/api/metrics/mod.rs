@@ -63,6 +63,10 @@ const RESULTS: [Result; 7] = [
     ("", "failed", |counts| counts.failed),
 ];
 
+/// A metric of the time that the tasks of a source spend: the name, the help, and the function that returns the time in
+/// ns.
+type Time = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
+
 /// Returns the components of all flows with their labels.
 fn components(
     flows: &[FlowStatus],
@@ -98,7 +102,7 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     for (labels, of) in components(flows).filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
         text.sample(name, &labels, of.counts.bytes);
     }
-    let times: [(_, _, fn(&ComponentCounts) -> u64); 2] = [
+    let times: [Time; 2] = [
         (
             "tremor_source_busy_seconds_total",
             "Time that the tasks of a source worked, without waits.",

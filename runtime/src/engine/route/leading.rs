@@ -16,7 +16,10 @@ use tremor_pdk::{Batch, Result};
 use crate::engine::{
     control::Control,
     parts::{MakeInstance, OperatorInstance},
-    route::pipeline::{DeadLetters, Env, Pipeline, Restarts, Step, fan_out},
+    route::{
+        fan_out::{DeadLetters, Env, fan_out},
+        pipeline::{Pipeline, Restarts, Step},
+    },
     target::{Ports, Target},
     tracking::{
         stats::Stats,
@@ -58,7 +61,7 @@ pub(crate) struct Factory {
     pub(crate) restarts: Arc<Restarts>,
 }
 
-/// One task's instances of the leading stateless operators.
+/// The instances of the leading stateless operators of a single task.
 pub(crate) struct Instances {
     of: Arc<Leading>,
     /// `true` if the task is a helper.
@@ -73,7 +76,7 @@ pub(crate) struct Instances {
 enum State {
     /// The task has processed no batch yet.
     New,
-    /// One pipeline for each pipeline that the task runs. `None` for a pipeline without leading stateless operators.
+    /// The leading parts of the pipelines that the task runs, by index. `None` for a pipeline without leading stateless operators.
     Ready(Vec<Option<Pipeline>>),
     /// An instance could not be created, so the task leaves all operators to the routes.
     Failed,
@@ -191,7 +194,7 @@ impl Instances {
             };
             match pipeline {
                 Some(pipeline) => {
-                    pipeline.process(item, &mut Env { work, pool, control: &of.control })
+                    pipeline.process(item, &mut Env { work, pool, control: &of.control });
                 }
                 None => done.results.push((target, item)),
             }

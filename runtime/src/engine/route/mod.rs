@@ -2,6 +2,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod dead_letter;
+pub(crate) mod fan_out;
 pub(crate) mod in_order;
 pub(crate) mod leading;
 pub(crate) mod pipeline;

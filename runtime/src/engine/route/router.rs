@@ -249,7 +249,7 @@ impl Router {
             self.spent += queue.take_spent();
         }
         drop(queues);
-        let waited = self.spent.waiting - waited;
+        let waited = self.spent.waiting.saturating_sub(waited);
         self.spent.inside += entered.elapsed().saturating_sub(waited);
     }
 }

@@ -16,8 +16,9 @@ use crate::engine::{
     control::Control,
     processors::Processors,
     route::{
+        fan_out::{DeadLetters, Env, fan_out},
         leading::Done,
-        pipeline::{Call, DeadLetters, Env, Pipeline, Step, fan_out},
+        pipeline::{Call, Pipeline, Step},
     },
     target::{Ports, Target},
     tracking::{
