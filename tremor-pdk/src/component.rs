@@ -19,6 +19,16 @@ pub trait Component: Sized + Send + 'static {
     const NAME: &'static str;
     /// The purpose of the component, in one line.
     const DESCRIPTION: &'static str = "";
+    /// Whether an operator is stateless: whether the result for an event depends only on the event and on the
+    /// configuration, and not on other events, on the batch that contains the event, or on the instance.
+    ///
+    /// The runtime may create several instances of a stateless operator for one pipeline, and call them in parallel
+    /// with different batches. The results leave in the order of the events, as with one instance. A stateless operator
+    /// must not buffer events, and keeps the default implementations of [`due`](crate::Operator::due),
+    /// [`on_time`](crate::Operator::on_time) and [`flush`](crate::Operator::flush). It may keep caches and metrics.
+    ///
+    /// Only operators are stateless or not; the runtime ignores the constant of other components.
+    const STATELESS: bool = false;
 
     /// The type of the `config` in the flow file, usually a struct with the attribute
     /// [`config`](macro@crate::config).

@@ -16,6 +16,8 @@ pub struct ArtefactText {
     description: &'static str,
     /// The codec that a connector requires; `None` for other kinds.
     codec: Option<CodecRequirement>,
+    /// `true` for a stateless operator.
+    stateless: bool,
 }
 
 /// Functions that return the metadata of a component, one for each kind of [`export!`](crate::export).
@@ -29,7 +31,8 @@ pub mod text {
     /// Returns the metadata of a connector.
     pub const fn connectors<T: Connector>() -> ArtefactText {
         let codec = Some(connector::codec::<T>());
-        ArtefactText { kind: "connector", name: T::NAME, description: T::DESCRIPTION, codec }
+        let (kind, name, description) = ("connector", T::NAME, T::DESCRIPTION);
+        ArtefactText { kind, name, description, codec, stateless: false }
     }
 
     /// Returns the metadata of a source that is a component without a connector.
@@ -48,19 +51,20 @@ pub mod text {
     }
 
     macro_rules! others {
-        ($($kinds:ident: $kind:literal, $trait:ident;)*) => {$(
+        ($($kinds:ident: $kind:literal, $trait:ident, $stateless:expr;)*) => {$(
             #[doc = concat!("Returns the metadata of components of the kind ", $kind, ".")]
             pub const fn $kinds<T: Component + crate::$trait>() -> ArtefactText {
-                ArtefactText { kind: $kind, name: T::NAME, description: T::DESCRIPTION, codec: None }
+                let (kind, name, description) = ($kind, T::NAME, T::DESCRIPTION);
+                ArtefactText { kind, name, description, codec: None, stateless: $stateless }
             }
         )*};
     }
 
     others! {
-        operators: "operator", Operator;
-        codecs: "codec", Codec;
-        preprocessors: "preprocessor", Preprocessor;
-        postprocessors: "postprocessor", Postprocessor;
+        operators: "operator", Operator, T::STATELESS;
+        codecs: "codec", Codec, false;
+        preprocessors: "preprocessor", Preprocessor, false;
+        postprocessors: "postprocessor", Postprocessor, false;
     }
 }
 
@@ -90,6 +94,9 @@ pub const fn metadata(
         json = json.raw("{\"kind\":").string(artefacts[i].kind);
         json = json.raw(",\"name\":").string(artefacts[i].name);
         json = json.raw(",\"description\":").string(artefacts[i].description);
+        if artefacts[i].stateless {
+            json = json.raw(",\"stateless\":true");
+        }
         json = match artefacts[i].codec {
             None => json.raw("}"),
             Some(CodecRequirement::Required) => json.raw(",\"codec\":\"required\"}"),

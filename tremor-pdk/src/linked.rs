@@ -38,6 +38,8 @@ pub struct LinkedComponent {
     pub name: &'static str,
     /// Returns the JSON Schema of the configuration; `None` if the schema cannot be represented as JSON.
     pub config_schema: fn() -> Option<Json>,
+    /// Whether the component is a stateless operator: see [`Component::STATELESS`].
+    pub stateless: bool,
     /// Creates an instance.
     pub make: Make,
 }
@@ -66,13 +68,14 @@ pub fn config_schema<C: JsonSchema>() -> Option<Json> {
 }
 
 macro_rules! linked {
-    ($($(#[$doc:meta])* $kinds:ident: $kind:literal, $trait:ident |$made:ident| $boxed:expr;)*) => {$(
+    ($($(#[$doc:meta])* $kinds:ident: $kind:literal, $trait:ident, $stateless:expr, |$made:ident| $boxed:expr;)*) => {$(
         $(#[$doc])*
         pub const fn $kinds<T: $trait + Component>() -> LinkedComponent {
             LinkedComponent {
                 kind: $kind,
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
+                stateless: $stateless,
                 make: Make::$trait(|id, config, host| {
                     let $made: T = component::make(id, config, host)?;
                     Ok(Box::new($boxed))
@@ -84,15 +87,15 @@ macro_rules! linked {
 
 linked! {
     /// Describes a connector.
-    connectors: "connector", Connector |made| ConnectorDriver::new(made);
+    connectors: "connector", Connector, false, |made| ConnectorDriver::new(made);
     /// Describes an operator.
-    operators: "operator", Operator |made| made;
+    operators: "operator", Operator, T::STATELESS, |made| made;
     /// Describes a codec.
-    codecs: "codec", Codec |made| CodecDriver::new(made);
+    codecs: "codec", Codec, false, |made| CodecDriver::new(made);
     /// Describes a preprocessor.
-    preprocessors: "preprocessor", Preprocessor |made| made;
+    preprocessors: "preprocessor", Preprocessor, false, |made| made;
     /// Describes a postprocessor.
-    postprocessors: "postprocessor", Postprocessor |made| made;
+    postprocessors: "postprocessor", Postprocessor, false, |made| made;
 }
 
 /// Describes a source that is a component without a connector.

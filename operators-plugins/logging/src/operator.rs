@@ -51,6 +51,7 @@ impl Operator for Logging {
 impl Component for Logging {
     const NAME: &str = "logging";
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    const STATELESS: bool = true;
     type Config = NoConfig;
 
     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {

@@ -111,6 +111,7 @@ impl Operator for Parse {
 impl Component for Parse {
     const NAME: &str = "parse";
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {

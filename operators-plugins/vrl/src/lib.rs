@@ -153,6 +153,7 @@ impl Operator for Vrl {
 impl Component for Vrl {
     const NAME: &str = "vrl";
     const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {

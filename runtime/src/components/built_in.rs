@@ -7,7 +7,7 @@
 use serde_json::Value as Config;
 use tremor_pdk::{Error, NoConfig, Operator, Result};
 
-use self::BuiltIn::{Component, Stateless};
+use self::BuiltIn::Component;
 use crate::{
     codec::{Codec, Json, csv, logfmt, msgpack},
     flow::Kind,
@@ -30,8 +30,6 @@ pub(super) enum BuiltIn {
         make: fn(&Config) -> Result<Codec>,
     },
     Component(LinkedComponent),
-    /// An operator that keeps no state between batches, so that several instances give the same results as one.
-    Stateless(LinkedComponent),
 }
 
 macro_rules! codec {
@@ -57,13 +55,13 @@ const ALL: &[BuiltIn] = &[
     codec!("null": NoConfig, |_| Ok(Codec::Null)),
     Component(linked::operators::<Bucket>()),
     Component(linked::operators::<Dedupe>()),
-    Stateless(linked::operators::<Filter>()),
-    Stateless(linked::operators::<Passthrough>()),
-    Stateless(linked::operators::<Route>()),
+    Component(linked::operators::<Filter>()),
+    Component(linked::operators::<Passthrough>()),
+    Component(linked::operators::<Route>()),
     Component(linked::operators::<Sample>()),
-    Stateless(linked::operators::<Select>()),
-    Stateless(linked::operators::<Set>()),
-    Stateless(linked::operators::<Unnest>()),
+    Component(linked::operators::<Select>()),
+    Component(linked::operators::<Set>()),
+    Component(linked::operators::<Unnest>()),
     Component(linked::operators::<Windows>()),
     Component(linked::splitters::<lines::Lines>()),
     Component(linked::splitters::<length_prefixed::Split>()),
@@ -101,7 +99,7 @@ impl BuiltIn {
     fn name(&self) -> &'static str {
         match self {
             Self::Codec { name, .. } => name,
-            Self::Component(component) | Self::Stateless(component) => component.name,
+            Self::Component(component) => component.name,
         }
     }
 
@@ -109,14 +107,19 @@ impl BuiltIn {
     fn component(&self) -> Option<&LinkedComponent> {
         match self {
             Self::Codec { .. } => None,
-            Self::Component(component) | Self::Stateless(component) => Some(component),
+            Self::Component(component) => Some(component),
         }
+    }
+
+    /// Returns whether this is a stateless operator.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.component().is_some_and(|component| component.stateless)
     }
 
     pub(super) fn config_schema(&self) -> Option<Config> {
         match self {
             Self::Codec { config_schema, .. } => config_schema(),
-            Self::Component(component) | Self::Stateless(component) => (component.config_schema)(),
+            Self::Component(component) => (component.config_schema)(),
         }
     }
 
@@ -124,7 +127,7 @@ impl BuiltIn {
     pub(super) fn check(&self, config: &Config) -> Result<InstanceInfo> {
         match self {
             Self::Codec { make, .. } => make(config).map(|_| InstanceInfo::default()),
-            Self::Component(component) | Self::Stateless(component) => {
+            Self::Component(component) => {
                 let host = HostContext::checking("");
                 ComponentFactory::of(*component).check(component.kind, config, &host)
             }

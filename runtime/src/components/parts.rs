@@ -95,20 +95,34 @@ impl Parts for FlowParts<'_> {
         let wrong = |error: Error| wrong(self.flow, Kind::Operator, component, &error);
         let config = component.config.value().clone();
         let host = self.host(pipeline, component);
-        let watched = self.watched(Kind::Operator, component, pipeline);
-        let is_built_in = watched.is_none();
-        let make = move || {
-            let make = || factory.operator(&config, &host(None));
-            make_recorded(watched.as_ref(), make, Watched::operator)
+        let make = Arc::new(move || factory.operator(&config, &host(None)));
+        let is_built_in = BuiltIn::find(Kind::Operator, &component.name.value).is_some();
+        let (calls, of) = (self.calls.clone(), pipeline.to_owned());
+        let part = part(Kind::Operator, component);
+        // Instances may be called at the same time, so each of them has a record of its own.
+        let make_instance = move || {
+            let watched = (!is_built_in).then(|| calls.watch(&of, Some(&part)));
+            let make = make.clone();
+            let make = move || make_recorded(watched.as_ref(), &*make, Watched::operator);
+            let operator = make()?;
+            let ports = operator.ports();
+            let make = (!is_built_in).then(|| Box::new(make) as _);
+            Ok(OperatorInstance { operator, ports, make, another: None })
         };
-        let operator = make().map_err(wrong)?;
-        let ports = operator.ports();
-        Ok(OperatorInstance { operator, ports, make: (!is_built_in).then(|| Box::new(make) as _) })
+        let instance = make_instance().map_err(wrong)?;
+        let another = self.is_stateless(component).then(|| Box::new(make_instance) as _);
+        Ok(OperatorInstance { another, ..instance })
     }
 
     fn is_stateless(&self, operator: &Component) -> bool {
-        let found = BuiltIn::find(Kind::Operator, &operator.name.value);
-        matches!(found, Some(BuiltIn::Stateless(_)))
+        let name = &operator.name.value;
+        if let Some(built_in) = BuiltIn::find(Kind::Operator, name) {
+            return built_in.is_stateless();
+        }
+        let kind = Kind::Operator.as_str();
+        let library = self.components.registry.find(kind, name).ok().flatten();
+        let metadata = library.and_then(|library| library.artefact(kind, name));
+        metadata.is_some_and(|metadata| metadata.stateless)
     }
 
     fn preprocessor(

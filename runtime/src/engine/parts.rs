@@ -23,6 +23,8 @@ pub(crate) struct OperatorInstance {
     pub(crate) ports: Vec<String>,
     /// Creates another instance if this one panics. `None` for built-in operators.
     pub(crate) make: Option<MakeOperator>,
+    /// Creates an instance for another task. `None` unless the operator is stateless.
+    pub(crate) another: Option<MakeInstance>,
 }
 
 /// Creates an instance of a connector. The instance breaks the [`Connection`] when it reports to its host that it lost
@@ -32,6 +34,9 @@ pub(crate) type MakeConnector =
 
 /// Creates an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
+
+/// Creates a further instance of a stateless operator, which other tasks call at the same time as the first one.
+pub(crate) type MakeInstance = Box<dyn Fn() -> Result<OperatorInstance, Error> + Send + Sync>;
 
 /// Creates another instance of a preprocessor.
 pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>, Error> + Send>;
@@ -63,8 +68,7 @@ pub(crate) trait Parts {
         operator: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic>;
 
-    /// Returns whether an operator keeps no state between batches, so that several instances have the same effect as
-    /// one.
+    /// Returns whether an operator is stateless, so that several instances have the same effect as one.
     fn is_stateless(&self, operator: &flow::Component) -> bool;
 
     /// Creates a preprocessor of a connector. Returns the preprocessor and a function that creates further instances.

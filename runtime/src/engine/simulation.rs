@@ -128,7 +128,7 @@ impl Simulation {
         of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
         let mut pipelines = Vec::new();
         for (_, node) in of(Role::Pipeline) {
-            let steps = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
+            let (steps, _) = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
             let ports = plan.ports(node);
             let (name, stats) = (node.name.as_str().into(), Arc::default());
             pipelines.push(Pipeline { name, steps, ports, stats });

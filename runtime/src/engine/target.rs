@@ -5,6 +5,9 @@
 pub(crate) enum Target {
     /// A pipeline that the same task runs. The value is the index among the pipelines of the router.
     Pipeline(usize),
+    /// The operators of this pipeline that follow its leading stateless operators. The value is the same as for
+    /// [`Target::Pipeline`].
+    Rest(usize),
     /// The queue of another task. The value is the index among the queues of the router.
     Queue(usize),
 }

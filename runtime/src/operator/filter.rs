@@ -12,6 +12,7 @@ pub(crate) struct Filter {
 
 impl Component for Filter {
     const NAME: &str = "filter";
+    const STATELESS: bool = true;
     type Config = condition::Config;
 
     fn new(config: condition::Config, _context: ComponentContext) -> Result<Self> {

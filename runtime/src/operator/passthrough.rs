@@ -6,6 +6,7 @@ pub(crate) struct Passthrough;
 
 impl Component for Passthrough {
     const NAME: &str = "passthrough";
+    const STATELESS: bool = true;
     type Config = NoConfig;
 
     fn new(_config: NoConfig, _context: ComponentContext) -> Result<Self> {

@@ -50,6 +50,7 @@ pub(crate) struct Route {
 
 impl Component for Route {
     const NAME: &str = "route";
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {

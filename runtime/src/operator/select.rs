@@ -25,6 +25,7 @@ pub(crate) struct Select(Selection);
 
 impl Component for Select {
     const NAME: &str = "select";
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {

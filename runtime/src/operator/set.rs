@@ -249,6 +249,7 @@ enum Planned {
 
 impl Component for Set {
     const NAME: &str = "set";
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {

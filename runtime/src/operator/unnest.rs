@@ -33,6 +33,7 @@ pub(crate) struct Unnest(batch::Unnest);
 
 impl Component for Unnest {
     const NAME: &str = "unnest";
+    const STATELESS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {

@@ -179,6 +179,9 @@ pub struct ArtefactMetadata {
     pub codec: Option<String>,
     /// Name of the codec that `optional` falls back to.
     pub default_codec: Option<String>,
+    /// Whether the artefact is a stateless operator, of which several instances may share the batches of one pipeline.
+    #[serde(default)]
+    pub stateless: bool,
 }
 
 /// The reason why a section cannot be read as a record.

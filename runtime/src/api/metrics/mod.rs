@@ -6,6 +6,8 @@ mod process;
 pub(super) mod tests;
 mod text;
 
+use std::time::Duration;
+
 use self::text::{Kind, Text};
 use crate::{
     engine::{
@@ -62,6 +64,10 @@ const RESULTS: [Result; 7] = [
     ("", "failed", |counts| counts.failed),
 ];
 
+/// A metric of the time that the tasks of a source spend: the name, the help, and the function that returns the time in
+/// ns.
+type Time = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
+
 /// Returns the components of all flows with their labels.
 fn components(
     flows: &[FlowStatus],
@@ -96,6 +102,27 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     text.family(name, Kind::Counter, help);
     for (labels, of) in components(flows).filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
         text.sample(name, &labels, of.counts.bytes);
+    }
+    let times: [Time; 2] = [
+        (
+            "tremor_source_busy_seconds_total",
+            "Time that the tasks of a source worked, without waits.",
+            |counts| counts.busy_ns,
+        ),
+        (
+            "tremor_source_in_order_seconds_total",
+            "Time that the tasks of a source did work that only one of them can do at a time.",
+            |counts| counts.in_order_ns,
+        ),
+    ];
+    for (name, help, nanoseconds) in times {
+        text.family(name, Kind::Counter, help);
+        for ([flow, component, _], of) in
+            components(flows).filter(|(_, of)| of.kind == engine::Kind::Source)
+        {
+            let time = Duration::from_nanos(nanoseconds(&of.counts));
+            text.sample(name, &[flow, component], time.as_secs_f64());
+        }
     }
     let queues = || components(flows).filter_map(|(labels, of)| Some((labels, of.queue?)));
     let name = "tremor_queue_events";

@@ -113,6 +113,8 @@ pub(in crate::api) fn flow() -> FlowStatus {
         unrecoverable: 1,
         undelivered: 0,
         bytes: 1 << 60,
+        busy_ns: 2_500_000_000,
+        in_order_ns: 500_000_000,
     };
     let component = |kind, queue| {
         let latencies = (kind == Kind::Sink).then(|| Latencies {

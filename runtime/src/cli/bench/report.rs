@@ -1,10 +1,10 @@
 //! Report of a benchmark: the measured values of its sink, and the conditions of the measurement.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tremor_runtime::engine;
+use tremor_runtime::engine::{self, Component, ComponentCounts};
 
 use super::{super::Prepared, setup::Setup};
 
@@ -37,6 +37,7 @@ pub(super) struct Report {
     cpu_ns_per_event: f64,
     /// Number of events that were read, warm-up included.
     events_in: u64,
+    in_order: InOrder,
     tremor_version: &'static str,
     libraries: Vec<Library>,
     #[serde(flatten)]
@@ -63,6 +64,35 @@ struct Latency {
     p99: f64,
     p999: f64,
     max: f64,
+}
+
+/// Share of the work of the flow's sources that only one task of a source can do at a time, and the speedup over one
+/// core that this share allows by Amdahl's law.
+#[derive(Serialize)]
+struct InOrder {
+    share: f64,
+    speedup_4_cores: f64,
+    speedup_16_cores: f64,
+    speedup_64_cores: f64,
+}
+
+impl InOrder {
+    /// Returns the share in the work of all sources together. The share is 1 if no source has worked.
+    fn of(components: &[Component]) -> Self {
+        let sum = |time: fn(&ComponentCounts) -> u64| {
+            let times = components.iter().map(|component| time(&component.counts));
+            Duration::from_nanos(times.sum()).as_secs_f64()
+        };
+        let (busy, in_order) = (sum(|it| it.busy_ns), sum(|it| it.in_order_ns));
+        let share = if busy > 0.0 { in_order / busy } else { 1.0 };
+        let speedup = |cores: f64| 1.0 / (share + (1.0 - share) / cores);
+        Self {
+            share,
+            speedup_4_cores: speedup(4.0),
+            speedup_16_cores: speedup(16.0),
+            speedup_64_cores: speedup(64.0),
+        }
+    }
 }
 
 /// Library that the flow used.
@@ -103,6 +133,7 @@ impl Report {
             cpu_s,
             cpu_ns_per_event,
             events_in: run.counts.events_in,
+            in_order: InOrder::of(&run.components),
             tremor_version: env!("CARGO_PKG_VERSION"),
             libraries: libraries.collect(),
             setup: Setup::of(flow),
@@ -135,6 +166,13 @@ impl fmt::Display for Report {
         writeln!(f, "latency µs  {}", latencies.collect::<Vec<_>>().join(", "))?;
         let (cpu_s, each) = (self.cpu_s, self.cpu_ns_per_event);
         writeln!(f, "CPU         {cpu_s:.3} s, {each:.0} ns per event, warm-up included")?;
+        let InOrder { share, speedup_4_cores, speedup_16_cores, speedup_64_cores } = self.in_order;
+        writeln!(
+            f,
+            "in order    {:.1} % of the sources' work, so at most {speedup_4_cores:.1} times the speed on 4 cores, \
+             {speedup_16_cores:.1} times on 16, {speedup_64_cores:.1} times on 64",
+            share * 100.0
+        )?;
         self.libraries.iter().try_for_each(|Library { name, version, hash, .. }| {
             let hash = hash.as_deref().unwrap_or("(its file has changed since)");
             writeln!(f, "library     {name} {version} {hash}")

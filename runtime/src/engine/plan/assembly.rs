@@ -1,14 +1,17 @@
 //! Parts of components: codecs, processors, operators and settings.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use tremor_pdk::Component as _;
 
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::Parts,
-        route::pipeline::Step,
+        parts::{OperatorInstance, Parts},
+        route::{
+            leading::Factory,
+            pipeline::{Restarts, Step},
+        },
         sink::{postprocessors::Postprocessors, terms::Terms},
         source::{batch_sizer::BatchSizer, preprocessors::Preprocessors},
         target::Target,
@@ -45,24 +48,36 @@ pub(super) fn all_postprocessors(
     sinks.map(of_sink).collect()
 }
 
-/// Creates the operators of a pipeline. `port` returns the targets of a port of the pipeline.
+/// Creates the operators of a pipeline. `port` returns the targets of a port of the pipeline. The second result creates
+/// further instances of the leading stateless operators.
 pub(crate) fn steps(
     flow: &Flow,
     parts: &dyn Parts,
     node: &Node,
     port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
-) -> Result<Vec<Step>, flow::Diagnostic> {
-    let make = |(number, component): (usize, &flow::Component)| {
-        let instance = parts.operator(&node.name, component)?;
+) -> Result<(Vec<Step>, Vec<Factory>), flow::Diagnostic> {
+    let (mut steps, mut leading) = (Vec::new(), Vec::new());
+    for (number, component) in (1..).zip(&flow.spec.pipelines[node.index].operators) {
+        let OperatorInstance { operator, ports, make, another } =
+            parts.operator(&node.name, component)?;
         let port = |name: String| {
             let targets = port(node, &name);
             (name, targets)
         };
-        let ports = instance.ports.into_iter().map(port).collect();
-        let label = format!("operator {number} (`{}`)", component.name.value);
-        Ok(Step::new(label, instance.operator, instance.make, ports))
-    };
-    (1..).zip(&flow.spec.pipelines[node.index].operators).map(make).collect()
+        let ports: Vec<_> = ports.into_iter().map(port).collect();
+        let label = format!("operator {number} (`{}`)", component.name.value).into_boxed_str();
+        let step = Step::new(label.clone(), operator, make, ports.clone());
+        let Some(make) = another else {
+            steps.push(step);
+            continue;
+        };
+        let restarts = Arc::<Restarts>::default();
+        if leading.len() == steps.len() {
+            leading.push(Factory { label, make, ports, restarts: restarts.clone() });
+        }
+        steps.push(step.stateless(restarts));
+    }
+    Ok((steps, leading))
 }
 
 /// Creates the preprocessors of a source. If `is_raw` is set, the source reads bytes and gets a further preprocessor

@@ -5,7 +5,10 @@ mod connectors;
 mod placement;
 mod wiring;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tremor_abi::batch::Pool;
 
@@ -24,6 +27,7 @@ use crate::engine::{
     parts::Parts,
     pipeline::PipelineTask,
     route::{
+        leading::{Leading, LeadingPart},
         pipeline::{Pipeline, Step},
         router::{Encoding, Router},
         routes::Routes,
@@ -34,7 +38,10 @@ use crate::engine::{
     tracking::stats::FlowCounters,
     tuning::POOLED,
 };
-use crate::flow::{self, Flow, Node, NodeId, Role};
+use crate::{
+    codec::MakeCodec,
+    flow::{self, Flow, Node, NodeId, Role},
+};
 
 /// The tasks of a flow.
 #[derive(Default)]
@@ -104,9 +111,20 @@ fn routers<'p>(
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
     for plan in plans {
-        let Routed { router, sink } = plan.router(&pool, counters)?;
+        let Routed { mut router, sink, leading } = plan.router(&pool, counters)?;
         if let Some(sink) = sink {
-            helpers.insert(plan.owner, plan.helpers(&router, sink)?);
+            let codec = plan.parallel_codec(sink)?;
+            router.may_have_helpers = codec.is_some();
+            let mut all = match codec {
+                Some(codec) => plan.helpers(&router, sink, &*codec)?,
+                None => Vec::new(),
+            };
+            if !all.is_empty() && leading.has_operators() {
+                let leading = Arc::new(leading);
+                router.lead(leading.clone(), false);
+                all.iter_mut().for_each(|helper| helper.router.lead(leading.clone(), true));
+            }
+            helpers.insert(plan.owner, all);
         }
         routers.insert(plan.owner, router);
     }
@@ -119,6 +137,8 @@ struct Routed {
     /// The sink whose queue is the only one that the router of a source feeds. `None` if the router feeds other queues
     /// or does not belong to a source.
     sink: Option<NodeId>,
+    /// The operators that helpers run in parallel.
+    leading: Leading,
 }
 
 /// The plan of one task.
@@ -151,11 +171,11 @@ impl Plan<'_> {
             }
             Role::Source | Role::Sink => targets.ports(own),
         };
-        let mut pipelines = Vec::new();
+        let (mut pipelines, mut leading) = (Vec::new(), Vec::new());
         for id in &staged {
             let node = graph.node(*id);
             let mut port = |node: &Node, port: &str| targets.port(node, port);
-            let steps = steps(self.flow, self.parts, node, &mut port)?;
+            let (steps, operators) = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
             let stats = counters.of(&node.name, Role::Pipeline);
             let sources = graph.sources_of(*id).into_iter();
@@ -166,7 +186,16 @@ impl Plan<'_> {
             fail_hanging(self.control, &node.name, HANG_LIMIT);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
             counters.set_ports(&node.name, Role::Pipeline, own);
-            pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
+            let name: Arc<str> = node.name.as_str().into();
+            let rest = (operators.len() < steps.len()).then_some(Target::Rest(pipelines.len()));
+            let out = rest.map_or_else(|| ports.out.clone(), |rest| vec![rest]);
+            leading.push(LeadingPart {
+                name: name.clone(),
+                operators,
+                ports: Ports { out, ..ports.clone() },
+                stats: stats.clone(),
+            });
+            pipelines.push(Pipeline { name, steps, ports, stats });
         }
         let outlet = |id: &NodeId| self.queues.outlet(*id, self.owner);
         let queues = targets.queued.iter().filter_map(outlet).collect();
@@ -181,15 +210,23 @@ impl Plan<'_> {
         };
         // A source that encodes has a pool of its own, which it does not share with the other tasks of the flow.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
-        let name = own.name.as_str().into();
+        let name: Arc<str> = own.name.as_str().into();
         let stats = counters.of(&own.name, own.role);
         // In the task of a pipeline, the pipeline inside the router counts the events. They must not be counted a
         // second time.
         let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
+        let leading = Leading {
+            name: name.clone(),
+            ports: ports.clone(),
+            stats: stats.clone(),
+            control: self.control.clone(),
+            pipelines: leading,
+            has_helped: AtomicBool::new(false),
+        };
         let routes =
             Routes::new(name, ports, pipelines, pool.clone(), routed, self.control.clone());
         let router = Router::new(routes, queues, encoding, pool, stats);
-        Ok(Routed { router, sink })
+        Ok(Routed { router, sink, leading })
     }
 
     /// Creates the encoder that a source uses for its single sink. Returns `None` if the sink encodes itself.
@@ -206,20 +243,31 @@ impl Plan<'_> {
         Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }
 
-    /// Creates the workers of a source's helper tasks: one less than the number of processors. A source has no helpers
-    /// if the codec of the source or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the
-    /// flow sets the number of events of a pull.
-    fn helpers(&self, router: &Router, sink: NodeId) -> Result<Vec<Worker>, flow::Diagnostic> {
+    /// Returns the codec of the source if several tasks may process its batches. They may not if the codec of the source
+    /// or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the flow sets the number of
+    /// events of a pull.
+    fn parallel_codec(&self, sink: NodeId) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
         let node = self.flow.graph.node(self.owner);
-        let spec = &self.flow.spec.connectors[node.index];
-        let codec = codec(self.flow, self.parts, node)?;
-        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
-            return Ok(Vec::new());
-        };
         // A fixed pull size is meant for runs that repeat the same work. Helpers would make such runs differ.
-        let others = self.control.processors().count().saturating_sub(1);
-        let count = if batch_sizer(spec).is_fixed() { 0 } else { others };
-        let at = spec.component.name.at;
+        if batch_sizer(&self.flow.spec.connectors[node.index]).is_fixed()
+            || self.encoding(sink)?.is_none()
+        {
+            return Ok(None);
+        }
+        let codec = codec(self.flow, self.parts, node)?;
+        Ok(codec.filter(|codec| codec.is_best_on_one_core()))
+    }
+
+    /// Creates the workers of a source's helper tasks: one less than the number of processors.
+    fn helpers(
+        &self,
+        router: &Router,
+        sink: NodeId,
+        codec: &dyn MakeCodec,
+    ) -> Result<Vec<Worker>, flow::Diagnostic> {
+        let node = self.flow.graph.node(self.owner);
+        let at = self.flow.spec.connectors[node.index].component.name.at;
+        let count = self.control.processors().count().saturating_sub(1);
         let mut helpers = Vec::with_capacity(count);
         for _ in 0..count {
             let Some(encoding) = self.encoding(sink)? else { break };

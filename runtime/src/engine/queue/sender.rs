@@ -39,6 +39,8 @@ pub(crate) struct Spent {
     pub(crate) running: Duration,
     /// Time spent waiting for in-order sections that other tasks were in.
     pub(crate) in_order: Duration,
+    /// Time spent in in-order sections, except the wait for capacity.
+    pub(crate) inside: Duration,
     /// `true` if a parked receiver was woken.
     pub(crate) woke: bool,
 }
@@ -49,6 +51,7 @@ impl AddAssign for Spent {
         self.handing += other.handing;
         self.running += other.running;
         self.in_order += other.in_order;
+        self.inside += other.inside;
         self.woke |= other.woke;
     }
 }

@@ -1,12 +1,15 @@
 //! A pipeline within one task. Operators run one after the other, a batch at a time.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use tremor_abi::batch::{Failed, HostBatch, HostOutput, Pool, Rejected};
-use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
+use tremor_abi::batch::{Failed, HostBatch, HostOutput, Rejected};
+use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result, lock};
 
 use crate::engine::{
     control::Control,
@@ -14,7 +17,7 @@ use crate::engine::{
     retry::backoff::Budget,
     route::{
         buffers::{Buffers, Outcome},
-        dead_letter,
+        fan_out::{DeadLetters, Env, fail, fan_out},
     },
     target::{Ports, Target},
     tracking::{
@@ -23,7 +26,7 @@ use crate::engine::{
         token::{InFlight, Token},
     },
 };
-use crate::flow::{ERR, OUT};
+use crate::flow::OUT;
 
 /// Maximum number of restarts of an operator within one minute, after panics.
 const RESTARTS: u64 = 3;
@@ -44,13 +47,23 @@ pub(crate) struct Step {
     /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
     /// restarts is exhausted.
     make: Option<MakeOperator>,
-    /// Budget of restarts after panics.
-    budget: Budget,
+    /// Restarts after panics, of this instance and of the instances of other tasks.
+    restarts: Arc<Restarts>,
+    /// `true` if the operator is stateless.
+    is_stateless: bool,
     /// Names of the operator's ports other than `in`, `out` and `err`, with the targets of their events.
     ports: Vec<(String, Vec<Target>)>,
     /// Events that the operator buffers.
     buffers: Buffers,
     output: Output,
+}
+
+/// The restarts of all instances of an operator.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    budget: Mutex<Budget>,
+    /// `true` once the budget was exhausted. All further events of all instances fail.
+    are_exhausted: AtomicBool,
 }
 
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
@@ -76,12 +89,11 @@ pub(crate) enum Call {
     Drain,
 }
 
-/// Resources outside a pipeline that the pipeline uses while it runs.
-pub(crate) struct Env<'r> {
-    /// A stack of batches that still have to be routed, with their targets.
-    pub(crate) work: &'r mut Vec<(Target, InFlight)>,
-    pub(crate) pool: &'r Pool,
-    pub(crate) control: &'r Control,
+impl Default for Restarts {
+    fn default() -> Self {
+        let budget = Mutex::new(Budget::new(RESTARTS, Duration::from_mins(1)));
+        Self { budget, are_exhausted: AtomicBool::new(false) }
+    }
 }
 
 impl Step {
@@ -92,8 +104,24 @@ impl Step {
         ports: Vec<(String, Vec<Target>)>,
     ) -> Self {
         let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
-        let budget = Budget::new(RESTARTS, Duration::from_mins(1));
-        Self { label, operator, make, budget, ports, buffers, output }
+        let (restarts, is_stateless) = (Arc::default(), false);
+        Self { label, operator, make, restarts, is_stateless, ports, buffers, output }
+    }
+
+    /// Marks the operator as stateless, and shares `restarts` with the instances of other tasks.
+    pub(crate) fn stateless(self, restarts: Arc<Restarts>) -> Self {
+        Self { restarts, is_stateless: true, ..self }
+    }
+
+    fn process(&mut self, batch: &mut Batch) -> Result<()> {
+        if self.restarts.are_exhausted.load(Ordering::Relaxed) {
+            self.make = None;
+            return Err(Error::panicked(format_args!(
+                "{} has panicked too often, and is not called again",
+                self.label
+            )));
+        }
+        self.operator.process(batch, &mut self.output)
     }
 
     /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
@@ -103,8 +131,9 @@ impl Step {
         // The results of this call are lost together with the operator.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
-        if !self.budget.take(Instant::now()) {
+        if !lock(&self.restarts.budget).take(Instant::now()) {
             tracing::error!(component = name, %error, "operator has failed permanently");
+            self.restarts.are_exhausted.store(true, Ordering::Relaxed);
             self.make = None;
             return lost;
         }
@@ -125,7 +154,7 @@ impl Step {
 
     /// Returns the time for which the operator's timer is set, in ns since the Unix epoch.
     pub(crate) fn due(&self) -> Option<u64> {
-        self.operator.due()
+        if self.is_stateless { None } else { self.operator.due() }
     }
 
     /// Returns whether a call with `input` events left all of them in `batch` and did nothing else, which is true for
@@ -156,11 +185,16 @@ impl Step {
         Balance { had, out, kept, unknown }
     }
 
-    /// Returns an error if the operator broke its contract in a call: it lost or invented events, or sent them to ports
-    /// that it does not have.
-    fn broken(&self, balance: &Balance) -> Option<Error> {
+    /// Returns an error if the operator broke its contract in a call: it lost or invented events, sent them to ports
+    /// that it does not have, or is stateless and buffered `stuck` events.
+    fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
         let Balance { had, out, kept, unknown } = balance;
         let label = &self.label;
+        if stuck > 0 {
+            return Some(Error::internal(format_args!(
+                "{label} buffers events, but is declared as stateless: remove `Component::STATELESS`, or buffer nothing"
+            )));
+        }
         if *unknown > 0 {
             return Some(Error::internal(format_args!(
                 "{label} emits, rejects or discards {unknown} buffered events that it has not absorbed: \
@@ -237,12 +271,23 @@ impl Pipeline {
         self.process_from(0, item, env);
     }
 
+    /// Processes a batch that the leading stateless operators have processed already.
+    pub(crate) fn process_rest(&mut self, item: InFlight, env: &mut Env<'_>) {
+        self.process_from(self.leading(), item, env);
+    }
+
+    /// Returns the number of stateless operators before the first other one.
+    pub(crate) fn leading(&self) -> usize {
+        let first = self.steps.iter().position(|step| !step.is_stateless);
+        first.unwrap_or(self.steps.len())
+    }
+
     fn process_from(&mut self, first: usize, mut item: InFlight, env: &mut Env<'_>) {
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
-            let result = step.operator.process(&mut item.batch, &mut step.output);
+            let result = step.process(&mut item.batch);
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }
@@ -255,7 +300,11 @@ impl Pipeline {
                 return item.token.settle();
             }
         }
-        fan_out((OUT, &self.ports.out), item, env.work, &self.stats);
+        match self.ports.out[..] {
+            // The rest of the pipeline counts the events that leave.
+            [rest @ Target::Rest(_)] => env.work.push((rest, item)),
+            _ => fan_out((OUT, &self.ports.out), item, env.work, &self.stats),
+        }
     }
 
     /// Counts the results of a call of the operator at `position`, compares them with the events that the operator had,
@@ -294,7 +343,10 @@ impl Pipeline {
         let outcome = step.buffers.account(input, &mut step.output);
         let balance = step.balance((count, buffered, merged), &outcome, &item.batch, stats);
         item.token = if merged > 0 { outcome.token.merged() } else { outcome.token };
+        // A stateless operator is not flushed, so events that it buffers would never leave it.
+        let stuck = if step.is_stateless { step.buffers.clear() } else { 0 };
         let lost = balance.had.saturating_sub(balance.out.saturating_add(balance.kept));
+        let lost = lost.saturating_add(stuck);
         let failure = match error {
             // Events that a failed call has neither left in the batch nor sent to a port are lost.
             Some(error) if lost > 0 => {
@@ -303,9 +355,9 @@ impl Pipeline {
                 let says = format_args!("{lost} events were lost in a call that failed");
                 Some((lost, error.context(says)))
             }
-            error => step.broken(&balance).map(|broken| {
+            error => step.broken(&balance, stuck).map(|broken| {
                 // The results of the operator are not reliable, so no event leaves.
-                let failed = balance.had.saturating_sub(balance.kept);
+                let failed = balance.had.saturating_sub(balance.kept).saturating_add(stuck);
                 stats.failed(failed);
                 stats.unrecoverable(if is_tracked { 0 } else { failed });
                 step.output.clear();
@@ -347,9 +399,13 @@ impl Pipeline {
         env.work[bottom..].rotate_right(added);
     }
 
-    /// Calls the operator at `position` without events, and processes its output in the later steps.
+    /// Calls the operator at `position` without events, and processes its output in the later steps. Stateless operators
+    /// are not called, because only calls with events have results.
     pub(crate) fn call(&mut self, position: usize, call: Call, env: &mut Env<'_>) {
         let step = &mut self.steps[position];
+        if step.is_stateless {
+            return;
+        }
         step.output.begin(step.buffers.number(&Token::untracked()));
         let result = match call {
             Call::Time(now) => step.operator.on_time(now, &mut step.output),
@@ -399,96 +455,4 @@ fn reject_remaining(batch: &mut Batch, output: &mut Output, error: &Error) {
     let reject = |event| Rejected { event, error: error.clone() };
     output.reject_all(batch.events().iter().copied().map(reject));
     batch.retain(|_| false);
-}
-
-/// Adds a batch to the work list for every target of a port, and counts it. The last target gets the batch itself; the
-/// other targets get clones.
-pub(crate) fn fan_out(
-    (port, targets): (&str, &[Target]),
-    item: InFlight,
-    work: &mut Vec<(Target, InFlight)>,
-    stats: &Stats,
-) {
-    let events = item.batch.len();
-    stats.tap.pass(port, &item.batch);
-    if targets.is_empty() {
-        stats.discarded(events);
-        return item.token.settle();
-    }
-    stats.created(events * (targets.len() - 1));
-    stats.delivered(events * targets.len());
-    hand_on(targets, item, work);
-}
-
-fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>) {
-    let Some((last, others)) = targets.split_last() else { return };
-    // The work list is a stack. The last target is put at the bottom, so that targets are served in the order of their
-    // links.
-    let bottom = work.len();
-    for target in others.iter().rev() {
-        work.push((*target, item.clone()));
-    }
-    work.insert(bottom, (*last, item));
-}
-
-/// Records that `events` events have failed permanently. If their source would redeliver these events, the flow fails,
-/// because otherwise it would process the same events endlessly.
-fn fail(
-    name: &str,
-    events: usize,
-    error: impl FnOnce() -> Error,
-    is_replayable: bool,
-    control: &Control,
-) {
-    if is_replayable {
-        control.fail(name, error());
-    } else {
-        control.losses().add(name, events, error);
-    }
-}
-
-/// Events that a component could not handle, which are to be sent to its port `err`.
-pub(crate) struct DeadLetters<'b> {
-    pub(crate) batch: &'b Batch,
-    pub(crate) rejected: Vec<Rejected>,
-    pub(crate) token: Token,
-}
-
-impl DeadLetters<'_> {
-    /// Sends dead letters of the events to the port `err` of the component. If the port is not linked, the events are
-    /// discarded or fail.
-    pub(crate) fn post(self, name: &str, ports: &Ports, stats: &Stats, env: &mut Env<'_>) {
-        let Some(first) = self.rejected.first() else { return self.token.settle() };
-        let count = self.rejected.len();
-        if ports.err.is_empty() && ports.discards_failed {
-            tracing::debug!(component = name, events = count, first = %first.error, "discarded");
-            stats.discarded(count);
-            return self.token.settle();
-        }
-        if ports.err.is_empty() {
-            stats.failed(count);
-            stats.unrecoverable(if self.token.is_tracked() { 0 } else { count });
-            let error = || {
-                first.error.clone().context(format_args!(
-                    "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"
-                ))
-            };
-            fail(name, count, error, self.token.is_replayable(), env.control);
-            return self.token.fail(self.rejected.iter().map(|rejected| &rejected.event));
-        }
-        let copies = count * (ports.err.len() - 1);
-        stats.dead_lettered(count);
-        stats.created(copies);
-        stats.delivered(copies);
-        tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let shown = ports.letter_bytes.unwrap_or(Rejected::SHOWN);
-        let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool, shown);
-        // The work list is a stack, so the first batch has to be at the top.
-        for batch in letters.into_iter().rev() {
-            stats.tap.pass(ERR, &batch);
-            let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token.clone()) };
-            hand_on(&ports.err, item, env.work);
-        }
-        self.token.settle();
-    }
 }

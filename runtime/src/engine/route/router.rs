@@ -29,6 +29,7 @@ use crate::engine::{
     queue::{Payload, Queued, Sender, sender::Spent},
     route::{
         in_order::{InOrder, Section},
+        leading::{Instances, Leading},
         routes::Routes,
     },
     sync::watch::Single,
@@ -47,8 +48,12 @@ pub(crate) struct Router {
     pub(crate) egress: Arc<Egress>,
     /// The encoder, if the only queue is that of a sink that accepts encoded batches.
     encoding: Option<Encoding>,
+    /// `true` if several tasks may process the batches of the component, on a machine with enough cores.
+    pub(crate) may_have_helpers: bool,
     /// Connection of the component if it is a source.
     pub(crate) connection: Option<Arc<Connection>>,
+    /// The task's own instances of leading stateless operators. `None` if only one task processes batches.
+    leading: Option<Instances>,
     /// Batches to send, with the index of their queue. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
     /// Batches to send, encoded if `encoding` is set, with the index of their queue. Empty between calls.
@@ -120,7 +125,8 @@ impl Router {
     /// Creates the router of another task for the same outputs.
     pub(crate) fn another(&self, encoding: Encoding, pool: Pool) -> Self {
         let (egress, name) = (self.egress.clone(), self.name.clone());
-        Self::over(egress, name, Some(encoding), pool, self.stats.clone())
+        let router = Self::over(egress, name, Some(encoding), pool, self.stats.clone());
+        Self { may_have_helpers: true, ..router }
     }
 
     fn over(
@@ -131,7 +137,42 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
-        Self { name, pool, stats, egress, encoding, connection: None, outgoing, ready, spent }
+        Self {
+            name,
+            pool,
+            stats,
+            egress,
+            encoding,
+            may_have_helpers: false,
+            connection: None,
+            leading: None,
+            outgoing,
+            ready,
+            spent,
+        }
+    }
+
+    /// Lets this task run leading stateless operators in parallel with the other tasks of the component.
+    pub(crate) fn lead(&mut self, leading: Arc<Leading>, is_helper: bool) {
+        self.leading = Some(Instances::new(leading, is_helper, self.pool.clone()));
+    }
+
+    /// Routes a decoded batch: see [`Routes::take_in`]. Leading stateless operators run before the first in-order
+    /// section if several tasks process batches.
+    pub(crate) async fn take_in(
+        &mut self,
+        ticket: &mut Ticket,
+        item: InFlight,
+        rejected: Vec<Rejected>,
+    ) {
+        let Some(leading) = self.leading.as_mut().and_then(Instances::ready) else {
+            return self.route(ticket, |routes| routes.take_in(item, rejected)).await;
+        };
+        let mut done = leading.take_in(item, rejected);
+        self.route(ticket, |routes| routes.take_over(&mut done)).await;
+        if let Some(leading) = &mut self.leading {
+            leading.reuse(done);
+        }
     }
 
     /// Routes a batch to port `out`.
@@ -176,11 +217,13 @@ impl Router {
     pub(crate) async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
         let start = Instant::now();
         let mut routes = ticket.routes().await;
-        self.spent.in_order += start.elapsed();
+        let entered = Instant::now();
+        self.spent.in_order += entered - start;
         work(&mut routes);
         routes.take_outgoing(&mut self.outgoing);
         self.egress.set_due(routes.due());
         drop(routes);
+        self.spent.inside += entered.elapsed();
         while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let payload = match &mut self.encoding {
                 Some(encoding) => encoding.encode(&mut item.batch),
@@ -193,7 +236,8 @@ impl Router {
         }
         let start = Instant::now();
         let mut queues = ticket.queues().await;
-        self.spent.in_order += start.elapsed();
+        let (entered, waited) = (Instant::now(), self.spent.waiting);
+        self.spent.in_order += entered - start;
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
             // The queue returns the batch if the task of its receiver has ended. Dropping the batch fails its events.
@@ -204,6 +248,9 @@ impl Router {
             }
             self.spent += queue.take_spent();
         }
+        drop(queues);
+        let waited = self.spent.waiting.saturating_sub(waited);
+        self.spent.inside += entered.elapsed().saturating_sub(waited);
     }
 }
 

@@ -15,7 +15,11 @@ use tremor_pdk::Batch;
 use crate::engine::{
     control::Control,
     processors::Processors,
-    route::pipeline::{Call, DeadLetters, Env, Pipeline, Step, fan_out},
+    route::{
+        fan_out::{DeadLetters, Env, fan_out},
+        leading::Done,
+        pipeline::{Call, Pipeline, Step},
+    },
     target::{Ports, Target},
     tracking::{
         stats::Stats,
@@ -91,6 +95,18 @@ impl Routes {
         self.set_clock(&item.batch);
         fan_out((OUT, &self.ports.out), item, &mut self.work, &self.stats);
         self.run();
+    }
+
+    /// Routes a decoded batch from the leading stateless operators on. `done` contains the results of these operators,
+    /// and is empty afterwards.
+    pub(crate) fn take_over(&mut self, done: &mut Done) {
+        if let Some(last) = done.last_ingest.take() {
+            self.set_clock_to(last);
+        }
+        for result in done.results.drain(..) {
+            self.work.push(result);
+            self.run();
+        }
     }
 
     /// Routes events that the component could not handle to port `err`. `batch` contains the data of these events. The
@@ -171,13 +187,17 @@ impl Routes {
     }
 
     fn set_clock(&mut self, batch: &Batch) {
+        if let Some(last) = batch.events().last() {
+            self.set_clock_to(last.ingest_ns);
+        }
+    }
+
+    fn set_clock_to(&mut self, event: u64) {
         if self.pipelines.is_empty() {
             return;
         }
-        if let Some(last) = batch.events().last() {
-            let timers_run = self.clock.and_then(|clock| clock.timers_run);
-            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), timers_run });
-        }
+        let timers_run = self.clock.and_then(|clock| clock.timers_run);
+        self.clock = Some(Clock { event, at: Instant::now(), timers_run });
     }
 
     fn run(&mut self) {
@@ -188,6 +208,11 @@ impl Routes {
                     let (work, control) = (&mut self.work, &*self.control);
                     let mut env = Env { work, pool: &self.pool, control };
                     self.pipelines[pipeline].process(item, &mut env);
+                }
+                Target::Rest(pipeline) => {
+                    let (work, control) = (&mut self.work, &*self.control);
+                    let mut env = Env { work, pool: &self.pool, control };
+                    self.pipelines[pipeline].process_rest(item, &mut env);
                 }
             }
         }

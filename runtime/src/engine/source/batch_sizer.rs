@@ -115,6 +115,7 @@ mod tests {
         handing: Duration::ZERO,
         running: Duration::ZERO,
         in_order: Duration::ZERO,
+        inside: Duration::ZERO,
         woke: false,
     };
 

@@ -40,6 +40,8 @@ impl Worker {
         mut ticket: Ticket,
         since: Instant,
     ) -> bool {
+        // The pull and the preprocessors are in order too.
+        let pulled_for = since.elapsed();
         let Preprocessed { mut batch, mut rejected, discarded, whole, token, events, .. } = pulled;
         let stats = &self.router.stats;
         stats.bytes(pulled.bytes);
@@ -60,7 +62,7 @@ impl Worker {
                 ticket.set_continues(true);
                 let rejected = std::mem::take(&mut rejected);
                 let item = InFlight::new(originals, token.clone());
-                self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
+                self.router.take_in(&mut ticket, item, rejected).await;
             }
             remainder.put(batch);
             batch = remainder.take().unwrap_or_default();
@@ -78,12 +80,12 @@ impl Worker {
             ticket.set_continues(!remainder.is_empty());
             if remainder.is_empty() {
                 let item = InFlight::new(batch, token);
-                self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
+                self.router.take_in(&mut ticket, item, rejected).await;
                 break;
             }
             let rejected = std::mem::take(&mut rejected);
             let item = InFlight::new(batch, token.clone());
-            self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
+            self.router.take_in(&mut ticket, item, rejected).await;
             batch = remainder.take().unwrap_or_default();
             // Sending to a queue with capacity does not yield. Without a yield here, the whole remainder would be
             // decoded in one poll.
@@ -91,7 +93,11 @@ impl Worker {
         }
         drop(ticket);
         let spent = self.router.take_spent();
-        self.sizer.learn(events, since.elapsed(), spent);
+        let took = since.elapsed();
+        let busy = took.saturating_sub(spent.waiting + spent.in_order);
+        let in_order = if self.router.may_have_helpers { pulled_for + spent.inside } else { busy };
+        self.router.stats.worked(busy, in_order);
+        self.sizer.learn(events, took, spent);
         spent.woke
     }
 }

@@ -10,6 +10,7 @@ mod fragments;
 mod gathering;
 mod helping;
 mod in_flight;
+mod leading;
 mod limits;
 mod lingering;
 mod parallel;

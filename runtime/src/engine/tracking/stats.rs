@@ -1,8 +1,11 @@
 //! Counters of events by component and outcome, updated once a batch.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use async_channel::Receiver;
@@ -54,6 +57,14 @@ macro_rules! counts {
                 self.failed(events);
             }
 
+            /// Adds the time for which a task of a source worked on a batch, and the part of it that only one task can
+            /// do at a time.
+            pub(crate) fn worked(&self, busy: Duration, in_order: Duration) {
+                let ns = |time: Duration| usize::try_from(time.as_nanos()).unwrap_or(usize::MAX);
+                self.busy_ns(ns(busy));
+                self.in_order_ns(ns(in_order.min(busy)));
+            }
+
             /// Returns the current counts.
             pub(crate) fn counts(&self) -> ComponentCounts {
                 let counts = ComponentCounts { $($name: self.$name.load(Ordering::Relaxed),)* };
@@ -98,6 +109,12 @@ counts! {
     /// Bytes (not events) that the connector of a source read, or that were encoded for the connector of a sink.
     #[serde(skip)]
     bytes,
+    /// Time (not events) in ns that the tasks of a source worked, without waits.
+    #[serde(skip)]
+    busy_ns,
+    /// Part of `busy_ns` in which only one task of the source can work at a time.
+    #[serde(skip)]
+    in_order_ns,
 }
 
 impl ComponentCounts {

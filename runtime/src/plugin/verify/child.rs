@@ -35,6 +35,7 @@ pub fn verify_main() -> ExitCode {
     };
     let subject = Subject {
         kind: question.kind.clone(),
+        stateless: question.stateless,
         schema: question.schema.clone(),
         config: question.config.clone(),
         samples: question.samples.clone(),

@@ -105,6 +105,8 @@ const CHECKS: &[Check] = checks! {
             operator::drains;
         shares_nothing(accounts_for_events, drains): "`Operator`: each instance has a state of its own",
             operator::shares_nothing;
+        is_stateless_if_declared(shares_nothing): "`Component::STATELESS`: the result for an event of a stateless operator \
+            depends only on the event and the configuration", operator::is_stateless;
     }
     "codec" {
         round_trips(makes): "`Codec::decode`, `Codec::encode`: decoding an encoded value returns an equal value",

@@ -193,6 +193,7 @@ fn linked_with(component: LinkedComponent, config: &str, samples: &[&[u8]]) -> R
     };
     let subject = Subject {
         kind: component.kind.to_owned(),
+        stateless: component.stateless,
         schema: (component.config_schema)(),
         // A configuration that is not valid JSON is passed on as text, and rejected by the component.
         config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),

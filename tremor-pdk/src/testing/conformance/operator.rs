@@ -11,12 +11,16 @@ use super::{
 };
 use tremor_abi::batch::{HostBatch, HostOutput};
 
-use crate::{Batch, Operator, Output, Result};
+use crate::{Batch, Operator, Output, Result, ValueRef};
 
 /// Number of batches that an operator gets.
 const BATCHES: u64 = 6;
 /// Maximum number of calls of `on_time` in a row.
 const TIMES: usize = 1_000;
+
+/// Names of the usual ports in transcripts.
+const OUT: &str = "out";
+const ERR: &str = "err";
 
 /// An operator with the counts of its events.
 struct Accounted {
@@ -87,7 +91,7 @@ impl Accounted {
             ),
         }
         .map_err(|finding| finding.of(ACCOUNTS))?;
-        self.send(what, batch)
+        self.send(what, batch, if result.is_ok() { OUT } else { ERR })
     }
 
     /// Records the events that were buffered and released. Returns the number of events that were absorbed.
@@ -113,8 +117,8 @@ impl Accounted {
         Ok(absorbed)
     }
 
-    /// Records the output.
-    fn send(&mut self, what: &str, batch: &Batch) -> Verdict {
+    /// Records the output. The events that remain in `batch` leave by the port `left`.
+    fn send(&mut self, what: &str, batch: &Batch, left: &str) -> Verdict {
         let forged =
             self.output.all_batches().chain([batch]).find_map(|batch| batch.validate().err());
         if let Some(error) = forged {
@@ -122,13 +126,13 @@ impl Accounted {
             return Err(fault(format_args!("after `{what}`: {error}"), help));
         }
         for (port, text) in
-            self.output.rejected().iter().map(|rejected| ("err", rejected.error.to_string()))
+            self.output.rejected().iter().map(|rejected| (ERR, rejected.error.to_string()))
         {
             self.transcript.push((port.to_owned(), text));
         }
         let _ = self.output.take_rejected();
         for failed in self.output.take_failed() {
-            note(&mut self.transcript, "err", &failed.batch);
+            note(&mut self.transcript, ERR, &failed.batch);
         }
         for sent in self.output.take_ports() {
             let is_known = sent.port == Output::OUT || usize::from(sent.port) < self.ports;
@@ -138,9 +142,10 @@ impl Accounted {
             ensure(is_known, seen, help).map_err(|finding| {
                 finding.of("`Operator::ports`: events are sent to the position of a port")
             })?;
-            note(&mut self.transcript, &sent.port.to_string(), &sent.batch);
+            let port = if sent.port == Output::OUT { OUT } else { &*sent.port.to_string() };
+            note(&mut self.transcript, port, &sent.batch);
         }
-        note(&mut self.transcript, "out", batch);
+        note(&mut self.transcript, left, batch);
         Ok(())
     }
 
@@ -178,7 +183,9 @@ impl Accounted {
 
 fn note(transcript: &mut Vec<(String, String)>, port: &str, batch: &Batch) {
     for event in batch {
-        let text = event.value().map_or_else(String::new, |value| value.to_string());
+        let text =
+            |value: Option<ValueRef<'_>>| value.map_or_else(String::new, |it| it.to_string());
+        let text = format!("{} {}", text(event.value()), text(event.metadata()));
         transcript.push((port.to_owned(), text));
     }
 }
@@ -269,4 +276,103 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         ensure(differs.is_none() && lengths.0 == lengths.1, seen, help)?;
     }
     Ok(())
+}
+
+/// Number of instances that process single events in turn. No number of events after which a fault repeats is likely to
+/// be a multiple of it.
+const IN_TURN: usize = 3;
+
+const DECLARE: &str = "remove `STATELESS`, or keep nothing of an event in `self`: the results for an event must not \
+    depend on other events, their number, the batch, or the instance";
+
+/// Checks that a stateless operator gives the same results for each event in any batch and on any instance.
+pub(super) fn is_stateless(subject: &Subject) -> Verdict {
+    if !subject.stateless {
+        return Ok(());
+    }
+    // Each batch is processed by a new instance.
+    let mut expected = Vec::new();
+    for number in 1..=BATCHES {
+        let mut fresh = Accounted::new(subject)?;
+        fresh.process(number)?;
+        expected.push(fresh.ports());
+        fresh.keeps_nothing()?;
+    }
+    let mut used = Accounted::new(subject)?;
+    for number in (1..=BATCHES).chain((1..=BATCHES).rev()) {
+        used.transcript.clear();
+        used.process(number)?;
+        let expected = usize::try_from(number).ok().and_then(|number| expected.get(number - 1));
+        let when = format_args!("by an instance that has processed other batches");
+        is_same(expected.unwrap_or(&Ports::new()), &used.ports(), when)?;
+    }
+    used.keeps_nothing()?;
+    let mut all = Ports::new();
+    for (port, texts) in expected.into_iter().flatten() {
+        all.entry(port).or_default().extend(texts);
+    }
+    let (mut joined, mut together) = (Batch::new(), Accounted::new(subject)?);
+    let mut in_turn = (0..IN_TURN).map(|_| Accounted::new(subject)).collect::<Verdict<Vec<_>>>()?;
+    let (mut alone, mut turn) = (Ports::new(), 0);
+    for number in 1..=BATCHES {
+        let batch = input(number);
+        for position in 0..batch.len() {
+            let operator = &mut in_turn[turn % IN_TURN];
+            turn += 1;
+            let mut single = batch.part(position..position + 1);
+            operator.transcript.clear();
+            operator.call("process", number, &mut single, Operator::process)?;
+            for (port, texts) in operator.ports() {
+                alone.entry(port).or_default().extend(texts);
+            }
+        }
+        joined.append(batch);
+    }
+    is_same(&all, &alone, format_args!("in batches of one event, by {IN_TURN} instances in turn"))?;
+    together.call("process", BATCHES + 1, &mut joined, Operator::process)?;
+    is_same(&all, &together.ports(), format_args!("in one batch"))
+}
+
+/// The events and errors that left an operator, by port.
+type Ports = BTreeMap<String, Vec<String>>;
+
+impl Accounted {
+    fn ports(&self) -> Ports {
+        let mut ports = Ports::new();
+        for (port, text) in &self.transcript {
+            ports.entry(port.clone()).or_default().push(text.clone());
+        }
+        ports
+    }
+
+    /// Checks that the operator buffers no event, is not due, and emits nothing at its end.
+    fn keeps_nothing(&mut self) -> Verdict {
+        let (buffered, due) = (self.buffered(), self.operator.due());
+        let seen = || {
+            format!("after `process`, {buffered} events are buffered, and `due` returns {due:?}")
+        };
+        ensure(buffered == 0 && due.is_none(), seen, DECLARE)?;
+        self.transcript.clear();
+        self.drain()?;
+        let emitted = self.transcript.len();
+        ensure(emitted == 0, || format!("`flush` emits {emitted} events"), DECLARE)
+    }
+}
+
+/// Checks that `found`, the results for events that were processed as `when` says, are those of a new instance.
+fn is_same(expected: &Ports, found: &Ports, when: std::fmt::Arguments<'_>) -> Verdict {
+    let none = Vec::new();
+    let names = expected.keys().chain(found.keys());
+    let differs = names.into_iter().find(|port| expected.get(*port) != found.get(*port));
+    let Some(port) = differs else { return Ok(()) };
+    let [expected, found] = [expected, found].map(|ports| ports.get(port).unwrap_or(&none));
+    let at = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    let seen = format!(
+        "{when}, the same events give {} events at the port `{port}`, and {} by new instances; they differ from \
+         event {} on",
+        found.len(),
+        expected.len(),
+        at + 1
+    );
+    Err(fault(seen, DECLARE))
 }

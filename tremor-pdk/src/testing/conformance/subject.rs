@@ -40,6 +40,8 @@ pub type Make = Box<dyn Fn(&Json, &TestHost) -> Result<Instance>>;
 pub struct Subject {
     /// Kind of component, as in the metadata of a plugin.
     pub kind: String,
+    /// Whether the component is a stateless operator: see [`Component::STATELESS`](crate::Component::STATELESS).
+    pub stateless: bool,
     /// JSON Schema of the configuration.
     pub schema: Option<Json>,
     /// A valid configuration.
