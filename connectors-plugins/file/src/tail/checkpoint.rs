@@ -237,9 +237,9 @@ impl Checkpoint {
     /// appended.
     fn append(&mut self, record: &[u8], is_durable: bool) -> io::Result<bool> {
         let capacity = self.capacity.take().and_then(|it| it.checked_sub(record.len()));
-        let (Some(capacity), Some(mut file)) = (capacity, self.locked.as_ref()) else {
-            return Ok(false);
-        };
+        // Somebody may have deleted or replaced the checkpoint.
+        let file = self.locked.as_ref().filter(|file| folder::has(&self.path, file));
+        let Some((capacity, mut file)) = capacity.zip(file) else { return Ok(false) };
         self.is_durable &= record.is_empty();
         file.write_all(record)?;
         if is_durable && !self.is_durable {

@@ -222,18 +222,18 @@ impl Files {
             let (before, known_by) = (*before, identity.first_bytes());
             let read = self.read_more(self.turn, batch, now_ns);
             self.summary.update(self.turn, &self.inputs[self.turn]);
+            let input = &mut self.inputs[self.turn];
+            // Publish the extended identity: it has to be in the checkpoint together with the
+            // position.
+            if let Some(positions) = &self.positions
+                && input.identity.first_bytes() != known_by
+            {
+                positions.set_identity(input.stream, &input.identity);
+            }
             if let Some(position) = read? {
-                let input = &mut self.inputs[self.turn];
                 let (stream, is_partial) = (input.stream, input.ends_in_part());
                 input.is_partial = is_partial;
                 batch.apply_origin(0, &origin::of(&input.path));
-                // Publish the extended identity: it has to be in the checkpoint together with the
-                // position.
-                if let Some(positions) = &self.positions
-                    && input.identity.first_bytes() != known_by
-                {
-                    positions.set_identity(stream, &input.identity);
-                }
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
                 let info = PullInfo { stream, position, is_partial, ending, cut_off };

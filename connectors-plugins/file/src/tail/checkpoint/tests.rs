@@ -210,7 +210,7 @@ fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
     Checkpoint::open(&path).unwrap_err();
 }
 
-/// Creates a checkpoint of so many files that changes are appended, and returns its entries.
+/// Creates a checkpoint of [`MANY`] files, to which changes are appended, and returns its entries.
 fn many(folder: &Path) -> (Checkpoint, Vec<Entry>) {
     let entry = entry(folder, "a", 7);
     let named = |at| Entry { path: format!("file {at}"), ..entry.clone() };
@@ -296,6 +296,17 @@ fn failed_append_replaces_the_checkpoint() {
     let (mut checkpoint, mut entries) = many(folder.path());
     let full = File::options().write(true).open("/dev/full").unwrap();
     checkpoint.locked = Some(full);
+    write(&mut checkpoint, &mut entries, 5, 11);
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn deleted_checkpoint_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    fs::remove_file(&path).unwrap();
     write(&mut checkpoint, &mut entries, 5, 11);
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
