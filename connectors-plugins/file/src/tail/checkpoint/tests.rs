@@ -237,7 +237,7 @@ fn changes_of_many_files_are_appended() {
     write(&mut checkpoint, &mut entries, MANY - 1, 9);
     let after = fs::read(&path).unwrap();
     let lines = after.strip_prefix(&*before).expect("the entries are not written again");
-    assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 2);
+    assert_eq!(memchr::memchr_iter(b'\n', lines).count(), 2);
     assert!(Checkpoint::open(&path).is_err(), "the file is still locked");
     drop(checkpoint);
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
