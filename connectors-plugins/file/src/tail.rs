@@ -18,6 +18,7 @@ mod predecessors;
 mod results;
 mod search;
 mod settle;
+mod summary;
 mod walk;
 
 use std::{collections::VecDeque, time::Duration};

@@ -17,6 +17,7 @@ use crate::{
     processor::{
         Join, RemoveEmpty, base64, compression,
         container::{Cri, Docker},
+        gelf_chunks::GelfChunks,
         length_prefixed, lines,
         multiline::Multiline,
     },
@@ -68,6 +69,7 @@ const ALL: &[BuiltIn] = &[
     Component(linked::preprocessors::<Cri>()),
     Component(linked::preprocessors::<Docker>()),
     Component(linked::preprocessors::<Multiline>()),
+    Component(linked::preprocessors::<GelfChunks>()),
     Component(linked::splitters::<Join>()),
     Component(linked::preprocessors::<base64::Decode>()),
     Component(linked::preprocessors::<compression::DecompressGzip>()),

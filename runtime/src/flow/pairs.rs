@@ -16,13 +16,16 @@ use crate::flow::{SINK_BATCH_BYTES, SINK_BATCH_LINGER};
 /// Name of the preprocessor and the postprocessor that separate messages by line feeds.
 const LINES: &str = "lines";
 
+/// Name of the preprocessor that joins lines.
+const MULTILINE: &str = "multiline";
+
 /// Postprocessors whose output, and preprocessors whose input, may contain any byte.
 const COMPRESSIONS: &[&str] = &["gzip", "zstd", "lz4", "snappy", "xz", "decompress"];
 
 /// A rate in bytes per second that no source is expected to reach.
 const FAST: u64 = 1 << 30;
 
-/// Reports connectors that separate binary messages by line feeds, and sinks whose deliveries can never reach the size
+/// Reports connectors that separate binary messages by line feeds or join them as lines, and sinks whose deliveries can never reach the size
 /// that `batch` sets.
 pub(super) fn check(flow: &Flow, report: &mut Report) {
     for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
@@ -34,15 +37,22 @@ pub(super) fn check(flow: &Flow, report: &mut Report) {
     }
 }
 
-/// Reports a source whose preprocessor `lines` cuts binary messages at line feeds.
+/// Reports a source whose preprocessor `lines` cuts binary messages at line feeds, or whose preprocessor `multiline`
+/// joins them with line feeds.
 fn split_binary(source: &Connector, report: &mut Report) {
     let is_other = |it: &&Component| it.name.value != "remove-empty";
     let mut parts = source.preprocessors.iter().filter(is_other).peekable();
     while let Some(part) = parts.next() {
-        let next = parts.peek().copied();
-        if part.name.value == LINES
-            && let Some(binary) = binary(next, source)
-        {
+        let Some(binary) = binary(parts.peek().copied(), source) else { continue };
+        if part.name.value == MULTILINE {
+            let message = format!(
+                "preprocessor `multiline` of source {} joins lines of text, but {binary} reads binary messages",
+                quote(&source.name.value)
+            );
+            let help = "remove `multiline`, or choose a codec of text";
+            report.push(report.warning(part.name.at, message).help(help));
+        }
+        if part.name.value == LINES {
             let message = format!(
                 "preprocessor `lines` of source {} splits messages of {binary}: they may contain line \
                  feeds",

@@ -6,6 +6,7 @@ pub(crate) mod compression;
 pub(crate) mod container;
 #[cfg(test)]
 pub(crate) mod endless;
+pub(crate) mod gelf_chunks;
 mod join;
 mod joining;
 pub(crate) mod length_prefixed;

@@ -182,6 +182,29 @@ fn check_warns_of_binary_messages_between_line_feeds() {
 }
 
 #[test]
+fn check_warns_of_binary_messages_joined_as_lines() {
+    let multiline = "{ multiline: { preset: all } }";
+    for (codec, after, binary) in [
+        ("string", "", None),
+        ("json", "", None),
+        ("msgpack", ", base64", None),
+        ("msgpack", "", Some("codec `msgpack`")),
+        ("msgpack", ", remove-empty", Some("codec `msgpack`")),
+        ("string", ", decompress", Some("`decompress`")),
+    ] {
+        let input = format!("codec: {codec}, preprocessors: [{multiline}{after}]");
+        let run = check_of(&input, "codec: json");
+        run.expect(0, &[]);
+        let expected =
+            binary.map(|it| format!("joins lines of text, but {it} reads binary messages"));
+        assert_eq!(run.stderr.contains("warning"), expected.is_some(), "{}", run.stderr);
+        if let Some(expected) = expected {
+            run.expect(0, &[&expected, "remove `multiline`"]);
+        }
+    }
+}
+
+#[test]
 fn check_warns_of_deliveries_that_cannot_fill() {
     let check = |batch: &str| {
         check_of("codec: json, preprocessors: [lines]", &format!("codec: json, batch: {batch}"))

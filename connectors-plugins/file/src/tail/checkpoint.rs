@@ -1,6 +1,7 @@
 //! The checkpoint file: the acknowledged position of each file.
 
 use std::{
+    borrow::Cow,
     fs::{self, File, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -8,16 +9,22 @@ use std::{
 
 use tremor_pdk::{
     Error, Result,
-    serde::{Deserialize, Serialize},
+    serde::{Deserialize, Serialize, de::Error as _},
 };
 
 use super::identity::{Ending, Identity, hash};
 use crate::{folder, open::transient};
 
-/// Format version of the checkpoint.
-const VERSION: u64 = 3;
+/// Format version of a checkpoint that is followed by changes.
+const WITH_CHANGES: u64 = 4;
+/// Format version of a checkpoint of few files, which is replaced as a whole.
+const WITHOUT_CHANGES: u64 = 3;
 /// Format version 1 had no checksum.
 const WITHOUT_CHECKSUM: u64 = 1;
+
+/// Number of files from which changes are appended to the checkpoint. Fewer entries are written in
+/// less than a millisecond.
+const MANY: usize = 64;
 
 /// The acknowledged position of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -67,6 +74,18 @@ struct Content {
     files: Vec<Entry>,
 }
 
+/// The index of an entry, and its new contents.
+pub(super) type Change = (usize, Entry);
+
+/// A line after the entries of a checkpoint.
+#[derive(Deserialize, Serialize)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+struct Record<'a> {
+    /// 128-bit XXH3 of the JSON of `changes`, in hexadecimal.
+    checksum: String,
+    changes: Cow<'a, [Change]>,
+}
+
 /// The version of a checkpoint. Other fields are ignored, so that the version of a later format can
 /// be read too.
 #[derive(Deserialize)]
@@ -75,8 +94,10 @@ struct Version {
     version: u64,
 }
 
-/// The checkpoint file. The file is always complete on disk, because new contents are written to a
-/// second file, which is then renamed.
+/// The checkpoint file. The entries in it are always complete on disk, because they are written to a
+/// second file, which is then renamed. If there are many entries, lines with changed entries follow
+/// them, so that the cost of a write does not grow with the number of files. A crash may leave an
+/// incomplete line, which is ignored: the positions before that change count.
 ///
 /// A source locks its checkpoint, so that no other source uses it. The source locks each new file
 /// before the rename. The system releases a lock when its process ends.
@@ -89,8 +110,14 @@ pub(super) struct Checkpoint {
     saved: Option<Vec<Entry>>,
     /// `true` if the current checkpoint is durable on disk.
     is_durable: bool,
-    /// Length of the checkpoint in bytes.
-    length: u64,
+    /// `true` if the current checkpoint was durable on disk before changes were appended to it.
+    was_durable: bool,
+    /// Number of bytes that may be appended to the current checkpoint; `None` if it has to be
+    /// replaced.
+    capacity: Option<usize>,
+    /// Number of bytes at the end of the checkpoint that were ignored when it was opened, because
+    /// they are not a complete change.
+    pub(super) torn: usize,
     /// Reason why the checkpoint could not be read; `None` unless the entries come from the durable
     /// copy.
     pub(super) damage: Option<Error>,
@@ -133,10 +160,9 @@ impl Checkpoint {
             }
         };
         (&file).read_to_end(&mut bytes).map_err(|error| failed("read", path, &error))?;
-        let entries = parse(&bytes).or_else(|error| {
+        let Parsed { entries, torn } = parse(&bytes).or_else(|error| {
             let error = error.context(format!("cannot read the checkpoint `{}`", path.display()));
-            let version = serde_json::from_slice(&bytes).map(|Version { version }| version);
-            if version.is_ok_and(|version| version > VERSION) {
+            if version(&bytes).is_ok_and(|version| version > WITH_CHANGES) {
                 return Err(error);
             }
             // After a power failure, the contents that were written last may be lost.
@@ -149,7 +175,7 @@ impl Checkpoint {
         // the start instead of after the first interval.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
-        checkpoint.length = bytes.len() as u64;
+        checkpoint.torn = torn;
         Ok((checkpoint, entries))
     }
 
@@ -160,16 +186,13 @@ impl Checkpoint {
             locked: None,
             saved: None,
             is_durable: false,
-            length: 0,
+            was_durable: false,
+            capacity: None,
+            torn: 0,
             damage: None,
             is_new: false,
             sync_folder,
         }
-    }
-
-    /// Returns the length of the file in bytes.
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Writes the entries, unless they are the current ones. If `is_durable` is set, the entries
@@ -182,8 +205,52 @@ impl Checkpoint {
         let new = self.begin_new()?;
         // If no copy can be made, the new checkpoint has to be durable, because it replaces the
         // only durable checkpoint.
-        let is_durable = is_durable || (self.is_durable && self.copy().is_err());
+        let is_durable = is_durable || (self.was_durable && self.copy().is_err());
         self.save_as(new, files, is_durable)
+    }
+
+    /// Writes the entries with these indices, like [`Checkpoint::save`]; the other entries stay
+    /// unchanged. If there are many files, the changes are appended to the checkpoint.
+    pub(super) fn save_changes(
+        &mut self,
+        mut changes: Vec<Change>,
+        is_durable: bool,
+    ) -> Result<()> {
+        let saved = self.saved.get_or_insert_default();
+        changes.retain(|(at, entry)| saved.get(*at) != Some(entry));
+        let record = record(&changes)?;
+        let is_appended = self.append(&record, is_durable).unwrap_or(false);
+        let saved = self.saved.get_or_insert_default();
+        let mut files = if is_appended { std::mem::take(saved) } else { saved.clone() };
+        for (at, entry) in changes {
+            files.get_mut(at).into_iter().for_each(|file| file.clone_from(&entry));
+        }
+        if is_appended {
+            self.saved = Some(files);
+            return Ok(());
+        }
+        self.save(files, is_durable)
+    }
+
+    /// Appends a line with changes to the current checkpoint. Returns `false` if the checkpoint has
+    /// to be replaced instead. After an error the line may be incomplete, and nothing more is
+    /// appended.
+    fn append(&mut self, record: &[u8], is_durable: bool) -> io::Result<bool> {
+        let capacity = self.capacity.take().and_then(|it| it.checked_sub(record.len()));
+        // Somebody may have deleted or replaced the checkpoint.
+        let file = self.locked.as_ref().filter(|file| folder::has(&self.path, file));
+        let Some((capacity, mut file)) = capacity.zip(file) else { return Ok(false) };
+        self.is_durable &= record.is_empty();
+        file.write_all(record)?;
+        if is_durable && !self.is_durable {
+            file.sync_data()?;
+            if !self.was_durable {
+                (self.sync_folder)(&self.path)?;
+            }
+            (self.is_durable, self.was_durable) = (true, true);
+        }
+        self.capacity = Some(capacity);
+        Ok(true)
     }
 
     /// Links the durable checkpoint to a second name, before a checkpoint that is not durable
@@ -199,7 +266,9 @@ impl Checkpoint {
     }
 
     fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
-        let content = Content { version: VERSION, checksum: checksum(&files)?, files };
+        let has_changes = files.len() >= MANY;
+        let version = if has_changes { WITH_CHANGES } else { WITHOUT_CHANGES };
+        let content = Content { version, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
         let failed = |error| failed("write", &self.path, &error);
         new.write_all(text.as_bytes()).map_err(failed)?;
@@ -211,11 +280,13 @@ impl Checkpoint {
         // The rename has succeeded, so the new file is the current one even if the sync of the
         // folder fails.
         self.locked = Some(new);
-        (self.is_durable, self.length) = (false, text.len() as u64);
+        (self.is_durable, self.was_durable, self.capacity) = (false, false, None);
         if is_durable {
             (self.sync_folder)(&self.path).map_err(failed)?;
         }
-        (self.saved, self.is_durable) = (Some(content.files), is_durable);
+        (self.is_durable, self.was_durable) = (is_durable, is_durable);
+        self.saved = Some(content.files);
+        self.capacity = has_changes.then_some(text.len());
         Ok(())
     }
 
@@ -262,11 +333,35 @@ fn lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-fn checksum(files: &[Entry]) -> Result<String> {
-    Ok(hash(&serde_json::to_vec(files).map_err(Error::internal)?))
+fn checksum(content: &impl Serialize) -> Result<String> {
+    Ok(hash(&serde_json::to_vec(content).map_err(Error::internal)?))
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
+/// Returns the line that is appended for `changes`; empty if there are none.
+fn record(changes: &[Change]) -> Result<Vec<u8>> {
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let record = Record { checksum: checksum(&changes)?, changes: changes.into() };
+    let mut line = serde_json::to_vec(&record).map_err(Error::internal)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn version(bytes: &[u8]) -> serde_json::Result<u64> {
+    let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter();
+    let missing = || serde_json::Error::custom("it is empty");
+    documents.next().unwrap_or_else(|| Err(missing())).map(|Version { version }| version)
+}
+
+/// Contents of a checkpoint file.
+struct Parsed {
+    entries: Vec<Entry>,
+    /// Number of bytes at the end that are not a complete change.
+    torn: usize,
+}
+
+fn parse(bytes: &[u8]) -> Result<Parsed> {
     let damaged = |why: &dyn std::fmt::Display| {
         Error::configuration(format!(
             "it is damaged, or is not a checkpoint ({why}); replace it with a good copy, or delete it to read all \
@@ -274,19 +369,48 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
         ))
     };
     let read = |error: serde_json::Error| damaged(&error);
-    let Version { version } = serde_json::from_slice(bytes).map_err(read)?;
-    if !(WITHOUT_CHECKSUM..=VERSION).contains(&version) {
+    let version = version(bytes).map_err(read)?;
+    if !(WITHOUT_CHECKSUM..=WITH_CHANGES).contains(&version) {
         return Err(Error::configuration(format!(
-            "it has version {version}, but this plugin supports versions up to {VERSION}; run the plugin that \
+            "it has version {version}, but this plugin supports versions up to {WITH_CHANGES}; run the plugin that \
              wrote it, or delete it to read all files from their starts"
         )));
     }
-    let Content { checksum: expected, files, .. } = serde_json::from_slice(bytes).map_err(read)?;
+    let (content, changes) = if version == WITH_CHANGES {
+        let mut contents = serde_json::Deserializer::from_slice(bytes).into_iter();
+        let content = contents.next().ok_or_else(|| damaged(&"it is empty"))?;
+        (content, &bytes[contents.byte_offset()..])
+    } else {
+        (serde_json::from_slice(bytes), &bytes[bytes.len()..])
+    };
+    let Content { checksum: expected, mut files, .. } = content.map_err(read)?;
     let found = checksum(&files)?;
     if expected != found && (version, &*expected) != (WITHOUT_CHECKSUM, "") {
         return Err(damaged(&format_args!("its checksum is {found}, but it states {expected:?}")));
     }
-    Ok(files)
+    let torn = apply(changes.trim_ascii_start(), &mut files);
+    Ok(Parsed { entries: files, torn })
+}
+
+/// Applies the lines of changes up to the first one that is incomplete, which a crash may have left.
+/// Returns the number of remaining bytes.
+fn apply(mut lines: &[u8], files: &mut [Entry]) -> usize {
+    while let Some(end) = memchr::memchr(b'\n', lines) {
+        let Ok(Record { checksum: expected, changes }) = serde_json::from_slice(&lines[..end])
+        else {
+            break;
+        };
+        let is_valid = checksum(&changes).is_ok_and(|found| found == expected)
+            && changes.iter().all(|(at, _)| *at < files.len());
+        if !is_valid {
+            break;
+        }
+        for (at, entry) in changes.into_owned() {
+            files[at] = entry;
+        }
+        lines = &lines[end + 1..];
+    }
+    lines.len()
 }
 
 /// Returns the error of an operation on the checkpoint. The error is final unless the cause may be

@@ -22,6 +22,7 @@ use super::{
     positions::{PULL_BYTES, Positions},
     predecessors::{Deferred, Predecessor},
     results::{Snapshot, Stamp},
+    summary::Summary,
     walk::Walk,
 };
 use crate::{Config, Start, origin};
@@ -30,12 +31,15 @@ use crate::{Config, Start, origin};
 /// to the file may notice the rename late and continue to write.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Time without new data after which a file is silent, in ns.
-const SILENT_NS: u64 = 10_000_000_000;
+/// Time for which a file is silent, divided by the pause until its next check.
+const SILENCE_PER_PAUSE: u64 = 8;
 
-/// Number of silent files that are checked in each poll interval. More silent files are checked in
-/// turn, so that the work does not grow with their number.
-const CHECKED: u64 = 256;
+/// Maximum number of files that are all checked in each poll interval.
+const FEW: usize = 256;
+
+/// Number of files that are checked in each poll interval if there are more than [`FEW`] and all are
+/// silent. The other files are checked in turn, so that the work does not grow with their number.
+const CHECKED: u64 = 85;
 
 /// The files of one source. Methods may block unless stated otherwise.
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
@@ -44,6 +48,8 @@ pub(crate) struct Files {
     pub(super) options: ReadOptions,
     pub(super) pattern: Pattern,
     pub(super) inputs: Vec<Input>,
+    /// State of `inputs`, which is cleared when they change other than by a read.
+    pub(super) summary: Summary,
     /// Checkpoint entries of files that are not being read: files of earlier runs, and files that
     /// are read to their end.
     pub(super) known: Vec<Entry>,
@@ -144,6 +150,7 @@ impl Files {
             options,
             pattern,
             inputs: Vec::new(),
+            summary: Summary::default(),
             known: Vec::new(),
             predecessors: Vec::new(),
             deferred: HashMap::new(),
@@ -203,31 +210,37 @@ impl Files {
         if self.positions.as_ref().is_some_and(Positions::is_due) {
             self.commit()?;
         }
-        self.gauges.update(&self.inputs, &self.open, now_ns);
+        self.summary.refresh(&self.inputs);
+        self.gauges.update(&self.summary, &self.open, now_ns);
         self.is_skipping = false;
         for _ in 0..self.inputs.len() {
             self.turn = (self.turn + 1) % self.inputs.len();
+            if !self.summary.is_due(self.turn, now_ns) {
+                continue;
+            }
             let Input { stream: before, identity, .. } = &self.inputs[self.turn];
             let (before, known_by) = (*before, identity.first_bytes());
-            if let Some(position) = self.read_more(self.turn, batch, now_ns)? {
-                let input = &mut self.inputs[self.turn];
+            let read = self.read_more(self.turn, batch, now_ns);
+            self.summary.update(self.turn, &self.inputs[self.turn]);
+            let input = &mut self.inputs[self.turn];
+            // Publish the extended identity: it has to be in the checkpoint together with the
+            // position.
+            if let Some(positions) = &self.positions
+                && input.identity.first_bytes() != known_by
+            {
+                positions.set_identity(input.stream, &input.identity);
+            }
+            if let Some(position) = read? {
                 let (stream, is_partial) = (input.stream, input.ends_in_part());
                 input.is_partial = is_partial;
                 batch.apply_origin(0, &origin::of(&input.path));
-                // Publish the extended identity: it has to be in the checkpoint together with the
-                // position.
-                if let Some(positions) = &self.positions
-                    && input.identity.first_bytes() != known_by
-                {
-                    positions.set_identity(stream, &input.identity);
-                }
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
                 let info = PullInfo { stream, position, is_partial, ending, cut_off };
                 return Ok(Next::Pull(info));
             }
         }
-        let is_over = !self.options.follow && self.inputs.iter().all(Input::is_finished);
+        let is_over = !self.options.follow && self.summary.is_finished();
         Ok(match (is_over, self.searching.is_some() || self.is_skipping) {
             (true, _) => Next::Finished,
             (false, true) => Next::Working,
@@ -265,7 +278,7 @@ impl Files {
                 input.gone_since_ns = input.gone_since_ns.map(|_| now_ns);
                 self.uses += 1;
                 input.used = self.uses;
-                input.active_ns = now_ns;
+                input.active_ns = now_ns.saturating_sub(input.age_ns());
                 Ok(Some(position))
             }
             Ok(ReadOutcome::Nothing) => {
@@ -349,19 +362,11 @@ impl Files {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Sets the time of the next check of a file that has no new data. A file that is silent for a
-    /// while is checked less often if there are many files.
+    /// Sets the time of the next check of a file that has no new data.
     fn poll_later(&mut self, at: usize, now_ns: u64) {
-        let turns = (self.inputs.len() as u64).div_ceil(CHECKED);
+        let count = self.inputs.len();
         let input = &mut self.inputs[at];
-        let is_active = now_ns.saturating_sub(input.active_ns) < SILENT_NS;
-        let pause_ns = if is_active || turns <= 1 || input.gone_since_ns.is_some() {
-            self.poll_ns
-        } else {
-            // Different files get different pauses, so that they are not all checked together.
-            self.poll_ns * (turns.div_ceil(2) + input.stream % turns)
-        };
-        input.poll_at_ns = now_ns + pause_ns;
+        input.poll_at_ns = now_ns + pause_ns(input, count, self.poll_ns, now_ns);
     }
 
     /// Closes the least recently used files if the maximum number of files is open: an eighth of
@@ -395,6 +400,7 @@ impl Files {
         };
         let to = to.unwrap_or(input.start);
         input.rewind(to);
+        self.summary.clear();
         to == input.start
     }
 
@@ -402,6 +408,19 @@ impl Files {
         self.next_stream += 1;
         self.next_stream - 1
     }
+}
+
+/// Returns the pause until the next check of one of `count` files. If there are many files, the pause
+/// grows with the time for which the file is silent.
+pub(super) fn pause_ns(input: &Input, count: usize, poll_ns: u64, now_ns: u64) -> u64 {
+    if count <= FEW || input.gone_since_ns.is_some() {
+        return poll_ns;
+    }
+    let turns = (count as u64).div_ceil(CHECKED);
+    // Different files get different pauses, so that they are not all checked at once.
+    let longest_ns = poll_ns * (turns.div_ceil(2) + input.stream % turns);
+    let silent_ns = now_ns.saturating_sub(input.active_ns);
+    (silent_ns / SILENCE_PER_PAUSE).clamp(poll_ns, longest_ns)
 }
 
 /// Returns the maximum number of open files: a quarter of the process's descriptor limit, at most

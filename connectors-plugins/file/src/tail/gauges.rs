@@ -2,7 +2,7 @@
 
 use tremor_pdk::{Gauge, Host};
 
-use super::{input::Input, open::OpenCount};
+use super::{open::OpenCount, summary::Summary};
 
 /// Time between two updates of the metrics, in ns.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -28,16 +28,13 @@ impl Gauges {
     }
 
     /// Updates the metrics, at most once in [`INTERVAL_NS`].
-    pub(super) fn update(&mut self, inputs: &[Input], open: &OpenCount, now_ns: u64) {
+    pub(super) fn update(&mut self, summary: &Summary, open: &OpenCount, now_ns: u64) {
         if now_ns < self.update_at_ns {
             return;
         }
         self.update_at_ns = now_ns + INTERVAL_NS;
-        let unread = inputs.iter().map(Input::unread);
-        let (sum, max) = unread.fold((0, 0), |(sum, max): (u64, u64), unread| {
-            (sum.saturating_add(unread), max.max(unread))
-        });
-        self.known.set_integer(inputs.len() as u64);
+        let (sum, max) = summary.unread();
+        self.known.set_integer(summary.count() as u64);
         self.open.set_integer(open.get() as u64);
         self.unread.set_integer(sum);
         self.max_unread.set_integer(max);

@@ -5,11 +5,13 @@ use std::{
     io,
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use tremor_pdk::serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
+
+use super::clock::nanoseconds;
 
 /// Maximum number of first bytes that are hashed. They distinguish a file from a later file with
 /// the same inode; a few log lines are enough.
@@ -159,10 +161,17 @@ pub(super) fn changed(metadata: &Metadata) -> Changed {
 
 /// Returns whether a change from now on will have a later time than this one. File systems record
 /// times with a resolution of some milliseconds.
+pub(super) fn is_settled(changed: Changed) -> bool {
+    age_ns(changed) > nanoseconds(Duration::from_secs(2))
+}
+
+/// Returns the time from `changed` to now, in ns; 0 if `changed` is in the future.
 #[expect(clippy::disallowed_methods, reason = "the time is compared with times of the file system")]
-pub(super) fn is_settled((seconds, _): Changed) -> bool {
+pub(super) fn age_ns((seconds, fraction): Changed) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    let changed = Duration::new(seconds, u32::try_from(fraction).unwrap_or_default());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).is_ok_and(|now| now.saturating_sub(seconds) > 2)
+    nanoseconds(now.saturating_sub(changed))
 }
 
 /// Returns the first bytes of `file`, at most `most`.

@@ -15,7 +15,7 @@ pub(super) use self::compressed::unsupported;
 use super::{
     cut::cut,
     identity::{
-        Changed, Ending, FileId, Identity, changed, file_id, is_settled, read_at, thin_out,
+        Changed, Ending, FileId, Identity, age_ns, changed, file_id, is_settled, read_at, thin_out,
     },
     open::{Open, OpenCount},
     packed::Packed,
@@ -56,6 +56,8 @@ pub(super) struct Input {
     open: OpenCount,
     /// Length of the file at the last check, in bytes.
     pub(super) length: u64,
+    /// Time of the last change of the file at the last read attempt.
+    changed: Changed,
     /// Time of the file's last change at the last check that found the contents unchanged.
     checked: Option<Changed>,
     /// `true` if a later change of the file would have another time than `checked`.
@@ -86,7 +88,7 @@ pub(super) struct Input {
     pub(super) stage: Stage,
     /// Time of the next read attempt, by the host's monotonic clock.
     pub(super) poll_at_ns: u64,
-    /// Time of the last read of data, by the host's monotonic clock; 0 if no data was read.
+    /// Time of the last change of the file when data was read, by the host's monotonic clock.
     pub(super) active_ns: u64,
     /// Time since which no path that matches the pattern leads to the file, in ns.
     pub(super) gone_since_ns: Option<u64>,
@@ -133,11 +135,13 @@ impl Input {
         options: &ReadOptions,
         open: &OpenCount,
     ) -> io::Result<Self> {
+        let metadata = file.metadata()?;
         let mut input = Self {
             stream,
             path,
             identity: Identity::of(&file)?,
-            length: file.metadata()?.len(),
+            length: metadata.len(),
+            changed: changed(&metadata),
             file: Some(open.open(file)),
             open: open.clone(),
             checked: None,
@@ -224,13 +228,23 @@ impl Input {
         Ok(self.file.insert(self.open.open(opened.into())).file().clone())
     }
 
+    /// Returns whether a file with this stamp has no unread data and the contents that were read.
+    pub(super) fn is_read(&self, (length, changed): &Stamp) -> bool {
+        *length == self.seen && self.is_settled && self.checked == Some(*changed)
+    }
+
+    /// Returns the time from the last change of the file to now, in ns.
+    pub(super) fn age_ns(&self) -> u64 {
+        age_ns(self.changed)
+    }
+
     /// Returns whether the file has unread data or was changed since it was closed. Only the path
     /// is checked: a renamed file counts as unchanged until a search finds it.
     pub(super) fn has_changed(&mut self) -> bool {
         let found = fs::metadata(&self.path).ok().filter(|it| file_id(it) == self.file_id());
         let Some(metadata) = found else { return false };
         self.length = metadata.len();
-        self.length != self.seen || !self.is_settled || self.checked != Some(changed(&metadata))
+        !self.is_read(&stamp(&metadata))
     }
 
     /// Returns whether the file still has the contents that were read. They are compared only if the
@@ -358,7 +372,7 @@ impl Input {
     ) -> io::Result<ReadOutcome> {
         let file = self.open()?;
         let metadata = file.metadata()?;
-        self.length = metadata.len();
+        (self.length, self.changed) = (metadata.len(), changed(&metadata));
         if let Content::Unknown = self.content
             && (self.length > 0 || is_last)
         {
@@ -386,8 +400,9 @@ impl Input {
             if !is_same {
                 return Ok(ReadOutcome::Truncated);
             }
-            self.is_settled = false;
         }
+        // A change after the check of the length gets another time if this change is settled.
+        (self.checked, self.is_settled) = (Some(self.changed), is_settled(self.changed));
         // Extend the identity before reading, because the contents may be replaced after the read.
         self.grow()?;
         let position = self.read;

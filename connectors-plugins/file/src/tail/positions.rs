@@ -15,7 +15,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    checkpoint::{Checkpoint, Entry},
+    checkpoint::{Change, Checkpoint, Entry},
     clock::nanoseconds,
     identity::{Ending, Identity},
 };
@@ -24,10 +24,6 @@ use crate::Config;
 /// Number of acknowledged bytes after which the checkpoint is written. The acknowledged bytes that
 /// are not in the checkpoint are redelivered after a crash.
 const UNWRITTEN: u64 = 1 << 20;
-
-/// Length above which a checkpoint is long, in bytes. Because each write writes all positions, a
-/// long checkpoint is written only after four times its own length was acknowledged.
-const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 
 /// Maximum number of bytes of a pull, except for a single longer message. A pull is acknowledged as
 /// a whole, so the delivered part of an unacknowledged pull is redelivered after a crash.
@@ -71,6 +67,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: Vec<Tracked>,
+    /// Index in `files` of each stream.
+    by_stream: HashMap<u64, usize>,
+    /// Indices of the files whose identity is not in the checkpoint yet.
+    identified: Vec<usize>,
+    /// `true` if the checkpoint has to be replaced, because it may have other files.
+    is_replaced: bool,
     /// Pulls in flight.
     pulls: HashMap<u64, Pulled>,
     /// Hashes of the bytes before positions of each stream, in the order of the positions, from the
@@ -87,8 +89,6 @@ struct State {
     /// Time from which the checkpoint is due and its next write has to be durable, by the monotonic
     /// clock.
     sync_at_ns: u64,
-    /// Length of the checkpoint at its last write, in bytes.
-    length: u64,
     /// `true` once the checkpoint is closed and nothing is written any more.
     is_closed: bool,
     /// Waker of the task that writes the checkpoint.
@@ -109,6 +109,12 @@ impl State {
         self.in_flight -= ended.bytes;
         Some(ended)
     }
+}
+
+/// Content of a write of the checkpoint.
+enum Content {
+    All(Vec<Entry>),
+    Changes(Vec<Change>),
 }
 
 /// A file that has an entry in the checkpoint.
@@ -133,6 +139,14 @@ impl Positions {
         if let Some(error) = &checkpoint.damage {
             let copy = checkpoint.copy_path();
             warn!(host, "{error}; the older positions in `{}` are used instead", copy.display());
+        }
+        if checkpoint.torn > 0 {
+            warn!(
+                host,
+                "the last {} bytes of the checkpoint `{}` are incomplete: the positions before them are used",
+                checkpoint.torn,
+                path.display()
+            );
         }
         // `read_ahead` is divided: one half limits the bytes that wait for acknowledgements, and
         // the other half the bytes that are acknowledged and not yet in the checkpoint.
@@ -183,14 +197,21 @@ impl Positions {
 
     /// Replaces the files in the checkpoint.
     pub(super) fn replace(&self, files: Vec<Tracked>) {
-        self.shared.state().files = files;
+        let streams = files.iter().enumerate().filter_map(|(at, file)| Some((file.stream?, at)));
+        let by_stream = streams.collect();
+        let mut state = self.shared.state();
+        (state.files, state.by_stream, state.is_replaced) = (files, by_stream, true);
+        state.identified.clear();
     }
 
     /// Replaces the identity of the file of a stream.
     pub(super) fn set_identity(&self, stream: u64, identity: &Identity) {
-        let mut state = self.shared.state();
-        let file = state.files.iter_mut().find(|file| file.stream == Some(stream));
-        file.into_iter().for_each(|file| file.entry.identity = identity.clone());
+        let State { files, by_stream, identified, .. } = &mut *self.shared.state();
+        let Some(at) = by_stream.get(&stream) else { return };
+        if let Some(file) = files.get_mut(*at) {
+            file.entry.identity = identity.clone();
+            identified.push(*at);
+        }
     }
 
     /// Returns whether all events of a stream are acknowledged.
@@ -329,9 +350,7 @@ impl Shared {
 
     /// Returns whether the checkpoint is due because of the number of acknowledged bytes.
     fn has_enough(&self, state: &State) -> bool {
-        let is_long = state.length > LONG_CHECKPOINT;
-        let least = if is_long { state.length.saturating_mul(4) } else { 0 };
-        state.unwritten >= self.max_unwritten.max(least)
+        state.unwritten >= self.max_unwritten
     }
 
     fn is_due(&self, state: &State, now_ns: u64) -> bool {
@@ -342,7 +361,7 @@ impl Shared {
         let mut checkpoint = lock(&self.checkpoint);
         let Some(checkpoint) = &mut *checkpoint else { return Ok(()) };
         let now_ns = self.host.monotonic_ns();
-        let (entries, is_durable) = {
+        let (content, is_durable) = {
             let mut state = self.state();
             let is_durable = now_ns >= state.sync_at_ns;
             state.unwritten = 0;
@@ -352,18 +371,35 @@ impl Shared {
                 // time to 0, and makes the checkpoint due again.
                 state.sync_at_ns = now_ns.saturating_add(self.interval_ns);
             }
-            (state.files.iter().map(|file| self.entry(&state, file)).collect(), is_durable)
+            (self.content(&mut state), is_durable)
         };
-        let saved = checkpoint.save(entries, is_durable);
-        let mut state = self.state();
-        state.length = checkpoint.length();
+        let saved = match content {
+            Content::All(entries) => checkpoint.save(entries, is_durable),
+            Content::Changes(changes) => checkpoint.save_changes(changes, is_durable),
+        };
         if saved.is_err() {
-            state.is_unsynced = true;
+            let mut state = self.state();
+            (state.is_unsynced, state.is_replaced) = (true, true);
             if is_durable {
                 state.sync_at_ns = 0;
             }
         }
         saved
+    }
+
+    /// Returns the content of the next write of the checkpoint, which is expected to succeed.
+    fn content(&self, state: &mut State) -> Content {
+        let acknowledged = self.marks.take().acknowledged;
+        let mut changed = std::mem::take(&mut state.identified);
+        if std::mem::take(&mut state.is_replaced) {
+            return Content::All(state.files.iter().map(|file| self.entry(state, file)).collect());
+        }
+        let streams = acknowledged.iter();
+        changed.extend(streams.filter_map(|(stream, _)| state.by_stream.get(stream)));
+        changed.sort_unstable();
+        changed.dedup();
+        let entry = |at: usize| Some((at, self.entry(state, state.files.get(at)?)));
+        Content::Changes(changed.into_iter().filter_map(entry).collect())
     }
 
     /// Returns the entry of a file with its acknowledged position.

@@ -15,7 +15,7 @@ use tremor_pdk::{Error, LogLevel, Result, info, warn};
 use super::{
     checkpoint::Entry,
     clock::nanoseconds,
-    files::{Files, cannot_read},
+    files::{Files, cannot_read, pause_ns},
     identity::{FileId, read_at},
     input::Input,
     names::originals,
@@ -155,12 +155,20 @@ impl Files {
         self.search_began_ns = None;
         self.snapshot = Snapshot::new(&results, now_ns);
         self.settle();
-        let found: HashMap<_, _> = results.files.iter().map(|it| (it.file_id, &it.path)).collect();
+        let found: HashMap<_, _> = results.files.iter().map(|it| (it.file_id, it)).collect();
+        let count = self.inputs.len();
         for input in &mut self.inputs {
             match found.get(&input.file_id()) {
-                Some(path) => {
+                Some(Found { path, stamp, .. }) => {
                     input.path.clone_from(path);
                     input.gone_since_ns = None;
+                    // The search has checked the file, so that no other check is needed.
+                    input.poll_at_ns = if input.is_read(stamp) {
+                        let pause_ns = pause_ns(input, count, self.poll_ns, now_ns);
+                        input.poll_at_ns.max(now_ns + pause_ns)
+                    } else {
+                        0
+                    };
                 }
                 None if !is_unknown(&input.path, &results.errors) => {
                     input.gone_since_ns.get_or_insert(now_ns);
@@ -180,7 +188,9 @@ impl Files {
             self.deferred.retain(|file_id, _| found.contains_key(file_id));
         }
         self.search_at_ns = now_ns + self.search_interval();
-        self.apply_results(results, now_ns)?;
+        let applied = self.apply_results(results, now_ns);
+        self.summary.clear();
+        applied?;
         // Remove old predecessors only now, because one of the files may be the copy of the oldest
         // one.
         self.forget_predecessors(now_ns);
@@ -306,7 +316,7 @@ impl Files {
                 if input.is_plain() { self.end_of(&file, input.length)? } else { input.length };
             input.start_at(end);
         }
-        input.active_ns = now_ns;
+        input.active_ns = now_ns.saturating_sub(input.age_ns());
         self.inputs.push(input);
         self.save_soon();
         Ok(true)

@@ -57,7 +57,10 @@ impl Files {
 
     /// Writes the acknowledged positions of all files to the checkpoint.
     pub(super) fn commit(&mut self) -> Result<()> {
-        for input in &mut self.inputs {
+        // A file that was read is extended by its reads.
+        self.summary.refresh(&self.inputs);
+        for at in self.summary.waiting() {
+            let input = &mut self.inputs[at];
             let known_by = input.identity.first_bytes();
             // Ignore an error: the next read of the file reports it.
             let _ = input.grow();
@@ -76,6 +79,15 @@ impl Files {
     /// Removes the files that are read to their ends and completely acknowledged, and keeps their
     /// positions for the checkpoint.
     pub(super) fn settle(&mut self) {
+        self.summary.refresh(&self.inputs);
+        if self.summary.has_finished() {
+            self.settle_finished();
+        } else {
+            self.publish_changes();
+        }
+    }
+
+    fn settle_finished(&mut self) {
         let now_ns = self.host.monotonic_ns();
         let mut done = Vec::new();
         let Self { inputs, positions, waiting, .. } = self;
@@ -99,10 +111,10 @@ impl Files {
             }
             !is_done
         });
-        if done.is_empty() && self.is_published {
-            return;
+        if !done.is_empty() {
+            self.summary.clear();
+            self.is_published = false;
         }
-        self.is_published = false;
         for (stream, entry, stamp, read) in done {
             self.forgotten.push(stream);
             let file_id = entry.identity.file_id();

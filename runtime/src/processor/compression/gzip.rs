@@ -1,4 +1,5 @@
-//! gzip, [RFC 1952](https://www.rfc-editor.org/rfc/rfc1952).
+//! gzip, [RFC 1952](https://www.rfc-editor.org/rfc/rfc1952), and zlib,
+//! [RFC 1950](https://www.rfc-editor.org/rfc/rfc1950).
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use tremor_pdk::Error;
@@ -15,18 +16,28 @@ const WINDOW: u8 = 15;
 /// Memory of a decompressor in bytes: its window and its tables.
 const MEMORY: usize = 48 << 10;
 
-pub(super) struct Inflate(Decompress);
+pub(super) struct Inflate<const IS_GZIP: bool>(Decompress);
 
-pub(super) fn decoder() -> Members<Inflate> {
-    Members::new(Inflate(Decompress::new_gzip(WINDOW)))
+pub(super) fn decoder() -> Members<Inflate<true>> {
+    Members::new(Inflate::new())
 }
 
-impl Steps for Inflate {
-    const NAME: &'static str = "gzip";
+pub(super) fn zlib_decoder() -> Members<Inflate<false>> {
+    Members::new(Inflate::new())
+}
+
+impl<const IS_GZIP: bool> Inflate<IS_GZIP> {
+    fn new() -> Self {
+        Self(if IS_GZIP { Decompress::new_gzip(WINDOW) } else { Decompress::new(true) })
+    }
+}
+
+impl<const IS_GZIP: bool> Steps for Inflate<IS_GZIP> {
+    const NAME: &'static str = if IS_GZIP { "gzip" } else { "zlib" };
 
     fn begin(&mut self) -> Result<(), Error> {
         if self.0.total_in() > 0 {
-            self.0 = Decompress::new_gzip(WINDOW);
+            *self = Self::new();
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::{Decode, buffer::LimitedBuffer, gzip, lz4, snappy, xz, zstd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Gzip,
+    Zlib,
     Zstd,
     Lz4,
     Snappy,
@@ -15,10 +16,13 @@ pub(super) enum Format {
 }
 
 /// The first bytes of each format. Skippable frames, which zstd and lz4 share, do not identify the format, so they are
-/// omitted.
-const MAGIC: [(&[u8], Format); 5] = [
+/// omitted. So is the header of zlib for fast compression, which is `x^` in text.
+const MAGIC: [(&[u8], Format); 8] = [
     // The two bytes of the magic number are followed by the method, of which only one exists.
     (&[0x1f, 0x8b, 0x08], Format::Gzip),
+    (&[0x78, 0x01], Format::Zlib),
+    (&[0x78, 0x9c], Format::Zlib),
+    (&[0x78, 0xda], Format::Zlib),
     (&[0x28, 0xb5, 0x2f, 0xfd], Format::Zstd),
     (&[0x04, 0x22, 0x4d, 0x18], Format::Lz4),
     (b"\xff\x06\x00\x00sNaPpY", Format::Snappy),
@@ -52,6 +56,7 @@ impl Format {
     fn decoder(self, max_memory: usize) -> Box<dyn Decode> {
         match self {
             Self::Gzip => Box::new(gzip::decoder()),
+            Self::Zlib => Box::new(gzip::zlib_decoder()),
             Self::Zstd => Box::new(zstd::decoder(max_memory)),
             Self::Lz4 => Box::new(lz4::decoder()),
             Self::Snappy => Box::new(snappy::decoder()),
@@ -151,6 +156,10 @@ mod tests {
             (b"\xff\x06\x00\x00sNaPp", Found::Unknown),
             (b"\xff\x06\x00\x00sNaPpY...", Found::Format(Format::Snappy)),
             (b"\xfd7zXZ\0", Found::Format(Format::Xz)),
+            (b"x", Found::Unknown),
+            (b"x\x9c", Found::Format(Format::Zlib)),
+            (b"x^2", Found::None),
+            (b"xylem", Found::None),
             (b"{", Found::None),
         ] {
             assert_eq!(format(start), expected, "{start:?}");

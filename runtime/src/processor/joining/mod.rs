@@ -1,7 +1,7 @@
 //! Common parts of preprocessors that join whole messages of a stream, such as lines, into longer messages.
 
 mod incomplete;
-mod open;
+pub(super) mod open;
 
 use std::{collections::BTreeSet, ops::Range, time::Duration};
 

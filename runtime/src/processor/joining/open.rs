@@ -9,8 +9,8 @@ use tremor_pdk::{Batch, Error};
 const KEPT_CAPACITY: usize = 64 << 10;
 
 /// A message that may continue.
-pub(super) struct Open<S> {
-    pub(super) state: S,
+pub(in crate::processor) struct Open<S> {
+    pub(in crate::processor) state: S,
     /// The first part. Metadata and origin refer to `context`.
     event: Event,
     context: Context,
@@ -18,17 +18,17 @@ pub(super) struct Open<S> {
     text: Vec<u8>,
     is_joined: bool,
     /// Number of parts.
-    pub(super) parts: usize,
+    pub(in crate::processor) parts: usize,
     /// Number of the call that received the first bytes of the first part.
-    pub(super) arrival: u64,
+    pub(in crate::processor) arrival: u64,
     /// Number of the last call that received a part.
-    pub(super) touched: u64,
+    pub(in crate::processor) touched: u64,
     /// Time in ns at which the message is complete, unless it continues before.
-    pub(super) due: u64,
+    pub(in crate::processor) due: u64,
     /// The deadline in the set of deadlines, in ns, if there is one.
-    pub(super) queued: Option<u64>,
+    pub(in crate::processor) queued: Option<u64>,
     /// Number of bytes that are counted for the message.
-    pub(super) counted: usize,
+    pub(in crate::processor) counted: usize,
 }
 
 /// Location of the metadata and the origin of an open message.
@@ -43,7 +43,7 @@ enum Context {
 
 impl<S: Copy> Open<S> {
     /// Creates a message of one part: the range `range` of the payload of `event`, or `scratch` if there is no range.
-    pub(super) fn new(
+    pub(in crate::processor) fn new(
         event: &Event,
         range: Option<Range<usize>>,
         scratch: &[u8],
@@ -68,7 +68,7 @@ impl<S: Copy> Open<S> {
     }
 
     /// Replaces the message, which was finished, by a message of one part.
-    pub(super) fn restart(
+    pub(in crate::processor) fn restart(
         &mut self,
         event: &Event,
         range: Option<Range<usize>>,
@@ -89,7 +89,7 @@ impl<S: Copy> Open<S> {
     }
 
     /// Returns the length of the message in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::processor) fn len(&self) -> usize {
         if self.is_joined {
             return self.text.len();
         }
@@ -97,7 +97,7 @@ impl<S: Copy> Open<S> {
     }
 
     /// Adds a part.
-    pub(super) fn append(&mut self, batch: &Batch, separator: &[u8], content: &[u8]) {
+    pub(in crate::processor) fn append(&mut self, batch: &Batch, separator: &[u8], content: &[u8]) {
         self.join(batch);
         self.text.extend_from_slice(separator);
         self.text.extend_from_slice(content);
@@ -112,8 +112,18 @@ impl<S: Copy> Open<S> {
         }
     }
 
+    /// Replaces the message, which has several parts, by these ranges of it.
+    pub(in crate::processor) fn rearrange(&mut self, ranges: impl Iterator<Item = Range<usize>>) {
+        let mut text = Vec::with_capacity(self.text.len());
+        ranges.for_each(|range| text.extend_from_slice(self.text.get(range).unwrap_or_default()));
+        self.text = text;
+    }
+
     /// Ends the message. Returns its event, whose contents are in `batch`.
-    pub(super) fn finish(&mut self, batch: &mut Batch) -> Result<Event, Box<Rejected>> {
+    pub(in crate::processor) fn finish(
+        &mut self,
+        batch: &mut Batch,
+    ) -> Result<Event, Box<Rejected>> {
         let event = match std::mem::replace(&mut self.context, Context::None) {
             Context::Here | Context::None => self.event,
             Context::Apart(apart) => {
@@ -132,13 +142,18 @@ impl<S: Copy> Open<S> {
     }
 
     /// Ends the message of a stream that was cut off.
-    pub(super) fn abort(&mut self, batch: &mut Batch) -> Rejected {
+    pub(in crate::processor) fn abort(&mut self, batch: &mut Batch) -> Rejected {
         let length = self.len();
-        self.join(batch);
-        self.text.truncate(Rejected::SHOWN);
         let error = Error::connection_lost(format_args!(
             "the stream was cut off within a message, of which {length} bytes were received"
         ));
+        self.reject(batch, error)
+    }
+
+    /// Ends the message with an error. Returns its event with the first bytes of the message.
+    pub(in crate::processor) fn reject(&mut self, batch: &mut Batch, error: Error) -> Rejected {
+        self.join(batch);
+        self.text.truncate(Rejected::SHOWN);
         match self.finish(batch) {
             Ok(event) => Rejected { event, error },
             Err(rejected) => *rejected,
@@ -146,7 +161,7 @@ impl<S: Copy> Open<S> {
     }
 
     /// Moves the contents of the message out of `batch`.
-    pub(super) fn park(&mut self, batch: &Batch) {
+    pub(in crate::processor) fn park(&mut self, batch: &Batch) {
         self.join(batch);
         if !matches!(self.context, Context::Here) {
             return;
@@ -164,7 +179,7 @@ impl<S: Copy> Open<S> {
     }
 
     /// Returns the memory of the message in bytes.
-    pub(super) fn footprint(&self) -> usize {
+    pub(in crate::processor) fn footprint(&self) -> usize {
         let context = match &self.context {
             Context::Apart(apart) => size_of::<Batch>() + apart.footprint(),
             Context::Here | Context::None => 0,
@@ -174,7 +189,7 @@ impl<S: Copy> Open<S> {
 }
 
 /// Returns `event` with a range of its payload.
-pub(super) fn crop(event: &Event, range: Range<usize>) -> Event {
+pub(in crate::processor) fn crop(event: &Event, range: Range<usize>) -> Event {
     let payload = event.raw_span().unwrap_or_default();
     let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
     let (start, len) = (payload.start + narrow(range.start), narrow(range.len()));
@@ -183,7 +198,7 @@ pub(super) fn crop(event: &Event, range: Range<usize>) -> Event {
 
 /// Rejects a message for which the batch has no capacity.
 #[cold]
-pub(super) fn too_large(event: Event) -> Rejected {
+pub(in crate::processor) fn too_large(event: Event) -> Rejected {
     let error = Error::bad_data("cannot add the message: its batch would exceed 4 GiB");
     Rejected { event: event.with_raw(Span::default()), error }
 }

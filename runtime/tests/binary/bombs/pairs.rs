@@ -100,7 +100,7 @@ fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
             let length = u32::try_from(message.len()).unwrap().to_be_bytes();
             [&length, message].concat()
         }
-        ("join" | "remove-empty", _) => message.to_vec(),
+        ("join" | "remove-empty" | "gelf-chunks", _) => message.to_vec(),
         _ => {
             panic!("add the preprocessor `{name}` here, with input from which it makes a message")
         }

@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 use tremor_pdk::ErrorKind;
 
-use super::{Checkpoint, Entry, Identity};
+use super::{Checkpoint, Entry, Identity, MANY};
 
 fn entry(folder: &Path, name: &str, position: u64) -> Entry {
     let path = folder.join(name);
@@ -136,13 +136,14 @@ fn checkpoint_of_a_later_version_is_rejected() {
     let path = folder.path().join("at");
     let text = String::from_utf8(bytes).unwrap();
     for later in [
-        text.replace(r#""version": 3"#, r#""version": 4"#),
-        r#"{ "version": 4, "streams": [] }"#.to_owned(),
+        text.replace(r#""version": 3"#, r#""version": 5"#),
+        r#"{ "version": 5, "streams": [] }"#.to_owned(),
+        r#"{ "version": 5 } { "checksum": "", "changes": [] }"#.to_owned(),
     ] {
         fs::write(&path, &later).unwrap();
         let error = Checkpoint::open(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
-        assert!(error.to_string().contains("has version 4"), "{error}");
+        assert!(error.to_string().contains("has version 5"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), later, "the file is not changed");
     }
 }
@@ -205,8 +206,123 @@ fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
     let (checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found[0].position, 8);
     assert!(checkpoint.damage.unwrap().to_string().contains("is damaged"));
-    fs::write(&path, r#"{ "version": 4 }"#).unwrap();
+    fs::write(&path, r#"{ "version": 5 }"#).unwrap();
     Checkpoint::open(&path).unwrap_err();
+}
+
+/// Creates a checkpoint of [`MANY`] files, to which changes are appended, and returns its entries.
+fn many(folder: &Path) -> (Checkpoint, Vec<Entry>) {
+    let entry = entry(folder, "a", 7);
+    let named = |at| Entry { path: format!("file {at}"), ..entry.clone() };
+    let entries: Vec<_> = (0..MANY).map(named).collect();
+    let (mut checkpoint, _) = Checkpoint::open(&folder.join("at")).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
+    (checkpoint, entries)
+}
+
+/// Writes the position of the entry with index `at`.
+fn write(checkpoint: &mut Checkpoint, entries: &mut [Entry], at: usize, position: u64) {
+    entries[at].position = position;
+    checkpoint.save_changes(vec![(at, entries[at].clone())], false).unwrap();
+}
+
+#[test]
+fn changes_of_many_files_are_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    let before = fs::read(&path).unwrap();
+    write(&mut checkpoint, &mut entries, 3, 8);
+    checkpoint.save_changes(vec![(3, entries[3].clone())], true).unwrap();
+    write(&mut checkpoint, &mut entries, MANY - 1, 9);
+    let after = fs::read(&path).unwrap();
+    let lines = after.strip_prefix(&*before).expect("the entries are not written again");
+    assert_eq!(memchr::memchr_iter(b'\n', lines).count(), 2);
+    assert!(Checkpoint::open(&path).is_err(), "the file is still locked");
+    drop(checkpoint);
+    let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
+    assert_eq!((found, checkpoint.torn), (entries.clone(), 0));
+    // The next run does not append to lines that it has not written.
+    write(&mut checkpoint, &mut entries, 4, 10);
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn incomplete_change_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    write(&mut checkpoint, &mut entries, 3, 8);
+    let (before, expected) = (fs::read(&path).unwrap(), entries.clone());
+    write(&mut checkpoint, &mut entries, 3, 9);
+    write(&mut checkpoint, &mut entries, 4, 10);
+    drop(checkpoint);
+    let after = fs::read(&path).unwrap();
+    let line = after[before.len()..].iter().position(|byte| *byte == b'\n').unwrap();
+    let check = |bytes: &[u8], torn: usize| {
+        fs::write(&path, bytes).unwrap();
+        let (checkpoint, found) = Checkpoint::open(&path).unwrap();
+        assert_eq!((&found, checkpoint.torn), (&expected, torn));
+    };
+    for length in 0..=line {
+        check(&after[..before.len() + length], length);
+        // A power failure may also leave zeros or lose the middle of the file.
+        let mut damaged = after.clone();
+        damaged[before.len() + length] = 0;
+        check(&damaged, after.len() - before.len());
+    }
+}
+
+#[test]
+fn checkpoint_with_many_changes_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    let most = 2 * fs::metadata(&path).unwrap().len() + 1_000;
+    for position in 0..1_000 {
+        write(&mut checkpoint, &mut entries, 5, position);
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(length < most, "{length} bytes");
+    }
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn failed_append_replaces_the_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    checkpoint.locked = Some(full);
+    write(&mut checkpoint, &mut entries, 5, 11);
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn deleted_checkpoint_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    fs::remove_file(&path).unwrap();
+    write(&mut checkpoint, &mut entries, 5, 11);
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn copy_of_durable_checkpoint_has_appended_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    write(&mut checkpoint, &mut entries, 5, 11);
+    checkpoint.save(entries[..MANY - 1].to_vec(), false).unwrap();
+    drop(checkpoint);
+    fs::write(&path, "").unwrap();
+    let (checkpoint, found) = Checkpoint::open(&path).unwrap();
+    assert_eq!((found, checkpoint.damage.is_some()), (entries, true));
 }
 
 #[test]

@@ -45,6 +45,31 @@ fn position_is_written_after_1_mib_without_a_pull() {
 }
 
 #[test]
+fn position_of_one_of_many_files_is_appended() {
+    let scene = Scene::new(&[]);
+    (0..64).for_each(|number| scene.write(&format!("{number}.log"), "line\n"));
+    let keys = r#""path": "*.log", "follow": true, "checkpoint": "at""#;
+    let mut source = scene.open(keys).unwrap();
+    let read = |source: &mut Connection| {
+        let batches = scene.all(source);
+        batches.iter().for_each(|batch| ack(source, batch));
+        pass(&scene, Duration::from_secs(1));
+        text(&batches)
+    };
+    assert_eq!(read(&mut source).len(), 64);
+    let before = fs::read(scene.path("at")).unwrap();
+    scene.append("7.log", "more\n");
+    assert_eq!(read(&mut source), ["more\n"]);
+    let after = fs::read(scene.path("at")).unwrap();
+    let added = after.strip_prefix(&*before).expect("the other positions are not written again");
+    assert!(!added.is_empty() && added.len() < before.len() / 32, "{} bytes", added.len());
+    // A crash, not an orderly end.
+    drop(source);
+    let mut source = scene.open(keys).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+}
+
+#[test]
 fn position_is_written_after_its_interval_without_a_pull() {
     let scene = Scene::new(&[("in", "one\ntwo\n")]);
     let mut source = scene.open(CHECKPOINT).unwrap();

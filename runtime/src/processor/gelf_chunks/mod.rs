@@ -1,0 +1,356 @@
+//! The preprocessor `gelf-chunks`, which joins the chunks of [GELF over
+//! UDP](https://go2docs.graylog.org/current/getting_in_log_data/gelf.html) to messages.
+
+mod chunk;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::BuildHasher,
+    ops::Range,
+};
+
+use halfbrown::DefaultHashBuilder;
+use tremor_abi::batch::{Event, HostBatch};
+use tremor_pdk::{
+    Batch, Component, ComponentContext, Error, Host, Memory, Output, Preprocessor, Result,
+    units::Interval,
+};
+
+use self::chunk::{Chunk, HEADER, invalid};
+use super::{
+    joining::open::{Open, crop},
+    max_length,
+};
+
+/// Joins the chunks of GELF over UDP to messages. Other messages pass unchanged.
+#[tremor_pdk::config]
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// Maximum length of a message in bytes. Longer messages go to `err`.
+    #[serde(default = "max_length")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    max_length: usize,
+    /// Maximum number of incomplete messages. If there are more, the oldest goes to `err`.
+    #[serde(default = "max_messages")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    max_messages: usize,
+    /// Time from the first chunk of a message after which the message goes to `err` if it is incomplete.
+    #[serde(default = "timeout")]
+    timeout: Interval,
+}
+
+const fn max_messages() -> usize {
+    1_000
+}
+
+/// Returns the time that the specification requires.
+const fn timeout() -> Interval {
+    Interval::of_ms(5_000)
+}
+
+/// Maximum size in bytes of the incomplete messages together. A larger `max_length` replaces it.
+const TOGETHER: usize = 32 << 20;
+
+/// The preprocessor `gelf-chunks`.
+pub(crate) struct GelfChunks {
+    config: Config,
+    /// Timeout in ns.
+    timeout: u64,
+    host: Host,
+    hasher: DefaultHashBuilder,
+    /// Incomplete messages by their age: a message with a greater number began later.
+    messages: BTreeMap<u64, Message>,
+    numbers: HashMap<Key, u64>,
+    /// Numbers of the incomplete messages of each stream.
+    streams: HashMap<u64, BTreeSet<u64>>,
+    next_number: u64,
+    /// Numbers of the messages that the current call added chunks to. May contain duplicates, and messages that are
+    /// complete.
+    touched: Vec<u64>,
+    memory: Memory,
+    /// Bytes of the incomplete messages.
+    bytes: usize,
+    /// Number of calls so far.
+    calls: u64,
+    events: Vec<Event>,
+    out: Vec<Event>,
+}
+
+/// Identifies a message. Different senders may use the same id, because they choose their ids independently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    stream: u64,
+    /// Hash of the origin of the chunks, which is the address of their sender.
+    origin: u64,
+    id: u64,
+}
+
+/// An incomplete message.
+struct Message {
+    key: Key,
+    /// The chunks in the order in which they arrived.
+    open: Open<()>,
+    /// Position of each received chunk, and its range in `open`.
+    pieces: Vec<(u8, Range<usize>)>,
+    /// Number of chunks of the message.
+    count: u8,
+}
+
+impl Component for GelfChunks {
+    const NAME: &str = "gelf-chunks";
+    type Config = Config;
+
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+        Ok(Self {
+            timeout: u64::try_from(config.timeout.get().as_nanos()).unwrap_or(u64::MAX),
+            config,
+            memory: context.memory(),
+            host: context.into(),
+            hasher: DefaultHashBuilder::default(),
+            messages: BTreeMap::new(),
+            numbers: HashMap::new(),
+            streams: HashMap::new(),
+            next_number: 0,
+            touched: Vec::new(),
+            bytes: 0,
+            calls: 0,
+            events: Vec::new(),
+            out: Vec::new(),
+        })
+    }
+}
+
+impl GelfChunks {
+    /// Processes one message, which may be a chunk.
+    fn add(&mut self, batch: &mut Batch, event: &Event, output: &mut Output) {
+        let datagram = batch.raw(event).filter(|_| !event.is_fragment());
+        let chunk = match datagram.map_or(Ok(None), Chunk::read) {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return self.out.push(*event),
+            Err(error) => return output.reject(*event, error),
+        };
+        let content = HEADER..datagram.map_or(HEADER, <[u8]>::len);
+        let length = content.len();
+        if length > self.config.max_length {
+            let error = too_long(self.config.max_length);
+            return output.reject(*event, error);
+        }
+        if chunk.count == 1 {
+            return self.out.push(crop(event, content));
+        }
+        let origin = self.hasher.hash_one(batch.origin(event));
+        let key = Key { stream: event.stream, origin, id: chunk.id };
+        let Some(number) = self.numbers.get(&key).copied() else {
+            if self.messages.len() >= self.config.max_messages {
+                self.evict(batch, output);
+            }
+            let mut open = Open::new(event, Some(content), &[], (), self.calls);
+            open.due = self.host.monotonic_ns().saturating_add(self.timeout);
+            let pieces = vec![(chunk.position, 0..length)];
+            return self.insert(Message { key, open, pieces, count: chunk.count });
+        };
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        if message.count != chunk.count {
+            let error = invalid(format_args!(
+                "its message has {} chunks according to this chunk, but {} according to an earlier one",
+                chunk.count, message.count
+            ));
+            return output.reject(*event, error);
+        }
+        // The network may deliver a datagram twice.
+        if message.pieces.iter().any(|(position, _)| *position == chunk.position) {
+            return;
+        }
+        self.touched.push(number);
+        let start = message.open.len();
+        message.pieces.push((chunk.position, start..start + length));
+        let content = batch.raw(event).and_then(|it| it.get(HEADER..)).unwrap_or_default();
+        message.open.append(batch, &[], content);
+        if message.open.len() > self.config.max_length {
+            let error = too_long(self.config.max_length);
+            self.reject(number, batch, output, |_| error);
+        } else if message.pieces.len() == usize::from(message.count) {
+            self.complete(number, batch, output);
+        }
+    }
+
+    fn insert(&mut self, message: Message) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.numbers.insert(message.key, number);
+        self.streams.entry(message.key.stream).or_default().insert(number);
+        self.messages.insert(number, message);
+        self.touched.push(number);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Message> {
+        let message = self.messages.remove(&number)?;
+        self.bytes -= message.open.counted;
+        self.memory.resize(self.bytes);
+        self.numbers.remove(&message.key);
+        let stream = message.key.stream;
+        if let Some(numbers) = self.streams.get_mut(&stream) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.streams.remove(&stream);
+            }
+        }
+        Some(message)
+    }
+
+    /// Adds a message of which all chunks were received to the output.
+    fn complete(&mut self, number: u64, batch: &mut Batch, output: &mut Output) {
+        let Some(Message { mut open, mut pieces, .. }) = self.remove(number) else { return };
+        if !pieces.is_sorted_by_key(|(position, _)| *position) {
+            pieces.sort_unstable_by_key(|(position, _)| *position);
+            open.rearrange(pieces.into_iter().map(|(_, range)| range));
+        }
+        match open.finish(batch) {
+            Ok(event) => self.out.push(event),
+            Err(rejected) => output.reject_all([*rejected]),
+        }
+    }
+
+    /// Rejects an incomplete message, with the error that `error` returns for the message.
+    fn reject(
+        &mut self,
+        number: u64,
+        batch: &mut Batch,
+        output: &mut Output,
+        error: impl FnOnce(&Message) -> Error,
+    ) {
+        if let Some(mut message) = self.remove(number) {
+            let error = error(&message);
+            output.reject_all([message.open.reject(batch, error)]);
+        }
+    }
+
+    /// Rejects the oldest incomplete message because of the limits.
+    fn evict(&mut self, batch: &mut Batch, output: &mut Output) {
+        if let Some(number) = self.messages.keys().next().copied() {
+            self.reject(number, batch, output, |message| {
+                let Message { pieces, count, .. } = message;
+                Error::bad_data(format_args!(
+                    "received {} of {count} chunks of the message before there were too many incomplete messages",
+                    pieces.len()
+                ))
+            });
+        }
+    }
+
+    /// Replaces `old` counted bytes by `new`. Returns `false`, and changes nothing, if a limit does not allow that many
+    /// bytes.
+    fn try_count(&mut self, old: usize, new: usize) -> bool {
+        let bytes = self.bytes - old + new;
+        let fits = bytes <= self.config.max_length.max(TOGETHER) && self.memory.try_resize(bytes);
+        if fits {
+            self.bytes = bytes;
+        }
+        fits
+    }
+
+    /// Moves the messages that received a chunk in this call out of the batch.
+    fn park(&mut self, batch: &mut Batch, output: &mut Output) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for number in touched.drain(..) {
+            let Some(Message { open, pieces, .. }) = self.messages.get_mut(&number) else {
+                continue;
+            };
+            open.park(batch);
+            let old = open.counted;
+            let new = open.footprint() + pieces.capacity() * size_of::<(u8, Range<usize>)>();
+            while !self.try_count(old, new) {
+                // The size of a single message is limited.
+                if self.messages.len() <= 1 {
+                    self.bytes = self.bytes - old + new;
+                    self.memory.resize(self.bytes);
+                    break;
+                }
+                self.evict(batch, output);
+                if !self.messages.contains_key(&number) {
+                    break;
+                }
+            }
+            if let Some(message) = self.messages.get_mut(&number) {
+                message.open.counted = new;
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Ends a stream, and rejects its incomplete messages.
+    fn end(&mut self, event: &Event, batch: &mut Batch, output: &mut Output) {
+        for number in self.streams.get(&event.stream).cloned().unwrap_or_default() {
+            self.reject(number, batch, output, |Message { pieces, count, .. }| {
+                Error::connection_lost(format_args!(
+                    "the stream ended after {} of {count} chunks of the message",
+                    pieces.len()
+                ))
+            });
+        }
+        self.out.push(*event);
+    }
+}
+
+#[cold]
+fn too_long(most: usize) -> Error {
+    Error::bad_data(format_args!(
+        "the chunks of the message have more than {most} bytes together: raise `max_length` to allow more"
+    ))
+}
+
+impl Preprocessor for GelfChunks {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.calls += 1;
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        events.extend_from_slice(batch.events());
+        for event in &events {
+            if event.is_stream_end() {
+                self.end(event, batch, output);
+            } else {
+                self.add(batch, event, output);
+            }
+        }
+        self.events = events;
+        self.park(batch, output);
+        batch.set_events(&self.out);
+        self.out.clear();
+        Ok(())
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.messages.first_key_value().map(|(_, message)| message.open.due)
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.calls += 1;
+        while let Some((number, _)) =
+            self.messages.first_key_value().filter(|it| it.1.open.due <= now)
+        {
+            let (number, timeout) = (*number, self.config.timeout.get());
+            self.reject(number, batch, output, |Message { pieces, count, .. }| {
+                Error::bad_data(format_args!(
+                    "received {} of {count} chunks of the message within {timeout:?}",
+                    pieces.len()
+                ))
+            });
+        }
+        Ok(())
+    }
+
+    fn buffers(&self, stream: u64) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    fn buffered_since(&self, stream: u64) -> Option<u64> {
+        let oldest = self.streams.get(&stream)?.first()?;
+        self.messages.get(oldest).map(|message| message.open.arrival)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.streams.keys().copied().collect()
+    }
+}
