@@ -59,7 +59,8 @@ impl Messages {
         for span in &self.spans {
             let root = decoder.decode(&mut batch.bytes, *span, &mut batch.nodes).expect("JSON");
             let mut out = Bytes::new();
-            let encoded = msgpack::Encoder.document(&batch.bytes, &batch.nodes, root, &mut out);
+            let encoded =
+                msgpack::Encoder::default().document(&batch.bytes, &batch.nodes, root, &mut out);
             encoded.expect("any value");
             messages.push(&out);
         }
@@ -181,8 +182,12 @@ fn msgpack(criterion: &mut Criterion) {
             }
             out.clear();
             for root in &batch.roots {
-                let encoded =
-                    msgpack::Encoder.document(&batch.bytes, &batch.nodes, *root, &mut out);
+                let encoded = msgpack::Encoder::default().document(
+                    &batch.bytes,
+                    &batch.nodes,
+                    *root,
+                    &mut out,
+                );
                 encoded.expect("a document");
             }
             black_box(&out);
