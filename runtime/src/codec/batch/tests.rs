@@ -127,8 +127,9 @@ fn text() -> impl Strategy<Value = String> {
         string.prop_map(|it| it),
     ];
     let value = scalar.prop_recursive(4, 24, 4, move |inner| {
-        let element =
-            (space(), inner, space()).prop_map(|(before, value, after)| before + &value + &after);
+        let element = (space(), inner, space())
+            .prop_map(|(before, value, after)| before + &value + &after)
+            .boxed();
         let pair = (space(), string, space(), element.clone())
             .prop_map(|(before, key, after, value)| format!("{before}{key}{after}:{value}"));
         prop_oneof![

@@ -339,7 +339,7 @@ fn forged_document_is_an_error_and_writes_nothing() {
         &[Node::object(u32::MAX, u64::MAX)],
     ] {
         let mut out = Bytes::from_slice(b"before");
-        assert!(Encoder.document(b"$xxxxxxx", nodes, 0, &mut out).is_err(), "{nodes:?}");
+        assert!(Encoder::default().document(b"$xxxxxxx", nodes, 0, &mut out).is_err(), "{nodes:?}");
         assert_eq!(out.as_slice(), b"before");
     }
 }
