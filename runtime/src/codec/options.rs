@@ -11,7 +11,7 @@ use super::{Codec, json, msgpack};
 pub(crate) struct Json {
     /// `true` if the keys of each object are written in the order of their bytes.
     sorted_keys: bool,
-    /// `true` if events that were not edited are written anew too. Otherwise they leave as they came.
+    /// `true` if events that were not edited are encoded too. Otherwise they leave as they came.
     canonical: bool,
     /// Form of numbers that no 64-bit integer or float represents exactly.
     numbers: Numbers,
@@ -46,11 +46,11 @@ impl From<Json> for Codec {
     }
 }
 
-/// Options for reading and writing `MessagePack`.
+/// Options for reading and writing MessagePack.
 #[tremor_pdk::config]
 #[serde(default)]
 pub(crate) struct Msgpack {
-    /// `true` if events that were not edited are written anew too. Otherwise they leave as they came.
+    /// `true` if events that were not edited are encoded too. Otherwise they leave as they came.
     canonical: bool,
     /// Maximum nesting depth of arrays and maps. An extension counts as the two nested objects that represent it.
     #[serde(deserialize_with = "max_depth")]

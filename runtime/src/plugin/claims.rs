@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn forged_claim_of_a_plugin_counts_as_edited() {
-        for (name, messages, anew) in [
+        for (name, messages, rewritten) in [
             ("json", [&b"{ \"secret\": 1 }"[..], b"{ }"], &b"{}"[..]),
             ("msgpack", [b"\x91\xcd\x00\x07", b"\xdc\x00\x00"], b"\x90"),
         ] {
@@ -107,7 +107,7 @@ mod tests {
             let [first, second] = *batch.events() else { panic!("two events") };
             batch.set_events(&[first, forged(second, first)]);
             settled(&mut batch, &Batch::validate).unwrap();
-            assert_eq!(encoded(name, &batch), [messages[0], anew]);
+            assert_eq!(encoded(name, &batch), [messages[0], rewritten]);
         }
     }
 

@@ -52,12 +52,12 @@ fn unedited_json_keeps_its_spelling() {
 }
 
 #[test]
-fn options_that_change_values_or_spelling_encode_anew() {
+fn options_that_change_values_or_spelling_rewrite_text() {
     let json = codec("json", &json!(null));
-    let anew = r#"{"b":2,"a":[100.0,-0.0],"A":"/"}"#;
+    let rewritten = r#"{"b":2,"a":[100.0,-0.0],"A":"/"}"#;
     for (from, to, expected) in [
-        (json!(null), json!({ "canonical": true }), anew),
-        (json!({ "numbers": "float" }), json!(null), anew),
+        (json!(null), json!({ "canonical": true }), rewritten),
+        (json!({ "numbers": "float" }), json!(null), rewritten),
         (json!(null), json!({ "sorted_keys": true }), r#"{"A":"/","a":[100.0,-0.0],"b":2}"#),
         (json!({ "max_depth": 2, "canonical": true }), json!({ "max_depth": 1 }), TEXT),
     ] {
@@ -76,29 +76,30 @@ fn unedited_msgpack_keeps_its_bytes() {
     // An array of an integer in three bytes and a float of 32 bits, which need fewer and more bytes.
     let message = b"\x92\xcd\x00\x07\xca\x3f\x80\x00\x00";
     assert_eq!(through(&msgpack, &msgpack, message), message);
-    let anew = b"\x92\x07\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00";
+    let rewritten = b"\x92\x07\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00";
     let canonical = codec("msgpack", &json!({ "canonical": true }));
-    assert_eq!(through(&msgpack, &canonical, message), anew);
+    assert_eq!(through(&msgpack, &canonical, message), rewritten);
     assert_eq!(through(&msgpack, &json, message), b"[7,1.0]");
-    assert_eq!(through(&json, &msgpack, b"[ 7, 1.0 ]"), anew);
+    assert_eq!(through(&json, &msgpack, b"[ 7, 1.0 ]"), rewritten);
 }
 
 #[test]
-fn text_that_contains_the_terminator_is_encoded_anew() {
+fn text_that_contains_the_terminator_is_rewritten() {
     let json = codec("json", &json!(null));
     let text = b"{\n\t\"a\": 1,\r\"b\": 2 }";
     let batch = decoded(&json, &[text]);
-    let anew = |suffix| format!("{{\"a\":1,\"b\":2}}{suffix}").into_bytes();
+    let rewritten = |suffix| format!("{{\"a\":1,\"b\":2}}{suffix}").into_bytes();
     for suffix in ["\n", "\r\n", "\t", " ", ": "] {
-        let expected = if suffix == "\r\n" { [&text[..], b"\r\n"].concat() } else { anew(suffix) };
+        let expected =
+            if suffix == "\r\n" { [&text[..], b"\r\n"].concat() } else { rewritten(suffix) };
         assert_eq!(encoded(&json, &batch, &[suffix]), [expected], "{suffix:?}");
     }
-    assert_eq!(encoded(&json, &batch, &["\r", "\n"]), [anew("\r\n")]);
+    assert_eq!(encoded(&json, &batch, &["\r", "\n"]), [rewritten("\r\n")]);
     assert_eq!(encoded(&json, &batch, &[]), [text]);
     // A later postprocessor ends the changed message with a line feed.
     let mut later = Terminator::default();
     later.push_later("lines", b"\n");
-    assert_eq!(encoded_until(&json, &batch, &later), [anew("")]);
+    assert_eq!(encoded_until(&json, &batch, &later), [rewritten("")]);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn unedited_json_is_copied_or_encoded_anew(texts in prop::collection::vec(text(), 1..4)) {
+    fn unedited_json_is_copied_or_encoded_again(texts in prop::collection::vec(text(), 1..4)) {
         let json = codec("json", &json!(null));
         let canonical = codec("json", &json!({ "canonical": true }));
         let messages: Vec<_> = texts.iter().map(String::as_bytes).collect();
@@ -156,12 +157,12 @@ proptest! {
         // The canonical text is the same as that of a value without a message.
         let mut values = Batch::new();
         batch.iter().for_each(|event| values.push(&event.value().unwrap()).unwrap());
-        let anew = encoded(&json, &values, &["\n"]);
-        prop_assert_eq!(&encoded(&canonical, &batch, &["\n"]), &anew);
+        let rewritten = encoded(&json, &values, &["\n"]);
+        prop_assert_eq!(&encoded(&canonical, &batch, &["\n"]), &rewritten);
         let lines = encoded(&json, &batch, &["\n"]);
-        for ((line, came), anew) in lines.iter().zip(came).zip(anew) {
+        for ((line, came), rewritten) in lines.iter().zip(came).zip(rewritten) {
             let fits = !came.contains(&b'\n');
-            prop_assert_eq!(line, &if fits { [&came[..], b"\n"].concat() } else { anew });
+            prop_assert_eq!(line, &if fits { [&came[..], b"\n"].concat() } else { rewritten });
         }
     }
 }
