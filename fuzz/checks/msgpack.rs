@@ -65,8 +65,8 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     })?;
     let view = Document::validated(&bytes, &nodes, root).expect("the decoder makes documents");
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
-    Encoder.document(&bytes, &nodes, root, &mut written).expect("any value");
-    Encoder.value(view, &mut from_view).expect("any value");
+    Encoder::default().document(&bytes, &nodes, root, &mut written).expect("any value");
+    Encoder::default().value(view, &mut from_view).expect("any value");
     assert_eq!(written, from_view, "both encoders agree");
     Ok((view.to_value(), written.into()))
 }

@@ -46,7 +46,7 @@ impl From<Json> for Codec {
     }
 }
 
-/// Options for reading and writing MessagePack.
+/// Options of the format `msgpack`.
 #[tremor_pdk::config]
 #[serde(default)]
 pub(crate) struct Msgpack {

@@ -86,7 +86,7 @@ mod tests {
     use super::Format;
     use crate::{
         batch::{Batch, EventMut, Insertion, Mark, Output, Part, Payload, Pool, Selection, Unnest},
-        batch::{Edits, EventFlags},
+        batch::{Edits, Event, EventFlags},
         document::{Node, fingerprint},
         literal,
         value::Path,
@@ -223,7 +223,7 @@ mod tests {
         assert!(encoded.events().iter().all(|event| event.unedited().is_none()));
         batch.events[0].flags = EventFlags(Format::Json as u8 | Format::Msgpack as u8);
         batch.events[1].flags = EventFlags(Format::Msgpack as u8);
-        let formats: Vec<_> = batch.events().iter().map(|event| event.unedited()).collect();
+        let formats: Vec<_> = batch.events().iter().map(Event::unedited).collect();
         assert_eq!(formats, [None, Some(Format::Msgpack)]);
     }
 
