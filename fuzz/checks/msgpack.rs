@@ -65,8 +65,10 @@ fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
     })?;
     let view = Document::validated(&bytes, &nodes, root).expect("a decoded document is valid");
     let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
-    Encoder.document(&bytes, &nodes, root, &mut written).expect("any value can be encoded");
-    Encoder.value(view, &mut from_view).expect("any value can be encoded");
+    Encoder::default()
+        .document(&bytes, &nodes, root, &mut written)
+        .expect("any value can be encoded");
+    Encoder::default().value(view, &mut from_view).expect("any value can be encoded");
     assert_eq!(written, from_view, "both encoders agree");
     Ok((view.to_value(), written.into()))
 }

@@ -26,7 +26,7 @@ fn through_msgpack(message: &[u8]) -> Result<Vec<u8>, Error> {
     let span = Span { start: 0, len: len(message) };
     let root = decoder.decode(&mut bytes, span, &mut nodes)?;
     let mut out = Bytes::new();
-    msgpack::Encoder.document(&bytes, &nodes, root, &mut out)?;
+    msgpack::Encoder::default().document(&bytes, &nodes, root, &mut out)?;
     Ok(out.into())
 }
 

@@ -4,9 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use tremor_runtime::codec::{
-    Bytes, Nodes, Span,
-    json::{DecodeOptions, Decoder, Encoder},
+use tremor_abi::batch::Pool;
+use tremor_pdk::Batch;
+use tremor_runtime::{
+    codec::{
+        Bytes, Nodes, Span,
+        json::{DecodeOptions, Decoder, Encoder},
+    },
+    components,
 };
 
 #[derive(Deserialize)]
@@ -129,4 +134,27 @@ fn optional_numbers_are_limited_if_read_as_floats() {
     let floats = DecodeOptions { nearest_floats: true, ..DecodeOptions::default() };
     let accepted = judged("i_number_", true, floats);
     assert_eq!(accepted, WITHIN_FLOATS.iter().map(|name| (*name).to_owned()).collect());
+}
+
+/// Returns the message as it leaves unedited, or `None` if it is rejected.
+fn passed_through(message: &[u8]) -> Option<Vec<u8>> {
+    let codec = components::codec("json", &serde_json::Value::Null).expect("a codec");
+    let mut batch = Batch::new();
+    batch.push_message(message);
+    codec.decoder().decode_batch(&mut batch);
+    let (encoded, rejected) = codec.encoder().encode_batch(&mut batch, &Pool::new(1));
+    assert!(rejected.is_empty(), "{rejected:?}");
+    encoded.first().and_then(|event| event.raw()).map(<[u8]>::to_vec)
+}
+
+#[test]
+fn accepted_messages_pass_through_byte_for_byte() {
+    let mut passed = 0;
+    for (name, message) in cases() {
+        let Some(text) = passed_through(&message) else { continue };
+        let came = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&message).trim_ascii();
+        assert_eq!(text, came, "{name}");
+        passed += 1;
+    }
+    assert_eq!(passed, 95 + ACCEPTED.len() + 10, "`y_`, and the accepted ones of `i_`");
 }

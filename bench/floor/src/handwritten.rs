@@ -83,7 +83,7 @@ impl Loop {
             out.push(batch);
             let mut continues = true;
             for mut batch in out.drain(..) {
-                let (encoded, _) = encoder.encode_batch(&mut batch, &encoded, b"");
+                let (encoded, _) = encoder.encode_batch(&mut batch, &encoded);
                 let sizes = encoded.iter().filter_map(tremor_pdk::EventRef::raw);
                 let bytes = sizes.map(<[u8]>::len).sum();
                 continues &= counted.batch(begun, encoded.len(), bytes);

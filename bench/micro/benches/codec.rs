@@ -59,7 +59,8 @@ impl Messages {
         for span in &self.spans {
             let root = decoder.decode(&mut batch.bytes, *span, &mut batch.nodes).expect("JSON");
             let mut out = Bytes::new();
-            let encoded = msgpack::Encoder.document(&batch.bytes, &batch.nodes, root, &mut out);
+            let encoded =
+                msgpack::Encoder::default().document(&batch.bytes, &batch.nodes, root, &mut out);
             encoded.expect("any value can be encoded");
             messages.push(&out);
         }
@@ -182,8 +183,12 @@ fn msgpack(criterion: &mut Criterion) {
             }
             out.clear();
             for root in &batch.roots {
-                let encoded =
-                    msgpack::Encoder.document(&batch.bytes, &batch.nodes, *root, &mut out);
+                let encoded = msgpack::Encoder::default().document(
+                    &batch.bytes,
+                    &batch.nodes,
+                    *root,
+                    &mut out,
+                );
                 encoded.expect("a document");
             }
             black_box(&out);

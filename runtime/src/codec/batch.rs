@@ -1,9 +1,10 @@
 //! Codecs for whole batches. The engine uses codecs through this interface.
 
-use tremor_abi::batch::{HostBatch, Payload, Pool, Rejected};
+use tremor_abi::batch::{Format, HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
 
-use super::{Codec, Decoder, Encoder, Terminator};
+use super::copied::without_signature;
+use super::{Bytes, Codec, Decoder, Encoder, Terminator};
 use crate::dynamic::discard_empty;
 
 /// Decodes the raw events of batches to values.
@@ -86,7 +87,7 @@ impl BatchEncoder for Encoder {
         terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
         if self.never_writes(terminator) {
-            return Self::encode_batch(self, batch, pool, terminator.bytes());
+            return self.encode_unchecked(batch, pool, terminator);
         }
         self.encode_checked(batch, pool, terminator)
     }
@@ -96,7 +97,7 @@ impl Decoder {
     /// Decodes the raw events of a batch until the batch is heavy. The remaining events stay raw. Messages that cannot
     /// be decoded are removed and returned.
     pub fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        let mut rejected = batch.decode_with(|bytes, nodes, span| {
+        let mut rejected = batch.decode_as(self.format(), |bytes, nodes, span| {
             self.decode(bytes, span, nodes).map_err(Error::bad_data)
         });
         // Blank lines are rare and cannot be decoded, so only messages that failed are checked for being blank.
@@ -106,23 +107,45 @@ impl Decoder {
 }
 
 impl Encoder {
-    /// Encodes the events of a batch into a new batch, each followed by `suffix`. Events that cannot be encoded are
-    /// removed from both batches and returned.
-    pub fn encode_batch(
+    /// Encodes the events of a batch into a new batch. Events that cannot be encoded are removed from both batches and
+    /// returned.
+    pub fn encode_batch(&mut self, batch: &mut Batch, pool: &Pool) -> (Batch, Vec<Rejected>) {
+        self.encode_unchecked(batch, pool, &Terminator::default())
+    }
+
+    /// Encodes a batch in the same way as [`BatchEncoder::encode_batch`], without a check whether messages contain the
+    /// terminator.
+    #[inline]
+    fn encode_unchecked(
         &mut self,
         batch: &mut Batch,
         pool: &Pool,
-        suffix: &[u8],
+        terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
+        let Some(copied) = self.copied_format() else {
+            return batch.encode_with(pool, |payload, out| {
+                self.payload(&payload, out)?;
+                out.extend_from_copy_slice(terminator.bytes());
+                Ok(())
+            });
+        };
         batch.encode_with(pool, |payload, out| {
-            let encoded = match payload {
-                Payload::Document { bytes, nodes, root } => self.document(bytes, nodes, root, out),
-                Payload::Value(value) => self.value(value, out),
-            };
-            encoded.map_err(Error::bad_data)?;
-            out.extend_from_copy_slice(suffix);
+            match unedited(&payload, copied, terminator) {
+                Some(message) => out.extend_from_copy_slice(message),
+                None => self.payload(&payload, out)?,
+            }
+            out.extend_from_copy_slice(terminator.bytes());
             Ok(())
         })
+    }
+
+    #[inline]
+    fn payload(&mut self, payload: &Payload<'_>, out: &mut Bytes) -> Result<(), Error> {
+        let encoded = match *payload {
+            Payload::Document { bytes, nodes, root, .. } => self.document(bytes, nodes, root, out),
+            Payload::Value(value) => self.value(value, out),
+        };
+        encoded.map_err(Error::bad_data)
     }
 
     /// Returns whether no message of this format can contain the terminator. If so, messages need not be searched for
@@ -144,16 +167,42 @@ impl Encoder {
         pool: &Pool,
         terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
+        let copied = self.copied_format();
         batch.encode_with(pool, |payload, out| {
-            let start = out.len();
-            let encoded = match payload {
-                Payload::Document { bytes, nodes, root } => self.document(bytes, nodes, root, out),
-                Payload::Value(value) => self.value(value, out),
-            };
-            encoded.map_err(Error::bad_data)?;
-            terminator.check(&out[start..])?;
+            let copy = copied.and_then(|copied| unedited(&payload, copied, terminator));
+            if let Some(message) = copy {
+                out.extend_from_copy_slice(message);
+            } else {
+                let start = out.len();
+                self.payload(&payload, out)?;
+                terminator.check(&out[start..])?;
+            }
             out.extend_from_copy_slice(terminator.bytes());
             Ok(())
         })
     }
 }
+
+/// Returns the message that a payload was decoded from, if its format is `copied`, it was not edited, and a receiver
+/// finds its end at the terminator.
+#[inline]
+fn unedited<'b>(
+    payload: &Payload<'b>,
+    copied: Format,
+    terminator: &Terminator,
+) -> Option<&'b [u8]> {
+    let Payload::Document { bytes, unedited: Some((format, span)), .. } = *payload else {
+        return None;
+    };
+    if copied != format {
+        return None;
+    }
+    let mut message = bytes.get(span.range())?;
+    if format == Format::Json {
+        message = without_signature(message).trim_ascii();
+    }
+    terminator.fits(message).then_some(message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -53,14 +53,17 @@ mod terminator;
 
 use std::sync::Arc;
 
-use tremor_abi::document::{Node, ValueRef};
+use tremor_abi::{
+    batch::Format,
+    document::{Node, ValueRef},
+};
 
 pub use batch::Decoded;
 pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
 pub use copied::Copied;
 pub use error::{Error, ErrorKind};
-pub(crate) use options::Json;
+pub(crate) use options::{Json, Msgpack};
 pub(crate) use terminator::Terminator;
 
 /// A codec and its options, from which a [`Decoder`] or an [`Encoder`] is created.
@@ -78,6 +81,8 @@ pub enum Codec {
     Msgpack {
         /// Options for decoding.
         decode: msgpack::DecodeOptions,
+        /// Options for encoding.
+        encode: msgpack::EncodeOptions,
     },
     /// The message is text.
     String,
@@ -108,7 +113,7 @@ impl Codec {
     pub fn decoder(&self) -> Decoder {
         match self {
             Self::Json { decode, .. } => Decoder::Json(json::Decoder::new(*decode)),
-            Self::Msgpack { decode } => Decoder::Msgpack(msgpack::Decoder::new(*decode)),
+            Self::Msgpack { decode, .. } => Decoder::Msgpack(msgpack::Decoder::new(*decode)),
             Self::String => Decoder::String,
             Self::Binary => Decoder::Binary,
             Self::Csv { options } => Decoder::Csv(options.clone(), Copied::default()),
@@ -124,7 +129,7 @@ impl Codec {
     pub fn encoder(&self) -> Encoder {
         match self {
             Self::Json { encode, .. } => Encoder::Json(json::Encoder::new(*encode)),
-            Self::Msgpack { .. } => Encoder::Msgpack(msgpack::Encoder),
+            Self::Msgpack { encode, .. } => Encoder::Msgpack(msgpack::Encoder::new(*encode)),
             Self::String => Encoder::String(json::Encoder::default()),
             Self::Binary => Encoder::Binary,
             Self::Csv { options } => Encoder::Csv(options.clone()),
@@ -189,6 +194,15 @@ impl Decoder {
             }
             Self::Gelf(json) => gelf::decode(json, bytes, span, nodes),
             Self::Null => raw::decode_null(nodes),
+        }
+    }
+
+    /// Returns the format of messages that can leave as they came, because their values are exact.
+    fn format(&self) -> Option<Format> {
+        match self {
+            Self::Json(json) => json.is_exact().then_some(Format::Json),
+            Self::Msgpack(_) => Some(Format::Msgpack),
+            _ => None,
         }
     }
 
@@ -257,6 +271,15 @@ impl Encoder {
             | Self::Logfmt(_)
             | Self::Gelf(_) => self.value(raw::view(bytes, nodes, root), out),
             Self::Null => Ok(()),
+        }
+    }
+
+    /// Returns the format of messages that this encoder copies if they were not edited.
+    fn copied_format(&self) -> Option<Format> {
+        match self {
+            Self::Json(json) => json.copies().then_some(Format::Json),
+            Self::Msgpack(msgpack) => msgpack.copies().then_some(Format::Msgpack),
+            _ => None,
         }
     }
 

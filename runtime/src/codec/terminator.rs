@@ -12,6 +12,8 @@ pub(crate) struct Terminator {
     bytes: Vec<u8>,
     /// The suffixes that the postprocessors append, none of them empty. A receiver may search for any of them.
     parts: Vec<Part>,
+    /// Suffixes that later postprocessors append, after others have changed the message.
+    later: Vec<Part>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,6 +30,20 @@ impl Terminator {
             self.bytes.extend_from_slice(suffix);
             self.parts.push(Part { name: name.to_owned(), bytes: suffix.to_owned() });
         }
+    }
+
+    /// Records that the postprocessor `name` appends a suffix after other postprocessors have changed the message.
+    pub(crate) fn push_later(&mut self, name: &str, suffix: &[u8]) {
+        if !suffix.is_empty() {
+            self.later.push(Part { name: name.to_owned(), bytes: suffix.to_owned() });
+        }
+    }
+
+    /// Returns whether the message contains no suffix that a postprocessor appends, so that it can be copied instead of
+    /// encoded. The encoded message may fit where the copy does not, because it contains no line feeds.
+    #[inline]
+    pub(super) fn fits(&self, message: &[u8]) -> bool {
+        self.parts.iter().chain(&self.later).all(|part| part.find(message).is_none())
     }
 
     /// Returns the bytes that are appended to a message.

@@ -9,7 +9,7 @@ use tremor_pdk::{Error, NoConfig, Operator, Result};
 
 use self::BuiltIn::Component;
 use crate::{
-    codec::{Codec, Json, csv, logfmt, msgpack},
+    codec::{Codec, Json, Msgpack, csv, logfmt},
     flow::Kind,
     linked::{self, LinkedComponent},
     operator::{Bucket, Dedupe, Filter, Passthrough, Route, Sample, Select, Set, Unnest, Windows},
@@ -45,7 +45,7 @@ macro_rules! codec {
 
 const ALL: &[BuiltIn] = &[
     codec!("json": Json, |options| Ok(options.into())),
-    codec!("msgpack": msgpack::DecodeOptions, |decode| Ok(Codec::Msgpack { decode })),
+    codec!("msgpack": Msgpack, |options| Ok(options.into())),
     codec!("string": NoConfig, |_| Ok(Codec::String)),
     codec!("binary": NoConfig, |_| Ok(Codec::Binary)),
     codec!("csv": csv::Options, |it| Ok(Codec::Csv { options: it.checked()?.into() })),
@@ -282,7 +282,7 @@ mod tests {
     fn options_of_codec_are_applied() {
         let config = json!({ "sorted_keys": true, "numbers": "float", "max_depth": 3 });
         let decode = json::DecodeOptions { max_depth: 3, nearest_floats: true };
-        let encode = json::EncodeOptions { sorted_keys: true };
+        let encode = json::EncodeOptions { sorted_keys: true, canonical: false };
         assert_eq!(codec("json", &config), Ok(Codec::Json { decode, encode }));
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tremor_abi::{
-    batch::{HostBatch, HostOutput, Mark},
+    batch::{Claims, HostBatch, HostOutput, Mark},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     module::{ArtefactRef, ConstructorsRef},
 };
@@ -13,6 +13,7 @@ use tremor_pdk::{Batch, Operator, Output, Postprocessor, Preprocessor, Result};
 
 use super::{
     Error, ErrorKind, HostContext, InstanceHost, Library, Policy,
+    claims::settled,
     connector::InstanceInfo,
     connector::{other_kind, to_value},
     load::load_found,
@@ -137,9 +138,10 @@ fn checked(
     result: Result<()>,
     batch: &mut Batch,
     output: &mut Output,
-    check: impl Fn(&Batch) -> Result<()>,
+    check: impl Fn(&Batch) -> Result<Claims>,
 ) -> Result<()> {
-    let validated = check(batch).and_then(|()| output.all_batches().try_for_each(&check));
+    let validated = settled(batch, &check)
+        .and_then(|()| output.all_batches_mut().try_for_each(|batch| settled(batch, &check)));
     if validated.is_err() {
         batch.retain(|_| false);
         output.clear();
@@ -150,7 +152,7 @@ fn checked(
 /// Validates an output after a call. If an event in it refers to data that does not exist, the output is emptied and
 /// the call fails.
 fn checked_output(result: Result<()>, output: &mut Output) -> Result<()> {
-    let validated = output.all_batches().try_for_each(Batch::validate);
+    let validated = output.all_batches_mut().try_for_each(|batch| settled(batch, &Batch::validate));
     if validated.is_err() {
         output.clear();
     }

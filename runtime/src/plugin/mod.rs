@@ -27,6 +27,7 @@ compile_error!(
 
 mod access;
 mod check;
+mod claims;
 mod component;
 mod connector;
 mod contain;

@@ -17,6 +17,7 @@ use tremor_abi::{
 };
 use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Grant, InFlight, Pull, Result};
 
+use super::claims::settled;
 use super::contain::{call, panicked};
 use crate::dynamic::{BoxFuture, DynSink, DynSource};
 
@@ -111,7 +112,7 @@ fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
 
 /// Validates a batch before it is read. If an event refers to data that does not exist, the batch is emptied.
 fn check(batch: &mut Batch) -> Result<()> {
-    batch.validate().inspect_err(|_| {
+    settled(batch, &Batch::validate).inspect_err(|_| {
         batch.retain(|_| false);
     })
 }

@@ -122,7 +122,7 @@ fn byte_order_mark_of_file_is_not_part_of_first_event() {
         ("codec: csv", "a,b", "[\"a\",\"b\"]\n"),
         ("preprocessors: [lines], codec: csv", "a,b\n", "[\"a\",\"b\"]\n"),
         ("preprocessors: [lines], codec: json", "[1]\n[2]\n", "[1]\n[2]\n"),
-        ("codec: json", "{\"a\": \"\\n\"}", "{\"a\":\"\\n\"}\n"),
+        ("codec: json", "{\"a\": \"\\n\"}", "{\"a\": \"\\n\"}\n"),
         ("preprocessors: [lines], codec: json", "", ""),
         (
             "preprocessors: [lines], codec: influx",

@@ -44,7 +44,7 @@ impl<T: Codec> DynCodec for CodecDriver<T> {
     ) -> Result<()> {
         let codec = &mut self.codec;
         output.reject_all(batch.encode_into(encoded, |payload, message| match payload {
-            Payload::Document { bytes, nodes, root } => {
+            Payload::Document { bytes, nodes, root, .. } => {
                 codec.encode(Document::new(bytes, nodes).root(root), message)
             }
             Payload::Value(value) => codec.encode(value, message),

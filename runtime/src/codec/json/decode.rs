@@ -60,6 +60,11 @@ impl Decoder {
         }
     }
 
+    /// Returns whether numbers keep their values.
+    pub(in crate::codec) const fn is_exact(&self) -> bool {
+        !self.options.nearest_floats
+    }
+
     /// Decodes the message at `span`, appends its nodes, and returns the index of the first node.
     ///
     /// Strings refer to the original text in `bytes`. A message with escapes is copied to the end of `bytes` and

@@ -13,6 +13,8 @@ pub struct EncodeOptions {
     /// `true` if the keys of each object are sorted by their bytes. Otherwise keys keep their order. Sorting costs an
     /// allocation for each object.
     pub sorted_keys: bool,
+    /// `true` if texts that were not edited are encoded too. Otherwise they are copied.
+    pub canonical: bool,
 }
 
 /// Writes compact JSON. The encoder is reused for every event, to keep its buffer.
@@ -42,6 +44,11 @@ impl Encoder {
     /// Creates an encoder with an empty buffer.
     pub fn new(options: EncodeOptions) -> Self {
         Self { options, open: Vec::new(), avx2: Avx2::new() }
+    }
+
+    /// Returns whether texts that were not edited are copied.
+    pub(in crate::codec) const fn copies(&self) -> bool {
+        !self.options.canonical && !self.options.sorted_keys
     }
 
     #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::{Duplicates, Filter};
 use crate::codec::limit;
-use crate::codec::options::max_depth;
 
 /// Maximum number of nodes for each byte of a message. The shortest extension has seven nodes in three bytes. Any other
 /// value has one node, and takes at least one byte.
@@ -20,14 +19,10 @@ const NODES_A_BYTE: usize = 3;
 const COUNTED: usize = limit::nodes(0) / NODES_A_BYTE;
 
 /// Options for reading MessagePack.
-#[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[serde(default)]
 pub struct DecodeOptions {
     /// Maximum nesting depth of arrays and maps, at most [`MAX_DEPTH`]. An extension counts as the two nested objects
     /// that represent it.
-    #[serde(deserialize_with = "max_depth")]
-    #[schemars(range(min = 1, max = MAX_DEPTH))]
     pub max_depth: usize,
 }
 

@@ -7,11 +7,30 @@ use crate::codec::Error;
 use crate::codec::buffer::Bytes;
 use crate::codec::output::Output;
 
+/// Options for writing MessagePack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodeOptions {
+    /// `true` if messages that were not edited are encoded too. Otherwise they are copied.
+    pub canonical: bool,
+}
+
 /// Writes MessagePack. Every value is written in its shortest form.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Encoder;
+pub struct Encoder {
+    options: EncodeOptions,
+}
 
 impl Encoder {
+    /// Creates an encoder.
+    pub const fn new(options: EncodeOptions) -> Self {
+        Self { options }
+    }
+
+    /// Returns whether messages that were not edited are copied.
+    pub(in crate::codec) const fn copies(self) -> bool {
+        !self.options.canonical
+    }
+
     /// Appends the value of a document whose root node is `root`.
     ///
     /// The document must come from a decoder or a writer, or must have been validated. Reads stay within the document,

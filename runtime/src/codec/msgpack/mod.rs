@@ -21,7 +21,7 @@ mod reader;
 mod write;
 
 pub use decode::{DecodeOptions, Decoder};
-pub use encode::Encoder;
+pub use encode::{EncodeOptions, Encoder};
 
 #[cfg(test)]
 mod tests;

@@ -17,8 +17,8 @@ fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<Value<'static>,
             let value = Document::new(&bytes, &nodes).root(root);
             // The document and the tree must be encoded to the same bytes.
             let (mut flat, mut tree) = (Bytes::new(), Bytes::new());
-            Encoder.document(&bytes, &nodes, root, &mut flat)?;
-            Encoder.value(value, &mut tree)?;
+            Encoder::default().document(&bytes, &nodes, root, &mut flat)?;
+            Encoder::default().value(value, &mut tree)?;
             assert_eq!(flat, tree);
             Ok(value.to_value())
         }
@@ -39,7 +39,7 @@ fn decode(message: &[u8]) -> Result<Value<'static>, String> {
 
 fn encode(value: &Value<'_>) -> Vec<u8> {
     let mut out = Bytes::new();
-    Encoder.value(value.into(), &mut out).expect("a value that can be written");
+    Encoder::default().value(value.into(), &mut out).expect("a value that can be written");
     out.into()
 }
 
@@ -86,7 +86,9 @@ fn text_number_becomes_nearest_float_or_text() {
     writer.write_value(value.view());
     let root = writer.finish().expect("a value");
     let mut out = Bytes::new();
-    Encoder.document(&bytes, &nodes, root, &mut out).expect("a value that can be written");
+    Encoder::default()
+        .document(&bytes, &nodes, root, &mut out)
+        .expect("a value that can be written");
     assert_eq!(out.as_slice(), expected);
 }
 
@@ -337,7 +339,7 @@ fn forged_document_is_an_error_and_writes_nothing() {
         &[Node::object(u32::MAX, u64::MAX)],
     ] {
         let mut out = Bytes::from_slice(b"before");
-        assert!(Encoder.document(b"$xxxxxxx", nodes, 0, &mut out).is_err(), "{nodes:?}");
+        assert!(Encoder::default().document(b"$xxxxxxx", nodes, 0, &mut out).is_err(), "{nodes:?}");
         assert_eq!(out.as_slice(), b"before");
     }
 }

@@ -26,6 +26,9 @@ enum Step {
 impl Postprocessors {
     /// Appends a postprocessor.
     pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
+        if let (Some(suffix), [_, ..]) = (postprocessor.suffix(), &self.steps[..]) {
+            self.terminator.push_later(name, suffix);
+        }
         match (postprocessor.suffix(), self.steps.last_mut()) {
             (Some(suffix), None) => self.terminator.push(name, suffix),
             (Some(suffix), Some(Step::Terminate(before))) => before.push(name, suffix),

@@ -9,7 +9,7 @@
 //! call are not validated again, because the code of the kit only appends to buffers. Other code of a plugin can
 //! overwrite these contents, with `unsafe` or in a decoder, which receives the whole buffers.
 
-use super::{Batch, Event, PayloadKind};
+use super::{Batch, Claims, Event, PayloadKind};
 use crate::{
     document::{Budget, Reason, Validator},
     error::PluginError,
@@ -33,7 +33,7 @@ pub struct Mark {
 const NODE_TEXT: usize = 64;
 
 impl Batch {
-    pub(crate) fn validate(&self) -> Result<(), PluginError> {
+    pub(crate) fn validate(&self) -> Result<Claims, PluginError> {
         let (bytes, values) = (self.bytes().len(), self.values.len());
         // In a batch of messages that share their metadata, the text of documents is a small part of the bytes.
         let is_mostly_raw = self.nodes().len() * NODE_TEXT < bytes;
@@ -48,7 +48,7 @@ impl Batch {
                 check.event(position, event)?;
             }
         }
-        Ok(())
+        Ok(check.claims)
     }
 
     pub(crate) fn mark(&self, mark: &mut Mark) {
@@ -58,7 +58,7 @@ impl Batch {
         mark.events.extend_from_slice(&self.events);
     }
 
-    pub(crate) fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
+    pub(crate) fn validate_changes(&self, mark: &Mark) -> Result<Claims, PluginError> {
         let nodes = self.nodes();
         // Code only appends to buffers: see the documentation of the module. If the buffers are the same as at the time
         // of the mark, contents that were valid then are still valid.
@@ -94,7 +94,7 @@ impl Batch {
                 check.metadata(position, event)?;
             }
         }
-        Ok(())
+        Ok(check.claims)
     }
 
     /// Returns whether `event` has no origin, has an origin in the batch's table of values, or has the same origin in
@@ -125,6 +125,7 @@ struct Check<'b> {
     /// budget again.
     payloads: u32,
     metadata_values: u32,
+    claims: Claims,
 }
 
 impl<'b> Check<'b> {
@@ -141,6 +142,7 @@ impl<'b> Check<'b> {
             locations: 0,
             payloads: 0,
             metadata_values: 0,
+            claims: Claims::default(),
         }
     }
 
@@ -173,6 +175,7 @@ impl<'b> Check<'b> {
             return Err(forged(position, "refers to original bytes outside of the batch"));
         }
         self.spend(position, event.original.len.into())?;
+        self.claims.add(position, event);
         if event.origin != self.origin {
             self.origin(position, event)?;
             self.origin = event.origin;
@@ -262,13 +265,13 @@ fn is_before(index: u32, end: &mut u32) -> bool {
 }
 
 impl Event {
-    /// Returns whether the payloads and the original bytes of both events are the same parts of the batch's buffers.
-    /// Always `false` for edited values.
+    /// Returns whether the payloads and the original bytes of both events are the same parts of the batch's buffers, with
+    /// the same flags. Always `false` for edited values.
     #[inline]
     fn has_payload_of(&self, other: &Self) -> bool {
         self.payload.word() == other.payload.word()
             && self.original.word() == other.original.word()
-            && self.kind == other.kind
+            && (self.kind, self.flags) == (other.kind, other.flags)
             && self.kind != PayloadKind::VALUE
     }
 }

@@ -247,6 +247,22 @@ impl Event {
         self.flags.contains(EventFlags::STREAM_ABORTED)
     }
 
+    /// Replaces the payload by the document at `root`, which differs from the message that the event was decoded from.
+    #[inline]
+    pub(super) const fn set_document(&mut self, root: u32) {
+        self.kind = PayloadKind::DOCUMENT;
+        self.payload = Span { start: root, len: 0 };
+        self.set_edited();
+    }
+
+    /// Replaces the payload by the edited value at `index` of the batch's table of values.
+    #[inline]
+    pub(super) const fn set_value(&mut self, index: u32) {
+        self.kind = PayloadKind::VALUE;
+        self.payload = Span { start: index, len: 0 };
+        self.set_edited();
+    }
+
     /// Returns a copy of the event with another payload, without flags.
     #[inline]
     #[must_use]

@@ -2,7 +2,10 @@
 //! the sources, pulls and times of events, decodes, encodes and validates them, and limits memory. No type of this
 //! module is part of the ABI.
 
-use super::{Batch, Event, Failed, Mark, Output, Payload, Pool, PortBatch, Rejected, Share, Span};
+use super::{
+    Batch, Claims, Event, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected, Share,
+    Span,
+};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Node, ValueRef, Writer},
@@ -125,6 +128,13 @@ host_side! {
         decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>
     ) -> Vec<Rejected>;
 
+    /// Decodes as [`HostBatch::decode_with`] does, messages of the given format. A message in a format that is `Some` can
+    /// later leave as it came: its [`Payload`] refers to the message until the event is edited.
+    fn decode_as[&mut self]self(
+        format: Option<Format>,
+        decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>
+    ) -> Vec<Rejected>;
+
     /// Encodes every value into the buffer of a new batch with the same events in the same order, including metadata
     /// and origins. Events on which `encode` fails are removed from both batches and returned.
     fn encode_with[&mut self]self(
@@ -190,22 +200,27 @@ host_side! {
     /// Checks that every event points to contents of the batch: raw payloads to the bytes, documents to nodes that form
     /// a valid value, all other payloads to the table of values. The host validates every batch that a plugin filled.
     ///
-    /// The call takes time linear in the number of events and nodes. The contents of raw payloads are not read.
+    /// The call takes time linear in the number of events and nodes. The contents of raw payloads are not read. Returns
+    /// the claims of events, for [`HostBatch::confirm`].
     ///
     /// # Errors
     /// Returns an error of kind "internal" if the plugin's code created an invalid batch.
-    fn validate[&self]self() -> Result<(), PluginError>;
+    fn validate[&self]self() -> Result<Claims, PluginError>;
 
     /// Records the contents of the batch in `mark`. Call this method before a plugin receives the batch, which must be
     /// valid.
     fn mark[&self]self(mark: &mut Mark);
 
     /// Validates a batch, or a part of it, that was valid when it was marked. Only contents that no event referred to
-    /// at that time are checked.
+    /// at that time are checked. Returns the claims of events that changed, for [`HostBatch::confirm`].
     ///
     /// # Errors
     /// Returns the same errors as [`HostBatch::validate`].
-    fn validate_changes[&self]self(mark: &Mark) -> Result<(), PluginError>;
+    fn validate_changes[&self]self(mark: &Mark) -> Result<Claims, PluginError>;
+
+    /// Calls `is_true` for each claim of a validated batch that an event is unedited: with the format, the message that
+    /// the event was decoded from, and its payload. The events for which it returns `false` count as edited.
+    fn confirm[&mut self]self(claims: &Claims, is_true: impl FnMut(Format, &[u8], ValueRef<'_>) -> bool);
 }
 
 host_side! {
@@ -243,4 +258,7 @@ host_side! {
 
     /// Returns all batches that leave: those of ports, and those of buffered events that could not be processed.
     fn all_batches[&self]self() -> impl Iterator<Item = &Batch>;
+
+    /// Returns all batches that leave, as [`HostOutput::all_batches`] does, for editing.
+    fn all_batches_mut[&mut self]self() -> impl Iterator<Item = &mut Batch>;
 }

@@ -34,6 +34,7 @@ mod rewrite;
 mod select;
 mod spare;
 mod storage;
+mod unedited;
 mod unnest;
 
 use abi_stable::{StableAbi, std_types::RVec};
@@ -52,6 +53,7 @@ pub use self::{
     rewrite::Payload,
     select::{Edits, FieldWriter, Insertion, Part, Selection, SelectionError},
     storage::Pool,
+    unedited::{Claims, Format},
     unnest::Unnest,
 };
 use crate::{

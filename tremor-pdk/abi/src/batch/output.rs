@@ -346,6 +346,11 @@ impl Output {
         self.batches().chain(self.failed.iter().map(|failed| &failed.batch))
     }
 
+    pub(crate) fn all_batches_mut(&mut self) -> impl Iterator<Item = &mut Batch> {
+        let failed = self.failed.iter_mut().map(|failed| &mut failed.batch);
+        self.ports.iter_mut().map(|port| &mut port.batch).chain(failed)
+    }
+
     /// Returns the batches that leave by ports, without the ports.
     pub fn batches(&self) -> impl Iterator<Item = &Batch> {
         self.ports.iter().map(|port| &port.batch)

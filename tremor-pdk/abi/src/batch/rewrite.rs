@@ -8,6 +8,7 @@ use super::{
     event::{Event, EventFlags, PayloadKind, Span},
     handle::EventRef,
     metadata::LastCopied,
+    unedited::Format,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -27,6 +28,8 @@ pub enum Payload<'b> {
         nodes: &'b [Node],
         /// Index of the root node of the payload.
         root: u32,
+        /// The message that the payload was decoded from, and its format, if the payload was not edited.
+        unedited: Option<(Format, Span)>,
     },
     /// A value in the batch's table of edited values.
     Value(ValueRef<'b>),
@@ -35,11 +38,20 @@ pub enum Payload<'b> {
 impl Batch {
     pub(crate) fn decode_with(
         &mut self,
+        decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
+    ) -> Vec<Rejected> {
+        self.decode_as(None, decode)
+    }
+
+    pub(crate) fn decode_as(
+        &mut self,
+        format: Option<Format>,
         mut decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
     ) -> Vec<Rejected> {
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
         let most = weigh(bytes.len(), nodes.len()) + Self::WEIGHT_AT_MOST;
+        let flags = EventFlags(format.map_or(0, |format| format as u8));
         let mut rejected = Vec::new();
         let (mut kept, mut next) = (0, 0);
         let list = events.as_mut_slice();
@@ -52,7 +64,7 @@ impl Batch {
                         event.original = event.payload;
                         event.payload = Span { start: root, len: 0 };
                         event.kind = PayloadKind::DOCUMENT;
-                        event.flags = EventFlags(0);
+                        event.flags = flags;
                     }
                     Err(error) => {
                         rejected.push(Rejected { event: *event, error });
@@ -134,6 +146,7 @@ impl Batch {
                 bytes: self.bytes(),
                 nodes: self.nodes(),
                 root: event.payload.start,
+                unedited: event.unedited().map(|format| (format, event.original)),
             }),
             _ => self.value(event).map(Payload::Value),
         }
@@ -199,9 +212,7 @@ impl Batch {
             PayloadKind::DOCUMENT => {
                 let value = self.value(&event)?.to_value();
                 let index = self.keep(value) - 1;
-                let event = &mut self.events[position];
-                event.kind = PayloadKind::VALUE;
-                event.payload = Span { start: index, len: 0 };
+                self.events[position].set_value(index);
                 index
             }
             _ => return None,

@@ -101,7 +101,8 @@ fn containers_are_written_compactly_in_order() {
         [("b", array), ("a", Value::Null), ("", Value::from("x"))].into_iter().collect();
     let value = Value::Object(object);
     assert_eq!(encode(value.clone()).as_deref(), Ok(r#"{"b":[{},[],","],"a":null,"":"x"}"#));
-    let sorted = encode_with(EncodeOptions { sorted_keys: true }, &value);
+    let sorted =
+        encode_with(EncodeOptions { sorted_keys: true, ..EncodeOptions::default() }, &value);
     assert_eq!(sorted.as_deref(), Ok(r#"{"":"x","a":null,"b":[{},[],","]}"#));
 }
 

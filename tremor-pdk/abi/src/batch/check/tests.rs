@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Batch, Event, Mark, PayloadKind};
+use super::{Batch, Claims, Event, Mark, PayloadKind};
 use crate::{
     batch::{Span, event::IN_NODES},
     document::{Node, NodeKind, visits},
@@ -214,7 +214,7 @@ fn visited<T>(check: impl FnOnce() -> T) -> (T, usize) {
 }
 
 #[track_caller]
-fn assert_exceeded(result: Result<(), PluginError>) {
+fn assert_exceeded(result: Result<Claims, PluginError>) {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::INTERNAL);
     let text = error.to_string();

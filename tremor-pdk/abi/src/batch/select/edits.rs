@@ -6,7 +6,7 @@ use super::{Branch, SelectionError, Splice, apart, depth::check_depth, names};
 use crate::{
     ByteBuffer, NodeBuffer,
     batch::{
-        Batch, Event, EventMut, PayloadKind, Span,
+        Batch, Event, EventMut, PayloadKind,
         append::subtree,
         event::{IN_NODES, Location},
         fill::narrow,
@@ -242,8 +242,7 @@ impl Batch {
         let event = &mut self.events[position];
         match part {
             Part::Payload => {
-                event.kind = PayloadKind::DOCUMENT;
-                event.payload = Span { start: root, len: 0 };
+                event.set_document(root);
             }
             Part::Metadata => event.metadata = (root + 1) | IN_NODES,
         }
@@ -288,8 +287,7 @@ impl Batch {
         }
         let root = self.put_back(event.payload.start as usize)?;
         let event = &mut self.events[position];
-        event.kind = PayloadKind::DOCUMENT;
-        event.payload = Span { start: root, len: 0 };
+        event.set_document(root);
         Ok(root)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Branch, SelectionError, Splice, depth::check_depth, names};
 use crate::{
-    batch::{Batch, PayloadKind, Span, append::subtree, fill::narrow},
+    batch::{Batch, PayloadKind, append::subtree, fill::narrow},
     document::{Node, NodeKind, ValueRef, Writer, resolve_duplicates},
     error::PluginError,
     value::Path,
@@ -133,8 +133,7 @@ impl Batch {
 
     fn set_root(&mut self, position: usize, root: u32) {
         let event = &mut self.events[position];
-        event.kind = PayloadKind::DOCUMENT;
-        event.payload = Span { start: root, len: 0 };
+        event.set_document(root);
     }
 }
 

@@ -12,7 +12,7 @@ pub use self::{
     edits::{Edits, FieldWriter, Part},
     insert::Insertion,
 };
-use super::{Batch, PayloadKind, Span, fill::narrow};
+use super::{Batch, fill::narrow};
 use crate::{
     document::{Key, ValueRef, Writer},
     error::PluginError,
@@ -181,8 +181,7 @@ impl Batch {
             &selection.renames,
         )?;
         let event = &mut self.events[position];
-        event.kind = PayloadKind::DOCUMENT;
-        event.payload = Span { start: narrow(root), len: 0 };
+        event.set_document(narrow(root));
         Ok(())
     }
 

@@ -1,0 +1,168 @@
+//! Unedited messages leave as they came, if their format is that of the sink and they fit its framing.
+
+use proptest::prelude::*;
+use serde_json::json;
+use tremor_abi::batch::Pool;
+use tremor_pdk::Batch;
+
+use super::{BatchEncoder, Codec, Terminator, without_signature};
+use crate::components;
+
+fn codec(name: &str, options: &serde_json::Value) -> Codec {
+    components::codec(name, options).expect("a codec")
+}
+
+/// Decodes messages, which must be valid.
+fn decoded(codec: &Codec, messages: &[&[u8]]) -> Batch {
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(message));
+    assert!(codec.decoder().decode_batch(&mut batch).rejected.is_empty());
+    batch
+}
+
+/// Encodes events, which must be possible, with a terminator that consists of `suffixes`.
+fn encoded(codec: &Codec, batch: &Batch, suffixes: &[&str]) -> Vec<Vec<u8>> {
+    let mut terminator = Terminator::default();
+    suffixes.iter().for_each(|suffix| terminator.push("end", suffix.as_bytes()));
+    encoded_until(codec, batch, &terminator)
+}
+
+fn encoded_until(codec: &Codec, batch: &Batch, terminator: &Terminator) -> Vec<Vec<u8>> {
+    let encoder: &mut dyn BatchEncoder = &mut codec.encoder();
+    let (encoded, rejected) = encoder.encode_batch(&mut batch.clone(), &Pool::new(1), terminator);
+    assert!(rejected.is_empty(), "{rejected:?}");
+    encoded.iter().map(|event| event.raw().unwrap().to_vec()).collect()
+}
+
+/// Decodes a message with one codec and encodes it with another one.
+fn through(from: &Codec, to: &Codec, message: &[u8]) -> Vec<u8> {
+    encoded(to, &decoded(from, &[message]), &[]).remove(0)
+}
+
+const TEXT: &str = "{ \"b\":1.10, \"a\" : [1e2,-0],\t\"\\u0041\":\"\\/\", \"b\":2 }";
+
+#[test]
+fn unedited_json_keeps_its_spelling() {
+    let json = codec("json", &json!(null));
+    let batch = decoded(&json, &[TEXT.as_bytes(), b"\xef\xbb\xbf [ 1 ]\r\n", b"\n\"a\" "]);
+    let expected = [TEXT, "[ 1 ]", "\"a\""];
+    assert_eq!(encoded(&json, &batch, &[]), expected.map(|it| it.as_bytes().to_vec()));
+    let lines = expected.map(|it| format!("{it}\n").into_bytes());
+    assert_eq!(encoded(&json, &batch, &["\n"]), lines);
+}
+
+#[test]
+fn options_that_change_values_or_spelling_rewrite_text() {
+    let json = codec("json", &json!(null));
+    let rewritten = r#"{"b":2,"a":[100.0,-0.0],"A":"/"}"#;
+    for (from, to, expected) in [
+        (json!(null), json!({ "canonical": true }), rewritten),
+        (json!({ "numbers": "float" }), json!(null), rewritten),
+        (json!(null), json!({ "sorted_keys": true }), r#"{"A":"/","a":[100.0,-0.0],"b":2}"#),
+        (json!({ "max_depth": 2, "canonical": true }), json!({ "max_depth": 1 }), TEXT),
+    ] {
+        let (decoder, encoder) = (codec("json", &from), codec("json", &to));
+        let written = through(&decoder, &encoder, TEXT.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&written), expected, "{from} {to}");
+    }
+    let gelf = codec("gelf", &json!(null));
+    let message = br#"{ "host": "h", "short_message": "m" }"#;
+    assert_ne!(through(&gelf, &json, message), message);
+}
+
+#[test]
+fn unedited_msgpack_keeps_its_bytes() {
+    let [msgpack, json] = ["msgpack", "json"].map(|name| codec(name, &json!(null)));
+    // An array of an integer in three bytes and a float of 32 bits, which need fewer and more bytes.
+    let message = b"\x92\xcd\x00\x07\xca\x3f\x80\x00\x00";
+    assert_eq!(through(&msgpack, &msgpack, message), message);
+    let rewritten = b"\x92\x07\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00";
+    let canonical = codec("msgpack", &json!({ "canonical": true }));
+    assert_eq!(through(&msgpack, &canonical, message), rewritten);
+    assert_eq!(through(&msgpack, &json, message), b"[7,1.0]");
+    assert_eq!(through(&json, &msgpack, b"[ 7, 1.0 ]"), rewritten);
+}
+
+#[test]
+fn text_that_contains_the_terminator_is_rewritten() {
+    let json = codec("json", &json!(null));
+    let text = b"{\n\t\"a\": 1,\r\"b\": 2 }";
+    let batch = decoded(&json, &[text]);
+    let rewritten = |suffix| format!("{{\"a\":1,\"b\":2}}{suffix}").into_bytes();
+    for suffix in ["\n", "\r\n", "\t", " ", ": "] {
+        let expected =
+            if suffix == "\r\n" { [&text[..], b"\r\n"].concat() } else { rewritten(suffix) };
+        assert_eq!(encoded(&json, &batch, &[suffix]), [expected], "{suffix:?}");
+    }
+    assert_eq!(encoded(&json, &batch, &["\r", "\n"]), [rewritten("\r\n")]);
+    assert_eq!(encoded(&json, &batch, &[]), [text]);
+    // A later postprocessor ends the changed message with a line feed.
+    let mut later = Terminator::default();
+    later.push_later("lines", b"\n");
+    assert_eq!(encoded_until(&json, &batch, &later), [rewritten("")]);
+}
+
+#[test]
+fn edited_event_is_encoded_from_its_value() {
+    let json = codec("json", &json!(null));
+    let mut batch = decoded(&json, &[TEXT.as_bytes(), TEXT.as_bytes()]);
+    let mut event = batch.get_mut(0).unwrap();
+    event.value_mut().unwrap().as_object_mut().unwrap().insert("c", 3);
+    let expected = [r#"{"b":2,"a":[100.0,-0.0],"A":"/","c":3}"#, TEXT];
+    assert_eq!(encoded(&json, &batch, &[]), expected.map(|it| it.as_bytes().to_vec()));
+}
+
+fn space() -> impl Strategy<Value = String> {
+    "[ \t\r\n]{0,2}"
+}
+
+/// Returns JSON texts with all spellings of a value.
+fn text() -> impl Strategy<Value = String> {
+    let string = r#""([a-c é]|\\[bnrtf"/\\]|\\u00[0-7][0-9a-fA-F]|\\ud83d\\ude00){0,5}""#;
+    let number = r"-?(0|[1-9][0-9]{0,22})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?";
+    let scalar = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        number.prop_map(|it| it),
+        string.prop_map(|it| it),
+    ];
+    let value = scalar.prop_recursive(4, 24, 4, move |inner| {
+        let element = (space(), inner, space())
+            .prop_map(|(before, value, after)| before + &value + &after)
+            .boxed();
+        let pair = (space(), string, space(), element.clone())
+            .prop_map(|(before, key, after, value)| format!("{before}{key}{after}:{value}"));
+        prop_oneof![
+            prop::collection::vec(element, 0..4).prop_map(|it| format!("[{}]", it.join(","))),
+            prop::collection::vec(pair, 0..4).prop_map(|it| format!("{{{}}}", it.join(","))),
+        ]
+    });
+    (space(), value, space()).prop_map(|(before, value, after)| before + &value + &after)
+}
+
+proptest! {
+    #[test]
+    fn unedited_json_is_copied_or_encoded_again(texts in prop::collection::vec(text(), 1..4)) {
+        let json = codec("json", &json!(null));
+        let canonical = codec("json", &json!({ "canonical": true }));
+        let messages: Vec<_> = texts.iter().map(String::as_bytes).collect();
+        let mut batch = Batch::new();
+        messages.iter().for_each(|message| batch.push_message(message));
+        let rejected = json.decoder().decode_batch(&mut batch).rejected;
+        prop_assert!(rejected.is_empty(), "{:?}", rejected);
+        let came: Vec<_> =
+            messages.iter().map(|it| without_signature(it).trim_ascii().to_vec()).collect();
+        prop_assert_eq!(&encoded(&json, &batch, &[]), &came);
+        // The canonical text is the same as that of a value without a message.
+        let mut values = Batch::new();
+        batch.iter().for_each(|event| values.push(&event.value().unwrap()).unwrap());
+        let rewritten = encoded(&json, &values, &["\n"]);
+        prop_assert_eq!(&encoded(&canonical, &batch, &["\n"]), &rewritten);
+        let lines = encoded(&json, &batch, &["\n"]);
+        for ((line, came), rewritten) in lines.iter().zip(came).zip(rewritten) {
+            let fits = !came.contains(&b'\n');
+            prop_assert_eq!(line, &if fits { [&came[..], b"\n"].concat() } else { rewritten });
+        }
+    }
+}
