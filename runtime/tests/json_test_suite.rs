@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use tremor_abi::batch::Pool;
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, EventRef};
 use tremor_runtime::{
     codec::{
         Bytes, Nodes, Span,
@@ -144,7 +144,7 @@ fn passed_through(message: &[u8]) -> Option<Vec<u8>> {
     codec.decoder().decode_batch(&mut batch);
     let (encoded, rejected) = codec.encoder().encode_batch(&mut batch, &Pool::new(1));
     assert!(rejected.is_empty(), "{rejected:?}");
-    encoded.first().and_then(|event| event.raw()).map(<[u8]>::to_vec)
+    encoded.first().and_then(EventRef::raw).map(<[u8]>::to_vec)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::project::root;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Number of events, one per line
+    /// Number of lines in each file; a line is an event, except in bench/data/containers.log
     #[arg(long, default_value_t = 10_000)]
     lines: u64,
     /// Seed of the generator: the same seed gives the same bytes
@@ -45,7 +45,7 @@ pub(crate) fn write_all(folder: &Path, lines: u64, seed: u64) -> Result<()> {
         writeln!(packed, "{}", STANDARD.encode(msgpack(&line)?))?;
     }
     packed.flush()?;
-    eprintln!("wrote {lines} events to each file in {}", folder.display());
+    eprintln!("wrote {lines} lines to each file in {}", folder.display());
     Ok(())
 }
 

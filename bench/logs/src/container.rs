@@ -16,9 +16,8 @@ const EXCEPTIONS: [&str; 4] = [
 /// Average number of messages from one stack trace to the next.
 const MESSAGES_PER_TRACE: u32 = 20;
 
-/// Writes `count` lines of about 150 bytes. About half of the lines belong to stack traces. One of
-/// 50 lines is from standard error, and may be between the lines of a stack trace from standard
-/// output.
+/// Writes `count` lines of about 130 bytes. About half of the lines belong to stack traces. One of 50 lines is from
+/// standard error, and may be between the lines of a stack trace from standard output.
 ///
 /// # Errors
 /// Errors of `out`.

@@ -1,4 +1,5 @@
-//! Sockets in numbers above the default limits: of descriptors in one process, and of connections to one address.
+//! Opens more sockets than two default limits allow: that on the descriptors of a process, and that on the connections
+//! from one local address to one server.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 

@@ -76,7 +76,8 @@ impl Scratch {
         self.strayed.get()
     }
 
-    /// Returns the current value of an edited path.
+    /// Returns the current value that an edit of a path writes back: that of the path, or that of the array that
+    /// contains it.
     pub(crate) fn written(&self, used: &UsedPath) -> Option<&Vrl> {
         self.slots[used.slot].get()?.as_ref()?.get(&used.written_rest)
     }

@@ -1,4 +1,4 @@
-//! `tremor plugin`: lists and describes plugins without loading them, and creates new ones.
+//! `tremor plugin`: lists, describes and verifies plugins, and creates new ones. Only child processes load plugins.
 
 mod new;
 
@@ -59,7 +59,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
     if paths.iter().all(|it| it.is_fallback && !it.path.exists()) {
         let missing = paths.iter().map(|it| format!("`{}`", it.path.display()));
         failure.usage(&format_args!(
-            "error: there is no folder to search for plugins: {} do not exist\n  help: name one, as PATH, with \
+            "error: there is no folder to search for plugins: cannot find {}\n  help: name one, as PATH, with \
              `--plugin-path`, or in TREMOR_PLUGIN_PATH",
             missing.collect::<Vec<_>>().join(" and ")
         ));

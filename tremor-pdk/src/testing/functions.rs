@@ -75,8 +75,8 @@ unsafe fn share(context: *const ()) -> Arc<World> {
 }
 
 unsafe extern "C" fn retain(context: *const ()) {
-    // SAFETY: the contract of `HostHandle::new`, whose caller passes a `context` with a reference. The same reason
-    // applies to all functions below.
+    // SAFETY: by the contract of `HostHandle::new`, this function is called only while a reference to `context` is
+    // held. The same reason applies to all functions below.
     unsafe { Arc::increment_strong_count(context.cast::<World>()) }
 }
 

@@ -112,7 +112,8 @@ impl Shared {
         client.iter().for_each(|client| client.records().set());
     }
 
-    /// Applies the results of pulls. If one has failed, wakes the pull, which rewinds the partition.
+    /// Applies the results of earlier pulls. If one of them has failed, wakes the current pull, which rewinds the
+    /// partition.
     pub(super) fn apply_acks(state: &mut State) {
         if state.partitions.apply_acks() {
             Self::wake_pull(state);

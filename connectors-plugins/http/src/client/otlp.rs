@@ -115,8 +115,8 @@ impl<'b> Field<'b> {
     }
 }
 
-/// Iterates over the fields of a protobuf message that are integers or have a length. Ends at the
-/// first field that has another wire type or is malformed.
+/// Iterates over the fields of a protobuf message, as long as they are varints or have a length. Ends at the first
+/// field that has another wire type or is malformed.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {

@@ -11,8 +11,10 @@ use std::{
 use tremor_abi::batch::Pool;
 use tremor_pdk::{Batch, Buffered, Error, Operator, Output, Result, ValueRef, Verdict};
 
-use super::{doubles, doubles::Records, doubles::Shared, encoding, outlet};
+use super::{doubles, doubles::Records, doubles::Shared};
 use crate::{
+    codec::{MakeCodec, Terminator},
+    components,
     engine::{
         control::Control,
         parts::{MakeInstance, MakeOperator, OperatorInstance},
@@ -21,7 +23,7 @@ use crate::{
         route::{
             leading::{Factory, Leading, LeadingPart},
             pipeline::{Pipeline, Restarts, Step},
-            router::Router,
+            router::{Encoding, Outlet, Router},
             routes::Routes,
         },
         target::{Ports, Target},
@@ -108,7 +110,8 @@ impl Flow {
         let (name, stats) = (main.clone(), pipeline.clone());
         let pipelines = vec![Pipeline { name, steps, ports, stats }];
         let ports = Ports { out: vec![Target::Pipeline(0)], ..Ports::default() };
-        let outlets = senders.into_iter().map(|queue| outlet(queue, &Arc::default())).collect();
+        let outlet = |queue| Outlet { queue, stats: Arc::default() };
+        let outlets = senders.into_iter().map(outlet).collect();
         let routes = Routes::new(
             "source".into(),
             ports.clone(),
@@ -118,8 +121,8 @@ impl Flow {
             control.clone(),
         );
         let first_router =
-            Router::new(routes, outlets, Some(encoding("json")), Pool::new(8), source.clone());
-        let helpers = (1..tasks).map(|_| first_router.another(encoding("json"), Pool::new(8)));
+            Router::new(routes, outlets, Some(encoding()), Pool::new(8), source.clone());
+        let helpers = (1..tasks).map(|_| first_router.another(encoding(), Pool::new(8)));
         let helpers: Vec<_> = helpers.collect();
         let mut routers = vec![first_router];
         routers.extend(helpers);
@@ -189,6 +192,12 @@ impl Flow {
         assert_eq!(counts.map(|it| it.in_flight()), [0, 0], "{counts:?}");
         Ended { ports: queues.into_iter().map(received).collect(), seen, counts }
     }
+}
+
+fn encoding() -> Encoding {
+    let codec = components::codec("json", &serde_json::Value::Null).unwrap();
+    let codec = MakeCodec::encoder(&codec).unwrap();
+    Encoding { codec, terminator: Terminator::default(), pool: Pool::new(8) }
 }
 
 /// Returns a function that creates instances of `operator`, and the number of its calls.

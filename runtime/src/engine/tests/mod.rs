@@ -109,7 +109,7 @@ impl Parts for Doubles {
 
     fn operator(&self, _: &str, _: &flow::Component) -> Result<OperatorInstance, flow::Diagnostic> {
         let operator = lock(&self.operators).pop_front().unwrap();
-        Ok(OperatorInstance { operator, ports: Vec::new(), make: None })
+        Ok(OperatorInstance { operator, ports: Vec::new(), make: None, another: None })
     }
 
     fn is_stateless(&self, _: &flow::Component) -> bool {

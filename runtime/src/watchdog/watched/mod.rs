@@ -93,7 +93,7 @@ struct Before(Watched);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // The word shows the call until `After` is dropped.
+        // The guard is forgotten, so that the record shows this call until `After` is dropped.
         std::mem::forget(self.0.0.enter(Call::Drop));
     }
 }

@@ -1,4 +1,4 @@
-//! Reading and editing of values. Methods that only read call those of [`ValueRef`], so that values and documents
+//! Reading and editing of values. Most methods that only read call those of [`ValueRef`], so that values and documents
 //! behave in the same way.
 
 use std::{

@@ -1,9 +1,9 @@
-//! Operations on values of any depth whose stack usage does not grow with the depth: dropping, copying and debug
-//! output.
+//! Operations on values of any depth whose stack usage is limited: dropping, copying and debug output.
 //!
 //! A program can build a value level by level, and so can a malicious plugin. Recursion over such a value would
-//! overflow the stack, which ends the process. Therefore code that processes all levels of a value stores the enclosing
-//! containers in a list. Values with at most three levels of containers are processed recursively, without the list.
+//! overflow the stack, which ends the process. Therefore dropping and copying store the containers that they have not
+//! finished in a list. Values with at most two levels of containers are processed recursively, without the list. Debug
+//! output is recursive, but omits levels deeper than [`MAX_DEPTH`].
 
 use std::{fmt, slice};
 
@@ -206,7 +206,8 @@ fn take_out<'a, 'v: 'a>(
     taken.extend(values.filter(|value| value.holds_containers()).map(Value::take));
 }
 
-/// Writes the same text as the derived implementation, down to [`MAX_DEPTH`] levels.
+/// Writes the text of the derived implementation, but arrays and objects without parentheses, as in `Array[I64(1)]`.
+/// Arrays and objects that are nested deeper than [`MAX_DEPTH`] levels are written as `…`.
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Shown(self, MAX_DEPTH).fmt(f)
