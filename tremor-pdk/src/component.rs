@@ -39,9 +39,11 @@ pub trait Component: Sized + Send + 'static {
 
     /// Creates an instance, and checks the constraints of the configuration that the schema cannot express.
     ///
-    /// `tremor check` also creates an instance, in a separate process, and drops it. Therefore `new` must not open
-    /// connections, start tasks or timers, or wait. It may open only files that are part of the configuration, such as
-    /// a schema. Do everything else in [`connect`](crate::Connector::connect) or later.
+    /// `tremor check` also creates an instance, in a separate process, and drops it. Therefore `new` may only prepare:
+    /// it may log, register metrics, create a [`Memory`](crate::Memory), resolve paths and get the time, and it may read
+    /// files that are part of the configuration, such as a schema. It must not connect to a peer, wait, start a task, a
+    /// thread or a timer, or keep a file open. Do everything else in [`connect`](crate::Connector::connect), or in the
+    /// first call of a component that does not connect.
     ///
     /// # Errors
     /// Return an error of the kind configuration that names the key, the value that was found, and the remedy.

@@ -159,6 +159,24 @@ pub use self::{
 /// }
 /// ```
 pub use tremor_pdk_macros::config;
+/// The crates on which configurations and values are based, so that a plugin needs no other dependency.
+///
+/// To push or emit a value of your own type, derive its `Serialize` with the path of this crate:
+///
+/// ```
+/// use tremor_pdk::{StructuredBatch, serde::Serialize};
+///
+/// #[derive(Serialize)]
+/// #[serde(crate = "tremor_pdk::serde")]
+/// struct Reading<'a> {
+///     sensor: &'a str,
+///     celsius: f64,
+/// }
+///
+/// let mut batch = StructuredBatch::new();
+/// batch.push(&Reading { sensor: "attic", celsius: 21.5 })?;
+/// # Ok::<_, tremor_pdk::Error>(())
+/// ```
 pub use {schemars, serde};
 
 /// The `Result` type of the kit and of plugins. The error type is [`Error`] by default.

@@ -147,3 +147,31 @@ impl Component for Paragraphs {
 }
 
 tremor_pdk::export! { sinks: [Tally], operators: [Classify, Sum, Paragraphs] }
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{
+        Batch, Operator, Output, Result, ValueRef,
+        testing::{HostOutput, TestHost},
+    };
+
+    use super::Sum;
+
+    #[test]
+    fn flush_emits_the_sum_with_the_latest_time() -> Result<()> {
+        let mut sum: Sum = TestHost::new().component("{}")?;
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        for (number, ingest_ns) in [(1, 10), (2, 30), (4, 20)] {
+            batch.push(&number)?;
+            batch.last_mut().into_iter().for_each(|mut event| event.set_ingest_ns(ingest_ns));
+        }
+        output.begin(1);
+        sum.process(&mut batch, &mut output)?;
+        assert_eq!((batch.len(), output.take_absorbed()), (0, 3));
+        sum.flush(&mut output)?;
+        let sums = output.batches().flatten().map(|event| (event.value(), event.ingest_ns()));
+        let sums = sums.map(|(value, ns)| (value.and_then(ValueRef::cast_f64), ns));
+        assert!(sums.eq([(Some(7.0), 30)]));
+        Ok(())
+    }
+}

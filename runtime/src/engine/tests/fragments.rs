@@ -16,7 +16,7 @@ fn pulls_of_fragments_are_acknowledged_with_their_message() {
         let parts = Pulls::of(&[&["[1"], &[", "], &["2]\n[3"], &[","], &[" 4]\n"]]);
         let parts = Pulls { fragments: true, ..parts };
         let outcome = lines().helpers(helpers).run(parts, &SinkScript::of([]));
-        assert_eq!(outcome.messages(), ["[1,2]", "[3,4]"]);
+        assert_eq!(outcome.messages(), ["[1, 2]", "[3, 4]"]);
         assert_eq!(outcome.reports, pulls(5, true));
     }
 }

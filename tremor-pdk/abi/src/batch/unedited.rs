@@ -9,7 +9,6 @@ use crate::document::ValueRef;
 /// No plugin sets these bits. The kit copies them with an event, and clears them when the payload is edited. After a
 /// call to a loaded plugin, which may be built with a kit that does not clear them, the runtime confirms the bits of
 /// each event that changed: see [`HostBatch::confirm`](super::HostBatch::confirm).
-#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// JSON.

@@ -44,7 +44,7 @@ const CHECKS: &[Check] = checks! {
     "" {
         makes(): "`Component::new`: creates an instance, or returns an error of the kind configuration",
             construct::makes;
-        stays_inside(makes): "`Component::new`: does not access files, peers or the host", construct::stays_inside;
+        stays_inside(makes): "`Component::new`: connects to no peer, starts nothing, does not wait, and keeps no file open", construct::stays_inside;
         makes_many(makes, stays_inside): "`Component::new`: a flow may have many instances", construct::many;
         refuses_unknown_keys(makes): "`Component::Config`: an unknown key is an error of the \
             kind configuration", construct::unknown_key;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    NO_EVENT, Outcome, Report, UNCONNECTED, checks, connector, cut_short, report::Finding, source,
+    NO_EVENT, Outcome, Report, UNCONNECTED, checks, connector, cut_short, operator,
+    report::Finding, source, working,
 };
 use crate::{Acks, NoConfig, NoSink, Tickets, prelude::*, schemars::JsonSchema};
 
@@ -316,4 +317,63 @@ fn codec_without_suitable_values_is_checked_with_samples() {
 #[should_panic(expected = "skipped, but not named as skipped: [\"stays_inside\"")]
 fn skipped_check_that_is_not_named_fails_the_test() {
     super::codec::<Records>("{}").expect_all_but(&["round_trips"]);
+}
+
+/// Configuration of [`Reject`].
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RejectConfig {
+    /// Field without which an event is rejected.
+    field: String,
+    /// `true` if the call fails instead of rejecting the events one by one.
+    #[serde(default)]
+    fails: bool,
+}
+
+/// An operator that rejects events without a field.
+struct Reject(RejectConfig);
+
+impl Component for Reject {
+    const NAME: &str = "reject";
+    type Config = RejectConfig;
+
+    fn new(config: RejectConfig, _context: ComponentContext) -> Result<Self> {
+        Ok(Self(config))
+    }
+}
+
+impl Operator for Reject {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        if self.0.fails {
+            return Err(Error::bad_data("no event has the field"));
+        }
+        output.divert(batch, |event| match event.value().and_then(|it| it.get(&self.0.field)) {
+            Some(_) => Verdict::Keep,
+            None => Verdict::Reject(Error::bad_data("the event lacks the field")),
+        });
+        Ok(())
+    }
+}
+
+#[test]
+fn operator_that_accepts_no_event_skips_its_checks() {
+    for config in [r#"{ "field": "other" }"#, r#"{ "field": "verify", "fails": true }"#] {
+        let report = operator::<Reject>(config);
+        report.expect_all_but(&[
+            "stays_inside",
+            "accounts_for_events",
+            "knows_the_time",
+            "drains",
+            "shares_nothing",
+        ]);
+        let mut skipped = report.skipped();
+        assert!(skipped.any(|(_, reason)| reason.contains("rejected every event")), "{report}");
+    }
+}
+
+#[test]
+fn operator_of_minimal_configuration_accepts_events() {
+    let schema = serde_json::to_value(crate::schemars::schema_for!(RejectConfig)).unwrap();
+    let config = working(Some(&schema)).to_string();
+    operator::<Reject>(&config).expect_all_but(&["stays_inside"]);
 }
