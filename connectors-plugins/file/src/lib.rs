@@ -24,6 +24,7 @@ mod compression;
 mod config;
 mod connector;
 mod folder;
+mod locking;
 mod open;
 mod origin;
 mod read;

@@ -1,12 +1,12 @@
 //! The tests of the workspace, of which the failed ones are repeated.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use std::{num::NonZeroUsize, thread};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::project::{Skipped, cargo, run, shown};
+use crate::project::{Skipped, cargo, shown};
 
 /// Maximum number of failed tests that are repeated. If more tests fail, load of the machine is not the likely cause.
 const MAX_REPEATED: usize = 3;
@@ -19,24 +19,19 @@ pub(super) fn test() -> Result<Skipped> {
     let mut command = cargo(["test", "--workspace", "--no-fail-fast"]);
     // Most tests wait for a process, so there are more of them at once than processors.
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    command.env("RUST_TEST_THREADS", (2 * processors).to_string()).stdout(Stdio::piped());
-    let mut tests = command.spawn().with_context(|| format!("cannot start {}", shown(&command)))?;
-    let printed = tests.stdout.take().context("the tests have no standard output")?;
-    let mut failed = Vec::new();
-    for line in BufReader::new(printed).split(b'\n') {
-        let line = line.context("cannot read the output of the tests")?;
-        failed.extend(failed_test(&String::from_utf8_lossy(&line)));
-        io::stdout().write_all(&[&line[..], b"\n"].concat())?;
-    }
-    let status = tests.wait().context("cannot wait for the tests")?;
-    if status.success() {
+    command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+    let first = Run::of(&mut command)?;
+    if first.status.success() {
         return Ok(None);
     }
-    let is_repeated = (1..=MAX_REPEATED).contains(&failed.len());
-    ensure!(is_repeated, "{} failed: {status}", shown(&command));
+    let failed = first.failed;
+    let is_repeated = first.unfinished == 0 && (1..=MAX_REPEATED).contains(&failed.len());
+    ensure!(is_repeated, "{} failed: {}", shown(&command), first.status);
     let mut again = cargo(["test", "--workspace", "--no-fail-fast", "--", "--exact"]);
-    again.args(&failed).env("RUST_TEST_THREADS", "1");
-    run(again)?;
+    let second = Run::of(again.args(&failed).env("RUST_TEST_THREADS", "1"))?;
+    ensure!(second.status.success(), "{} failed: {}", shown(&again), second.status);
+    let missing = failed.iter().find(|name| !second.passed.contains(name));
+    ensure!(missing.is_none(), "the failed test {missing:?} was not repeated");
     failed
         .iter()
         .for_each(|name| eprintln!("FLAKY: {name} failed, and passed when it was repeated"));
@@ -45,22 +40,55 @@ pub(super) fn test() -> Result<Skipped> {
     ))
 }
 
-/// Returns the name of the test if a line of a test program reports its failure.
-fn failed_test(line: &str) -> Option<String> {
-    let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+/// Result of a run of tests.
+struct Run {
+    status: ExitStatus,
+    /// Names of tests.
+    passed: Vec<String>,
+    failed: Vec<String>,
+    /// Number of test programs that ended without a result, such as those that a signal killed.
+    unfinished: usize,
+}
+
+impl Run {
+    /// Runs a command and passes on its output.
+    fn of(command: &mut Command) -> Result<Self> {
+        command.stdout(Stdio::piped());
+        let mut tests =
+            command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+        let printed = tests.stdout.take().context("the tests have no standard output")?;
+        let (mut passed, mut failed, mut begun, mut ended) = (Vec::new(), Vec::new(), 0, 0);
+        for line in BufReader::new(printed).split(b'\n') {
+            let line = line.context("cannot read the output of the tests")?;
+            io::stdout().write_all(&[&line[..], b"\n"].concat())?;
+            let line = String::from_utf8_lossy(&line);
+            passed.extend(name(&line, " ... ok"));
+            failed.extend(name(&line, " ... FAILED"));
+            begun += usize::from(line.starts_with("running ") && line.contains(" test"));
+            ended += usize::from(line.starts_with("test result: "));
+        }
+        let status = tests.wait().context("cannot wait for the tests")?;
+        Ok(Self { status, passed, failed, unfinished: begun.abs_diff(ended) })
+    }
+}
+
+/// Returns the name of the test if a line of a test program ends with this result.
+fn name(line: &str, result: &str) -> Option<String> {
+    let name = line.strip_prefix("test ")?.strip_suffix(result)?;
     Some(name.trim_end_matches(" - should panic").to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::failed_test;
+    use super::name;
 
     #[test]
-    fn names_of_failed_tests_are_found() {
-        let name = |line| failed_test(line);
-        assert_eq!(name("test a::b ... FAILED").as_deref(), Some("a::b"));
-        assert_eq!(name("test a - should panic ... FAILED").as_deref(), Some("a"));
-        assert_eq!(name("test a::b ... ok"), None);
-        assert_eq!(name("test result: FAILED. 1 passed; 1 failed"), None);
+    fn names_of_tests_are_found_by_their_result() {
+        let failed = |line| name(line, " ... FAILED");
+        assert_eq!(failed("test a::b ... FAILED").as_deref(), Some("a::b"));
+        assert_eq!(failed("test a - should panic ... FAILED").as_deref(), Some("a"));
+        assert_eq!(failed("test a::b ... ok"), None);
+        assert_eq!(failed("test result: FAILED. 1 passed; 1 failed"), None);
+        assert_eq!(name("test a ... ok", " ... ok").as_deref(), Some("a"));
     }
 }

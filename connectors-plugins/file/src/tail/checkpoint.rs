@@ -13,7 +13,7 @@ use tremor_pdk::{
 };
 
 use super::identity::{Ending, Identity, hash};
-use crate::{folder, open::transient};
+use crate::{folder, locking::lock_file, open::transient};
 
 /// Format version of a checkpoint that is followed by changes.
 const WITH_CHANGES: u64 = 4;
@@ -321,7 +321,7 @@ impl Checkpoint {
 
 /// Locks the checkpoint, so that no other source uses it, in this process or in another one.
 fn lock(file: &File, path: &Path) -> Result<()> {
-    match file.try_lock() {
+    match lock_file(file) {
         // An instance that has just ended may still have the lock, so the error is not final.
         Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format!(
             "cannot lock the checkpoint `{}`: another source, in this process or in another one, uses it; \

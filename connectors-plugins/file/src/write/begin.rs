@@ -13,7 +13,7 @@ use super::{
     syncing::sync_data,
     torn,
 };
-use crate::{Mode, folder, open};
+use crate::{Mode, folder, locking::lock_file, open};
 
 impl Output {
     /// Prepares the file: checks that it suits the configuration, locks it, and truncates it if
@@ -56,7 +56,7 @@ impl Output {
 
     /// Locks the file against other processes that use `sync`, and makes its folder entry durable.
     pub(super) fn secure(&self, file: &File) -> Result<()> {
-        match file.try_lock() {
+        match lock_file(file) {
             Ok(()) => {}
             // The error is not final, because an instance that has just ended may still have the
             // lock.
