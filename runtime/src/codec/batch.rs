@@ -1,5 +1,6 @@
 //! Codecs for whole batches. The engine uses codecs through this interface.
 
+use memchr::memchr2;
 use tremor_abi::batch::{Format, HostBatch, Payload, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
 
@@ -97,8 +98,9 @@ impl Decoder {
     /// Decodes the raw events of a batch until the batch is heavy. The remaining events stay raw. Messages that cannot
     /// be decoded are removed and returned.
     pub fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        let mut rejected = batch.decode_as(self.format(), |bytes, nodes, span| {
-            self.decode(bytes, span, nodes).map_err(Error::bad_data)
+        let mut rejected = batch.decode_as(|bytes, nodes, span| {
+            let root = self.decode(bytes, span, nodes).map_err(Error::bad_data)?;
+            Ok((root, self.exact_format()))
         });
         // Blank lines are rare and cannot be decoded, so only messages that failed are checked for being blank.
         let discarded = discard_empty(batch, &mut rejected, |it| self.holds_no_event(it));
@@ -200,6 +202,10 @@ fn unedited<'b>(
     let mut message = bytes.get(span.range())?;
     if format == Format::Json {
         message = without_signature(message).trim_ascii();
+        // Line breaks between tokens would end the message for a receiver of lines. Encoded JSON contains none.
+        if memchr2(b'\n', b'\r', message).is_some() {
+            return None;
+        }
     }
     terminator.fits(message).then_some(message)
 }

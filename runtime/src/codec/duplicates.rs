@@ -19,6 +19,8 @@ const CROWDED: u32 = 32;
 pub(super) struct Duplicates {
     suspects: Vec<Suspect>,
     sorted: Vec<(u64, u32)>,
+    /// `true` if a document contained duplicates since the last call of [`Duplicates::take_found`].
+    found: bool,
 }
 
 /// A key that may be a duplicate, and its object, both as indices of nodes.
@@ -45,11 +47,18 @@ impl Duplicates {
     pub(super) fn resolve(&mut self, bytes: &[u8], nodes: &mut Nodes, root: u32) {
         if !self.suspects.is_empty() && self.confirm(bytes, nodes) {
             rewrite(bytes, nodes, root as usize);
+            self.found = true;
         }
     }
 
+    /// Returns whether a document contained duplicates since the last call, so that its value differs from its message.
+    #[inline]
+    pub(super) fn take_found(&mut self) -> bool {
+        std::mem::take(&mut self.found)
+    }
+
     fn confirm(&mut self, bytes: &[u8], nodes: &[Node]) -> bool {
-        let Self { suspects, sorted } = self;
+        let Self { suspects, sorted, .. } = self;
         // Sorting by object makes sure that an object with many keys is searched only once.
         suspects.sort_unstable_by_key(|suspect| suspect.head);
         let mut sorted_head = None;

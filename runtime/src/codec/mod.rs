@@ -197,11 +197,13 @@ impl Decoder {
         }
     }
 
-    /// Returns the format of messages that can leave as they came, because their values are exact.
-    fn format(&self) -> Option<Format> {
+    /// Returns the format of the message that was decoded last, if its value is exact, so that the message can leave as
+    /// it came. Call this once after each decoded message.
+    #[inline]
+    pub(crate) fn exact_format(&mut self) -> Option<Format> {
         match self {
             Self::Json(json) => json.is_exact().then_some(Format::Json),
-            Self::Msgpack(_) => Some(Format::Msgpack),
+            Self::Msgpack(msgpack) => msgpack.is_exact().then_some(Format::Msgpack),
             _ => None,
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn test() -> Result<Skipped> {
         return Ok(None);
     }
     let failed = first.failed;
-    let is_repeated = first.unfinished == 0 && (1..=MAX_REPEATED).contains(&failed.len());
+    let is_repeated = first.incomplete == 0 && (1..=MAX_REPEATED).contains(&failed.len());
     ensure!(is_repeated, "{} failed: {}", shown(&command), first.status);
     let mut again = cargo(["test", "--workspace", "--no-fail-fast", "--", "--exact"]);
     let second = Run::of(again.args(&failed).env("RUST_TEST_THREADS", "1"))?;
@@ -46,8 +46,9 @@ struct Run {
     /// Names of tests.
     passed: Vec<String>,
     failed: Vec<String>,
-    /// Number of test programs that ended without a result, such as those that a signal killed.
-    unfinished: usize,
+    /// Number of test programs that ended without a result, such as those that a signal killed, and of failed tests
+    /// whose names are unknown.
+    incomplete: usize,
 }
 
 impl Run {
@@ -57,7 +58,8 @@ impl Run {
         let mut tests =
             command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
         let printed = tests.stdout.take().context("the tests have no standard output")?;
-        let (mut passed, mut failed, mut begun, mut ended) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut passed, mut failed) = (Vec::new(), Vec::new());
+        let (mut begun, mut ended, mut counted) = (0, 0, 0);
         for line in BufReader::new(printed).split(b'\n') {
             let line = line.context("cannot read the output of the tests")?;
             io::stdout().write_all(&[&line[..], b"\n"].concat())?;
@@ -66,10 +68,18 @@ impl Run {
             failed.extend(name(&line, " ... FAILED"));
             begun += usize::from(line.starts_with("running ") && line.contains(" test"));
             ended += usize::from(line.starts_with("test result: "));
+            counted += failures(&line).unwrap_or_default();
         }
         let status = tests.wait().context("cannot wait for the tests")?;
-        Ok(Self { status, passed, failed, unfinished: begun.abs_diff(ended) })
+        let unnamed = failed.len().abs_diff(counted);
+        Ok(Self { status, passed, failed, incomplete: begun.abs_diff(ended) + unnamed })
     }
+}
+
+/// Returns the number of failed tests if a line is the result of a test program.
+fn failures(line: &str) -> Option<usize> {
+    let (before, _) = line.strip_prefix("test result: ")?.split_once(" failed;")?;
+    before.rsplit(' ').next()?.parse().ok()
 }
 
 /// Returns the name of the test if a line of a test program ends with this result.
@@ -80,7 +90,7 @@ fn name(line: &str, result: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{failures, name};
 
     #[test]
     fn names_of_tests_are_found_by_their_result() {
@@ -90,5 +100,14 @@ mod tests {
         assert_eq!(failed("test a::b ... ok"), None);
         assert_eq!(failed("test result: FAILED. 1 passed; 1 failed"), None);
         assert_eq!(name("test a ... ok", " ... ok").as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn failures_of_a_test_program_are_counted() {
+        assert_eq!(
+            failures("test result: FAILED. 2 passed; 15 failed; 0 ignored; 0 measured"),
+            Some(15)
+        );
+        assert_eq!(failures("test a ... FAILED"), None);
     }
 }

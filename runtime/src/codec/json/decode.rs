@@ -60,9 +60,10 @@ impl Decoder {
         }
     }
 
-    /// Returns whether numbers keep their values.
-    pub(in crate::codec) const fn is_exact(&self) -> bool {
-        !self.options.nearest_floats
+    /// Returns whether the value of the message that was decoded last has all its keys and the values of its numbers.
+    #[inline]
+    pub(in crate::codec) fn is_exact(&mut self) -> bool {
+        !self.duplicates.take_found() && !self.options.nearest_floats
     }
 
     /// Decodes the message at `span`, appends its nodes, and returns the index of the first node.

@@ -75,6 +75,12 @@ impl Decoder {
         }
     }
 
+    /// Returns whether the value of the message that was decoded last has all its keys.
+    #[inline]
+    pub(in crate::codec) fn is_exact(&mut self) -> bool {
+        !self.duplicates.take_found()
+    }
+
     /// Decodes the message at `span`, appends its nodes, and returns the index of the first node. Strings and binary
     /// data refer to the original bytes. `bytes` grows only if the message contains extensions.
     ///

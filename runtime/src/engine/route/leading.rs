@@ -37,7 +37,7 @@ pub(crate) struct Leading {
     pub(crate) control: Arc<Control>,
     /// By the index of the pipeline as a target.
     pub(crate) pipelines: Vec<LeadingPart>,
-    /// `true` once a helper has processed a batch. Until then the source's own task has no further instances.
+    /// `true` once a helper has processed a batch. Until then the source's own task does not use its further instances.
     pub(crate) has_helped: AtomicBool,
 }
 
@@ -67,19 +67,12 @@ pub(crate) struct Instances {
     /// `true` if the task is a helper.
     is_helper: bool,
     pool: Pool,
-    state: State,
+    /// The leading parts of the pipelines that the task runs, by index. `None` for a pipeline without leading stateless
+    /// operators.
+    pipelines: Vec<Option<Pipeline>>,
     /// A stack of batches that still have to be processed or routed, with their targets. Empty between calls.
     work: Vec<(Target, InFlight)>,
     done: Done,
-}
-
-enum State {
-    /// The task has processed no batch yet.
-    New,
-    /// The leading parts of the pipelines that the task runs, by index. `None` for a pipeline without leading stateless operators.
-    Ready(Vec<Option<Pipeline>>),
-    /// An instance could not be created, so the task leaves all operators to the routes.
-    Failed,
 }
 
 /// The results of leading stateless operators for one decoded batch.
@@ -118,33 +111,27 @@ impl Factory {
 }
 
 impl Instances {
-    /// Prepares the instances of one task. They are created when the task processes its first batch in parallel with
-    /// another task.
-    pub(crate) fn new(of: Arc<Leading>, is_helper: bool, pool: Pool) -> Self {
-        let (state, work, done) = (State::New, Vec::new(), Done::default());
-        Self { of, is_helper, pool, state, work, done }
+    /// Creates the instances of one task. Returns `None` if an instance cannot be created. The task then leaves all
+    /// operators to the routes.
+    pub(crate) fn new(of: Arc<Leading>, is_helper: bool, pool: Pool) -> Option<Self> {
+        let created = of.instances().inspect_err(|error| {
+            let component = &*of.name;
+            tracing::warn!(
+                component,
+                %error,
+                "operators run on one core, because no further instance can be created"
+            );
+        });
+        let (pipelines, work, done) = (created.ok()?, Vec::new(), Done::default());
+        Some(Self { of, is_helper, pool, pipelines, work, done })
     }
 
-    /// Returns the instances if this task runs the leading operators itself. If not, the routes run all operators.
+    /// Returns the instances if several tasks process batches. Otherwise the routes run all operators.
     pub(crate) fn ready(&mut self) -> Option<&mut Self> {
         if self.is_helper {
             self.of.has_helped.store(true, Ordering::Relaxed);
         }
-        if matches!(self.state, State::New) && self.of.has_helped.load(Ordering::Relaxed) {
-            self.state = match self.of.instances() {
-                Ok(pipelines) => State::Ready(pipelines),
-                Err(error) => {
-                    let component = &*self.of.name;
-                    tracing::warn!(
-                        component,
-                        %error,
-                        "operators run on one core, because no further instance can be created"
-                    );
-                    State::Failed
-                }
-            };
-        }
-        matches!(self.state, State::Ready(_)).then_some(self)
+        self.of.has_helped.load(Ordering::Relaxed).then_some(self)
     }
 
     /// Takes in a decoded batch, and passes its events through the leading operators. The counterpart of
@@ -186,10 +173,10 @@ impl Instances {
     }
 
     fn run(&mut self) {
-        let Self { of, pool, state, work, done, .. } = self;
+        let Self { of, pool, pipelines, work, done, .. } = self;
         while let Some((target, item)) = work.pop() {
-            let pipeline = match (target, &mut *state) {
-                (Target::Pipeline(index), State::Ready(all)) => all[index].as_mut(),
+            let pipeline = match target {
+                Target::Pipeline(index) => pipelines[index].as_mut(),
                 _ => None,
             };
             match pipeline {

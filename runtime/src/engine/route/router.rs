@@ -154,7 +154,7 @@ impl Router {
 
     /// Lets this task run leading stateless operators in parallel with the other tasks of the component.
     pub(crate) fn lead(&mut self, leading: Arc<Leading>, is_helper: bool) {
-        self.leading = Some(Instances::new(leading, is_helper, self.pool.clone()));
+        self.leading = Instances::new(leading, is_helper, self.pool.clone());
     }
 
     /// Routes a decoded batch: see [`Routes::take_in`]. Leading stateless operators run before the first in-order

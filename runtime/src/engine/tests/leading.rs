@@ -276,15 +276,17 @@ fn results_and_counts_of_several_tasks_are_those_of_one() {
     assert_eq!(together.end(), alone);
 }
 
+/// Instances that were created later might read other versions of the files that their configuration names.
 #[test]
-fn instances_are_created_when_a_helper_begins_to_help() {
+fn instances_of_all_tasks_are_created_with_the_flow() {
     let (make, made) = factory(Sorts);
     let mut flow = Flow::new(2, &Sorts, Some(make));
-    for (task, expected) in [(0, 0), (0, 0), (1, 1), (1, 1), (0, 2), (0, 2)] {
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    for task in [0, 1, 0] {
         flow.take_in(task, &[0, 1]);
-        assert_eq!(made.load(Ordering::Relaxed), expected);
     }
-    assert_eq!(flow.end().lengths(), [6, 0, 6]);
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    assert_eq!(flow.end().lengths(), [3, 0, 3]);
 }
 
 #[test]

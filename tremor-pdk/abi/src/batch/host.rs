@@ -128,11 +128,14 @@ host_side! {
         decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>
     ) -> Vec<Rejected>;
 
-    /// Decodes as [`HostBatch::decode_with`] does, messages of the given format. A message in a format that is `Some` can
-    /// later leave as it came: its [`Payload`] refers to the message until the event is edited.
+    /// Decodes as [`HostBatch::decode_with`] does. If `decode` also returns a format, the message can later leave as it
+    /// came: its [`Payload`] refers to the message until the event is edited.
     fn decode_as[&mut self]self(
-        format: Option<Format>,
-        decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>
+        decode: impl FnMut(
+            &mut ByteBuffer,
+            &mut NodeBuffer,
+            Span,
+        ) -> Result<(u32, Option<Format>), PluginError>
     ) -> Vec<Rejected>;
 
     /// Encodes every value into the buffer of a new batch with the same events in the same order, including metadata

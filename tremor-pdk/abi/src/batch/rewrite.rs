@@ -38,20 +38,22 @@ pub enum Payload<'b> {
 impl Batch {
     pub(crate) fn decode_with(
         &mut self,
-        decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
+        mut decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
     ) -> Vec<Rejected> {
-        self.decode_as(None, decode)
+        self.decode_as(|bytes, nodes, span| Ok((decode(bytes, nodes, span)?, None)))
     }
 
     pub(crate) fn decode_as(
         &mut self,
-        format: Option<Format>,
-        mut decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
+        mut decode: impl FnMut(
+            &mut ByteBuffer,
+            &mut NodeBuffer,
+            Span,
+        ) -> Result<(u32, Option<Format>), PluginError>,
     ) -> Vec<Rejected> {
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
         let most = weigh(bytes.len(), nodes.len()) + Self::WEIGHT_AT_MOST;
-        let flags = EventFlags(format.map_or(0, |format| format as u8));
         let mut rejected = Vec::new();
         let (mut kept, mut next) = (0, 0);
         let list = events.as_mut_slice();
@@ -60,11 +62,11 @@ impl Batch {
             next += 1;
             if event.kind == PayloadKind::RAW {
                 match decode(bytes, nodes, event.payload) {
-                    Ok(root) => {
+                    Ok((root, format)) => {
                         event.original = event.payload;
                         event.payload = Span { start: root, len: 0 };
                         event.kind = PayloadKind::DOCUMENT;
-                        event.flags = flags;
+                        event.flags = EventFlags(format.map_or(0, |format| format as u8));
                     }
                     Err(error) => {
                         rejected.push(Rejected { event: *event, error });

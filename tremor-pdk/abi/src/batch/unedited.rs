@@ -96,7 +96,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(b"ab");
         batch.push_message(b"ab");
-        batch.decode_as(Some(Format::Json), |_, nodes, span| {
+        batch.decode_as(|_, nodes, span| {
             let root = u32::try_from(nodes.len()).unwrap();
             let start = u64::from(span.start);
             nodes.extend([
@@ -105,7 +105,7 @@ mod tests {
                 Node::array(1, 2),
                 Node::string(start + 1, 1),
             ]);
-            Ok(root)
+            Ok((root, Some(Format::Json)))
         });
         batch
     }
