@@ -199,7 +199,10 @@ impl Checkpoint {
     /// are durable on disk when this function returns. Otherwise they survive the end of the
     /// process, but not necessarily a power failure.
     pub(super) fn save(&mut self, files: Vec<Entry>, is_durable: bool) -> Result<()> {
-        if self.saved.as_ref() == Some(&files) && (self.is_durable || !is_durable) {
+        // Somebody may have deleted or replaced the checkpoint.
+        let is_ours = self.locked.as_ref().is_some_and(|file| folder::has(&self.path, file));
+        let is_saved = is_ours && self.saved.as_ref() == Some(&files);
+        if is_saved && (self.is_durable || !is_durable) {
             return Ok(());
         }
         let new = self.begin_new()?;

@@ -418,7 +418,7 @@ pub(super) fn pause_ns(input: &Input, count: usize, poll_ns: u64, now_ns: u64) -
     }
     let turns = (count as u64).div_ceil(CHECKED);
     // Different files get different pauses, so that they are not all checked at once.
-    let longest_ns = poll_ns * (turns.div_ceil(2) + input.stream % turns);
+    let longest_ns = poll_ns.saturating_mul(turns.div_ceil(2) + input.stream % turns);
     let silent_ns = now_ns.saturating_sub(input.active_ns);
     (silent_ns / SILENCE_PER_PAUSE).clamp(poll_ns, longest_ns)
 }

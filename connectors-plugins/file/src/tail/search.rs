@@ -171,7 +171,12 @@ impl Files {
                     };
                 }
                 None if !is_unknown(&input.path, &results.errors) => {
-                    input.gone_since_ns.get_or_insert(now_ns);
+                    if input.gone_since_ns.is_none() {
+                        input.gone_since_ns = Some(now_ns);
+                        // A renamed file may be compressed and deleted soon, so its last lines are
+                        // read with the next poll.
+                        input.poll_at_ns = 0;
+                    }
                 }
                 None => {}
             }

@@ -313,6 +313,17 @@ fn deleted_checkpoint_is_written_again() {
 }
 
 #[test]
+fn deleted_checkpoint_is_written_without_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, entries) = many(folder.path());
+    fs::remove_file(&path).unwrap();
+    checkpoint.save(entries.clone(), false).unwrap();
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
 fn copy_of_durable_checkpoint_has_appended_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("at");
