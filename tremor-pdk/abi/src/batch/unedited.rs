@@ -3,7 +3,7 @@
 use super::{Batch, Event, PayloadKind};
 use crate::document::ValueRef;
 
-/// The format of a message that the runtime decoded. The runtime stores it in two bits of [`EventFlags`] for as long as
+/// The format of a message that the runtime decoded. The runtime stores it in two bits of `EventFlags` for as long as
 /// the event is not edited, so that the message can leave as it came.
 ///
 /// No plugin sets these bits. The kit copies them with an event, and clears them when the payload is edited. After a
