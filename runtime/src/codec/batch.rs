@@ -98,10 +98,15 @@ impl Decoder {
     /// Decodes the raw events of a batch until the batch is heavy. The remaining events stay raw. Messages that cannot
     /// be decoded are removed and returned.
     pub fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        let mut rejected = batch.decode_as(|bytes, nodes, span| {
-            let root = self.decode(bytes, span, nodes).map_err(Error::bad_data)?;
-            Ok((root, self.exact_format()))
-        });
+        let mut rejected = match self {
+            Self::Json(_) | Self::Msgpack(_) => batch.decode_as(|bytes, nodes, span| {
+                let root = self.decode(bytes, span, nodes).map_err(Error::bad_data)?;
+                Ok((root, self.exact_format()))
+            }),
+            _ => batch.decode_with(|bytes, nodes, span| {
+                self.decode(bytes, span, nodes).map_err(Error::bad_data)
+            }),
+        };
         // Blank lines are rare and cannot be decoded, so only messages that failed are checked for being blank.
         let discarded = discard_empty(batch, &mut rejected, |it| self.holds_no_event(it));
         Decoded { rejected, discarded }
@@ -126,7 +131,7 @@ impl Encoder {
     ) -> (Batch, Vec<Rejected>) {
         let Some(copied) = self.copied_format() else {
             return batch.encode_with(pool, |payload, out| {
-                self.payload(&payload, out)?;
+                self.payload(payload, out)?;
                 out.extend_from_copy_slice(terminator.bytes());
                 Ok(())
             });
@@ -134,7 +139,7 @@ impl Encoder {
         batch.encode_with(pool, |payload, out| {
             match unedited(&payload, copied, terminator) {
                 Some(message) => out.extend_from_copy_slice(message),
-                None => self.payload(&payload, out)?,
+                None => self.payload(payload, out)?,
             }
             out.extend_from_copy_slice(terminator.bytes());
             Ok(())
@@ -142,8 +147,8 @@ impl Encoder {
     }
 
     #[inline]
-    fn payload(&mut self, payload: &Payload<'_>, out: &mut Bytes) -> Result<(), Error> {
-        let encoded = match *payload {
+    fn payload(&mut self, payload: Payload<'_>, out: &mut Bytes) -> Result<(), Error> {
+        let encoded = match payload {
             Payload::Document { bytes, nodes, root, .. } => self.document(bytes, nodes, root, out),
             Payload::Value(value) => self.value(value, out),
         };
@@ -176,7 +181,7 @@ impl Encoder {
                 out.extend_from_copy_slice(message);
             } else {
                 let start = out.len();
-                self.payload(&payload, out)?;
+                self.payload(payload, out)?;
                 terminator.check(&out[start..])?;
             }
             out.extend_from_copy_slice(terminator.bytes());
