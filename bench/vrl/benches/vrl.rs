@@ -100,7 +100,8 @@ fn classification(criterion: &mut Criterion) {
     let decoded = batch(&pool, &events);
     let values: Vec<_> =
         decoded.iter().map(|event| convert(event.value().expect("a value"))).collect();
-    let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("the program compiles");
+    let compiled =
+        vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("the program compiles");
     let program = compiled.program;
 
     let mut group = criterion.benchmark_group("classification");
