@@ -78,7 +78,7 @@ impl Counted {
     }
 }
 
-/// The report. It has no latencies, because there is no pipeline.
+/// The report of a run, without latencies, because the measured loop has no pipeline.
 #[derive(Serialize)]
 pub(crate) struct Report {
     events: u64,

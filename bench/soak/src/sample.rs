@@ -50,7 +50,7 @@ impl Sample {
         Ok(Self {
             allocated: allocated(),
             rss: resident()?,
-            // One descriptor is that of the folder being listed.
+            // The listing itself uses one descriptor, that of the listed folder.
             descriptors: fs::read_dir("/proc/self/fd")?.count() - 1,
             threads: names.len() - pool_threads,
             libraries: ours.collect::<BTreeSet<_>>().len(),

@@ -13,7 +13,7 @@ const RETRIED: Duration = Duration::from_millis(100);
 /// Locks a file exclusively. Blocks the thread for up to 100 ms.
 ///
 /// # Errors
-/// Another process or instance has the lock, or the file system does not support locks.
+/// Returns an error if another process or instance has the lock, or if the file system does not support locks.
 pub(crate) fn lock_file(file: &File) -> Result<(), TryLockError> {
     let begin = Instant::now();
     let mut locked = file.try_lock();

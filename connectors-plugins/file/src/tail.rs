@@ -212,7 +212,7 @@ impl Source for Tail {
             }
             self.finish_read().await?;
         }
-        // Nothing below awaits, so a cancelled pull cannot lose the chunk.
+        // The code below contains no `await`, so a cancelled pull cannot lose the chunk.
         if let Some((info, mut filled)) = self.ready.pop_front() {
             self.partial
                 .retain(|partial| *partial != info.stream && Some(*partial) != info.cut_off);

@@ -200,7 +200,7 @@ impl Source for JournalSource {
 
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         self.fill().await?;
-        // Nothing below awaits, so a cancelled pull cannot lose entries.
+        // The code below contains no `await`, so a cancelled pull cannot lose entries.
         let limit = batch.limit();
         let has_entry = self.entries.first().is_some();
         let marks = self.kept.as_ref().map(|kept| kept.marks.clone());

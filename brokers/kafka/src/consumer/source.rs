@@ -142,7 +142,7 @@ fn fill(
                     // End the batch here, because its records have offsets from before the restart.
                     break;
                 }
-                // If the partition is no longer assigned, the member that gets it restarts it.
+                // If the partition is no longer assigned, the member that gets it starts to read it again.
                 if let Some(index) = partitions.find(topic, partition) {
                     shared.log_restart(topic, partition, record.offset(), &text);
                     partitions.stop(index);

@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// that the server rejected some items of the request.
 ///
 /// # Errors
-/// The same errors as [`check`], and an error of the kind bad data if some items were rejected,
+/// Returns the errors of [`check`], and an error of the kind bad data if some items were rejected,
 /// because OTLP forbids sending such a request again.
 pub(crate) fn check_otlp(
     host: &Host,
