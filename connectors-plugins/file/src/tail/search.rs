@@ -170,13 +170,13 @@ impl Files {
                         0
                     };
                 }
-                None if !is_unknown(&input.path, &results.errors) => {
-                    if input.gone_since_ns.is_none() {
-                        input.gone_since_ns = Some(now_ns);
-                        // A renamed file may be compressed and deleted soon, so its last lines are
-                        // read with the next poll.
-                        input.poll_at_ns = 0;
-                    }
+                None if input.gone_since_ns.is_none()
+                    && !is_unknown(&input.path, &results.errors) =>
+                {
+                    input.gone_since_ns = Some(now_ns);
+                    // A renamed file may be compressed and deleted soon, so its last lines are read
+                    // with the next poll.
+                    input.poll_at_ns = 0;
                 }
                 None => {}
             }

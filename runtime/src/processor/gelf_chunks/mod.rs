@@ -143,8 +143,13 @@ impl GelfChunks {
         let origin = self.hasher.hash_one(batch.origin(event));
         let key = Key { stream: event.stream, origin, id: chunk.id };
         let Some(number) = self.numbers.get(&key).copied() else {
-            if self.messages.len() >= self.config.max_messages {
-                self.evict(batch, output);
+            if self.messages.len() >= self.config.max_messages
+                && !self.evict(event.stream, batch, output)
+            {
+                let error = Error::bad_data(
+                    "the message cannot begin, because other streams have too many incomplete messages",
+                );
+                return output.reject(*event, error);
             }
             let mut open = Open::new(event, Some(content), &[], (), self.calls);
             open.due = self.host.monotonic_ns().saturating_add(self.timeout);
@@ -227,17 +232,19 @@ impl GelfChunks {
         }
     }
 
-    /// Rejects the oldest incomplete message because of the limits.
-    fn evict(&mut self, batch: &mut Batch, output: &mut Output) {
-        if let Some(number) = self.messages.keys().next().copied() {
-            self.reject(number, batch, output, |message| {
-                let Message { pieces, count, .. } = message;
-                Error::bad_data(format_args!(
-                    "received {} of {count} chunks of the message before there were too many incomplete messages",
-                    pieces.len()
-                ))
-            });
-        }
+    /// Rejects the oldest incomplete message of a stream because of the limits. Returns `false` if there is none.
+    /// Messages of other streams are kept, because the pulls that read them are acknowledged with their own streams.
+    fn evict(&mut self, stream: u64, batch: &mut Batch, output: &mut Output) -> bool {
+        let oldest = self.streams.get(&stream).and_then(|numbers| numbers.first().copied());
+        let Some(number) = oldest else { return false };
+        self.reject(number, batch, output, |message| {
+            let Message { pieces, count, .. } = message;
+            Error::bad_data(format_args!(
+                "received {} of {count} chunks of the message before there were too many incomplete messages",
+                pieces.len()
+            ))
+        });
+        true
     }
 
     /// Replaces `old` counted bytes by `new`. Returns `false`, and changes nothing, if a limit does not allow that many
@@ -255,9 +262,10 @@ impl GelfChunks {
     fn park(&mut self, batch: &mut Batch, output: &mut Output) {
         let mut touched = std::mem::take(&mut self.touched);
         for number in touched.drain(..) {
-            let Some(Message { open, pieces, .. }) = self.messages.get_mut(&number) else {
+            let Some(Message { key, open, pieces, .. }) = self.messages.get_mut(&number) else {
                 continue;
             };
+            let stream = key.stream;
             open.park(batch);
             let old = open.counted;
             let new = open.footprint() + pieces.capacity() * size_of::<(u8, Range<usize>)>();
@@ -268,7 +276,7 @@ impl GelfChunks {
                     self.memory.resize(self.bytes);
                     break;
                 }
-                self.evict(batch, output);
+                self.evict(stream, batch, output);
                 if !self.messages.contains_key(&number) {
                     break;
                 }

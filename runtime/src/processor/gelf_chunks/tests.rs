@@ -178,6 +178,23 @@ fn ids_that_never_complete_do_not_fill_the_memory() {
     assert_eq!((joins.bytes, joins.numbers.len(), joins.streams.len()), (0, 0, 0));
 }
 
+/// The pull of a message is acknowledged with its own stream, so another stream must not reject the message.
+#[test]
+fn message_of_another_stream_is_not_evicted() {
+    let mut joins = gelf_chunks(&TestHost::new(), &json!({ "max_messages": 1 }));
+    let mut on_stream = |stream, chunk: Vec<u8>| {
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        batch.stream(stream).push_message(&chunk);
+        joins.process(&mut batch, &mut output).unwrap();
+        let rejected = output.take_rejected();
+        (messages(&batch), rejected.iter().map(|it| it.error.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(on_stream(1, chunk(1, 0, 2, b"a")), (vec![], vec![]));
+    let (found, rejected) = on_stream(2, chunk(2, 0, 2, b"x"));
+    assert!(found.is_empty() && rejected[0].contains("other streams"), "{rejected:?}");
+    assert_eq!(on_stream(1, chunk(1, 1, 2, b"b")), (vec![b"ab".to_vec()], vec![]));
+}
+
 #[test]
 fn too_long_message_is_rejected() {
     let mut joins = gelf_chunks(&TestHost::new(), &json!({ "max_length": 5 }));
