@@ -59,7 +59,8 @@ pub extern "C-unwind" fn boundary_call_unwind(echo: &mut Echo, payloads: &Payloa
     echo.work(payloads)
 }
 
-/// Stores a Rust trait object in `slot`. This is only valid if the same compiler builds the benchmark and the plugin.
+/// Stores a Rust trait object in `slot`. The object is only valid if the same compiler builds the benchmark and the
+/// plugin.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_dyn(slot: &mut Option<Box<dyn DynEcho>>) {
     *slot = Some(Box::new(Echo::new(LARGEST)));

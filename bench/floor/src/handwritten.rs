@@ -40,7 +40,7 @@ impl Loop {
     }
 
     /// Processes events on `threads` threads, each of which copies, decodes and encodes complete
-    /// batches. That is faster than decoding in one thread and encoding in another.
+    /// batches. This division of work is faster than decoding in one thread and encoding in another.
     pub(crate) fn run(&self, data: &Data, clock: Clock, threads: u8) -> Result<Counted, String> {
         let events = Mutex::new(data.cycle());
         thread::scope(|scope| {

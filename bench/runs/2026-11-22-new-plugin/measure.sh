@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long the plugin that `tremor plugin new` makes takes to build, and how large it is. In the project's
-# folder, after `cargo xtask new-plugin`, which makes the packages of the kit.
+# Measures the build time and the size of the plugin that `tremor plugin new` creates. Run this script in the
+# project's folder, after `cargo xtask new-plugin`, which creates the packages of the kit.
 set -euo pipefail
 
 root=$PWD

@@ -1,11 +1,13 @@
-# CPU time a request of http_server beside hyper's hello-world, and a request of 1,000 events beside `passthrough-json`
-# and a loop that only receives the bytes: by turns, the server on processor 0 and wrk on processor 1.
+# Measures the CPU time of http_server per request. Requests of one event are compared with hyper's hello-world,
+# and requests of 1,000 events with `passthrough-json` and with a loop that only receives the bytes. The servers run
+# in turn on processor 0, and wrk on processor 1.
 #
 #   python3 measure.py one|bulk ROUNDS SECONDS
 #
-# Beside it lie: tremor and the folder `plugins` with http_server, bench and null (cargo build --release), `hello` of
-# hello.rs (hyper 1.12, hyper-util, http-body-util and tokio's current_thread, release with thin LTO), `bare` of
-# bare.rs (rustc -O), body.json with one event and bulk.ndjson with 1,000 events of examples/logs.json.
+# The folder of this file has to contain: tremor and the folder `plugins` with http_server, bench and null (cargo
+# build --release), `hello` of hello.rs (hyper 1.12, hyper-util, http-body-util and tokio's current_thread, release
+# with thin LTO), `bare` of bare.rs (rustc -O), body.json with one event and bulk.ndjson with 1,000 events of
+# examples/logs.json.
 import os, re, resource, statistics, subprocess, sys, time
 
 FLOWS = {
