@@ -126,8 +126,8 @@ impl Client {
     ///
     /// While librdkafka waits for the answer to a rebalance, it pauses all partitions of a member, even the partitions
     /// that the member keeps. This connector answers only after a drain, so the pause would be long. librdkafka has no
-    /// public function to turn the pause off, so this function calls functions that librdkafka uses internally. They
-    /// may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
+    /// public function to turn the pause off, so this function calls functions that librdkafka uses internally. These
+    /// functions may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
     ///
     /// # Errors
     /// librdkafka did not answer.
@@ -228,7 +228,7 @@ impl Client {
                 most,
             )
         };
-        // The count is negative if the arguments are invalid. Nothing was taken then.
+        // The count is negative if the arguments are invalid. The list contains no message then.
         let count = usize::try_from(count).unwrap_or(0).min(most);
         // SAFETY: librdkafka has written `count` pointers, none of which is null.
         unsafe { taken.list.set_len(count) };
@@ -260,7 +260,7 @@ impl Drop for Client {
         // SAFETY: the field is not used afterwards.
         let consumer = unsafe { ManuallyDrop::take(&mut self.consumer) };
         let (host, ended) = (self.host.clone(), self.ended.clone());
-        // Close the consumer on a thread that may block, because that takes a while. Nobody waits for the thread.
+        // Close the consumer on a thread that may block, because closing takes a while. No task waits for the thread.
         let ends = self.host.blocking(move || {
             // Answer a rebalance that librdkafka has reported and that nobody handles any more; otherwise librdkafka
             // would wait for the answer. The answers have no effect after the consumer is closed, and change nothing if

@@ -108,7 +108,7 @@ impl ClientContext for GroupContext {
 }
 
 impl ConsumerContext for GroupContext {
-    /// Stores the change. This runs inside a poll, so the member handles the change later.
+    /// Stores the change. The callback runs inside a poll, so the member handles the change later.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,

@@ -3,8 +3,8 @@
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tremor_pdk::prelude::*;
 
-/// Returns the error of an event whose record the brokers did not accept. Its policy sends the event to `err`
-/// if the record would be rejected again, and otherwise retries it.
+/// Returns the error of an event whose record the brokers did not accept. The policy of the error sends the event to
+/// `err` if the record would be rejected again, and otherwise retries the event.
 pub(super) fn of(code: Code, topic: &str) -> Error {
     let (permanent, help) = match code {
         Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => {

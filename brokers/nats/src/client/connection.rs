@@ -52,14 +52,14 @@ pub(crate) enum Denied {
 pub(crate) enum RoundTrip {
     /// The client has received the message that it sent to itself.
     Completed,
-    /// The server denied the inbox of the round trip. The server reports this only after it has
+    /// The server denied the inbox of the round trip. The server reports the denial only after it has
     /// processed all earlier messages.
     Denied,
 }
 
 impl Client {
-    /// Waits until the server has processed everything that was published before, and has reported all denials. For
-    /// that, the client sends a message to itself through the server.
+    /// Waits until the server has processed everything that was published before, and has reported all denials. The
+    /// method sends a message to the client itself through the server, and waits for the message.
     ///
     /// # Errors
     /// The connection was lost, or the server did not answer within `within`.
@@ -88,8 +88,8 @@ impl Client {
                 "the server did not answer within {within:?}"
             )));
         };
-        // Denials have arrived before the reply, but a task of the client still has to distribute them. That task was
-        // woken before this one, so it runs during the yield.
+        // Denials have arrived before the reply, but a task of the client still has to distribute them. The task of the
+        // client was woken before the current task, so it runs during the yield.
         tokio::task::yield_now().await;
         trip.ok_or_else(lost)
     }

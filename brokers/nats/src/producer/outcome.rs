@@ -42,8 +42,8 @@ impl Answer {
     }
 }
 
-/// Returns the error of an event whose message a stream rejected. Its policy sends the event to `err` if the
-/// same message would be rejected again, and otherwise retries it.
+/// Returns the error of an event whose message a stream rejected. The policy of the error sends the event to `err` if
+/// the same message would be rejected again, and otherwise retries the event.
 fn refused(answer: &async_nats::jetstream::Error, subject: &str) -> Error {
     // Status codes have the meaning that they have in HTTP, so 408 and 429 are temporary. A full storage of an account
     // is temporary too, with any status code.

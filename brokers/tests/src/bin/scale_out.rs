@@ -1,5 +1,5 @@
-//! The program behind `cargo xtask scale-out`. Its arguments are `changes N SECONDS RATE` or `limited SECONDS`,
-//! optionally followed by `--release`.
+//! The program that `cargo xtask scale-out` runs. The arguments of the program are `changes N SECONDS RATE` or
+//! `limited SECONDS`, optionally followed by `--release`.
 
 use std::{env, fmt::Display, process::exit, time::Duration};
 

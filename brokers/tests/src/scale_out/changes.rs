@@ -140,7 +140,7 @@ pub fn run(kafka: Kafka, plan: Plan) -> Report {
     }
     ends.store(true, Ordering::Relaxed);
     let (each, pause_of_writer) = writer.join().unwrap();
-    // Wait for missing records. Those that do not arrive in time count as lost in the report.
+    // Wait for missing records. Records that do not arrive in time count as lost in the report.
     let end = Instant::now();
     while counts.lock().unwrap().lost(each) > 0 && end.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(50));

@@ -1,5 +1,5 @@
-//! The control of a measurement: a client without a group. Its pauses are caused by the broker or the machine and not
-//! by a flow.
+//! The control of a measurement: a client without a group. The pauses of this client are caused by the broker or the
+//! machine and not by a flow.
 
 use std::sync::{Arc, Mutex};
 

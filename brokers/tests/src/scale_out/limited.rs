@@ -28,7 +28,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Length of the padding of a record in bytes. With the padding a record is as long as a typical log event.
 const PADDING: usize = 570;
 
-/// Number of records that are prepared for each second and process. This is more than a process can handle.
+/// Number of records that are prepared for each second and process: more than a process can handle.
 const RECORDS_PER_SECOND: u64 = 40_000;
 
 /// Result of a measurement with one number of processes.

@@ -69,7 +69,7 @@ fn group_of(process: u32, (root, file, limit): (&str, &str, &str)) -> io::Result
         fs::write(folder.join(file), limit)?;
         fs::write(folder.join("cgroup.procs"), process.to_string())
     };
-    // This fails if this version of control groups is not available.
+    // The writes fail if this version of control groups is not available.
     enter().inspect_err(|_| _ = fs::remove_dir(&folder))?;
     Ok(folder)
 }

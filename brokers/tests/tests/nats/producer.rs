@@ -43,7 +43,7 @@ fn too_large_messages_go_to_err_and_others_are_written() {
     let Some(nats) = nats() else { return };
     let stream = nats.stream_with("large", |config: &mut Config| config.max_message_size = 1_000);
     let mut lines = flow_to(&nats.address(), &format!("subject: {stream}.a"));
-    // One message is too large for the stream, the other for the server.
+    // A message of 2,000 bytes is too large for the stream, and a message of 2 MiB for the server.
     let long = |bytes: usize| format!("{{\"x\":\"{}\"}}", "x".repeat(bytes));
     lines.add([record(0), long(2_000), record(1), long(2 << 20), record(2)]);
     assert_eq!(lines.rejects(2).len(), 2);
