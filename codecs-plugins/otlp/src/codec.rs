@@ -22,8 +22,8 @@ pub struct Config {
     /// `json` (application/json). `any` reads both, and writes protobuf.
     #[serde(default)]
     encoding: Encoding,
-    /// Representation of 64-bit integers in an event: `text`, as in the JSON encoding of OTLP, or a `number`. Both are
-    /// accepted for encoding.
+    /// Representation of 64-bit integers in an event: `text`, as in the JSON encoding of OTLP, or a `number`. The
+    /// encoder accepts both representations.
     #[serde(default)]
     integers: IntegersAre,
 }

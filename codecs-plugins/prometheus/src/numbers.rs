@@ -29,7 +29,8 @@ pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
     }
 }
 
-/// Parses seconds; the result is exact if there is no exponent. Digits after the ninth are truncated.
+/// Parses a number of seconds to ns. A number without an exponent is converted exactly, except that digits after the
+/// ninth decimal place are truncated.
 fn seconds(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -19,8 +19,8 @@ use crate::{
 /// Maximum number of slices per write, which the system limits (`IOV_MAX`).
 const SLICES: usize = 1_024;
 
-/// Maximum time to wait for the end of a process that has closed its standard input. After that,
-/// the error says that the process still runs.
+/// Maximum time to wait for the end of a process that has closed its standard input. After that
+/// time, the error says that the process still runs.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Writes messages to the standard input of the process, one after the other, without copying them.

@@ -8,8 +8,8 @@ use std::{
 
 use tremor_pdk::lock;
 
-/// A task that waits. Each task has one slot for its waker, so that a cancelled pull leaves no
-/// waker behind.
+/// A task that can wait for a [`Latch`]. A latch has one slot for the waker of each of these tasks,
+/// so that cancelled pulls leave at most one waker behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
     Output,

@@ -18,7 +18,7 @@ use crate::{
     process::{Exit, Lease, Process},
 };
 
-/// Numbers of bytes per read. The large one is the capacity of a pipe, and is used while the
+/// Numbers of bytes per read. The large number is the capacity of a pipe, and is used while the
 /// process fills the pipe.
 const SMALL_READ: usize = 16 << 10;
 const LARGE_READ: usize = 64 << 10;

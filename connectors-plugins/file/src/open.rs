@@ -45,8 +45,8 @@ pub(crate) fn lacks_reader(path: &Path, error: &Error) -> bool {
 }
 
 /// Returns whether `path` is a named pipe whose readiness can be awaited. Returns `false` on
-/// systems other than Linux. They do not distinguish a pipe that has had no writer yet from a pipe
-/// whose writers are gone, so opening the pipe has to block.
+/// systems other than Linux. Other systems do not distinguish a pipe that has had no writer yet from
+/// a pipe whose writers are gone, so opening the pipe has to block.
 fn is_pipe(path: &Path) -> bool {
     cfg!(target_os = "linux") && fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())
 }

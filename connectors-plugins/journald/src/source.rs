@@ -49,10 +49,10 @@ pub struct JournalSource {
     position: Position,
     /// Position at which the connection started.
     start: Position,
-    /// Cursor of the entry before the first new one. `journalctl` may return this entry again.
+    /// Cursor of the entry before the first new entry. `journalctl` may return the earlier entry again.
     known: Option<Arc<str>>,
     /// Copy of `position` for the connector. Without a checkpoint, the next connection continues
-    /// from there.
+    /// from this position.
     resume: Arc<Mutex<Position>>,
     /// Acknowledged positions; `None` without a checkpoint.
     kept: Option<Kept>,

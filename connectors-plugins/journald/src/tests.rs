@@ -206,7 +206,7 @@ fn checkpoint_is_written_without_further_pulls() -> Result<()> {
     while !scene.checkpoint().contains("s=1") {
         scene.host.block_on(scene.host.host().sleep(Duration::from_millis(1)));
     }
-    // Without `stop`, as if the process were killed.
+    // Drop the connection without `stop`, as if the process were killed.
     drop(connection);
     scene.set((1..=2).map(entry));
     let mut connection = scene.connect(KEPT)?;

@@ -46,9 +46,9 @@ pub(crate) fn expect_exchange(
 }
 
 /// Runs the conformance checks of a client twice: with peers that only read, and with peers that
-/// also send lines. `listen` starts a listener. It returns the configuration of a client for this
-/// listener, and a function that accepts a connection and returns the reader and the writer of the
-/// connection.
+/// also send lines. `listen` starts a listener. `listen` returns the configuration of a client for
+/// this listener, and a function that accepts a connection and returns the reader and the writer of
+/// the connection.
 fn expect_conformance<C, A, S>(listen: impl Fn() -> Result<(String, A)>) -> Result<()>
 where
     C: Connector,

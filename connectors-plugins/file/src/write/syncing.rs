@@ -25,8 +25,8 @@ struct Done {
     delivery: u64,
     /// Time of the last sync, by the host's monotonic clock.
     at_ns: Option<u64>,
-    /// `true` if a sync failed. The system may have discarded the data after that, and a later sync
-    /// would still report success.
+    /// `true` if a sync failed. The system may have discarded the data after the failed sync, and a
+    /// later sync would still report success.
     has_failed: bool,
 }
 

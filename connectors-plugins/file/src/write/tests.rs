@@ -359,7 +359,7 @@ fn failed_rotation_is_tried_again() {
     let path = folder.path().join("out");
     let mut sink = rotating(&TestHost::new(), &path, r#""rotate": { "max_bytes": 4 }"#).unwrap();
     sink.deliver(&batch_of(&["one\n"])).unwrap();
-    // Another process moved the file and put a folder at its path.
+    // Act as another process that moves the file and puts a folder at its path.
     fs::rename(&path, folder.path().join("moved")).unwrap();
     fs::create_dir(&path).unwrap();
     sink.deliver(&batch_of(&["two\n"])).unwrap_err();

@@ -58,7 +58,7 @@ pub struct Config {
     /// Maximum time to connect.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Interval,
-    /// Maximum number of connections. The connector uses one for each delivery in flight
+    /// Maximum number of connections. The connector uses one connection for each delivery in flight
     /// (`in_flight`).
     #[serde(default = "max_connections")]
     pub max_connections: NonZeroUsize,

@@ -37,7 +37,7 @@ impl Proxy {
     ) -> Result<Option<Self>> {
         let set = |name: &str| {
             // In a CGI script, `HTTP_PROXY` contains the header `Proxy` of the request, which a
-            // client could forge. Therefore ignore the variable there.
+            // client could forge. Therefore ignore the variable in a CGI script.
             let is_header = name == "HTTP_PROXY" && variable("REQUEST_METHOD").is_some();
             let small =
                 variable(&name.to_ascii_lowercase()).map(|it| (name.to_ascii_lowercase(), it));

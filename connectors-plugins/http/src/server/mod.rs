@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Each connection is a task of the host. The body of a request is one message, which preprocessors
-//! may split. It waits until a pull takes it into the flow. While the waiting requests reach
-//! `max_waiting_bytes`, no further bodies are read, and their peers wait.
+//! may split. A request waits until a pull takes it into the flow. While the waiting requests reach
+//! `max_waiting_bytes`, no further bodies are read, and the peers of unread requests wait.
 
 mod accept;
 mod access;

@@ -17,7 +17,7 @@ use tremor_pdk::{Origin, lock, prelude::*};
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    /// `true` if a source exists. While there is none, received messages are discarded.
+    /// `true` if a source exists. While no source exists, received messages are discarded.
     has_source: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Inbox {
         self.has_source.store(true, Ordering::Release);
     }
 
-    /// Returns whether a source exists. If there is one, its pulls also report errors.
+    /// Returns whether a source exists. The pulls of a source also report errors.
     pub(crate) fn has_source(&self) -> bool {
         self.has_source.load(Ordering::Acquire)
     }

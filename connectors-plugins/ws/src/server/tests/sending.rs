@@ -27,7 +27,7 @@ fn sink_sends_to_every_client_or_rejects_without_clients() {
     assert_eq!(undelivered[0].0, 1..2, "an event that is not text is not sent");
     assert!(undelivered[0].1.contains("set `frames: binary`"), "{undelivered:?}");
     for client in &mut clients {
-        // Both messages are written together.
+        // The server writes the messages `one` and `two` together.
         scene.wait_for_data(client.get_ref());
         for expected in ["one", "two"] {
             assert_eq!(client.read().unwrap(), Message::text(expected));
