@@ -34,7 +34,7 @@ use async_global_executor::GlobalExecutorConfig;
 /// Runs a future to its end on the calling thread, independently of the threads of the executor.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     static ASYNC_STD: Once = Once::new();
-    // async-std also starts threads for tasks. No task runs there, so one thread is enough.
+    // async-std also starts threads for tasks. No task runs on these threads, so one thread is enough.
     ASYNC_STD.call_once(|| {
         let one = GlobalExecutorConfig::default().with_min_threads(1).with_max_threads(1);
         async_global_executor::init_with_config(one.with_thread_name_fn(|| "timers".to_owned()));
@@ -386,7 +386,7 @@ mod tests {
             let (one, other) = UnixStream::pair().unwrap();
             (watch(one.into(), Interest::Readable).unwrap(), other)
         };
-        // More tasks than there can be threads, so that no thread would be left if a panic ended its thread.
+        // Run more tasks than there can be threads, so that no thread would be left if each panic ended a thread.
         for _ in 0..16 * super::threads() {
             let (mut watched, mut other) = pair();
             assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());

@@ -1,7 +1,8 @@
 //! The flow that a log line is about.
 //!
 //! Flows share threads. Each poll of a flow's task therefore stores the name of the flow in a thread-local variable,
-//! and the writer of the log reads that name ([`current_flow`]). This costs two swaps of a pointer for each poll.
+//! and the writer of the log reads that name ([`current_flow`]). Storing the name takes two swaps of a pointer for each
+//! poll.
 
 use std::{
     cell::Cell,

@@ -12,8 +12,8 @@ use crate::{
 };
 pub use crate::{instance_metrics::InputSize, run_handle::RunHandle};
 
-/// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. There is
-/// no memory limit. See [`run_within`].
+/// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. The
+/// flows have no memory limit; see [`run_within`].
 ///
 /// # Errors
 /// Errors of [`run_within`].

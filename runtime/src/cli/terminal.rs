@@ -14,7 +14,7 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 /// Escape sequence that shows the cursor and returns to the normal screen.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Shows a status line below the log lines. Replaces the previous one.
+/// Shows a status line below the log lines. Replaces the previous status line.
 pub(super) fn show_line(text: &str) {
     stderr::set_status(fitted(text, size(io::stderr()).0));
 }
@@ -109,7 +109,7 @@ impl Drop for Screen {
     }
 }
 
-/// Waits for a key that quits. Returns `false` if the input ends without one.
+/// Waits for a key that quits. Returns `false` if the input ends without such a key.
 pub(super) fn until_quit() -> bool {
     let keys = io::stdin().lock().bytes();
     keys.map_while(Result::ok).any(|key| matches!(key, b'q' | b'Q' | 3 | 4))

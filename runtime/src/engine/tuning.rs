@@ -30,7 +30,7 @@ pub(crate) const STEADY: usize = 16;
 /// increases the p99.9 latency at half load (`bench/runs/2026-11-21-half-load-one-pass`).
 pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
 
-/// Longest time that a helper runs before it yields to other tasks. This is longer than [`TIME_SLICE`], because no
+/// Longest time that a helper runs before it yields to other tasks. The time is longer than [`TIME_SLICE`], because no
 /// other task needed the helper's processor when the helper began.
 pub(crate) const HELPER_TIME_SLICE: Duration = Duration::from_millis(10);
 
@@ -78,8 +78,8 @@ pub(crate) const FEW_EVENTS: usize = 8;
 pub(crate) const FEW_BYTES: usize = 16 << 10;
 
 /// Longest time that a task spins for another task before it parks. The time is enough for a few batches, and about
-/// the cost of parking and waking a thread on a virtual machine (`bench/runs/2026-11-21-gaps`). Without it, flows of
-/// JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
+/// the cost of parking and waking a thread on a virtual machine (`bench/runs/2026-11-21-gaps`). Without spinning, flows
+/// of JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
 pub(crate) const SPIN: Duration = Duration::from_micros(100);
 /// Number of checks of a spinning task before it yields its processor to other threads between checks. Together, these
 /// checks take one or two microseconds.

@@ -15,8 +15,8 @@ use crate::{executor, log};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Duration from which a wait is logged.
 const LONG: Duration = Duration::from_secs(5);
-/// Duration from which a wait is logged if the source has reached its limit of events or bytes in flight. This is
-/// longer than [`LONG`], because an operator such as a window may release its events by itself.
+/// Duration from which a wait is logged if the source has reached its limit of events or bytes in flight. The duration
+/// is longer than [`LONG`], because an operator such as a window may release its events by itself.
 const STALLED: Duration = Duration::from_secs(30);
 /// Maximum number of waits of a flow that are logged within a minute. Each wait has two lines, one for its start and
 /// one for its end.

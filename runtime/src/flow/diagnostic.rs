@@ -225,8 +225,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Maximum number of errors, and also of warnings, which are counted separately. More of them would not help
-    /// anybody. Warnings never cause an error to be left out.
+    /// Maximum number of errors, and also of warnings, which are counted separately. More lines would not help the
+    /// reader. Warnings never cause an error to be left out.
     const MAX: usize = 50;
 
     pub(crate) fn new(source: Arc<Source>) -> Self {

@@ -83,8 +83,8 @@ fn warn(at: Span, message: &str, side: &str, report: &mut Report) {
     report.push(report.warning(at, message).help(help));
 }
 
-/// Returns the component that makes the messages next to `lines` binary. This is the neighbouring processor on the side
-/// of the codec, or the codec if there is no such processor.
+/// Returns the component that makes the messages next to `lines` binary: the neighbouring processor on the side of the
+/// codec, or the codec if there is no such processor.
 fn binary(processor: Option<&Component>, connector: &Connector) -> Option<String> {
     if let Some(processor) = processor {
         let name = processor.name.value.as_str();

@@ -24,7 +24,7 @@ pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// Future of a plugin that turns a panic into an error of kind panicked.
 ///
-/// Without this, async-ffi would panic in the caller if the future panicked in the plugin.
+/// Without this type, async-ffi would panic in the caller if the future panicked in the plugin.
 pub(super) struct Contained<F> {
     what: &'static str,
     future: F,

@@ -23,7 +23,7 @@ pub(crate) struct Jobs(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Jobs that have not started, the oldest first. One starts when a running job ends.
+    /// Jobs that have not started, the oldest first. The oldest job starts when a running job ends.
     waiting: VecDeque<Job>,
 }
 

@@ -96,7 +96,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Returns the hash of the contents of the file. Returns `None` if these are no longer the contents that were read.
+    /// Returns the hash of the contents of the file. Returns `None` if the contents have changed since they were read.
     ///
     /// # Errors
     /// Kind [`Unreadable`](ErrorKind::Unreadable).

@@ -103,7 +103,7 @@ fn peer_that_is_full_for_a_while_gets_every_event() {
         let bad = format!("retry: {QUICKLY}, config: {{ fault: {fault}, times: 50 }}");
         let run = flow(&bad, "links: [bad -> bad]").run();
         run.expect(0, &["10 events in, 10 out", "0 dead-lettered", "deliveries wait"]);
-        // One line when the deliveries begin to wait, and one when they succeed again.
+        // The log has one line when the deliveries begin to wait, and one line when they succeed again.
         assert_eq!(run.lines("component=bad"), 2, "{}", run.stderr);
     }
 }

@@ -24,7 +24,8 @@ use crate::{
 const MOST: u64 = 256 << 20;
 /// Number of events of the other flow that have to arrive during an attack.
 const EVENTS: usize = 50;
-/// Maximum time for these events to arrive, and maximum time of a drain. Both take much less without an attack.
+/// Maximum time for [`EVENTS`] events to arrive, and maximum time of a drain. Without an attack, the events and the
+/// drain take much less time.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const METRONOME: &str = "connectors:

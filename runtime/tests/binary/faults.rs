@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{api::start, running::Running, tremor::Scene};
 
-/// Faults that block a thread permanently, or keep all threads busy. At most six: a process with two
-/// threads starts at most six further ones.
+/// Faults that block a thread permanently, or keep all threads busy. The list has at most six faults,
+/// because a process with two threads starts at most six further threads.
 const BLOCKING: [&str; 6] = [
     "constructor_block",
     "pull_block",

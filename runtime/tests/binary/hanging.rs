@@ -48,8 +48,8 @@ fn connectors_that_block_all_threads_are_reported() {
     let mut running = Running::of(Scene::new(&text), &["flow.yaml"], |command| {
         command.env("TREMOR_THREADS", "1")
     });
-    // The executor has one thread, and replaces blocked threads as long as there are at most four. So four of the five
-    // connectors block a thread, and the fifth never runs.
+    // The executor has one thread, and replaces blocked threads as long as there are at most four. Therefore four of
+    // the five connectors block a thread, and the fifth connector never runs.
     (0..4).for_each(|_| _ = running.until("hostile: PullBlock"));
     running.until("calls of plugins block more threads than the executor can replace");
 }

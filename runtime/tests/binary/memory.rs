@@ -103,8 +103,8 @@ links: [input -> output, alive -> nothing]"
     asked.end();
 }
 
-/// The operator buffers all events until no event has arrived for a while. Without a limit, it would buffer the whole
-/// input.
+/// The operator buffers all events until no event has arrived for a while. Without a limit, the operator would buffer
+/// the whole input.
 #[test]
 fn operator_that_buffers_events_stays_within_memory_limit() {
     const LINES: usize = 2_500;

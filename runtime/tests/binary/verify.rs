@@ -1,4 +1,4 @@
-//! Tests of `tremor plugin verify`. It finds violations of the contract of plugins, and reports no others.
+//! Tests of `tremor plugin verify`. The command finds violations of the contract of plugins, and reports nothing else.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Tests of flow files. Every folder in `tests/fixtures/flow_files` of the workspace is a case. It has a flow file,
+//! Tests of flow files. Every folder in `tests/fixtures/flow_files` of the workspace is a case. A case has a flow file,
 //! `flow.yaml`, and the expected output, `expected`: the errors, or the graph and the warnings.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p tremor-runtime --test flow_files` rewrites the expected output. Read the

@@ -54,8 +54,8 @@ static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
     built_libraries(in_target(&arguments).current_dir(workspace()))
 });
 
-/// Name of the environment variable with compiler flags for plugins. With it, plugins can be built with other flags
-/// than the test that loads them.
+/// Name of the environment variable with compiler flags for plugins. The variable allows plugins to be built with other
+/// flags than the test that loads them.
 const FLAGS: &str = "TREMOR_TEST_PLUGIN_RUSTFLAGS";
 
 /// Returns the packages of all fixtures. Their libraries are examples of cargo, so that no build puts them into a

@@ -11,8 +11,8 @@ use crate::codec::output::{BLOCK, Output};
 /// because the last block is always stored completely.
 const SLACK: usize = BLOCK + 3;
 
-/// Number of bytes that are encoded as base64 in one step. This is a multiple of three, so that only the last step adds
-/// padding.
+/// Number of bytes that are encoded as base64 in one step. The number is a multiple of three, so that only the last
+/// step adds padding.
 const CHUNK: usize = 768;
 
 impl Output<'_> {

@@ -339,8 +339,8 @@ impl ConnectorTask {
         Ok(wait)
     }
 
-    /// Connects the instance, and retries this with backoff. Returns `None` if the flow no longer needs the connector
-    /// before the instance is connected.
+    /// Connects the instance, and retries failed attempts with backoff. Returns `None` if the flow no longer needs the
+    /// connector before the instance is connected.
     ///
     /// # Errors
     /// Returns a fault if the error does not permit a retry, if no attempt is left, or if the instance is to be

@@ -112,7 +112,7 @@ impl State {
 struct Sink {
     node: u32,
     connector: Arc<ConnectorHandle>,
-    /// The sources whose events may reach the sink. Each has its node and the name of its connector.
+    /// The sources whose events may reach the sink: node and name of the connector of each source.
     sources: Vec<(u32, String)>,
     /// `true` once the sink was connected for the first time. The sources before the sink do not begin earlier.
     is_ready: bool,

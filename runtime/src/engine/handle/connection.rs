@@ -62,7 +62,7 @@ impl Connection {
         Broken(self.state.waiter())
     }
 
-    /// Requests that the instance is replaced. If this is called several times, the first reason is kept.
+    /// Requests that the instance is replaced. Later calls do not change the reason of the first call.
     pub(crate) fn replace(&self, reason: Replaced) {
         self.state.update(|state| _ = state.replaced.get_or_insert(reason));
     }
@@ -79,8 +79,8 @@ impl Connection {
 
     /// Records that the source read an event, or the sink delivered one.
     pub(crate) fn event_passed(&self) {
-        // This is called once a batch. The flag is written only once, so that its cache line stays shared between
-        // cores.
+        // This method is called once per batch. The flag is written only once, so that its cache line stays shared
+        // between cores.
         if !self.has_passed.load(Ordering::Relaxed) {
             self.has_passed.store(true, Ordering::Relaxed);
         }

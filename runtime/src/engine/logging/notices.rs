@@ -114,7 +114,7 @@ impl Notices {
     }
 
     /// Returns whether the permanent failure of the connector may be logged. Only the limit of the flow applies,
-    /// because this is the last line of the connector.
+    /// because the failure is the last line of the connector.
     pub(crate) fn admits_last(&self) -> bool {
         lock(&self.all.0).admits(Instant::now())
     }

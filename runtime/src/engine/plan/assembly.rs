@@ -94,7 +94,7 @@ pub(crate) fn preprocessors(
     Ok(Preprocessors::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
 }
 
-/// Creates the postprocessors of a sink. There are none unless `is_raw` is set, because only bytes can be processed.
+/// Creates the postprocessors of a sink: none unless `is_raw` is set, because postprocessors process only bytes.
 pub(crate) fn postprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,

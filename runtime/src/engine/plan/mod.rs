@@ -212,7 +212,7 @@ impl Plan<'_> {
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name: Arc<str> = own.name.as_str().into();
         let stats = counters.of(&own.name, own.role);
-        // In the task of a pipeline, the pipeline inside the router counts the events. They must not be counted a
+        // In the task of a pipeline, the pipeline inside the router counts the events. The events must not be counted a
         // second time.
         let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
         let leading = Leading {
@@ -243,9 +243,9 @@ impl Plan<'_> {
         Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }
 
-    /// Returns the codec of the source if several tasks may process its batches. They may not if the codec of the source
-    /// or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the flow sets the number of
-    /// events of a pull.
+    /// Returns the codec of the source if several tasks may process its batches. Returns `None` if the codec of the
+    /// source or of the sink is not best on one core (`MakeCodec::is_best_on_one_core`), or if the flow sets the number
+    /// of events of a pull.
     fn parallel_codec(&self, sink: NodeId) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
         let node = self.flow.graph.node(self.owner);
         // A fixed pull size is meant for runs that repeat the same work. Helpers would make such runs differ.

@@ -73,7 +73,7 @@ pub(crate) struct Encoding {
 /// The outputs of a component, which its tasks share.
 ///
 /// The egress has two in-order sections, which tasks enter in the order of their tickets. In the first section, tasks
-/// route batches through pipelines. In the second one, they send the batches to queues.
+/// route batches through pipelines. In the second section, tasks send the batches to queues.
 pub(crate) struct Egress {
     /// Number of the next ticket.
     tickets: AtomicU64,

@@ -19,7 +19,7 @@ use crate::engine::{
 struct Verdicts {
     /// Positions of events that cannot be delivered, in ascending order.
     rejected: Peekable<vec::IntoIter<(usize, Error)>>,
-    /// `true` at the position of each event that has to be delivered again. Empty if there is none.
+    /// `true` at the position of each event that has to be delivered again. Empty if there is no such event.
     again: Vec<bool>,
     /// Reason why events have to be delivered again. An error that requires another connection takes precedence.
     error: Option<Error>,
@@ -35,7 +35,8 @@ impl Session<'_> {
     ) -> Result<(), End> {
         let slots = &mut self.side.backlog.slots;
         self.side.router.stats.deliveries.end(slots.end(slot));
-        // Most deliveries are accepted in full. They are settled in their slot, so that the batches are not moved.
+        // Most deliveries are accepted in full. Such deliveries are settled in their slot, so that their batches are
+        // not moved.
         match result {
             Ok(exceptions) if exceptions.is_empty() => {
                 let (events, letters) = slots.counts(slot);

@@ -112,9 +112,9 @@ impl Backlog {
         self.lanes.iter_mut().for_each(Lane::try_now);
     }
 
-    /// Returns whether a batch from the queue becomes a delivery unchanged, without waiting in a lane. This is so if
-    /// the sink has a single slot and batches are not joined: the sink then receives a batch only while nothing else
-    /// is waiting or in flight.
+    /// Returns whether a batch from the queue becomes a delivery unchanged, without waiting in a lane. The condition is
+    /// that the sink has a single slot and batches are not joined: the sink then receives a batch only while nothing
+    /// else is waiting or in flight.
     pub(crate) fn is_direct(&self) -> bool {
         self.slots.count() == 1 && !self.is_batching()
     }
@@ -290,8 +290,8 @@ impl Backlog {
         self.in_order && in_flight.any(|pending| self.lanes[pending.lane].len() > 0)
     }
 
-    /// Sets whether the flow may borrow no more memory. While this is so, incomplete deliveries do not wait for more
-    /// batches.
+    /// Sets whether the flow may borrow no more memory. While `is_short` is `true`, incomplete deliveries do not wait
+    /// for more batches.
     pub(crate) fn set_is_short(&mut self, is_short: bool) {
         self.is_short = is_short;
     }

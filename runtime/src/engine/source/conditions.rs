@@ -42,8 +42,8 @@ impl WaitConditions<'_> {
         Suspension { by_breaker: self.breaker.is_open(), by_gate: self.gate.is_closed() }
     }
 
-    /// Returns whether events that were already pulled may be preprocessed. This is not allowed while the connector is
-    /// paused or after the source was interrupted.
+    /// Returns whether events that were already pulled may be preprocessed. Returns `false` while the connector is
+    /// paused, and after the source was interrupted.
     pub(super) fn may_continue(&self) -> bool {
         self.interrupt.now().is_none() && !self.gate.is_closed()
     }

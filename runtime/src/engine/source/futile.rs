@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(waits.len(), 1_000);
             assert!(waits[0] <= Duration::from_millis(1));
             assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(1)));
-            // Waits are random. The probability that all of a thousand waits are shorter than this is about 2^-1000.
+            // Waits are random. The probability that all of a thousand waits are at most 500 ms is about 2^-1000.
             assert!(waits.iter().any(|wait| *wait > Duration::from_millis(500)));
             assert!(futile.end("input"));
             assert!(!futile.end("input"));

@@ -367,8 +367,8 @@ impl Intake {
         self.state.preprocessors.end(StreamEnd::Aborted);
     }
 
-    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if input is
-    /// lost by that, because the source wants no acknowledgements.
+    /// Discards everything that was pulled and not yet preprocessed, so that its pulls fail. Returns `true` if the
+    /// discarded input is lost, because the source wants no acknowledgements.
     ///
     /// # Errors
     /// Returns an error if a preprocessor could not be recreated.

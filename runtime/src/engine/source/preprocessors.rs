@@ -207,7 +207,7 @@ impl Preprocessors {
     /// Discards all input that was not yet output, and replaces the preprocessors by new instances, so that buffered
     /// bytes are lost. The pulls of the discarded input fail.
     ///
-    /// This is meant for input that cannot be processed in time, because a few bytes may expand to terabytes.
+    /// The method is meant for input that cannot be processed in time, because a few bytes may expand to terabytes.
     ///
     /// # Errors
     /// Returns the first error of a constructor.

@@ -27,7 +27,7 @@ const CAPACITY_WAIT: Duration = Duration::from_secs(1);
 /// [`Batch::WEIGHT_AT_MOST`] bytes.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// The flow was stopped. It ends two seconds later, even if events are left.
+    /// The flow was stopped. The flow ends two seconds later, even if events are left.
     Stopped,
     /// The connection was lost. The next connection begins only after these rounds.
     Lost,
@@ -65,7 +65,8 @@ impl Rounds {
 }
 
 impl Session<'_> {
-    /// Waits for `wait` before the next pull. Returns the end of the connection if the source has to end before that.
+    /// Waits for `wait` before the next pull. Returns the end of the connection if the source has to end during the
+    /// wait.
     pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
         self.process_remainder().await?;
         let until = executor::after(wait);

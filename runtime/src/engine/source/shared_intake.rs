@@ -50,7 +50,7 @@ pub(crate) struct IntakeGuard<'l> {
     _wakes: Wakes<'l>,
 }
 
-/// Wakes the task that waits for the intake. This happens in `drop`, after the lock was released.
+/// A guard that wakes the task that waits for the intake. `drop` wakes the task, after the lock was released.
 struct Wakes<'l> {
     of: &'l SharedIntake,
 }

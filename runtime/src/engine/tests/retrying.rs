@@ -166,7 +166,7 @@ fn lost_connection_ends_a_sink_whose_retry_is_due() {
         });
         let end = end.await;
         assert!(matches!(end, End::Interrupted), "{end:?}");
-        // The sink is down, so the source is not pulled before its end otherwise.
+        // The sink is down, so the source would never be pulled to its end without the drain.
         control.advance(Phase::Draining);
     };
     let source_runs =

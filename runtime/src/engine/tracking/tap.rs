@@ -27,7 +27,7 @@ const MAX_JSON_BYTES: usize = 64 << 10;
 /// The listeners at the ports of one component.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
-    /// `true` if there may be a listener. If there is none, this flag is all that is read for a batch.
+    /// `true` if there may be a listener. Without a listener, only this flag is read for a batch.
     is_open: AtomicBool,
     listeners: Mutex<Vec<Listener>>,
     /// Events that no listener received because another task held the lock.
@@ -73,7 +73,7 @@ fn is_zero(missed: &u64) -> bool {
 }
 
 impl Tap {
-    /// Sends a sample of a batch that passes `port` to the listeners of the port. Without listeners, this is one
+    /// Sends a sample of a batch that passes `port` to the listeners of the port. Without listeners, the call is one
     /// relaxed load.
     #[inline]
     pub(crate) fn pass(&self, port: &str, batch: &Batch) {

@@ -276,8 +276,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Returns whether the next node is a key. This is so if the innermost open collection is a map, and no key waits
-    /// for its value.
+    /// Returns whether the next node is a key: whether the innermost open collection is a map, and no key waits for its
+    /// value.
     fn awaits_key(&self) -> bool {
         self.open.last().is_some_and(|open| open.key.is_none() && matches!(open.data, Data::Map(_)))
     }

@@ -16,7 +16,7 @@ pub(super) enum Format {
 }
 
 /// The first bytes of each format. Skippable frames, which zstd and lz4 share, do not identify the format, so they are
-/// omitted. So is the header of zlib for fast compression, which is `x^` in text.
+/// omitted. The header of zlib for fast compression is omitted too, because a text may begin with its two bytes, `x^`.
 const MAGIC: [(&[u8], Format); 8] = [
     // The two bytes of the magic number are followed by the method, of which only one exists.
     (&[0x1f, 0x8b, 0x08], Format::Gzip),

@@ -172,7 +172,7 @@ fn ids_that_never_complete_do_not_fill_the_memory() {
         assert!(host.memory() <= 4 << 20, "{}", host.memory());
     }
     assert_eq!(count + joins.messages.len(), 110);
-    // Another message is joined in spite of this.
+    // A further message is joined, although earlier messages were rejected.
     assert_eq!(run(&mut joins, &chunks(9, b"abc", 1)).0, [b"abc"]);
     expire(&host, &mut joins, 5);
     assert_eq!((joins.bytes, joins.numbers.len(), joins.streams.len()), (0, 0, 0));

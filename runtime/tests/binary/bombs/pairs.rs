@@ -19,8 +19,8 @@ const SAMPLE: usize = 5;
 /// Length of a compressed bomb after decompression, in bytes: many times the limit of a batch, a queue or a message.
 const EXPANDED: usize = 32 << 20;
 
-/// Length of a bomb of snappy after decompression, in bytes. Less than [`EXPANDED`], because snappy compresses at most
-/// 20 to 1.
+/// Length of a bomb of snappy after decompression, in bytes. This length is less than [`EXPANDED`], because snappy
+/// compresses at most 20 to 1.
 const EXPANDED_BY_SNAPPY: usize = 12 << 20;
 
 /// Length of a bomb without compression, in bytes. Encoded twice with base64, it still fits into [`INPUT`].

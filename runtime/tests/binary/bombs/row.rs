@@ -17,7 +17,8 @@ use crate::{
     tremor::Scene,
 };
 
-/// Maximum time until a valid event arrives after a bomb, and maximum time of a drain. Both usually take much less.
+/// Maximum time until a valid event arrives after a bomb, and maximum time of a drain. The event and the drain usually
+/// take much less time.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Time after which a valid event is sent again. The first one may have been lost with the connection of a restarted
@@ -102,8 +103,8 @@ struct Row<'n> {
 }
 
 /// Sends the bomb four times. The connection is closed after the first bomb and reset within the second one, and the
-/// connector is restarted after the third one. Each time, a valid event has to arrive then. After the fourth bomb the
-/// flow is drained, and the drain has to end.
+/// connector is restarted after the third one. After each of these bombs, a valid event has to arrive. After the fourth
+/// bomb the flow is drained, and the drain has to end.
 #[track_caller]
 pub(super) fn survives(
     name: &str,

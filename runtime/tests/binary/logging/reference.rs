@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-/// The rules, of which the first matching one applies. Each has a field and its text (for `tags`, a text in the list),
-/// the class, the number of events that may pass per second, and the field by whose value events are counted.
+/// The rules, of which the first matching rule applies. Each rule has a field and its text (for `tags`, a text in the
+/// list), the class, the number of events that may pass per second, and the field by whose value events are counted.
 pub(super) const RULES: [(&str, &str, &str, u64, &str); 12] = [
     ("application", "app1", "applog_app1", 1250, "application"),
     ("application", "app2", "applog_app1", 2500, "application"),
