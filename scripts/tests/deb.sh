@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian package from the folder of an archive, then installs, upgrades, removes and purges it. This happens
+# Builds the Debian package from the folder of an archive, then installs, upgrades, removes and purges it. The test runs
 # in a view of this machine's root folder that keeps all changes in memory, so the machine does not change.
 #
 # Usage: deb.sh FOLDER GLIBC

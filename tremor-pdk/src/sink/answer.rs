@@ -34,7 +34,7 @@ pub enum Undelivered {
 }
 
 impl Undelivered {
-    /// Returns the error. If events failed for different reasons, this is the error of the first range.
+    /// Returns the error. If events failed for different reasons, returns the error of the first range.
     pub fn into_error(self) -> Error {
         match self {
             Self::All(error) => error,

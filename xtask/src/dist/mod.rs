@@ -1,5 +1,6 @@
-//! `cargo xtask dist`: creates an archive that runs on machines without Rust, and a Debian package of it. Both contain
-//! the program, the plugins, a systemd unit, completions, manual pages, licences, and a software bill of materials.
+//! `cargo xtask dist`: creates an archive that runs on machines without Rust, and a Debian package of it. The archive
+//! and the package contain the program, the plugins, a systemd unit, completions, manual pages, licences, and a
+//! software bill of materials.
 
 mod bare;
 mod elf;

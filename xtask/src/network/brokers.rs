@@ -2,7 +2,8 @@
 //! them.
 //!
 //! Each turn starts a new broker with the same messages and settings. The measured time begins with the start of the
-//! processes, and ends when the broker has all records or acknowledgements. Their processor time is measured as well.
+//! processes, and ends when the broker has all records or acknowledgements. The processor time of the processes and of
+//! the broker is measured as well.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -56,7 +57,7 @@ pub(super) fn kafka(bench: &Bench<'_>, way: &'static str, _: &Samples) -> Result
     let writes = |log: &str, to: &str| kcat(log, &["-P", "-t", to]).arguments(SETTINGS.split(' '));
     writes("kcat-fills", FROM).argument("-l").argument(lines.display()).start()?.finish()?;
     ensure!(records(broker, FROM)? == RECORDS, "the topic does not have all records");
-    // This creates the topic, so that its creation is not measured.
+    // Reading the number of records creates the topic, so that its creation is not measured.
     records(broker, TO)?;
     let (before, start) = (cluster.processor_time()?, Instant::now());
     let mut processes = if way == KCAT {

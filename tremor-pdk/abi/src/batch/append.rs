@@ -210,7 +210,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.stream(first).push_message(b"in place");
         batch.decode_with(|bytes, nodes, span| {
-            // Like a codec that leaves text in the raw bytes.
+            // Write nodes as a codec does that leaves text in the raw bytes.
             let root = u32::try_from(nodes.len()).unwrap();
             nodes.push(Node::array(2, 3));
             nodes.push(Node::string((span.start + 3).into(), 5));

@@ -151,9 +151,9 @@ host_side! {
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>
     ) -> Vec<Rejected>;
 
-    /// Returns the size of an event in bytes. This is the length of the bytes that the event was decoded from, if they
-    /// are known. Otherwise it is the length of the raw payload, or the length of the text and data of the value plus
-    /// 16 for each node of the value.
+    /// Returns the size of an event in bytes. The size is the length of the bytes that the event was decoded from, if
+    /// they are known. Otherwise the size is the length of the raw payload, or the length of the text and data of the
+    /// value plus 16 for each node of the value.
     fn size_of[&self]self(event: &Event) -> usize;
 
     /// Returns the events at `positions`, in this order, as a batch that shares the buffers of this batch.

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 /// Listeners: the name in Kafka's configuration, and in the description of the broker that this command prints. The
-/// first one has neither TLS nor SASL. The others are added with `--secure`.
+/// first listener has neither TLS nor SASL. The other listeners are added with `--secure`.
 const LISTENERS: [(&str, &str); 4] =
     [("PLAINTEXT", "plain"), ("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
 
@@ -124,7 +124,8 @@ fn format(jars: &Path, id: u16, config: &Path, is_secure: bool) -> Result<Proces
     program.arguments(java(jars, "-Xmx64m", &words)).start()
 }
 
-/// Returns the arguments of java for one of Kafka's programs. They make it start fast and use little memory.
+/// Returns the arguments of java for one of Kafka's programs. The arguments make the program start fast and use little
+/// memory.
 fn java(jars: &Path, heap: &str, words: &[String]) -> Vec<String> {
     let jars = shown(&jars.join("*"));
     let fast = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &jars];

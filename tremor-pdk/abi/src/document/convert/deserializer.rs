@@ -110,8 +110,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match self.value.as_number_text() {
-            // Only `Value` deserialises a newtype with the name [`NUMBER`]. It reads the name of the variant as the
-            // text of a number.
+            // Only `Value` deserialises a newtype with the name [`NUMBER`]. `Value` reads the name of the variant as
+            // the text of a number.
             Some(name_of_variant) if name == NUMBER => {
                 visitor.visit_enum(Variant { name: name_of_variant, content: None })
             }
