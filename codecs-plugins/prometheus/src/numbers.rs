@@ -30,7 +30,7 @@ pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
 }
 
 /// Parses a number of seconds to ns. A number without an exponent is converted exactly, except that digits after the
-/// ninth decimal place are truncated.
+/// ninth decimal are truncated.
 fn seconds(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
