@@ -5,6 +5,7 @@ mod dependencies;
 mod files;
 mod import_circles;
 mod methods;
+mod page_width;
 mod pages;
 mod runs;
 mod text_errors;
@@ -14,7 +15,7 @@ mod wording;
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 22] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 23] = [
     code::crates_in_their_modules,
     code::unsafe_has_a_reason,
     dependencies::pdk_is_free_of_the_runtime,
@@ -25,6 +26,7 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 22] = [
     files::source_is_short,
     import_circles::imports_go_one_way,
     methods::method_is_shown,
+    page_width::prose_is_wrapped,
     pages::link_resolves,
     pages::page_is_in_the_summary,
     pages::record_has_its_headings,
