@@ -5,7 +5,7 @@
 readonly PROFILE_SECONDS=5
 profilers=()
 
-# Finds the profilers that work on this machine. The others are disabled with a notice.
+# Finds the profilers that work on this machine. The other profilers are disabled with a notice.
 check_profilers() {
   local missing='this part of --profile is disabled'
   if perf record -o "$scratch/perf.data" -- true > /dev/null 2>&1; then
