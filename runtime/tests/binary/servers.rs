@@ -230,7 +230,7 @@ fn idle_connection_has_no_buffer_of_its_own() {
     let before = add(200);
     let after = add(400);
     let each = after.saturating_sub(before) / 400;
-    // The limit is less than the size of a buffer of the usual size, or of a task.
+    // A buffer of the usual size or a task would need more than the limit.
     assert!(each < 8 << 10, "{each} bytes each");
     drop(clients);
     server.end();

@@ -33,7 +33,7 @@ pub(super) fn values(batch: &Batch) -> Vec<String> {
 pub(super) struct Pulls {
     pub(super) left: VecDeque<Vec<String>>,
     pub(super) reports: Reports,
-    /// Flag without which the source does not end; `None` if the source ends after its last pull.
+    /// Flag that has to be `true` before the source ends; `None` if the source ends after its last pull.
     pub(super) until: Option<Arc<AtomicBool>>,
     /// `true` if the source reads fragments of one stream instead of messages.
     pub(super) fragments: bool,
