@@ -16,9 +16,9 @@ use std::{ops::RangeInclusive, time::Duration};
 pub(crate) const POOLED: usize = 128;
 
 /// Time for which a source gets no further helper after one of several helpers has stopped, because that helper mostly
-/// waited for an in-order section. More tasks do not make such a source faster. On two processors there is a single
-/// helper, which never stops for this reason (`bench/runs/2026-11-21-two-cores-one-pass`). More than four helpers were
-/// never measured.
+/// waited for an in-order section. On 16 processors, flows of JSON take twice the processor time without this pause; if
+/// helpers never stop for this reason, their throughput falls to about half (`bench/runs/2026-11-27-cores`). On two
+/// processors there is a single helper, which never stops for this reason.
 pub(crate) const WITHOUT_MORE_HELP: Duration = Duration::from_millis(100);
 
 /// Number of consecutive pulls after which the source counts as steady, so that helpers may pull. Each of these pulls
