@@ -84,8 +84,8 @@ mod yield_now;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Buffered, Cutter, EventMut, EventRef, Insertion, Limit, Origin, Output,
-        RemainingInput, StreamKey, Verdict,
+        Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, Limit, Origin,
+        Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
     },
     connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},

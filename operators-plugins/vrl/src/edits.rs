@@ -1,6 +1,11 @@
 //! Applies the changes that a program has made to an event.
+//!
+//! The edits that a program makes to an event are the same for many events. They are compiled once to a [`Plan`], which
+//! writes all of them in one pass over the nodes of the document, without a tree of the event.
 
-use tremor_pdk::{EventMut, Result, Value, Writer};
+use std::collections::HashMap;
+
+use tremor_pdk::{Edits, EventMut, Part, Path, Result, Value};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
 use crate::{
@@ -9,69 +14,200 @@ use crate::{
     target::{Edit, EditKind, Scratch},
 };
 
-/// Writes the edits of an event and its metadata into the batch.
-///
-/// # Errors
-/// A written value does not fit a document.
-pub(crate) fn apply(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>) -> Result<()> {
-    let (mut of_event, mut of_metadata) = (false, false);
-    for edit in scratch.edits() {
-        let is_metadata = layout.path(edit.path).is_metadata();
-        of_metadata |= is_metadata;
-        of_event |= !is_metadata;
-    }
-    if of_event && let Some(value) = event.value_mut() {
-        replay(layout, scratch, false, value);
-    }
-    if !of_metadata {
-        return Ok(());
-    }
-    let mut edits = metadata_edits(layout, scratch);
-    if edits.all(|(used, edit)| edit.kind == EditKind::Written && is_key(used)) {
-        return event.extend_metadata(|writer| write_keys(layout, scratch, writer));
-    }
-    if event.get().metadata().is_some() {
-        replay(layout, scratch, true, event.metadata_mut());
-        return Ok(());
-    }
-    let mut metadata = Value::object();
-    replay(layout, scratch, true, &mut metadata);
-    event.set_metadata(metadata);
-    Ok(())
+/// Maximum number of plans that are kept. A program has a plan for each sequence of edits that it makes. A program that
+/// edits in a loop may make any number of sequences.
+const PLANS: usize = 64;
+
+/// The compiled edits of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Plans(HashMap<Box<[Edit]>, [Plan; 2]>);
+
+/// A way to apply the edits of one part of an event: of the payload or of the metadata.
+#[derive(Clone, Debug)]
+enum Plan {
+    /// The part has no edits.
+    None,
+    /// The program has written the whole part. The number is the index of its path.
+    Whole(usize),
+    /// The program has written keys of the metadata, and removed none. The numbers are the indices of their paths.
+    Keys(Vec<usize>),
+    /// Fields are set and removed. The numbers are the indices of the paths that are set.
+    Fields(Box<Edits>, Vec<usize>),
+    /// The result depends on the order of the edits, such as that of a value and a removed object that contains it. The
+    /// edits are applied to a tree, one after the other.
+    Tree,
 }
 
-fn metadata_edits<'a>(
+impl Plans {
+    /// Writes the edits of an event and its metadata into the batch.
+    ///
+    /// # Errors
+    /// A written value does not fit a document.
+    pub(crate) fn apply(
+        &mut self,
+        layout: &Layout,
+        scratch: &Scratch,
+        event: &mut EventMut<'_>,
+    ) -> Result<()> {
+        if scratch.edits().is_empty() {
+            return Ok(());
+        }
+        if !self.0.contains_key(scratch.edits()) {
+            if self.0.len() >= PLANS {
+                self.0.clear();
+            }
+            let plans =
+                [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
+            self.0.insert(scratch.edits().into(), plans);
+        }
+        let Some(plans) = self.0.get_mut(scratch.edits()) else { return Ok(()) };
+        plans[0].apply(layout, scratch, event, Part::Payload)?;
+        plans[1].apply(layout, scratch, event, Part::Metadata)
+    }
+}
+
+impl Plan {
+    fn new(layout: &Layout, scratch: &Scratch, part: Part) -> Self {
+        let mut fields: Vec<Field<'_>> = Vec::new();
+        for (used, edit) in edits_of(layout, scratch, part) {
+            let path = &used.written.path.segments;
+            let is_set = edit.kind == EditKind::Written;
+            // An empty object at the root is not removed, so that `compact` matters only within an object.
+            let is_compact = edit.kind == EditKind::Removed { compact: true } && path.len() > 1;
+            match fields.iter_mut().find(|field| field.path == path) {
+                Some(field) if field.is_set != is_set || is_compact => return Self::Tree,
+                Some(_) => {}
+                None if is_compact => return Self::Tree,
+                None => fields.push(Field { path, index: edit.path, is_set }),
+            }
+        }
+        if fields.is_empty() {
+            return Self::None;
+        }
+        let mut outermost: Vec<Field<'_>> = Vec::new();
+        for field in &fields {
+            let around = fields.iter().filter(|outer| field.is_within(outer));
+            if around.clone().any(|outer| !outer.is_set) {
+                return Self::Tree;
+            }
+            let outer = around.min_by_key(|outer| outer.path.len());
+            // The final value of the outer field contains the edits within it. A field that is set also creates the
+            // outer field if this is missing, so that the first edit decides about the position among new fields.
+            if outer.is_some() && !field.is_set {
+                continue;
+            }
+            let field = outer.unwrap_or(field);
+            if !outermost.iter().any(|it| it.path == field.path) {
+                outermost.push(*field);
+            }
+        }
+        if let [Field { path: [], index, is_set: true }] = outermost[..] {
+            return Self::Whole(index);
+        }
+        let set: Vec<usize> = outermost.iter().filter(|it| it.is_set).map(|it| it.index).collect();
+        let are_keys =
+            set.len() == outermost.len() && outermost.iter().all(|it| it.path.len() == 1);
+        if part == Part::Metadata && are_keys {
+            return Self::Keys(set);
+        }
+        let paths = |is_set: bool| {
+            let fields = outermost.iter().filter(move |field| field.is_set == is_set);
+            fields.map(|it| layout.path(it.index).way.clone()).collect::<Vec<Path>>()
+        };
+        match Edits::new(&paths(true), &paths(false)) {
+            Ok(edits) => Self::Fields(Box::new(edits), set),
+            Err(_) => Self::Tree,
+        }
+    }
+
+    fn apply(
+        &mut self,
+        layout: &Layout,
+        scratch: &Scratch,
+        event: &mut EventMut<'_>,
+        part: Part,
+    ) -> Result<()> {
+        let is_payload = part == Part::Payload;
+        let written = |index| scratch.written(layout.path(index)).unwrap_or(&Vrl::Null);
+        match self {
+            Self::None => Ok(()),
+            Self::Whole(index) if is_payload => event.write_value(|writer| {
+                write_vrl(written(*index), writer);
+                Ok(())
+            }),
+            Self::Whole(index) => {
+                event.set_metadata(from_vrl(written(*index)));
+                Ok(())
+            }
+            Self::Keys(set) => event.extend_metadata(|writer| {
+                for index in set {
+                    if let [OwnedSegment::Field(key)] =
+                        &layout.path(*index).written.path.segments[..]
+                    {
+                        writer.key(key);
+                        write_vrl(written(*index), writer);
+                    }
+                }
+            }),
+            Self::Fields(edits, set) if has_fields(event, part) => {
+                event.edit(part, edits, |field, value| {
+                    value.write(|writer| write_vrl(written(set[field]), writer));
+                })
+            }
+            Self::Fields(..) | Self::Tree => {
+                replay(layout, scratch, event, part);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A field that the program has set or removed.
+#[derive(Clone, Copy)]
+struct Field<'l> {
+    path: &'l [OwnedSegment],
+    /// Index of its path in the layout.
+    index: usize,
+    /// `false` if the field is removed.
+    is_set: bool,
+}
+
+impl Field<'_> {
+    fn is_within(&self, outer: &Self) -> bool {
+        self.path.len() > outer.path.len() && self.path.starts_with(outer.path)
+    }
+}
+
+/// Returns the edits of one part of an event, in order.
+fn edits_of<'a>(
     layout: &'a Layout,
     scratch: &'a Scratch,
+    part: Part,
 ) -> impl Iterator<Item = (&'a UsedPath, &'a Edit)> {
     let edits = scratch.edits().iter().map(|edit| (layout.path(edit.path), edit));
-    edits.filter(|(used, _)| used.is_metadata())
+    edits.filter(move |(used, _)| used.is_metadata() == (part == Part::Metadata))
 }
 
-fn is_key(used: &UsedPath) -> bool {
-    matches!(used.written.path.segments[..], [OwnedSegment::Field(_)])
-}
-
-/// Writes keys of the metadata directly into the document. If the program wrote a key several times, the last value is
-/// kept.
-fn write_keys(layout: &Layout, scratch: &Scratch, writer: &mut Writer<'_>) {
-    for (used, _) in metadata_edits(layout, scratch) {
-        if let [OwnedSegment::Field(key)] = &used.written.path.segments[..] {
-            writer.key(key);
-            write_vrl(scratch.written(used).unwrap_or(&Vrl::Null), writer);
-        }
+/// Returns whether the part of the event is an object, or metadata that the event does not have.
+fn has_fields(event: &EventMut<'_>, part: Part) -> bool {
+    match part {
+        Part::Payload => event.value().is_some_and(|value| value.as_object().is_some()),
+        Part::Metadata => event.get().metadata().is_none_or(|value| value.as_object().is_some()),
     }
 }
 
-/// Applies the edits of the program to `value`, in order. A write stores the final value of its
-/// path, or `null` if the value no longer exists, because earlier values are not kept. A later
-/// removal of the value is a separate edit.
-fn replay(layout: &Layout, scratch: &Scratch, metadata: bool, value: &mut Value<'static>) {
-    for edit in scratch.edits() {
-        let used = layout.path(edit.path);
-        if used.is_metadata() != metadata {
-            continue;
-        }
+/// Applies the edits of the program to a tree of the part, in order. A write stores the final value of its path, or
+/// `null` if the value no longer exists, because earlier values are not kept. A later removal of the value is a
+/// separate edit.
+fn replay(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>, part: Part) {
+    let value = match part {
+        Part::Payload => match event.value_mut() {
+            Some(value) => value,
+            None => return,
+        },
+        Part::Metadata => event.metadata_mut(),
+    };
+    for (used, edit) in edits_of(layout, scratch, part) {
         let path = &used.written.path.segments;
         match edit.kind {
             EditKind::Written => {
@@ -114,3 +250,6 @@ fn remove(value: &mut Value<'static>, path: &[OwnedSegment], compact: bool) {
         object.remove(key);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ pub(crate) struct UsedPath {
     pub(crate) written: OwnedTargetPath,
     /// The path `written` relative to the slot.
     pub(crate) written_rest: OwnedValuePath,
+    /// The path `written`, for values of the runtime.
+    pub(crate) way: Path,
 }
 
 impl UsedPath {
@@ -80,7 +82,8 @@ impl Layout {
             };
             let written = without_indices(path);
             let (rest, written_rest) = (behind(path), behind(&written));
-            Some(UsedPath { path: path.clone(), slot, rest, written, written_rest })
+            let way = way(&written.path);
+            Some(UsedPath { path: path.clone(), slot, rest, written, written_rest, way })
         };
         let paths = paths.iter().filter_map(|path| used(path)).collect();
         let slot = |path: &OwnedTargetPath| Slot { way: way(&path.path), path: path.clone() };

@@ -36,6 +36,7 @@ pub use self::{
     convert::{Arena, to_vrl},
 };
 use self::{
+    edits::Plans,
     program::Compiled,
     target::{EventTarget, Scratch},
 };
@@ -45,6 +46,7 @@ use self::{
 pub struct Vrl {
     compiled: Compiled,
     scratch: Scratch,
+    plans: Plans,
     state: RuntimeState,
     timezone: TimeZone,
     ports: Vec<String>,
@@ -86,7 +88,7 @@ impl Vrl {
             Ok(port) => port.map_or(Verdict::Keep, Verdict::Port),
             Err(error) => return Verdict::Reject(error),
         };
-        let written = edits::apply(&self.compiled.layout, &self.scratch, event);
+        let written = self.plans.apply(&self.compiled.layout, &self.scratch, event);
         written.map_or_else(Verdict::Reject, |()| verdict)
     }
 
@@ -165,6 +167,7 @@ impl Component for Vrl {
         }
         Ok(Self {
             scratch: Scratch::new(&compiled.layout),
+            plans: Plans::default(),
             state: RuntimeState::default(),
             timezone: config.timezone()?,
             drop_on_abort: config.drop_on_abort,

@@ -1,0 +1,168 @@
+use proptest::prelude::*;
+use tremor_pdk::{
+    Batch, Component, Part, Value, literal,
+    testing::{HostBatch, TestHost},
+};
+
+use super::{Plan, Plans, replay};
+use crate::{Config, Vrl};
+
+/// Returns `None` if VRL's compiler rejects the program, which knows the types of some fields.
+fn operator(source: &str) -> Option<Vrl> {
+    let config = Config { source: Some(source.to_owned()), ..Config::default() };
+    Vrl::new(config, TestHost::new().context()).ok()
+}
+
+fn batch(event: &Value<'static>, metadata: Option<&Value<'static>>) -> Batch {
+    let mut batch = Batch::new();
+    batch.push(event).unwrap();
+    if let Some(metadata) = metadata {
+        batch.get_mut(0).unwrap().set_metadata(metadata.clone());
+    }
+    batch
+}
+
+fn text(batch: &Batch) -> String {
+    let event = batch.get(0).unwrap();
+    let metadata = event.metadata().map(|it| it.to_string()).unwrap_or_default();
+    format!("{} % {metadata}", event.value().unwrap())
+}
+
+/// Runs a program and applies its edits by a plan and to a tree. Returns the results, and whether one of the plans is a
+/// tree.
+fn both(
+    source: &str,
+    event: &Value<'static>,
+    metadata: Option<&Value<'static>>,
+) -> Option<([String; 2], bool)> {
+    let mut operator = operator(source)?;
+    let [mut planned, mut replayed] = [(); 2].map(|()| batch(event, metadata));
+    let given = batch(event, metadata);
+    let given = given.get(0).unwrap();
+    assert!(operator.run(given.value().unwrap(), given.metadata()).is_ok(), "{source}");
+    let (layout, scratch) = (&operator.compiled.layout, &operator.scratch);
+    let mut plans = Plans::default();
+    plans.apply(layout, scratch, &mut planned.get_mut(0).unwrap()).unwrap();
+    planned.validate().unwrap();
+    let mut event = replayed.get_mut(0).unwrap();
+    for part in [Part::Payload, Part::Metadata] {
+        if super::edits_of(layout, scratch, part).next().is_some() {
+            replay(layout, scratch, &mut event, part);
+        }
+    }
+    let is_tree = plans.0.values().flatten().any(|plan| matches!(plan, Plan::Tree));
+    Some(([text(&planned), text(&replayed)], is_tree))
+}
+
+fn value(depth: u32) -> BoxedStrategy<Value<'static>> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::I64),
+        "[a-z\"\\\\é]{0,6}".prop_map(Value::from),
+    ];
+    if depth == 0 {
+        return leaf.boxed();
+    }
+    let array = prop::collection::vec(value(depth - 1), 0..3).prop_map(Value::from);
+    prop_oneof![2 => leaf, 1 => array, 4 => object(depth)].boxed()
+}
+
+fn object(depth: u32) -> BoxedStrategy<Value<'static>> {
+    let fields = prop::collection::vec(("[abcx]", value(depth - 1)), 0..5);
+    let object = fields.prop_map(|fields| {
+        let mut object = tremor_pdk::Object::new();
+        for (key, value) in fields {
+            object.insert(key, value);
+        }
+        Value::Object(object)
+    });
+    object.boxed()
+}
+
+fn statement() -> impl Strategy<Value = String> {
+    let path = prop_oneof![
+        4 => prop::collection::vec("[abcx]", 1..4).prop_map(|keys| format!(".{}", keys.join("."))),
+        2 => prop::collection::vec("[mnx]", 1..3).prop_map(|keys| format!("%{}", keys.join("."))),
+    ];
+    let written = prop_oneof![
+        Just("1".to_owned()),
+        Just("\"text\"".to_owned()),
+        Just("null".to_owned()),
+        Just("{\"b\": {\"c\": 2}, \"x\": []}".to_owned()),
+        path.clone(),
+    ];
+    prop_oneof![
+        6 => (path.clone(), written).prop_map(|(path, value)| format!("{path} = {value}")),
+        3 => path.clone().prop_map(|path| format!("del({path})")),
+        1 => path.clone().prop_map(|path| format!("del({path}, compact: true)")),
+        1 => path.prop_map(|path| format!("if exists({path}) {{ .a = 3 }}")),
+        1 => Just(". = {\"b\": 1, \"a\": {\"x\": true}}".to_owned()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn plan_has_the_result_of_a_tree(
+        event in value(3),
+        metadata in prop::option::of(object(2)),
+        statements in prop::collection::vec(statement(), 1..6),
+    ) {
+        let results = both(&statements.join("\n"), &event, metadata.as_ref());
+        prop_assume!(results.is_some());
+        let ([planned, replayed], _) = results.unwrap();
+        prop_assert_eq!(planned, replayed);
+    }
+}
+
+#[test]
+fn edits_of_fields_need_no_tree() {
+    let event = literal!({ "a": { "b": 1 }, "x": "text", "c": [1, 2] });
+    for source in [
+        ".class = \"x\"",
+        ".a.b = 2\n.new.field = .x\ndel(.c)",
+        ".a.x = 1\n.a = {\"y\": .a.x}",
+        ". = {\"only\": .x}",
+        "%class = .x\n%rate = 3",
+        "%nested.class = .x\ndel(%rate)",
+        ".c[0] = 5\n.class = \"x\"",
+    ] {
+        let ([planned, replayed], is_tree) =
+            both(source, &event, Some(&literal!({ "rate": 1 }))).unwrap();
+        assert_eq!(planned, replayed, "{source}");
+        assert!(!is_tree, "{source}");
+    }
+}
+
+#[test]
+fn edits_whose_order_matters_are_applied_in_order() {
+    let event = literal!({ "a": { "b": 1 }, "x": "text" });
+    for (source, expected) in [
+        ("del(.a)\n.a.c = 1", r#"{"x":"text","a":{"c":1}} % "#),
+        (".new.b = 1\ndel(.new.b)", r#"{"a":{"b":1},"x":"text","new":{}} % "#),
+        ("del(.a.b, compact: true)", r#"{"x":"text"} % "#),
+    ] {
+        let ([planned, replayed], is_tree) = both(source, &event, None).unwrap();
+        assert_eq!([&*planned, &*replayed], [expected, expected], "{source}");
+        assert!(is_tree, "{source}");
+    }
+}
+
+/// A program that edits in a loop makes another sequence of edits for each length of an array.
+#[test]
+fn number_of_plans_is_limited() {
+    let mut operator = operator(
+        "for_each(array!(.list)) -> |index, _item| { if mod(index, 2) == 0 { .a = index } else { .b = index } }",
+    )
+    .unwrap();
+    let mut plans = Plans::default();
+    for length in 0..200 {
+        let list = Value::from((0..length).map(Value::I64).collect::<Vec<_>>());
+        let mut batch = batch(&literal!({ "list": list }), None);
+        let given = batch.get(0).unwrap();
+        assert!(operator.run(given.value().unwrap(), None).is_ok());
+        let mut event = batch.get_mut(0).unwrap();
+        plans.apply(&operator.compiled.layout, &operator.scratch, &mut event).unwrap();
+    }
+    assert!(plans.0.len() <= super::PLANS && plans.0.len() > 1, "{}", plans.0.len());
+}
