@@ -104,7 +104,8 @@ impl Dedupe {
             return true;
         }
         let (now, within) = (event.ingest_ns(), self.config.within.ns());
-        // If the clock jumped back by a window or more, keys that were seen before no longer count.
+        // The clock may have jumped back. A key also no longer counts if `now` is a window or more before its first
+        // event.
         let is_over = |first: u64| now.abs_diff(first) >= within;
         while self.seen.oldest().is_some_and(|first| is_over(*first)) {
             self.seen.pop_oldest();

@@ -28,8 +28,8 @@ pub(crate) struct Config {
     dimensions: Field,
     /// Duration of a window. A window begins with the first event of its class and dimensions.
     window: Interval,
-    /// Maximum number of classes and dimensions that are counted at the same time. If there are more, the one
-    /// whose window began first is dropped.
+    /// Maximum number of pairs of a class and dimensions that are counted at the same time. If there are more, the
+    /// pair whose window began first is dropped.
     max_dimensions: NonZeroU32,
 }
 
@@ -112,8 +112,8 @@ impl Bucket {
     /// Counts an event with the current key. Returns whether the event may pass.
     fn passes(&mut self, now: u64, rate: u64) -> bool {
         let length = self.config.window.ns();
-        // If the clock jumps back by less than the duration of a window, the event is still in the window. If it jumps
-        // back further, a new window begins.
+        // The clock may have jumped back. The window still contains an event whose time is before the start of the
+        // window by less than `length`. An earlier event begins a new window.
         let has_ended = |window: &Window| now.abs_diff(window.start) >= length;
         let begin = Window { start: now, passed: 0 };
         let slot = match self.windows.find_or_insert(self.key.key(), || begin) {
