@@ -118,7 +118,7 @@ impl Flow {
         });
     }
 
-    /// Sends the process a signal: `STOP`, `CONT` or `KILL`.
+    /// Sends the process the signal with this name without `SIG`, such as `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

@@ -77,7 +77,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::
 const SOURCES: &str = "`value`, `copy`, `template`, `now` or `hostname`";
 
 impl Edit {
-    /// Compiles an edit to the fields that it sets or removes.
+    /// Compiles an edit into one step for each field that it sets or removes.
     fn compile(self) -> Result<Vec<Step>> {
         if let Some(remove) = &self.remove {
             let is_alone = self.field.is_none() && self.source()?.is_none();
@@ -219,9 +219,9 @@ fn depends(step: &Step, earlier: &Step) -> bool {
         || step.reads().into_iter().any(|read| read.overlaps(edited))
 }
 
-/// Maximum factor by which the edits may enlarge an event without a measurement of its size. For small batches,
-/// comparing the weight of the batch with the limit is not enough, because copies also enlarge the constants of the
-/// edits, which are not part of that weight.
+/// Maximum of [`Set::growth`] up to which the size of events is not measured, provided that `growth` times the weight of
+/// the batch does not exceed the limit. Without this maximum, a small batch could grow too much: its weight does not
+/// include the constants of the edits, and later edits may copy fields that are set to these constants.
 const GROWTH: usize = 16;
 
 /// The operator `set`.

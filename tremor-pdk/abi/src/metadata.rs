@@ -40,10 +40,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a record with a JSON text. In a constant, the panic is a compile error.
-    ///
-    /// # Panics
-    /// Panics if the text is longer than 8,168 bytes.
+    /// Creates a record with a JSON text.
     #[allow(clippy::cast_possible_truncation)] // the length is at most `JSON`
     pub const fn new(json: &JsonText) -> Self {
         Self {
@@ -61,7 +58,9 @@ impl Record {
     }
 }
 
-/// JSON text under construction at compile time.
+/// JSON text under construction at compile time, of at most 8,168 bytes.
+///
+/// The methods panic if the text would be longer. In a constant, the panic is a compile error.
 pub struct JsonText {
     buffer: [u8; JSON],
     len: usize,
@@ -82,7 +81,7 @@ impl JsonText {
     /// Appends `text` unchanged.
     ///
     /// # Panics
-    /// This method and the other methods panic if the text would be longer than 8,168 bytes.
+    /// Panics if the text would be longer than 8,168 bytes.
     #[must_use]
     pub const fn raw(mut self, text: &str) -> Self {
         let bytes = text.as_bytes();

@@ -101,6 +101,6 @@ fn compact<S>(stream: &mut Stream<S>) {
 fn footprint<S>(stream: &Stream<S>) -> usize {
     let shown = stream.excess.as_ref().map_or(0, |excess| excess.shown.capacity());
     let bytes = stream.buffered.capacity() + shown;
-    // A discarded message keeps a few bytes of its beginning and of its end.
+    // A message that was discarded to save memory keeps `KEPT` bytes of its beginning, and as many of its end.
     if bytes > 2 * Limits::KEPT { bytes } else { 0 }
 }

@@ -19,8 +19,9 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Number of bytes that are kept of the beginning of a discarded message, and of its end. Unfinished messages of up
-    /// to twice this size are not counted, because every connection needs more memory than that.
+    /// Number of bytes that are kept of the beginning of a message that is discarded for [`TooLong::Together`] or
+    /// [`TooLong::ForMemory`]. As many bytes are kept of its end. Unfinished messages of up to twice this size are not
+    /// counted, because every connection needs more memory than that.
     pub(super) const KEPT: usize = 64;
 
     /// Returns the maximum size in bytes of the unfinished messages of all streams together.

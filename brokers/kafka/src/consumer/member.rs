@@ -2,8 +2,8 @@
 //! blocked.
 //!
 //! librdkafka reports each change of the assignment inside a poll, and continues the rebalance only after the change
-//! was answered. The poll returns immediately. Revoked partitions are released after a drain, and all other partitions
-//! are read meanwhile.
+//! was answered. The poll only records the change, and the task answers it later: revoked partitions are first drained
+//! and then released, and all other partitions are read meanwhile.
 
 use std::{
     collections::VecDeque,
@@ -30,7 +30,8 @@ use super::{
 };
 use crate::client::explain;
 
-/// Maximum time between two polls of the event queue. The group considers a member stuck if it polls too rarely.
+/// Maximum time for which the task sleeps before it polls the event queue again, because the group considers a member
+/// stuck if it polls too rarely. Also the delay before a failed search for start positions is repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for a commit before partitions are released. After that they are released without the commit.
@@ -200,7 +201,8 @@ impl Member {
 
     /// Handles changes of the assignment, and completes a drain that has ended.
     async fn serve_changes(&mut self, client: &Arc<Client>) {
-        // Do not resume for an assignment without partitions, because its answer takes no longer than resuming.
+        // An assignment without partitions is answered at once. The answer ends the pause too, and takes no longer than
+        // resuming.
         if self.changes.iter().any(|it| !matches!(it, Change::Assigned(names) if names.is_empty()))
         {
             self.resume_staying(client).await;

@@ -31,8 +31,8 @@ struct Waiting {
 }
 
 impl Gauge {
-    /// Sets the size of the queue. `waiting` is the size in bytes of the batches whose senders wait for capacity. This
-    /// size counts only as memory of the flow.
+    /// Sets the size of the queue. `waiting` is the size in bytes of the batches whose senders wait for capacity. These
+    /// bytes count as memory of the component, but [`Gauge::queue`] does not include them.
     pub(crate) fn set(&self, Queue { events, bytes }: Queue, waiting: usize) {
         self.0.events.store(events, Ordering::Relaxed);
         self.0.bytes.store(bytes, Ordering::Relaxed);

@@ -65,7 +65,7 @@ impl<'v> Environment<'v> {
 
     fn value_of(&self, name: &str, default: Option<&str>) -> Result<String, Missing> {
         match ((self.variable)(name), default) {
-            // An empty value counts as not set, as in a shell.
+            // If there is a default, an empty value counts as not set, as with `${NAME:-…}` in a shell.
             (value, Some(default)) if value.as_ref().is_none_or(|value| value.is_empty()) => {
                 Ok(default.to_owned())
             }

@@ -81,7 +81,7 @@ fn send(message: &Message) -> io::Result<()> {
     io::stdout().flush()
 }
 
-/// Restores the initial state of the folder, which contains one file of a few lines.
+/// Restores the initial state of the folder, which contains one file of [`LINES`] lines.
 fn prepare(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
