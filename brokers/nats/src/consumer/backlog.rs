@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn large_or_uncounted_prefetched_messages_stop_requests() {
+    fn requests_stop_at_prefetch_limit_and_memory_limit() {
         let (closes, _) = mpsc::unbounded_channel();
         let host = TestHost::new();
         let shared = Shared::new(&host.host(), 500, false, Arc::default(), closes);

@@ -51,8 +51,9 @@ mod tests {
         }
     }
 
+    /// The messages have no extension, which has more nodes than bytes.
     #[test]
-    fn invalid_message_without_extension_has_at_most_a_node_a_byte() {
+    fn invalid_message_has_at_most_one_node_per_byte() {
         for message in [&b""[..], b"\xc1", b"\x93\x01", b"\xdd\xff\xff\xff\xff", b"\xa5a"] {
             assert!(nodes(message) <= message.len(), "{message:?}");
         }

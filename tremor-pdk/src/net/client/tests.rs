@@ -108,7 +108,7 @@ fn messages_are_written_in_order_with_many_writes() {
 fn delivery_to_closed_peer_fails() {
     let Scene { test, mut sink, peer, .. } = scene();
     drop(peer);
-    // The task that waits for descriptors runs before the time advances.
+    // The task of `Descriptors` runs during this sleep, and records that the peer has closed the connection.
     test.block_on(test.host().sleep(Duration::from_secs(1)));
     let mut batch = RawBatch::new();
     batch.push_message(b"into the void");

@@ -115,7 +115,7 @@ fn close_of_peer_is_detected_without_a_read() {
     let (stream, peer) = scene.pair();
     assert!(!stream.0.is_hung_up());
     drop(peer);
-    // The task that waits for descriptors runs before the time advances.
+    // The task of `Descriptors` runs during this sleep, and records that the peer has closed the connection.
     scene.test.block_on(scene.test.host().sleep(Duration::from_secs(1)));
     assert!(stream.0.is_hung_up());
 }
