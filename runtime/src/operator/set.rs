@@ -219,9 +219,9 @@ fn depends(step: &Step, earlier: &Step) -> bool {
         || step.reads().into_iter().any(|read| read.overlaps(edited))
 }
 
-/// Maximum of [`Set::growth`] up to which the size of events is not measured, provided that `growth` times the weight of
-/// the batch does not exceed the limit. Without this maximum, a small batch could grow too much: its weight does not
-/// include the constants of the edits, and later edits may copy fields that are set to these constants.
+/// Value of [`Set::growth`] above which the size of events is always measured. Otherwise a small batch could grow too
+/// much: its weight does not include the constants of the edits, and later edits may copy fields that are set to these
+/// constants.
 const GROWTH: usize = 16;
 
 /// The operator `set`.

@@ -2,8 +2,8 @@
 
 use tremor_pdk::{Error, Memory};
 
-/// Bytes of memory that each byte of input of the open streams allows, even if the sum exceeds the limit. A few bytes of
-/// input can request a window of many MiB, so only streams with enough input may exceed the limit together.
+/// Bytes of memory that are allowed for each byte of input of the open streams, even if their sum exceeds the limit. A
+/// few bytes of input can request a window of many MiB, so only streams with much input may exceed the limit together.
 const PAID: u64 = 32;
 
 /// The memory of the decompressors of one preprocessor.

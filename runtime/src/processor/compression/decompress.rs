@@ -30,8 +30,8 @@ pub(crate) struct Config {
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
-    /// Maximum window or dictionary of a stream in bytes, and approximate maximum of the windows and dictionaries of all
-    /// streams together. The maximum for all streams grows with the input that was read from the open streams.
+    /// Maximum window or dictionary of a stream in bytes, and approximate maximum of the windows and dictionaries of
+    /// all streams together. The maximum for all streams grows with the input that was read from the open streams.
     #[serde(default = "max_memory")]
     #[schemars(range(min = 1))]
     max_memory: usize,
