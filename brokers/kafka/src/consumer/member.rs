@@ -31,7 +31,7 @@ use super::{
 use crate::client::explain;
 
 /// Maximum time for which the task sleeps before it polls the event queue again, because the group considers a member
-/// stuck if it polls too rarely. Also the delay before a failed search for start positions is repeated.
+/// stuck if it polls too rarely. A failed search for start offsets is also repeated after this time.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for a commit before partitions are released. After that they are released without the commit.
