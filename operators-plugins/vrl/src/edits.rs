@@ -3,8 +3,6 @@
 //! The edits that a program makes to an event are the same for many events. They are compiled once to a [`Plan`], which
 //! writes all of them in one pass over the nodes of the document, without a tree of the event.
 
-use std::collections::HashMap;
-
 use tremor_pdk::{Edits, EventMut, Part, Path, Result, Value};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
@@ -14,13 +12,13 @@ use crate::{
     target::{Edit, EditKind, Scratch},
 };
 
-/// Maximum number of plans that are kept. A program has a plan for each sequence of edits that it makes. A program that
-/// edits in a loop may make any number of sequences.
-const PLANS: usize = 64;
+/// Maximum number of sequences of edits whose plans are kept. A program that edits in a loop may make any number of
+/// sequences.
+const SEQUENCES: usize = 64;
 
-/// The compiled edits of a program.
+/// The compiled edits of a program, for each sequence of edits that it makes.
 #[derive(Debug, Default)]
-pub(crate) struct Plans(HashMap<Box<[Edit]>, [Plan; 2]>);
+pub(crate) struct Plans(Vec<(Box<[Edit]>, [Plan; 2])>);
 
 /// A way to apply the edits of one part of an event: of the payload or of the metadata.
 #[derive(Clone, Debug)]
@@ -52,15 +50,16 @@ impl Plans {
         if scratch.edits().is_empty() {
             return Ok(());
         }
-        if !self.0.contains_key(scratch.edits()) {
-            if self.0.len() >= PLANS {
+        let known = self.0.iter().position(|(edits, _)| **edits == *scratch.edits());
+        let position = known.unwrap_or_else(|| {
+            if self.0.len() == SEQUENCES {
                 self.0.clear();
             }
-            let plans =
-                [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
-            self.0.insert(scratch.edits().into(), plans);
-        }
-        let Some(plans) = self.0.get_mut(scratch.edits()) else { return Ok(()) };
+            let plans = [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
+            self.0.push((scratch.edits().into(), plans));
+            self.0.len() - 1
+        });
+        let plans = &mut self.0[position].1;
         plans[0].apply(layout, scratch, event, Part::Payload)?;
         plans[1].apply(layout, scratch, event, Part::Metadata)
     }

@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// Edit of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// Index of the path in the layout.
     pub(crate) path: usize,
     pub(crate) kind: EditKind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EditKind {
     /// The new value is in the slot.
     Written,

@@ -11,7 +11,7 @@
 
 use super::{Batch, Claims, Event, PayloadKind};
 use crate::{
-    document::{Budget, Reason, Validator},
+    document::{Budget, Invalid, Reason, Validator},
     error::PluginError,
     value::Value,
 };
@@ -83,7 +83,9 @@ impl Batch {
                 }),
             };
             let Some(old) = old.filter(|old| self.has_origin_of(event, old)) else {
+                check.edited = edited(&mut expected, event);
                 check.event(position, event)?;
+                check.edited = None;
                 continue;
             };
             let is_sound = event.metadata == 0
@@ -125,6 +127,8 @@ struct Check<'b> {
     /// budget again.
     payloads: u32,
     metadata_values: u32,
+    /// Root of the valid document from which the payload of the current event was probably made.
+    edited: Option<u32>,
     claims: Claims,
 }
 
@@ -142,6 +146,7 @@ impl<'b> Check<'b> {
             locations: 0,
             payloads: 0,
             metadata_values: 0,
+            edited: None,
             claims: Claims::default(),
         }
     }
@@ -158,7 +163,7 @@ impl<'b> Check<'b> {
             PayloadKind::RAW => {
                 return Err(forged(position, "refers to bytes outside of the batch"));
             }
-            PayloadKind::DOCUMENT => self.document(position, event.payload.start, "is")?,
+            PayloadKind::DOCUMENT => self.payload(position, event.payload.start)?,
             PayloadKind::VALUE if batch.has_value(event.payload.start) => {
                 let is_shared = is_before(event.payload.start, &mut self.payloads);
                 self.value(position, event.payload.start, is_shared)?;
@@ -219,14 +224,24 @@ impl<'b> Check<'b> {
         Ok(())
     }
 
+    fn payload(&mut self, position: usize, root: u32) -> Result<(), PluginError> {
+        let Some(valid) = self.edited else { return self.document(position, root, "is") };
+        let validated = self.documents.validate_edited(self.batch.nodes(), root, valid);
+        validated.map_err(|invalid| self.invalid(position, "is", &invalid))
+    }
+
     #[inline]
     fn document(&mut self, position: usize, root: u32, what: &str) -> Result<(), PluginError> {
-        self.documents.validate(self.batch.nodes(), root).map_err(|invalid| {
-            if invalid.reason == Reason::Budget {
-                return self.exceeded(position);
-            }
-            forged(position, format_args!("{what} an {invalid}"))
-        })
+        let validated = self.documents.validate(self.batch.nodes(), root);
+        validated.map_err(|invalid| self.invalid(position, what, &invalid))
+    }
+
+    #[cold]
+    fn invalid(&self, position: usize, what: &str, invalid: &Invalid) -> PluginError {
+        if invalid.reason == Reason::Budget {
+            return self.exceeded(position);
+        }
+        forged(position, format_args!("{what} an {invalid}"))
     }
 
     /// Counts an edited value towards the budget if several events may refer to it. Values that belong to a single
@@ -282,6 +297,22 @@ impl Event {
 fn find(known: &[Event], event: &Event) -> Option<usize> {
     let found = known.binary_search_by_key(&event.payload.start, |old| old.payload.start).ok()?;
     event.has_payload_of(&known[found]).then_some(found)
+}
+
+/// Returns the root of the document that an event had before it was edited, and removes the events up to it from
+/// `expected`. The event is recognised by the bytes from which it was decoded, which are usually in ascending order.
+fn edited(expected: &mut &[Event], event: &Event) -> Option<u32> {
+    let original = event.original;
+    if event.kind != PayloadKind::DOCUMENT || original.word() == 0 {
+        return None;
+    }
+    let at = match expected.first() {
+        Some(next) if next.original.word() == original.word() => 0,
+        _ => expected.binary_search_by_key(&original.start, |old| old.original.start).ok()?,
+    };
+    let old = expected[at];
+    *expected = &expected[at + 1..];
+    (old.kind == PayloadKind::DOCUMENT).then_some(old.payload.start)
 }
 
 fn forged(position: usize, what: impl std::fmt::Display) -> PluginError {

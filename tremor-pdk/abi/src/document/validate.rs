@@ -165,8 +165,67 @@ impl<'d> Validator<'d> {
     pub(crate) fn validate(&mut self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
         match self.check_flat(nodes, root) {
             Flat::Valid => Ok(()),
-            Flat::Partly { pairs } => self.validate_nested(nodes, root, pairs),
+            Flat::Partly { pairs } => {
+                let start = root as usize;
+                let mut open = Vec::new();
+                let mut at = start;
+                if pairs > 0 {
+                    let head = node(nodes, at, nodes.len()).map_err(at_node(at))?;
+                    let end = at + 1 + 2 * head.len() as usize;
+                    open.push(Frame { head: at, end, is_object: true, left: head.len() - pairs });
+                    at += 1 + 2 * pairs as usize;
+                }
+                self.validate_nested(nodes, open, at)
+            }
         }
+    }
+
+    /// Validates the object whose root node is `root`. `valid` is the root node of a valid object, from which the object
+    /// was usually made by setting and removing fields. The fields at the begin and at the end that are the same in both
+    /// objects are not validated again, but count towards the budget.
+    pub(crate) fn validate_edited(
+        &mut self,
+        nodes: &[Node],
+        root: u32,
+        valid: u32,
+    ) -> Result<(), Invalid> {
+        let before = self.budget;
+        if self.check_edited(nodes, root, valid).is_some() {
+            return Ok(());
+        }
+        self.budget = before;
+        self.validate(nodes, root)
+    }
+
+    /// Returns `None` if the object is invalid, or is not a simple edit of the valid object.
+    fn check_edited(&mut self, nodes: &[Node], root: u32, valid: u32) -> Option<()> {
+        let (head, new) = fields(nodes, root)?;
+        let (old_head, old) = fields(nodes, valid)?;
+        let same = new.iter().zip(old).take_while(|(a, b)| a == b).count();
+        let mut walk = Pairs { nodes: old, at: 0, count: 0 };
+        while walk.next().is_some_and(|end| end <= same) {
+            walk.step();
+        }
+        let (start, first) = (walk.at, walk.count);
+        let most = new.len().min(old.len()) - start;
+        let ends = new.iter().rev().zip(old.iter().rev()).take(most);
+        let last = old.len() - ends.take_while(|(a, b)| a == b).count();
+        while walk.at < last {
+            walk.step();
+        }
+        let rest = old_head.len().checked_sub(walk.count)?;
+        let left = head.len().checked_sub(first)?.checked_sub(rest)?;
+        let end = new.len() - (old.len() - walk.at);
+        let known = new[..start].iter().chain(&new[end..]);
+        let text = |node: &Node| if node.kind().is_container() { 0 } else { u64::from(node.len()) };
+        let text: u64 = known.map(text).sum();
+        let count = (1 + start + (new.len() - end)) as u64;
+        if !self.budget.spend(count * NODE + text) {
+            return None;
+        }
+        let from = root as usize + 1;
+        let frame = Frame { head: root as usize, end: from + end, is_object: true, left };
+        self.validate_nested(nodes, vec![frame], from + start).ok()
     }
 
     /// Returns whether the value is a valid object whose values are objects that [`is_flat`](Self::is_flat) accepts, as
@@ -232,7 +291,7 @@ impl<'d> Validator<'d> {
                 #[allow(clippy::cast_possible_truncation)]
                 let pairs = checked as u32;
                 let nodes = 2 * u64::from(pairs) + 1;
-                return if self.budget.spend(nodes * NODE + text) {
+                return if pairs > 0 && self.budget.spend(nodes * NODE + text) {
                     Flat::Partly { pairs }
                 } else {
                     none
@@ -267,17 +326,15 @@ impl<'d> Validator<'d> {
             || (value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok())
     }
 
-    /// Validates a value whose first `known` pairs are known to be valid.
+    /// Validates the value at the node `at`. If `open` has a container, this is the first value of the container that is
+    /// not known to be valid.
     #[inline(never)]
-    fn validate_nested(&mut self, nodes: &[Node], root: u32, known: u32) -> Result<(), Invalid> {
-        let mut open: Vec<Frame> = Vec::new();
-        let mut at = root as usize;
-        if known > 0 {
-            let head = node(nodes, at, nodes.len()).map_err(at_node(at))?;
-            let end = at + 1 + 2 * head.len() as usize;
-            open.push(Frame { head: at, end, is_object: true, left: head.len() - known });
-            at += 1 + 2 * known as usize;
-        }
+    fn validate_nested(
+        &mut self,
+        nodes: &[Node],
+        mut open: Vec<Frame>,
+        mut at: usize,
+    ) -> Result<(), Invalid> {
         loop {
             if let Some(frame) = open.last_mut() {
                 if frame.left == 0 {
@@ -371,6 +428,41 @@ impl<'d> Validator<'d> {
             NodeKind::NUMBER => Err(Reason::Number),
             kind => Err(Reason::Kind(kind)),
         }
+    }
+}
+
+/// Returns the head of an object and the nodes of its fields, or `None` if the head is not that of an object.
+fn fields(nodes: &[Node], root: u32) -> Option<(Node, &[Node])> {
+    let root = root as usize;
+    let head = *nodes.get(root)?;
+    let span = usize::try_from(head.span()).ok()?;
+    let is_object = head == Node::object(head.len(), head.span());
+    let fields = nodes.get(root + 1..root.checked_add(span)?)?;
+    is_object.then_some((head, fields))
+}
+
+/// The pairs of a valid object, one after the other.
+struct Pairs<'d> {
+    nodes: &'d [Node],
+    /// Index of the key of the next pair.
+    at: usize,
+    /// Number of pairs before the index.
+    count: u32,
+}
+
+impl Pairs<'_> {
+    /// Returns the index after the next pair, if there is one.
+    fn next(&self) -> Option<usize> {
+        let value = self.nodes.get(self.at + 1)?;
+        let span =
+            if value.kind().is_container() { usize::try_from(value.span()).ok()? } else { 1 };
+        Some(self.at + 1 + span)
+    }
+
+    /// Moves to the next pair, or to the end.
+    fn step(&mut self) {
+        self.at = self.next().unwrap_or(self.nodes.len());
+        self.count += 1;
     }
 }
 

@@ -31,6 +31,16 @@ fn any_node() -> impl Strategy<Value = Node> {
     })
 }
 
+fn any_object() -> impl Strategy<Value = Value<'static>> {
+    prop::collection::vec(("[ab\u{e4}]{1,2}", any_value()), 0..5).prop_map(|fields| {
+        let mut object = crate::value::Object::new();
+        for (key, value) in fields {
+            object.insert(key, value);
+        }
+        Value::Object(object)
+    })
+}
+
 /// Calls every reading method.
 fn exhaust(view: ValueRef<'_>) {
     let copy = view.to_value();
@@ -86,6 +96,53 @@ proptest! {
         nodes.extend(pairs.into_iter().flat_map(|(key, value)| [key, value]));
         let all_at_once = Validator::new(&bytes, start, Budget::new(0)).validate(&nodes, 0);
         prop_assert_eq!(all_at_once, validate(&bytes, &nodes, 0));
+    }
+
+    /// Copies a document, replaces or removes nodes of the copy, or inserts them, and corrects the root or not.
+    #[test]
+    fn check_of_edited_document_agrees_with_check_of_everything(
+        (old, extra) in (any_object(), any_object()),
+        changes in prop::collection::vec(
+            (0_u8..5, any::<prop::sample::Index>(), any_node()), 0..4,
+        ),
+        corrects_root in any::<bool>(),
+        len in prop::option::of(0_u32..8),
+    ) {
+        let (mut bytes, mut nodes, valid) = document(&old);
+        let more = extra.view().copy_to(&mut bytes, &mut nodes).unwrap() as usize;
+        let extra = nodes[more + 1..].to_vec();
+        let mut new = nodes[valid as usize..more].to_vec();
+        let mut pairs = i64::from(new[0].len());
+        for (change, at, node) in changes {
+            let at = at.index(new.len());
+            match change {
+                0 => new[at] = node,
+                1 if new.len() > 1 => drop(new.remove(at)),
+                2 => new.insert(at, node),
+                3 => {
+                    new.extend_from_slice(&extra);
+                    pairs += i64::from(nodes[more].len());
+                }
+                _ if at + 2 < new.len() => {
+                    new.drain(at + 1..at + 3);
+                    pairs -= 1;
+                }
+                _ => {}
+            }
+        }
+        if corrects_root {
+            let pairs = len.unwrap_or_else(|| u32::try_from(pairs).unwrap_or(0));
+            new[0] = Node::object(pairs, new.len() as u64);
+        }
+        let root = u32::try_from(nodes.len()).unwrap();
+        nodes.extend(new);
+        let budget = Budget::new(0);
+        let mut edited = Validator::new(&bytes, bytes.len(), budget);
+        let mut all = Validator::new(&bytes, bytes.len(), budget);
+        prop_assert_eq!(edited.validate_edited(&nodes, root, valid), all.validate(&nodes, root));
+        if validate(&bytes, &nodes, root).is_ok() {
+            prop_assert_eq!(format!("{:?}", edited.budget), format!("{:?}", all.budget));
+        }
     }
 
     #[test]
