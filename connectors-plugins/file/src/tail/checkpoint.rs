@@ -108,6 +108,9 @@ pub(super) struct Checkpoint {
     locked: Option<File>,
     /// Entries in the current checkpoint.
     saved: Option<Vec<Entry>>,
+    /// Length of the current checkpoint in bytes. If the file has another length, somebody has
+    /// changed it.
+    length: u64,
     /// `true` if the current checkpoint is durable on disk.
     is_durable: bool,
     /// `true` if the current checkpoint was durable on disk before changes were appended to it.
@@ -175,6 +178,7 @@ impl Checkpoint {
         // the start instead of after the first interval.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
+        checkpoint.length = bytes.len() as u64;
         checkpoint.torn = torn;
         Ok((checkpoint, entries))
     }
@@ -185,6 +189,7 @@ impl Checkpoint {
             path: path.to_owned(),
             locked: None,
             saved: None,
+            length: 0,
             is_durable: false,
             was_durable: false,
             capacity: None,
@@ -199,16 +204,16 @@ impl Checkpoint {
     /// are durable on disk when this function returns. Otherwise they survive the end of the
     /// process, but not necessarily a power failure.
     pub(super) fn save(&mut self, files: Vec<Entry>, is_durable: bool) -> Result<()> {
-        // Somebody may have deleted or replaced the checkpoint.
-        let is_ours = self.locked.as_ref().is_some_and(|file| folder::has(&self.path, file));
-        let is_saved = is_ours && self.saved.as_ref() == Some(&files);
+        let is_intact = self.is_intact();
+        let is_saved = is_intact && self.saved.as_ref() == Some(&files);
         if is_saved && (self.is_durable || !is_durable) {
             return Ok(());
         }
         let new = self.begin_new()?;
         // If no copy can be made, the new checkpoint has to be durable, because it replaces the
         // only durable checkpoint.
-        let is_durable = is_durable || (self.was_durable && self.copy().is_err());
+        let has_copy = || is_intact && self.copy().is_ok();
+        let is_durable = is_durable || (self.was_durable && !has_copy());
         self.save_as(new, files, is_durable)
     }
 
@@ -240,32 +245,46 @@ impl Checkpoint {
     /// appended.
     fn append(&mut self, record: &[u8], is_durable: bool) -> io::Result<bool> {
         let capacity = self.capacity.take().and_then(|it| it.checked_sub(record.len()));
-        // Somebody may have deleted or replaced the checkpoint.
-        let file = self.locked.as_ref().filter(|file| folder::has(&self.path, file));
+        let is_intact = self.is_intact();
+        let file = self.locked.as_ref().filter(|_| is_intact);
         let Some((capacity, mut file)) = capacity.zip(file) else { return Ok(false) };
         self.is_durable &= record.is_empty();
         file.write_all(record)?;
+        self.length += record.len() as u64;
         if is_durable && !self.is_durable {
             file.sync_data()?;
             if !self.was_durable {
                 (self.sync_folder)(&self.path)?;
             }
             (self.is_durable, self.was_durable) = (true, true);
+            self.remove_copy();
         }
         self.capacity = Some(capacity);
         Ok(true)
     }
 
+    /// Returns `false` if somebody has deleted, replaced, truncated or extended the current
+    /// checkpoint, or if an append to it has failed.
+    fn is_intact(&self) -> bool {
+        self.locked.as_ref().is_some_and(|file| {
+            let has_length = file.metadata().is_ok_and(|metadata| metadata.len() == self.length);
+            has_length && folder::has(&self.path, file)
+        })
+    }
+
     /// Links the durable checkpoint to a second name, before a checkpoint that is not durable
     /// replaces it.
     fn copy(&self) -> io::Result<()> {
-        let copy = self.copy_path();
-        if let Err(error) = fs::remove_file(&copy)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        fs::hard_link(&self.path, copy)
+        self.remove_copy();
+        fs::hard_link(&self.path, self.copy_path())
+    }
+
+    /// Removes the copy of an earlier checkpoint. Call this once the checkpoint is durable: then
+    /// the older positions in the copy would only repeat events.
+    fn remove_copy(&self) {
+        // If the copy cannot be removed, another link to its name fails as well, so the error is
+        // not lost.
+        let _ = fs::remove_file(self.copy_path());
     }
 
     fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
@@ -283,9 +302,11 @@ impl Checkpoint {
         // The rename has succeeded, so the new file is the current one even if the sync of the
         // folder fails.
         self.locked = Some(new);
+        self.length = text.len() as u64 + 1;
         (self.is_durable, self.was_durable, self.capacity) = (false, false, None);
         if is_durable {
             (self.sync_folder)(&self.path).map_err(failed)?;
+            self.remove_copy();
         }
         (self.is_durable, self.was_durable) = (is_durable, is_durable);
         self.saved = Some(content.files);

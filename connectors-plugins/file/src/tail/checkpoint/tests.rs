@@ -1,6 +1,6 @@
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::Path,
     sync::Barrier,
     thread,
@@ -294,8 +294,8 @@ fn failed_append_replaces_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("at");
     let (mut checkpoint, mut entries) = many(folder.path());
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    checkpoint.locked = Some(full);
+    // The write fails, because this handle of the checkpoint can only read.
+    checkpoint.locked = Some(File::open(&path).unwrap());
     write(&mut checkpoint, &mut entries, 5, 11);
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
@@ -334,6 +334,60 @@ fn copy_of_durable_checkpoint_has_appended_changes() {
     fs::write(&path, "").unwrap();
     let (checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!((found, checkpoint.damage.is_some()), (entries, true));
+}
+
+/// An older copy would repeat events if the checkpoint were damaged later, or if an earlier version
+/// of the plugin could not read it.
+#[test]
+fn older_copy_is_removed_once_the_checkpoint_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    let (mut checkpoint, mut entries) = many(folder.path());
+    let copy = checkpoint.copy_path();
+    // Replace a checkpoint of few files by one of many files, and append to that.
+    checkpoint.save(entries[..2].to_vec(), true).unwrap();
+    checkpoint.save(entries.clone(), false).unwrap();
+    assert!(copy.exists(), "the new checkpoint is not durable");
+    write(&mut checkpoint, &mut entries, 5, 11);
+    assert!(copy.exists(), "the change is not durable");
+    checkpoint.save_changes(Vec::new(), true).unwrap();
+    assert!(!copy.exists(), "an append made the checkpoint durable");
+    entries[5].position = 12;
+    for is_durable in [false, true] {
+        checkpoint.save(entries[5..].to_vec(), is_durable).unwrap();
+        assert_eq!(copy.exists(), !is_durable);
+    }
+    drop(checkpoint);
+    // A copy of an earlier run is older as well.
+    fs::write(&copy, "old").unwrap();
+    let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
+    assert!(!copy.exists());
+}
+
+#[test]
+fn checkpoint_changed_in_place_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("at");
+    for (position, is_append) in [(11, true), (12, false), (13, true), (14, false)] {
+        let (mut checkpoint, mut entries) = many(folder.path());
+        write(&mut checkpoint, &mut entries, 5, 1);
+        let file = File::options().append(true).open(&path).unwrap();
+        if position < 13 {
+            file.set_len(file.metadata().unwrap().len() - 9).unwrap();
+        } else {
+            (&file).write_all(b"{}\n").unwrap();
+        }
+        if is_append {
+            write(&mut checkpoint, &mut entries, 6, position);
+        } else {
+            checkpoint.save(entries.clone(), false).unwrap();
+        }
+        drop(checkpoint);
+        let (checkpoint, found) = Checkpoint::open(&path).unwrap();
+        assert_eq!((found, checkpoint.torn), (entries, 0), "{position}");
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 #[test]
