@@ -200,6 +200,11 @@ impl Checkpoint {
         }
     }
 
+    /// Returns the length of the current checkpoint in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Writes the entries, unless they are the current ones. If `is_durable` is set, the entries
     /// are durable on disk when this function returns. Otherwise they survive the end of the
     /// process, but not necessarily a power failure.

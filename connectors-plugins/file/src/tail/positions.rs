@@ -25,6 +25,10 @@ use crate::Config;
 /// are not in the checkpoint are redelivered after a crash.
 const UNWRITTEN: u64 = 1 << 20;
 
+/// Length of a checkpoint in bytes above which its replacement is delayed until four times as many
+/// bytes are acknowledged. A replacement writes the positions of all files, also of thousands.
+const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
+
 /// Maximum number of bytes of a pull, except for a single longer message. A pull is acknowledged as
 /// a whole, so the delivered part of an unacknowledged pull is redelivered after a crash.
 pub(super) const PULL_BYTES: usize = 64 << 10;
@@ -58,6 +62,8 @@ struct Shared {
     interval_ns: u64,
     /// Number of acknowledged bytes after which the checkpoint is written.
     max_unwritten: u64,
+    /// Number of acknowledged bytes after which a long checkpoint is replaced in any case.
+    max_unreplaced: u64,
     /// The checkpoint; `None` after it was closed. Locked during a write, so lock the checkpoint
     /// only where the thread may block.
     checkpoint: Mutex<Option<Checkpoint>>,
@@ -73,6 +79,8 @@ struct State {
     identified: Vec<usize>,
     /// `true` if the checkpoint has to be replaced, because it may have other files.
     is_replaced: bool,
+    /// Length of the checkpoint in bytes when it was replaced last.
+    length: u64,
     /// Pulls in flight.
     pulls: HashMap<u64, Pulled>,
     /// Hashes of the bytes before positions of each stream, in the order of the positions, from the
@@ -164,7 +172,8 @@ impl Positions {
             host: host.clone(),
             marks: Watermarks::new(),
             interval_ns: nanoseconds(config.checkpoint_interval.get()),
-            max_unwritten: half.saturating_mul(chunk_bytes).min(UNWRITTEN),
+            max_unwritten: most_bytes.min(UNWRITTEN),
+            max_unreplaced: most_bytes,
             checkpoint: Mutex::new(Some(checkpoint)),
             state: Mutex::default(),
         };
@@ -350,7 +359,9 @@ impl Shared {
 
     /// Returns whether the checkpoint is due because of the number of acknowledged bytes.
     fn has_enough(&self, state: &State) -> bool {
-        state.unwritten >= self.max_unwritten
+        let is_long = state.is_replaced && state.length > LONG_CHECKPOINT;
+        let least = if is_long { state.length.saturating_mul(4) } else { 0 };
+        state.unwritten >= self.max_unwritten.max(least.min(self.max_unreplaced))
     }
 
     fn is_due(&self, state: &State, now_ns: u64) -> bool {
@@ -374,7 +385,11 @@ impl Shared {
             (self.content(&mut state), is_durable)
         };
         let saved = match content {
-            Content::All(entries) => checkpoint.save(entries, is_durable),
+            Content::All(entries) => {
+                let saved = checkpoint.save(entries, is_durable);
+                self.state().length = checkpoint.length();
+                saved
+            }
             Content::Changes(changes) => checkpoint.save_changes(changes, is_durable),
         };
         if saved.is_err() {

@@ -55,7 +55,8 @@ impl Files {
         Ok(is_partial.then_some(0))
     }
 
-    /// Writes the acknowledged positions of all files to the checkpoint.
+    /// Writes the acknowledged positions of all files to the checkpoint. The write is delayed if the
+    /// set of files has changed and the checkpoint is long.
     pub(super) fn commit(&mut self) -> Result<()> {
         // A file that was read is extended by its reads.
         self.summary.refresh(&self.inputs);
@@ -67,7 +68,8 @@ impl Files {
             self.is_published &= input.identity.first_bytes() == known_by;
         }
         self.settle();
-        self.positions.as_ref().map_or(Ok(()), Positions::save)
+        let due = self.positions.as_ref().filter(|positions| positions.is_due());
+        due.map_or(Ok(()), Positions::save)
     }
 
     /// Writes the checkpoint for the last time and closes it.

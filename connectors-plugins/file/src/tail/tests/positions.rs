@@ -1,6 +1,6 @@
 //! Tests of when acknowledged positions are written to the checkpoint, and of the length of pulls.
 
-use std::{fs, time::Duration};
+use std::{fs, os::unix::fs::MetadataExt, time::Duration};
 
 use tremor_pdk::{Batch, Pull, testing::Connection};
 
@@ -67,6 +67,47 @@ fn position_of_one_of_many_files_is_appended() {
     drop(source);
     let mut source = scene.open(keys).unwrap();
     assert!(scene.all(&mut source).is_empty());
+}
+
+/// Files that are read to their ends change the set of files in the checkpoint, so that it is
+/// replaced.
+#[test]
+fn long_checkpoint_is_replaced_less_often() {
+    let scene = Scene::new(&[]);
+    // Long paths make a long checkpoint.
+    let folder = ["x".repeat(250), "y".repeat(250), "z".repeat(250)].join("/");
+    fs::create_dir_all(scene.path(&folder)).unwrap();
+    let text = "some line\n".repeat(1_000);
+    (0..500).for_each(|number| scene.write(&format!("{folder}/{number}.log"), &text));
+    let path = format!(r#""path": "{folder}/*.log", "checkpoint": "at""#);
+    let replaced = |keys: &str| {
+        let interval = r#""checkpoint_interval": "1h""#;
+        let mut source = scene.open(&format!("{path}, {interval}{keys}")).unwrap();
+        let (mut last, mut written, mut longest) = (0, Vec::new(), 0);
+        loop {
+            let (pull, batch) = source.pull().unwrap();
+            if pull == Pull::Finished {
+                break;
+            }
+            ack(&mut source, &batch);
+            let metadata = fs::metadata(scene.path("at")).unwrap();
+            longest = longest.max(metadata.len());
+            if std::mem::replace(&mut last, metadata.ino()) != last {
+                written.push(metadata.len());
+            }
+        }
+        drop(source);
+        fs::remove_file(scene.path("at")).unwrap();
+        (written.len(), longest)
+    };
+    let (count, length) = replaced("");
+    assert!(length > 256 << 10, "{length} bytes");
+    // The first two are those of the start.
+    let most = 2 + usize::try_from(5_000_000 / (4 * length)).unwrap();
+    assert!(count <= most, "{count} checkpoints of {length} bytes");
+    // `read_ahead` limits the repeated bytes of a long checkpoint as well.
+    let (count, _) = replaced(r#", "read_ahead": 8"#);
+    assert!(count >= 4, "{count} checkpoints");
 }
 
 #[test]
