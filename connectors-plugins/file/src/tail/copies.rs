@@ -178,7 +178,7 @@ impl Files {
                     found.path.display()
                 );
                 input.continue_copy(position, endings);
-                self.inputs.push(input);
+                self.add_input(input, now_ns);
                 self.forgotten.extend(was);
                 self.save_soon();
                 Ok(())

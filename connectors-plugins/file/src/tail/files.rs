@@ -278,7 +278,7 @@ impl Files {
                 input.gone_since_ns = input.gone_since_ns.map(|_| now_ns);
                 self.uses += 1;
                 input.used = self.uses;
-                input.active_ns = now_ns.saturating_sub(input.age_ns());
+                input.active_ns = now_ns;
                 Ok(Some(position))
             }
             Ok(ReadOutcome::Nothing) => {
@@ -402,6 +402,12 @@ impl Files {
         input.rewind(to);
         self.summary.clear();
         to == input.start
+    }
+
+    /// Adds a file to those that are read. The file counts as active at this time.
+    pub(super) fn add_input(&mut self, mut input: Input, now_ns: u64) {
+        input.active_ns = now_ns;
+        self.inputs.push(input);
     }
 
     pub(super) fn new_stream(&mut self) -> u64 {

@@ -167,7 +167,7 @@ pub(super) fn is_settled(changed: Changed) -> bool {
 
 /// Returns the time from `changed` to now, in ns; 0 if `changed` is in the future.
 #[expect(clippy::disallowed_methods, reason = "the time is compared with times of the file system")]
-pub(super) fn age_ns((seconds, fraction): Changed) -> u64 {
+fn age_ns((seconds, fraction): Changed) -> u64 {
     let seconds = u64::try_from(seconds).unwrap_or_default();
     let changed = Duration::new(seconds, u32::try_from(fraction).unwrap_or_default());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -15,7 +15,7 @@ pub(super) use self::compressed::unsupported;
 use super::{
     cut::cut,
     identity::{
-        Changed, Ending, FileId, Identity, age_ns, changed, file_id, is_settled, read_at, thin_out,
+        Changed, Ending, FileId, Identity, changed, file_id, is_settled, read_at, thin_out,
     },
     open::{Open, OpenCount},
     packed::Packed,
@@ -88,7 +88,9 @@ pub(super) struct Input {
     pub(super) stage: Stage,
     /// Time of the next read attempt, by the host's monotonic clock.
     pub(super) poll_at_ns: u64,
-    /// Time of the last change of the file when data was read, by the host's monotonic clock.
+    /// Time at which the source last read new data of the file, or at which the file was added, by
+    /// the host's monotonic clock. The times of the file are not used, because the clock of a
+    /// network file system may differ by minutes.
     pub(super) active_ns: u64,
     /// Time since which no path that matches the pattern leads to the file, in ns.
     pub(super) gone_since_ns: Option<u64>,
@@ -231,11 +233,6 @@ impl Input {
     /// Returns whether a file with this stamp has no unread data and the contents that were read.
     pub(super) fn is_read(&self, (length, changed): &Stamp) -> bool {
         *length == self.seen && self.is_settled && self.checked == Some(*changed)
-    }
-
-    /// Returns the time from the last change of the file to now, in ns.
-    pub(super) fn age_ns(&self) -> u64 {
-        age_ns(self.changed)
     }
 
     /// Returns whether the file has unread data or was changed since it was closed. Only the path

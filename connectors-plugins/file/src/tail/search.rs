@@ -133,7 +133,7 @@ impl Files {
                 entry.path,
                 path.display()
             );
-            self.inputs.push(input);
+            self.add_input(input, now_ns);
         }
         Ok(())
     }
@@ -321,8 +321,7 @@ impl Files {
                 if input.is_plain() { self.end_of(&file, input.length)? } else { input.length };
             input.start_at(end);
         }
-        input.active_ns = now_ns.saturating_sub(input.age_ns());
-        self.inputs.push(input);
+        self.add_input(input, now_ns);
         self.save_soon();
         Ok(true)
     }

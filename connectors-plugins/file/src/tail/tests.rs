@@ -3,6 +3,7 @@ mod failed;
 mod positions;
 mod reach;
 mod selection;
+mod silent;
 
 use std::{
     fs::{self, File},

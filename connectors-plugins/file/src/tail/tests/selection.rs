@@ -97,14 +97,3 @@ fn metrics_show_files_and_unread_bytes() {
     scene.all(&mut source);
     assert_eq!((metric("unread_bytes"), metric("unread_bytes_max")), (2.0, 2.0));
 }
-
-/// More files than are checked in one poll interval.
-#[test]
-fn many_silent_files_are_checked_in_turn() {
-    let scene = Scene::new(&[]);
-    (0..600).for_each(|number| scene.write(&format!("{number}.log"), "line\n"));
-    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
-    assert_eq!(scene.all_for(&mut source, Duration::from_secs(20)).len(), 600);
-    (0..600).for_each(|number| scene.append(&format!("{number}.log"), "more\n"));
-    assert_eq!(scene.all_for(&mut source, Duration::from_secs(2)).len(), 600);
-}
