@@ -15,6 +15,7 @@ mod packed;
 mod pattern;
 mod positions;
 mod predecessors;
+mod pull;
 mod results;
 mod search;
 mod settle;
@@ -27,8 +28,9 @@ use tremor_pdk::{Acks, Begin, Blocking, Rewind, Task, prelude::*};
 
 pub(crate) use self::{files::Files, pattern::Pattern};
 use self::{
-    files::{Next, PullInfo},
+    files::Next,
     positions::{Positions, Pulls},
+    pull::PullInfo,
 };
 use crate::Config;
 
@@ -197,7 +199,7 @@ impl Source for Tail {
                     Begin::Write(mut writer) => {
                         if let Some((info, filled)) = self.ready.front_mut() {
                             let bytes = filled.bytes().len() as u64;
-                            pulls.register(writer.pull(), bytes, info.stream, info.ending);
+                            pulls.register(writer.pull(), bytes, info);
                             writer.exchange(info.stream, info.position, filled);
                         }
                         break;

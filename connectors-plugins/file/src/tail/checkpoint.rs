@@ -15,9 +15,9 @@ use tremor_pdk::{
 use super::identity::{Ending, Identity, hash};
 use crate::{folder, locking::lock_file, open::transient};
 
-/// Format version of a checkpoint that is followed by changes.
+/// Format version of a checkpoint that may be followed by changes, or has files with unread bytes.
 const WITH_CHANGES: u64 = 4;
-/// Format version of a checkpoint of few files, which is replaced as a whole.
+/// Format version of a checkpoint of few files without unread bytes, which is replaced as a whole.
 const WITHOUT_CHANGES: u64 = 3;
 /// Format version 1 had no checksum.
 const WITHOUT_CHECKSUM: u64 = 1;
@@ -36,6 +36,9 @@ pub(super) struct Entry {
     pub(super) identity: Identity,
     /// Position after the last acknowledged byte.
     pub(super) position: u64,
+    /// Number of bytes after `position` that the file had when the source last checked its length.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) unread: u64,
     /// Number of decompressed bytes at the start of a compressed file that were delivered before
     /// the file was compressed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -60,8 +63,8 @@ impl Entry {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls this function with a reference")]
-fn is_zero(skip: &u64) -> bool {
-    *skip == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Deserialize, Serialize)]
@@ -294,7 +297,8 @@ impl Checkpoint {
 
     fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
         let has_changes = files.len() >= MANY;
-        let version = if has_changes { WITH_CHANGES } else { WITHOUT_CHANGES };
+        let is_later = has_changes || files.iter().any(|entry| entry.unread > 0);
+        let version = if is_later { WITH_CHANGES } else { WITHOUT_CHANGES };
         let content = Content { version, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
         let failed = |error| failed("write", &self.path, &error);

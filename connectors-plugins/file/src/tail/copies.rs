@@ -74,26 +74,30 @@ impl Files {
         is_remembered
     }
 
-    /// Remembers the contents of a file of which only the checkpoint has a position.
-    pub(super) fn remember_entry(&mut self, entry: Entry, now_ns: u64) {
-        if entry.skip == 0 {
-            let read = (entry.position, entry.ending);
-            self.remember(None, entry, read, now_ns);
-        }
+    /// Remembers the contents of a file of which only the checkpoint has a position. Returns whether
+    /// a copy of the contents could be recognised.
+    pub(super) fn remember_entry(&mut self, entry: Entry, now_ns: u64) -> bool {
+        let read = (entry.position, entry.ending);
+        entry.skip == 0 && self.remember(None, entry, read, now_ns)
     }
 
     /// Remembers the contents of the file of `entry`, which was read up to the position in `read`.
+    /// Returns whether a copy of the contents could be recognised. The bytes after that position do
+    /// not count as unread any more, because their loss is reported only once.
     pub(super) fn remember(
         &mut self,
         stream: Option<u64>,
-        entry: Entry,
+        mut entry: Entry,
         read: (u64, Option<Ending>),
         since_ns: u64,
-    ) {
-        if self.has_copies() && read.0 > 0 {
+    ) -> bool {
+        let is_remembered = self.has_copies() && read.0 > 0;
+        if is_remembered {
+            entry.unread = read.0.saturating_sub(entry.position);
             self.predecessors.push(Predecessor { stream, entry, read, since_ns });
             self.is_published = false;
         }
+        is_remembered
     }
 
     /// Removes predecessors whose copies will not be found any more. Keeps those with events that

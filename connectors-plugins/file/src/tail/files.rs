@@ -15,12 +15,13 @@ use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     gauges::Gauges,
-    identity::{Ending, FileId},
+    identity::FileId,
     input::{Input, ReadOptions, ReadOutcome, Stage},
     open::OpenCount,
     pattern::Pattern,
     positions::{PULL_BYTES, Positions},
     predecessors::{Deferred, Predecessor},
+    pull::PullInfo,
     results::{Snapshot, Stamp},
     summary::Summary,
     walk::Walk,
@@ -97,20 +98,6 @@ pub(crate) struct Files {
     pub(super) snapshot: Option<Snapshot>,
     /// Paths whose error was reported already and is not reported again.
     pub(super) reported: HashSet<PathBuf>,
-}
-
-/// Description of a pull of one file. The events of the pull are in the batch.
-pub(super) struct PullInfo {
-    pub(super) stream: u64,
-    /// Position after the last whole message.
-    pub(super) position: u64,
-    /// `true` if the events end in a part of a message.
-    pub(super) is_partial: bool,
-    /// Hash of the bytes before `position`, if known.
-    pub(super) ending: Option<Ending>,
-    /// The previous stream of the file, if the file was truncated and that stream was aborted
-    /// within a message.
-    pub(super) cut_off: Option<u64>,
 }
 
 /// Result of an attempt to read.
@@ -236,7 +223,8 @@ impl Files {
                 batch.apply_origin(0, &origin::of(&input.path));
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
-                let info = PullInfo { stream, position, is_partial, ending, cut_off };
+                let length = input.length;
+                let info = PullInfo { stream, position, length, is_partial, ending, cut_off };
                 return Ok(Next::Pull(info));
             }
         }
@@ -347,14 +335,21 @@ impl Files {
                     return Ok(ControlFlow::Break(None));
                 }
                 Err(_) => {
-                    warn!(
-                        self.host,
-                        "`{}` was deleted or moved while it was closed, because more than {} files are read: \
-                         any data after its first {} bytes is lost",
-                        input.path.display(),
-                        self.max_open,
-                        input.read_to()
-                    );
+                    let path = input.path.display();
+                    let read = input.read_to();
+                    match input.unread() {
+                        0 => info!(
+                            self.host,
+                            "`{path}` was deleted or moved while it was closed: its first {read} bytes were read, \
+                             which were all at the last check"
+                        ),
+                        unread => warn!(
+                            self.host,
+                            "`{path}` was deleted or moved while it was closed, because more than {} files are read: \
+                             at least {unread} bytes after its first {read} bytes are lost",
+                            self.max_open
+                        ),
+                    }
                     return Ok(ControlFlow::Break(input.end(batch)));
                 }
             }

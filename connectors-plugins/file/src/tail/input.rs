@@ -5,7 +5,7 @@ mod compressed;
 use std::{
     fs::{self, File, Metadata},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -222,10 +222,16 @@ impl Input {
         let opened = match File::open(&self.path) {
             Ok(file) if file_id(&file.metadata()?) == ours => file,
             Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
-            _ => match renamed(&self.path, |_, found| found == ours) {
-                Some(path) => File::open(path)?,
-                None => return Err(io::ErrorKind::NotFound.into()),
-            },
+            _ => {
+                // Another file may have the inode of a file that was deleted.
+                let is_same =
+                    |path: &Path| File::open(path).and_then(|file| self.identity.is_of(&file));
+                let is_ours = |path: &Path, found| found == ours && is_same(path).unwrap_or(false);
+                match renamed(&self.path, is_ours) {
+                    Some(path) => File::open(path)?,
+                    None => return Err(io::ErrorKind::NotFound.into()),
+                }
+            }
         };
         Ok(self.file.insert(self.open.open(opened.into())).file().clone())
     }
@@ -242,6 +248,19 @@ impl Input {
         let Some(metadata) = found else { return false };
         self.length = metadata.len();
         !self.is_read(&stamp(&metadata))
+    }
+
+    /// Sets the length to the present length of the file, if the file is found under its path.
+    pub(super) fn update_length(&mut self) {
+        let metadata = match &self.file {
+            Some(open) => open.file().metadata(),
+            None => fs::metadata(&self.path),
+        };
+        if let Ok(metadata) = metadata
+            && file_id(&metadata) == self.file_id()
+        {
+            self.length = metadata.len();
+        }
     }
 
     /// Returns whether the file still has the contents that were read. They are compared only if the

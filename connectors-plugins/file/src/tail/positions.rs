@@ -18,6 +18,7 @@ use super::{
     checkpoint::{Change, Checkpoint, Entry},
     clock::nanoseconds,
     identity::{Ending, Identity},
+    pull::PullInfo,
 };
 use crate::Config;
 
@@ -287,11 +288,16 @@ impl Pulls {
         self.0.marks.begin(batch)
     }
 
-    /// Registers a pull, with the number of bytes that the pull has read, and the hash of the bytes
-    /// before its position.
-    pub(super) fn register(&self, pull: u64, bytes: u64, stream: u64, ending: Option<Ending>) {
+    /// Registers a pull, with the number of bytes that the pull has read.
+    pub(super) fn register(&self, pull: u64, bytes: u64, info: &PullInfo) {
         let since_ns = self.0.host.monotonic_ns();
         let mut state = self.0.state();
+        let PullInfo { stream, length, ending, .. } = *info;
+        let state = &mut *state;
+        let file = state.by_stream.get(&stream).and_then(|at| state.files.get_mut(*at));
+        if let Some(Tracked { entry, .. }) = file {
+            entry.unread = length.saturating_sub(entry.position);
+        }
         if let Some(ending) = ending {
             let endings = state.endings.entry(stream).or_default();
             // A stream may have been rewound.
@@ -429,7 +435,9 @@ impl Shared {
         // The hash of a compressed file is that of the bytes before `skip`.
         let is_skip = entry.skip > 0 || entry.position == position;
         let ending = if is_skip { entry.ending } else { ending };
-        Entry { position, ending, ..entry.clone() }
+        let length = entry.position.saturating_add(entry.unread);
+        let unread = length.saturating_sub(position);
+        Entry { position, unread, ending, ..entry.clone() }
     }
 }
 

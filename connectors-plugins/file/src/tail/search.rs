@@ -10,7 +10,7 @@ use std::{
 };
 
 use memchr::memmem;
-use tremor_pdk::{Error, LogLevel, Result, info, warn};
+use tremor_pdk::{Error, LogLevel, Result, debug, info, warn};
 
 use super::{
     checkpoint::Entry,
@@ -20,6 +20,7 @@ use super::{
     input::Input,
     names::originals,
     pattern::{Pattern, neighbours},
+    predecessors::Predecessor,
     results::{Found, SearchResults, Snapshot, is_unknown},
 };
 
@@ -29,6 +30,19 @@ const LAST_MESSAGE: u64 = 64 << 10;
 
 /// Files of folders, with the identifier of each.
 type Neighbours = HashMap<PathBuf, Vec<(FileId, PathBuf)>>;
+
+/// Files that were deleted while the flow did not run, and that had unread bytes.
+#[derive(Default)]
+struct Lost(Vec<Deleted>);
+
+struct Deleted {
+    entry: Entry,
+    /// `true` if a copy of the file can be recognised.
+    is_remembered: bool,
+}
+
+/// Maximum number of lost files that a message names.
+const NAMED: usize = 3;
 
 /// Minimum time between two searches for the files of a pattern.
 const SEARCH: Duration = Duration::from_secs(1);
@@ -69,11 +83,12 @@ impl Files {
                 known.into_iter().partition(|entry| ids.contains(&entry.identity.file_id()));
             self.known = here;
             let mut folders = Neighbours::new();
+            let mut lost = Lost::default();
             for entry in elsewhere {
                 if is_unknown(Path::new(&entry.path), &results.errors) {
                     self.known.push(entry);
                 } else if self.pattern.matches(Path::new(&entry.path)) {
-                    self.continue_renamed(entry, &mut folders, now_ns)?;
+                    self.continue_renamed(entry, &mut folders, &mut lost, now_ns)?;
                 } else {
                     let Entry { path, position, .. } = entry;
                     info!(
@@ -82,18 +97,48 @@ impl Files {
                     );
                 }
             }
+            self.add_files(results.files, now_ns)?;
+            self.report_lost(lost);
+        } else {
+            self.add_files(results.files, now_ns)?;
         }
-        self.add_files(results.files, now_ns)?;
         self.starts_at_end = false;
         Ok(())
     }
 
+    /// Logs a warning if bytes of deleted files are lost. Call this after files were added, because
+    /// the copy of a deleted file has the bytes.
+    fn report_lost(&self, Lost(mut lost): Lost) {
+        lost.retain(|it| {
+            let is_it = |other: &Predecessor| other.entry.identity == it.entry.identity;
+            !it.is_remembered || self.predecessors.iter().any(is_it)
+        });
+        if lost.is_empty() {
+            return;
+        }
+        let bytes = lost.iter().fold(0, |sum: u64, it| sum.saturating_add(it.entry.unread));
+        let files = if lost.len() == 1 { "1 file" } else { &format!("{} files", lost.len()) };
+        let named: Vec<_> =
+            lost.iter().take(NAMED).map(|it| format!("`{}`", it.entry.path)).collect();
+        let more = match lost.len() - named.len() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        warn!(
+            self.host,
+            "at least {bytes} bytes of {files} that no longer exist under any name in their folders were not \
+             delivered: {}{more}; the bytes are lost, unless `path` matches copies of the files",
+            named.join(", ")
+        );
+    }
+
     /// Searches for a file that the last run read and that was renamed since, and adds it under its
-    /// old name if it has unread data. Logs a warning if the file was deleted.
+    /// old name if it has unread data. Adds a file that was deleted to `lost` if it had unread data.
     fn continue_renamed(
         &mut self,
         entry: Entry,
         folders: &mut Neighbours,
+        lost: &mut Lost,
         now_ns: u64,
     ) -> Result<()> {
         let was = Path::new(&entry.path);
@@ -104,14 +149,18 @@ impl Files {
             *file_id == entry.identity.file_id() && same().unwrap_or_default()
         };
         let Some((_, path)) = files.iter().find(is_it).cloned() else {
-            warn!(
-                self.host,
-                "`{}` no longer exists under any name in its folder: any data after its first {} bytes is \
-                 lost, unless `path` matches a copy of the file",
-                entry.path,
-                entry.position
-            );
-            self.remember_entry(entry, now_ns);
+            if entry.unread == 0 {
+                debug!(
+                    self.host,
+                    "`{}` no longer exists under any name in its folder; its {} bytes were delivered",
+                    entry.path,
+                    entry.position
+                );
+                self.remember_entry(entry, now_ns);
+            } else {
+                let is_remembered = self.remember_entry(entry.clone(), now_ns);
+                lost.0.push(Deleted { entry, is_remembered });
+            }
             return Ok(());
         };
         let cannot = |error| cannot_read(&path, &error);
@@ -167,6 +216,7 @@ impl Files {
                         let pause_ns = pause_ns(input, count, self.poll_ns, now_ns);
                         input.poll_at_ns.max(now_ns + pause_ns)
                     } else {
+                        input.length = stamp.0;
                         0
                     };
                 }
@@ -299,7 +349,9 @@ impl Files {
             }
         }
         let is_replaced = entry.is_none() && !replaced.is_empty();
-        replaced.into_iter().for_each(|entry| self.remember_entry(entry, now_ns));
+        for entry in replaced {
+            self.remember_entry(entry, now_ns);
+        }
         if is_replaced && !originals(path).is_empty() {
             return Ok(false);
         }

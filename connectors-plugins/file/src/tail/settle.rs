@@ -72,8 +72,11 @@ impl Files {
         due.map_or(Ok(()), Positions::save)
     }
 
-    /// Writes the checkpoint for the last time and closes it.
+    /// Writes the checkpoint for the last time and closes it. The checkpoint has the present numbers
+    /// of unread bytes, so that the next run can report the loss of a file that was deleted since.
     pub(super) fn close(&mut self) -> Result<()> {
+        self.inputs.iter_mut().for_each(Input::update_length);
+        self.is_published = false;
         let committed = self.commit();
         self.positions.as_ref().map_or(Ok(()), Positions::close).and(committed)
     }
@@ -120,9 +123,10 @@ impl Files {
         for (stream, entry, stamp, read) in done {
             self.forgotten.push(stream);
             let file_id = entry.identity.file_id();
-            match read {
-                Some(read) => self.remember(None, entry, read, now_ns),
-                None => self.known.push(entry),
+            if let Some(read) = read {
+                self.remember(None, entry, read, now_ns);
+            } else {
+                self.known.push(entry);
             }
             self.done.extend(stamp.map(|stamp| (file_id, stamp)));
         }
@@ -159,6 +163,7 @@ pub(super) fn entry(input: &Input) -> Entry {
         path: input.path.to_string_lossy().into_owned(),
         identity: input.identity.clone(),
         position: input.start,
+        unread: input.length.saturating_sub(input.start),
         skip,
         ending,
         earlier: Vec::new(),

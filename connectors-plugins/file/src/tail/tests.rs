@@ -1,4 +1,5 @@
 mod copies;
+mod deleted;
 mod failed;
 mod positions;
 mod reach;
@@ -279,15 +280,6 @@ fn position_of_unconfigured_file_is_dropped() {
     let mut source = scene.open(r#""path": "other", "checkpoint": "at""#).unwrap();
     assert_eq!(text(&source.pull_all().unwrap()), ["two\n[ends]"]);
     assert!(scene.logged("no longer matches `path`"));
-}
-
-#[test]
-fn deleted_file_is_reported() {
-    let scene = Scene::new(&[("in", "one\n")]);
-    scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
-    fs::remove_file(scene.path("in")).unwrap();
-    scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
-    assert!(scene.logged("no longer exists under any name in its folder"));
 }
 
 #[test]

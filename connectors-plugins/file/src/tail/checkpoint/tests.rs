@@ -19,6 +19,7 @@ fn entry(folder: &Path, name: &str, position: u64) -> Entry {
         path: path.display().to_string(),
         identity,
         position,
+        unread: 0,
         skip: 0,
         ending: None,
         earlier: Vec::new(),
@@ -121,6 +122,20 @@ fn failed_folder_sync_fails_the_save_and_keeps_the_lock() {
     checkpoint.save(entries.clone(), true).unwrap();
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn checkpoint_of_unread_bytes_has_later_version() {
+    let (folder, mut entries, _) = scene();
+    let path = folder.path().join("at");
+    for (unread, version) in [(5, r#""version": 4"#), (0, r#""version": 3"#)] {
+        let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+        entries[0].unread = unread;
+        checkpoint.save(entries.clone(), true).unwrap();
+        drop(checkpoint);
+        assert!(fs::read_to_string(&path).unwrap().contains(version));
+        assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+    }
 }
 
 #[test]
