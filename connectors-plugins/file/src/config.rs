@@ -62,6 +62,10 @@ pub struct Config {
     /// Time between two polls of a followed file for more data.
     #[serde(default = "default_poll_interval")]
     pub poll_interval: Interval,
+    /// `true` to set the metadata `%file.offset` of each event: the offset of the first byte of the
+    /// message in the decompressed content.
+    #[serde(default)]
+    pub offset: bool,
     /// Terminator of each message in the file. Empty if the end of a message cannot be found.
     #[serde(default = "default_message_end")]
     pub message_end: String,
@@ -174,6 +178,7 @@ impl Config {
             (!is_read && self.start != Start::Beginning, "start", "read"),
             (!is_read && self.ignore_older.is_some(), "ignore_older", "read"),
             (!is_read && self.max_open_files.is_some(), "max_open_files", "read"),
+            (!is_read && self.offset, "offset", "read"),
         ];
         if let Some((_, key, doing)) = for_other_mode.iter().find(|(is_wrong, ..)| *is_wrong) {
             let message = format!(
@@ -206,6 +211,11 @@ impl Config {
         if self.follow && self.message_end.is_empty() {
             return Err(Error::configuration(
                 "`follow` needs `message_end`: without a terminator a message ends only where the file ends",
+            ));
+        }
+        if self.offset && self.message_end.is_empty() {
+            return Err(Error::configuration(
+                "`offset` needs `message_end`: without a terminator the offset of a message is unknown",
             ));
         }
         if self.sync != SyncMode::Never && self.mode == Mode::Append && is_compressed {

@@ -25,6 +25,7 @@ mod config;
 mod connector;
 mod folder;
 mod locking;
+mod offset;
 mod open;
 mod origin;
 mod read;

@@ -1,24 +1,53 @@
 //! Metadata of a file: `%file`, and `%kubernetes` for the log of a container.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
-use tremor_pdk::Origin;
+use tremor_pdk::{Origin, RawBatch, Writer};
 
-/// Returns the origin of the events of a file. Bytes of the path that are not UTF-8 are replaced by
-/// U+FFFD.
+/// Returns the origin of the events of a file.
 pub(crate) fn of(path: &Path) -> Origin {
-    let text = path.to_string_lossy();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Origin::new(&text, |writer| {
+    let metadata = FileMetadata::new(path);
+    Origin::new(metadata.path(), |writer| metadata.write(writer, None))
+}
+
+/// Metadata of the events of a file. Bytes of the path that are not UTF-8 are replaced by U+FFFD.
+pub(crate) struct FileMetadata<'p> {
+    path: Cow<'p, str>,
+    name: Cow<'p, str>,
+}
+
+impl<'p> FileMetadata<'p> {
+    pub(crate) fn new(path: &'p Path) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Self { path: path.to_string_lossy(), name }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Sets the metadata of the last event of a batch, with the offset of the event in the file.
+    pub(crate) fn apply(&self, batch: &mut RawBatch, offset: Option<u64>) {
+        if let Some(mut event) = batch.last_mut() {
+            let written = event.write_metadata(|writer| self.write(writer, offset));
+            debug_assert!(written.is_ok(), "incomplete metadata: {written:?}");
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, offset: Option<u64>) {
         writer.begin_object();
         writer.key("file");
         writer.begin_object();
         writer.key("path");
-        writer.str(&text);
+        writer.str(&self.path);
         writer.key("name");
-        writer.str(&name);
+        writer.str(&self.name);
+        if let Some(offset) = offset {
+            writer.key("offset");
+            writer.u64(offset);
+        }
         writer.end_object();
-        if let Some(container) = Container::of(&text) {
+        if let Some(container) = Container::of(&self.path) {
             writer.key("kubernetes");
             writer.begin_object();
             writer.key("namespace");
@@ -30,7 +59,7 @@ pub(crate) fn of(path: &Path) -> Origin {
             writer.end_object();
         }
         writer.end_object();
-    })
+    }
 }
 
 /// The container of a log file that the kubelet of a Kubernetes node has created.

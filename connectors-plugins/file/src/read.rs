@@ -5,19 +5,23 @@ use std::{
     io::{self, Read},
     mem,
     os::unix::fs::FileTypeExt,
-    path,
+    path::{self, PathBuf},
     sync::Arc,
 };
 
 use tremor_pdk::{Blocking, Origin, prelude::*};
 
-use crate::{Config, compression::Input, origin};
+use crate::{Config, compression::Input, offset::Offsets, origin};
 
 /// Reads a file in chunks. While the flow processes one chunk, a blocking task reads the next.
 pub struct Reader {
     host: Host,
-    path: String,
+    /// Absolute path of the file.
+    path: PathBuf,
     origin: Origin,
+    /// Offsets of messages; `None` unless events have the metadata `%file.offset`, or while a chunk
+    /// is being read.
+    offsets: Option<Offsets>,
     chunk_bytes: usize,
     file: Arc<File>,
     /// Length of the file when it was opened, in bytes; 0 for a pipe or another file without a
@@ -38,6 +42,7 @@ pub struct Reader {
 struct Chunk {
     batch: RawBatch,
     input: Input,
+    offsets: Option<Offsets>,
     result: io::Result<usize>,
 }
 
@@ -46,14 +51,16 @@ impl Reader {
         let metadata = file.metadata()?;
         let (expected, waits) = (metadata.len(), metadata.file_type().is_fifo());
         let format = config.compression.of(&config.path);
+        let path = path::absolute(&config.path)?;
         if expected > 0 && format.is_none() {
             // `tremor run` shows the progress relative to this gauge.
             host.gauge("input_bytes", "Size of the file when it was opened.").set_integer(expected);
         }
         Ok(Self {
             host,
-            path: config.path.to_string_lossy().into_owned(),
-            origin: origin::of(&path::absolute(&config.path)?),
+            origin: origin::of(&path),
+            path,
+            offsets: config.offset.then(|| Offsets::new(config.message_end.as_bytes())),
             chunk_bytes: config.chunk_bytes.get(),
             input: Some(Input::new(file.clone(), format)),
             file,
@@ -64,13 +71,26 @@ impl Reader {
         })
     }
 
-    fn read_into(&self, mut batch: RawBatch, mut input: Input) -> Blocking<Chunk> {
+    fn read_into(&mut self, mut batch: RawBatch, mut input: Input) -> Blocking<Chunk> {
         let (file, space, expected) = (self.file.clone(), self.chunk_bytes, self.expected);
+        let (path, origin) = (self.path.clone(), self.origin.clone());
+        let mut offsets = self.offsets.take();
         self.host.blocking(move || {
             let result = read_chunk(&mut input, &mut batch, space).and_then(|count| {
                 if count == 0 { check_end(&file, &input, expected) } else { Ok(count) }
             });
-            Chunk { batch, input, result }
+            match &mut offsets {
+                Some(offsets) => {
+                    // The end has the offset of the last message, which may have no terminator.
+                    if let Ok(0) = result {
+                        batch.stream(0).end();
+                    }
+                    let end = offsets.next() + result.as_ref().map_or(0, |count| *count as u64);
+                    offsets.divide(&mut batch, end, &path);
+                }
+                None => batch.apply_origin(0, &origin),
+            }
+            Chunk { batch, input, offsets, result }
         })
     }
 }
@@ -91,22 +111,24 @@ impl Source for Reader {
             (None, None) => {
                 return Err(Error::unsupported(format!(
                     "cannot read `{}`: an earlier read failed",
-                    self.path
+                    self.path.display()
                 )));
             }
         };
-        let Chunk { batch: mut chunk, input, result } = self.reading.insert(reading).await?;
+        let Chunk { batch: mut chunk, input, offsets, result } =
+            self.reading.insert(reading).await?;
         self.reading = None;
         // The error is final, because a retry would read the file from its start and duplicate the
         // events that were delivered.
-        let count = result
-            .map_err(|error| Error::unsupported(format!("cannot read `{}`: {error}", self.path)))?;
+        let count = result.map_err(|error| {
+            Error::unsupported(format!("cannot read `{}`: {error}", self.path.display()))
+        })?;
+        self.offsets = offsets;
+        batch.exchange(&mut chunk);
         if count == 0 {
             self.finished = true;
-            return Ok(Pull::Finished);
+            return Ok(if batch.is_empty() { Pull::Finished } else { Pull::Events });
         }
-        chunk.apply_origin(0, &self.origin);
-        batch.exchange(&mut chunk);
         // A decompressor may still buffer bytes that it read from the pipe earlier.
         self.waits &= !input.is_compressed();
         if self.waits {

@@ -96,7 +96,7 @@ impl Chunk {
                 spare.push(batch);
                 break Some(next);
             };
-            bytes += batch.bytes().len();
+            bytes += info.bytes;
             // A pull that ends within a message is the last of its chunk: if the file is truncated
             // later, the source has to know that the flow has an incomplete message.
             let is_over = info.is_partial || bytes >= files.options.chunk_bytes;
@@ -198,8 +198,7 @@ impl Source for Tail {
                     Begin::Rewind(streams) => self.failed = streams,
                     Begin::Write(mut writer) => {
                         if let Some((info, filled)) = self.ready.front_mut() {
-                            let bytes = filled.bytes().len() as u64;
-                            pulls.register(writer.pull(), bytes, info);
+                            pulls.register(writer.pull(), info);
                             writer.exchange(info.stream, info.position, filled);
                         }
                         break;

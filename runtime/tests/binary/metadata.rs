@@ -96,6 +96,49 @@ fn log_of_container_has_names_of_kubernetes() {
     assert_eq!(run.stdout, "\"one\"\n\"two\"\n");
 }
 
+/// A source with `offset`, and operators that replace each event by its offset and its text.
+fn with_offsets(preprocessors: &str, contents: &[u8], more: &str) -> String {
+    let flow = format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [{preprocessors}]
+    codec: string
+    config: {{ path: app.log, mode: read, offset: true{more} }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+pipelines:
+  show:
+    operators:
+      - type: set
+        config:
+          edits:
+            - {{ field: '%text', copy: '' }}
+            - {{ field: '', template: '{{%file.offset}} {{%text}}' }}
+links: [input -> show -> output]"
+    );
+    let run = Scene::new(&flow).write("app.log", contents).run();
+    run.expect(0, &[]);
+    run.stdout.clone()
+}
+
+#[test]
+fn joined_lines_have_offset_of_first_line() {
+    let lines = b"one\n two\n three\nfour\nlast";
+    for chunk in [1, 3, 7, 1_000] {
+        let more = format!(", chunk_bytes: {chunk}");
+        let found = with_offsets("lines", lines, &more);
+        let expected = "\"0 one\"\n\"4  two\"\n\"9  three\"\n\"16 four\"\n\"21 last\"\n";
+        assert_eq!(found, expected, "{chunk}");
+        let found = with_offsets("{ multiline: { continue: '^ ' } }", lines, &more);
+        let expected = "\"0 one\\n two\\n three\"\n\"16 four\"\n\"21 last\"\n";
+        assert_eq!(found, expected, "{chunk}");
+    }
+    let line = |flag: &str, text: &str| format!("2026-11-26T10:00:00Z stdout {flag} {text}\n");
+    let parts = [line("F", "one"), line("P", "tw"), line("F", "o")].concat();
+    let found = with_offsets("cri", parts.as_bytes(), "");
+    assert_eq!(found, format!("\"0 one\"\n\"{} two\"\n", line("F", "one").len()));
+}
+
 /// A flow whose events pass if they meet a condition.
 struct Server {
     running: Running,

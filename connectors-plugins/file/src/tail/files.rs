@@ -128,6 +128,7 @@ impl Files {
             },
             message_end: config.message_end.clone().into_bytes(),
             compression: config.compression,
+            has_offsets: config.offset,
             is_pattern: matches!(pattern, Pattern::Many(_)),
             follow: config.follow,
         };
@@ -220,11 +221,17 @@ impl Files {
             if let Some(position) = read? {
                 let (stream, is_partial) = (input.stream, input.ends_in_part());
                 input.is_partial = is_partial;
-                batch.apply_origin(0, &origin::of(&input.path));
+                let bytes = batch.bytes().len();
+                let end = input.content_position();
+                match &mut input.offsets {
+                    Some(offsets) => offsets.divide(batch, end, &input.path),
+                    None => batch.apply_origin(0, &origin::of(&input.path)),
+                }
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
                 let length = input.length;
-                let info = PullInfo { stream, position, length, is_partial, ending, cut_off };
+                let info =
+                    PullInfo { stream, position, bytes, length, is_partial, ending, cut_off };
                 return Ok(Next::Pull(info));
             }
         }

@@ -22,7 +22,7 @@ use super::{
     pattern::renamed,
     results::{Stamp, stamp},
 };
-use crate::compression::Compression;
+use crate::{compression::Compression, offset::Offsets};
 
 /// Settings that apply to all files of a source.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct ReadOptions {
     /// Terminator of messages; empty if a file is read as a whole.
     pub(super) message_end: Vec<u8>,
     pub(super) compression: Compression,
+    /// `true` if events have the metadata `%file.offset`.
+    pub(super) has_offsets: bool,
     /// `true` if the files match a pattern: their contents decide whether they are compressed, and
     /// not only their names.
     pub(super) is_pattern: bool,
@@ -85,6 +87,8 @@ pub(super) struct Input {
     has_begun: bool,
     /// `true` if the last events that the flow received end within a message.
     pub(super) is_partial: bool,
+    /// Offsets of messages; `None` unless events have the metadata `%file.offset`.
+    pub(super) offsets: Option<Offsets>,
     pub(super) stage: Stage,
     /// Time of the next read attempt, by the host's monotonic clock.
     pub(super) poll_at_ns: u64,
@@ -160,6 +164,7 @@ impl Input {
             seen: start,
             has_begun: false,
             is_partial: false,
+            offsets: options.has_offsets.then(|| Offsets::new(&options.message_end)),
             stage: Stage::Waiting,
             poll_at_ns: 0,
             active_ns: 0,
@@ -312,6 +317,14 @@ impl Input {
     /// Returns the position up to which the file is read, in bytes.
     pub(super) fn read_to(&self) -> u64 {
         self.read
+    }
+
+    /// Returns the position in the decompressed content up to which the file is read, in bytes.
+    pub(super) fn content_position(&self) -> u64 {
+        match &self.content {
+            Content::Compressed(packed) => packed.position,
+            Content::Plain | Content::Unknown => self.read,
+        }
     }
 
     /// Returns the position after the last whole message that was read.

@@ -30,7 +30,7 @@ pub(super) struct Packed {
     /// file is decompressed again.
     deliver_from: u64,
     /// Decompressed position of the decompressor.
-    position: u64,
+    pub(super) position: u64,
     /// Error that followed the bytes that were delivered last.
     error: Option<io::Error>,
     /// Decompressed bytes of the range of each of `endings`.

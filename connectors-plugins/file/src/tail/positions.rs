@@ -288,8 +288,8 @@ impl Pulls {
         self.0.marks.begin(batch)
     }
 
-    /// Registers a pull, with the number of bytes that the pull has read.
-    pub(super) fn register(&self, pull: u64, bytes: u64, info: &PullInfo) {
+    /// Registers a pull.
+    pub(super) fn register(&self, pull: u64, info: &PullInfo) {
         let since_ns = self.0.host.monotonic_ns();
         let mut state = self.0.state();
         let PullInfo { stream, length, ending, .. } = *info;
@@ -308,6 +308,7 @@ impl Pulls {
             }
             endings.push(ending);
         }
+        let bytes = info.bytes as u64;
         state.pulls.insert(pull, Pulled { bytes, since_ns });
         state.in_flight += bytes;
     }

@@ -7,6 +7,8 @@ pub(super) struct PullInfo {
     pub(super) stream: u64,
     /// Position after the last whole message.
     pub(super) position: u64,
+    /// Number of bytes that were read from the file; decompressed bytes if the file is compressed.
+    pub(super) bytes: usize,
     /// Length of the file in bytes when the pull was read.
     pub(super) length: u64,
     /// `true` if the events end in a part of a message.

@@ -1,6 +1,7 @@
 mod copies;
 mod deleted;
 mod failed;
+mod offsets;
 mod positions;
 mod reach;
 mod selection;
@@ -447,7 +448,7 @@ fn cancelled_pulls_lose_and_duplicate_nothing() {
 fn connector_passes_conformance_checks() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let path = |name: &str| scene.path(name).display().to_string();
-    for more in ["", r#", "follow": true"#] {
+    for more in ["", r#", "follow": true"#, r#", "offset": true"#] {
         let (path, at) = (path("in*"), path("at"));
         let config = format!(
             r#"{{ "path": "{path}", "mode": "read", "checkpoint": "{at}", "chunk_bytes": 4{more} }}"#
