@@ -17,7 +17,7 @@ use tremor_pdk::{Batch, Error};
 use crate::engine::{
     control::Control,
     parts::Parts,
-    plan::assembly::{postprocessors, preprocessors, steps},
+    plan::assembly::{FlowRestarts, postprocessors, preprocessors, steps},
     route::{pipeline::Pipeline, routes::Routes},
     sink::postprocessors::Postprocessors,
     source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
@@ -126,9 +126,10 @@ impl Simulation {
             Plan { flow, staged: ids(Role::Pipeline), sinks: ids(Role::Sink), names: Vec::new() };
         // Sinks are added first, so that the position of a sink among the outlets is its position among the sinks.
         of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
-        let mut pipelines = Vec::new();
+        let (mut pipelines, restarts) = (Vec::new(), FlowRestarts::new(flow));
         for (_, node) in of(Role::Pipeline) {
-            let (steps, _) = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
+            let mut port = |node: &Node, port: &str| plan.port(node, port);
+            let (steps, _) = steps(flow, parts, node, &restarts, &mut port)?;
             let ports = plan.ports(node);
             let (name, stats) = (node.name.as_str().into(), Arc::default());
             pipelines.push(Pipeline { name, steps, ports, stats });

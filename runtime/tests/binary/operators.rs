@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::tremor::{Run, Scene};
+use crate::tremor::Scene;
 
 /// Returns a flow that reads `in`, passes it through these operators, and links each port of the pipeline to a
 /// file of the same name.
@@ -146,25 +146,4 @@ fn mistakes_of_edits_and_samples_fail_check() {
         let run = scene(operator, &["out"], "").tremor(&["check", "flow.yaml"]);
         run.expect(2, &["flow.yaml:4:", expected]);
     }
-}
-
-#[test]
-fn stateless_operators_on_several_threads_keep_the_order() {
-    const EVENTS: u32 = 200_000;
-    let operators = "
-        { type: set, config: { edits: [{ field: '.even', value: true }] } },
-        { type: select, config: { keep: [n] } }";
-    let mut events = String::new();
-    for number in 0..EVENTS {
-        writeln!(events, "{{\"n\":{number},\"text\":\"some text that is removed\"}}").unwrap();
-    }
-    let scene = scene(operators, &["out"], &events);
-    let mut command = scene.command(&["run", "flow.yaml"]);
-    let run = Run::of(&command.env("TREMOR_THREADS", "4").output().unwrap());
-    run.expect(0, &[&format!("{EVENTS} events in, {EVENTS} out")]);
-    let expected = (0..EVENTS).fold(String::new(), |mut text, number| {
-        writeln!(text, "{{\"n\":{number}}}").unwrap();
-        text
-    });
-    assert!(scene.read("out") == expected, "the events are in another order, or others");
 }

@@ -48,16 +48,30 @@ pub(super) fn all_postprocessors(
     sinks.map(of_sink).collect()
 }
 
+/// The restarts of the operators of each pipeline, in the order of the flow file.
+pub(crate) struct FlowRestarts(Vec<Vec<Arc<Restarts>>>);
+
+impl FlowRestarts {
+    pub(crate) fn new(flow: &Flow) -> Self {
+        let of_pipeline =
+            |pipeline: &flow::Pipeline| pipeline.operators.iter().map(|_| Arc::default()).collect();
+        Self(flow.spec.pipelines.iter().map(of_pipeline).collect())
+    }
+}
+
 /// Creates the operators of a pipeline. `port` returns the targets of a port of the pipeline. The second result creates
-/// further instances of the leading stateless operators.
+/// further instances of the leading stateless operators. Several tasks may run the pipeline, each with its own
+/// operators, so `restarts` is shared by all calls for a flow.
 pub(crate) fn steps(
     flow: &Flow,
     parts: &dyn Parts,
     node: &Node,
+    restarts: &FlowRestarts,
     port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
 ) -> Result<(Vec<Step>, Vec<Factory>), flow::Diagnostic> {
     let (mut steps, mut leading) = (Vec::new(), Vec::new());
-    for (number, component) in (1..).zip(&flow.spec.pipelines[node.index].operators) {
+    let operators = flow.spec.pipelines[node.index].operators.iter();
+    for ((number, component), restarts) in (1..).zip(operators).zip(&restarts.0[node.index]) {
         let OperatorInstance { operator, ports, make, another } =
             parts.operator(&node.name, component)?;
         let port = |name: String| {
@@ -71,11 +85,10 @@ pub(crate) fn steps(
             steps.push(step);
             continue;
         };
-        let restarts = Arc::<Restarts>::default();
         if leading.len() == steps.len() {
             leading.push(Factory { label, make, ports, restarts: restarts.clone() });
         }
-        steps.push(step.stateless(restarts));
+        steps.push(step.stateless(restarts.clone()));
     }
     Ok((steps, leading))
 }

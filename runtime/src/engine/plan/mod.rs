@@ -13,7 +13,7 @@ use std::{
 use tremor_abi::batch::Pool;
 
 use self::{
-    assembly::{all_postprocessors, batch_sizer, codec, steps},
+    assembly::{FlowRestarts, all_postprocessors, batch_sizer, codec, steps},
     connectors::Connectors,
     placement::{Runners, runners},
     wiring::{Queues, Targets},
@@ -63,12 +63,14 @@ pub(crate) fn tasks(
     let runners = runners(flow, parts);
     let queues = Queues::new(flow, &runners, counters, control);
     let postprocessors = all_postprocessors(flow, parts)?;
+    let restarts = FlowRestarts::new(flow);
     let plan = |owner| Plan {
         flow,
         parts,
         runners: &runners,
         queues: &queues,
         postprocessors: &postprocessors,
+        restarts: &restarts,
         control,
         owner,
     };
@@ -148,6 +150,7 @@ struct Plan<'p> {
     runners: &'p Runners,
     queues: &'p Queues,
     postprocessors: &'p HashMap<NodeId, Postprocessors>,
+    restarts: &'p FlowRestarts,
     control: &'p Arc<Control>,
     owner: NodeId,
 }
@@ -175,7 +178,7 @@ impl Plan<'_> {
         for id in &staged {
             let node = graph.node(*id);
             let mut port = |node: &Node, port: &str| targets.port(node, port);
-            let (steps, operators) = steps(self.flow, self.parts, node, &mut port)?;
+            let (steps, operators) = steps(self.flow, self.parts, node, self.restarts, &mut port)?;
             let ports = targets.ports(node);
             let stats = counters.of(&node.name, Role::Pipeline);
             let sources = graph.sources_of(*id).into_iter();

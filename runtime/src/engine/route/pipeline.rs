@@ -108,7 +108,7 @@ impl Step {
         Self { label, operator, make, restarts, is_stateless, ports, buffers, output }
     }
 
-    /// Marks the operator as stateless, and shares `restarts` with the instances of other tasks.
+    /// Marks the operator as stateless, and shares `restarts` with its other instances.
     pub(crate) fn stateless(self, restarts: Arc<Restarts>) -> Self {
         Self { restarts, is_stateless: true, ..self }
     }

@@ -75,6 +75,12 @@ pipelines:
 /// Name of components that the test provides.
 const DOUBLE: &str = "double";
 
+/// Name of the stateless operator that the test provides.
+const STATELESS: &str = "stateless";
+
+/// Creates the instances of the stateless operator, which has a port `odd`.
+type MakeStateless = Arc<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send + Sync>;
+
 /// A flow and its test doubles, which the plan of the product turns into tasks.
 struct Setup {
     flow: Flow,
@@ -87,6 +93,7 @@ struct Setup {
 struct Doubles {
     connectors: Mutex<HashMap<String, MakeConnector>>,
     operators: Mutex<VecDeque<Box<dyn Operator>>>,
+    stateless: Option<MakeStateless>,
     preprocessors: Mutex<VecDeque<(Box<dyn Preprocessor>, MakePreprocessor)>>,
 }
 
@@ -107,13 +114,20 @@ impl Parts for Doubles {
         Ok(connector.codec.as_ref().map(codec))
     }
 
-    fn operator(&self, _: &str, _: &flow::Component) -> Result<OperatorInstance, flow::Diagnostic> {
+    fn operator(
+        &self,
+        _: &str,
+        component: &flow::Component,
+    ) -> Result<OperatorInstance, flow::Diagnostic> {
+        if component.name.value == STATELESS {
+            return Ok(stateless(self.stateless.clone().unwrap()).unwrap());
+        }
         let operator = lock(&self.operators).pop_front().unwrap();
         Ok(OperatorInstance { operator, ports: Vec::new(), make: None, another: None })
     }
 
-    fn is_stateless(&self, _: &flow::Component) -> bool {
-        false
+    fn is_stateless(&self, component: &flow::Component) -> bool {
+        component.name.value == STATELESS
     }
 
     fn preprocessor(
@@ -149,6 +163,17 @@ impl Default for Setup {
 fn control(helpers: usize) -> Arc<Control> {
     let processors = Processors::new(1 + helpers);
     Arc::new(Control::new().of_run(Arc::default(), processors, FlowMemory::default()))
+}
+
+/// Creates an instance of the stateless operator of a test.
+fn stateless(make: MakeStateless) -> Result<OperatorInstance, Error> {
+    let (operator, ports, again, another) = (make()?, vec!["odd".to_owned()], make.clone(), make);
+    Ok(OperatorInstance {
+        operator,
+        ports,
+        make: Some(Box::new(move || again())),
+        another: Some(Box::new(move || stateless(another.clone()))),
+    })
 }
 
 fn component(name: &str) -> flow::Component {
@@ -189,6 +214,16 @@ impl Setup {
         let pipeline = pipelines.find(|it| it.name.value == pipeline).unwrap();
         pipeline.operators.extend(operators.iter().map(|_| component(DOUBLE)));
         lock(&self.doubles.operators).extend(operators);
+        self
+    }
+
+    /// Adds a stateless operator to the pipeline `main`, whose instances are created with `make`.
+    fn stateless(
+        mut self,
+        make: impl Fn() -> Result<Box<dyn Operator>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.doubles.stateless = Some(Arc::new(make));
+        self.flow.spec.pipelines[0].operators.push(component(STATELESS));
         self
     }
 
