@@ -2,15 +2,15 @@
 
 use tremor_abi::{
     batch::{Claims, Format, HostBatch},
-    document::{Document, ValueRef},
+    document::{Document, MAX_DEPTH, Shape, ValueRef},
 };
 use tremor_pdk::{Batch, Result};
 
 use crate::codec::{Bytes, Decoder, Nodes, Span, json, msgpack};
 
 /// Validates a batch of a plugin with `check`. An event that claims to be an unedited message, and that is not one of
-/// the events that the plugin received, counts as edited unless its message decodes to its payload: the plugin may be
-/// built with a kit that edits events without withdrawing the claim, and unedited messages leave without being encoded.
+/// the events that the plugin received, counts as edited unless its message decodes to its payload, with the keys of
+/// objects in the same order: the plugin may be built with a kit that edits events without withdrawing the claim, and unedited messages leave without being encoded.
 ///
 /// # Errors
 /// Returns the errors of `check`.
@@ -49,9 +49,25 @@ fn is_value_of(
 ) -> bool {
     let Ok(len) = u32::try_from(bytes.len()) else { return false };
     let decoded = decoder.decode(bytes, Span { start: 0, len }, nodes);
-    let is_equal = decoded.is_ok_and(|root| Document::new(bytes, nodes).root(root) == payload);
+    let is_equal = decoded
+        .is_ok_and(|root| is_same(Document::new(bytes, nodes).root(root), payload, MAX_DEPTH));
     // Duplicate keys are in the message but not in the payload.
     decoder.exact_format().is_some() && is_equal
+}
+
+/// Returns whether two values are equal and have the keys of their objects in the same order, which `==` ignores.
+fn is_same(a: ValueRef<'_>, b: ValueRef<'_>, depth: usize) -> bool {
+    let Some(deeper) = depth.checked_sub(1) else { return false };
+    match (a.shape(), b.shape()) {
+        (Shape::Array(a), Shape::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b, deeper))
+        }
+        (Shape::Object(a), Shape::Object(b)) => {
+            let mut pairs = a.iter().zip(b);
+            a.len() == b.len() && pairs.all(|(a, b)| a.0 == b.0 && is_same(a.1, b.1, deeper))
+        }
+        _ => a == b,
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +119,11 @@ mod tests {
     fn forged_claim_of_a_plugin_counts_as_edited() {
         for (name, messages, rewritten) in [
             ("json", [&b"{ \"secret\": 1 }"[..], b"{ }"], &b"{}"[..]),
+            (
+                "json",
+                [b"[{ \"a\": 1, \"b\": 2 }]", b"[{ \"b\": 2, \"a\": 1 }]"],
+                b"[{\"b\":2,\"a\":1}]",
+            ),
             ("msgpack", [b"\x91\xcd\x00\x07", b"\xdc\x00\x00"], b"\x90"),
         ] {
             let mut batch = decoded(name, &messages);

@@ -107,6 +107,13 @@ fn panicking_operator_is_recreated_and_its_events_go_to_err() {
 }
 
 #[test]
+fn order_of_keys_that_a_plugin_changed_reaches_the_sink() {
+    let (run, _) = run(&through_operator("{ }", "p/err -> other"), "first\nreorder\n");
+    run.expect(0, &["2 events in, 2 out"]);
+    assert_eq!(run.stdout, "\"first\"\n{\"b\":2,\"a\":1}\n");
+}
+
+#[test]
 fn error_of_an_operator_sends_its_batch_to_err() {
     let (run, scene) = run(&through_operator("{ }", "p/err -> other"), "x\nerror\n");
     run.expect(0, &["2 events in", "2 dead-lettered"]);
