@@ -245,10 +245,9 @@ impl DynSink for Never {
 fn lost_connections_do_not_overfill_the_connectors_own_queue() {
     let (mut peer, _, _) = both_sides(0, []);
     peer.source = Box::new(|_| Ok(Box::new(Pulls::numbers(1_000))));
-    let connected = Arc::new(Mutex::new(None));
-    let shown = connected.clone();
+    let (connected, connections) = async_channel::unbounded();
     peer.sink = Box::new(move |connection| {
-        *shown.lock().unwrap() = Some(connection.clone());
+        connected.try_send(connection.clone()).map_err(Error::internal)?;
         Ok(Box::new(Never))
     });
     let peer = Arc::new(peer);
@@ -260,17 +259,11 @@ fn lost_connections_do_not_overfill_the_connectors_own_queue() {
         while taken() < 256 {
             executor::yield_now().await;
         }
-        let next = async || loop {
-            let connection = connected.lock().unwrap().take();
-            match connection {
-                Some(connection) => break connection,
-                None => executor::yield_now().await,
-            }
-        };
-        let mut connection = next().await;
-        for _ in 2..20 {
+        let mut connection = connections.recv().await.unwrap();
+        // Each loss takes seconds, because the source waits for capacity of the full queue.
+        for _ in 0..4 {
             connection.break_off();
-            connection = next().await;
+            connection = connections.recv().await.unwrap();
             // If the source pulled again, it would do so while this test yields.
             for _ in 0..1_000 {
                 executor::yield_now().await;
