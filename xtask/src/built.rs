@@ -42,24 +42,26 @@ pub(crate) fn profile(release: bool) -> &'static [&'static str] {
     if release { &["--release"] } else { &[] }
 }
 
-/// Builds the program.
-pub(crate) fn program(release: bool) -> Result<()> {
-    let runtime = ["build", "--package=tremor-runtime", "--bins"];
-    run(cargo([&runtime, profile(release)].concat()))
-}
-
-/// Builds a plugin by itself, as the tests do. Cargo unifies the features of packages that it builds together, so
-/// another selection would rebuild most dependencies.
-pub(crate) fn plugin(package: &str, release: bool) -> Result<()> {
-    let target = if is_fixture(package) { vec!["--example", package] } else { vec!["--lib"] };
-    let package = ["build", "--package", package];
-    run(cargo([&package, &target[..], profile(release)].concat()))
+/// Builds the program and the plugins in `packages`.
+///
+/// Cargo unifies the features of packages that it builds together, so another selection of packages rebuilds many
+/// dependencies. Without `release`, the selection is that of tests, which reuses the files of `cargo test --workspace`.
+/// With `release`, the program and each plugin are built by themselves, as they are for a release.
+pub(crate) fn compile(packages: &[&str], release: bool) -> Result<()> {
+    if !release {
+        return run(cargo(["build", "--workspace", "--lib", "--examples", "--bin=tremor"]));
+    }
+    run(cargo(["build", "--release", "--package=tremor-runtime", "--bins"]))?;
+    for package in packages {
+        let target = if is_fixture(package) { vec!["--example", package] } else { vec!["--lib"] };
+        run(cargo([&["build", "--release", "--package", package], &target[..]].concat()))?;
+    }
+    Ok(())
 }
 
 /// Builds the program and the plugins in `packages`, and copies them to the folder `own`.
 pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Built> {
-    program(release)?;
-    packages.iter().try_for_each(|package| plugin(package, release))?;
+    compile(packages, release)?;
     let from = folder(release);
     fs::create_dir_all(own).with_context(|| format!("cannot create {}", own.display()))?;
     copy(&from.join("tremor"), own)?;

@@ -35,10 +35,7 @@ const KINDS: [Expected; 7] = [
 
 pub(crate) fn check() -> Result<()> {
     let kit = package()?;
-    built::program(false)?;
-    for package in ["connector-file", "connector-metronome", "connector-stdio"] {
-        built::plugin(package, false)?;
-    }
+    built::compile(&["connector-file", "connector-metronome", "connector-stdio"], false)?;
     let scene = tempfile::tempdir().context("cannot create a temporary folder")?;
     write(&scene.path().join(".cargo/config.toml"), &settings(&kit))?;
     KINDS.iter().try_for_each(|expected| try_out(scene.path(), expected))

@@ -18,7 +18,7 @@ const UNITS: [&str; 2] = ["dist/tremor@.service", "examples/scale-out/scale-out@
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 
 pub(crate) fn check() -> Result<Skipped> {
-    run(cargo(["build", "--package", "bench-report"]))?;
+    run(cargo(["build", "--workspace", "--examples", "--bin=bench-report"]))?;
     let mut command = Command::new("scripts/tests/bench.sh");
     command.env("BENCH_REPORT", built::folder(false).join("bench-report")).current_dir(root());
     run(command)?;

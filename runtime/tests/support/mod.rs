@@ -37,7 +37,7 @@ pub fn target_folder() -> &'static Path {
 /// can be reused, and only the fixtures are built.
 pub fn library(package: &str) -> PathBuf {
     if package == "operator-vrl" {
-        let arguments = ["build", "--package", package, "--lib"];
+        let arguments = ["build", "--workspace", "--lib", "--examples"];
         let folder = workspace().join("operators-plugins/vrl");
         return cached(package, || build(&folder, &arguments, package));
     }

@@ -267,7 +267,8 @@ fn other_workspace(manifest: &str) -> Result<()> {
 /// Checks the plugin `vrl`, and runs the tests of the runtime that load it.
 fn vrl() -> Result<Skipped> {
     other_workspace(VRL)?;
-    let loading = ["test", "--package=tremor-runtime", "--test=binary", "--", "--ignored", "vrl"];
+    // With the selection of the step `test`, cargo builds nothing again.
+    let loading = ["test", "--workspace", "--test=binary", "--", "--ignored", "vrl"];
     done(run_command(cargo(loading)))
 }
 
