@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::inputs::{BENCH, CHECKS, CLIENTS, EXAMPLES, FUZZ, TESTS, VRL_PLUGIN};
 use self::inputs::{hash, is_source, within};
-use crate::project::{Skipped, cargo, is_on_path, root, run as run_command};
+use crate::project::{Skipped, cargo, files, is_on_path, root, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, models, new_plugin, outage, perf_gate, restarts, scripts,
     tidy, tools::Tool,
@@ -242,7 +242,20 @@ fn deny() -> Result<Skipped> {
 }
 
 fn clippy() -> Result<Skipped> {
-    done(run_command(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))
+    run_command(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    // Cargo enables the features that one package needs for all packages that it builds together. Therefore only a
+    // plugin that is compiled by itself shows whether its manifest names all features that the plugin needs.
+    for manifest in files()?.iter().filter(|path| is_manifest_of_plugin(path)) {
+        run_command(cargo(["check", "--lib", "--manifest-path", manifest]))?;
+    }
+    Ok(None)
+}
+
+/// Returns whether a file is the manifest of a plugin of the main workspace.
+fn is_manifest_of_plugin(path: &str) -> bool {
+    path.ends_with("/Cargo.toml")
+        && within(path, &["codecs-plugins/", "connectors-plugins/", "operators-plugins/"])
+        && !within(path, &[VRL_PLUGIN])
 }
 
 fn doc(selected: &[&str]) -> Result<()> {
@@ -261,7 +274,8 @@ fn other_workspace(manifest: &str) -> Result<()> {
     let lints = ["--all-targets", "--", "--deny", "warnings"];
     run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
     run_command(cargo([&["test"][..], &shared].concat()))?;
-    doc(&shared)
+    // `--examples` selects none, but enables the features that tests need, with which the dependencies were checked.
+    doc(&[&shared[..], &["--lib", "--bins", "--examples"]].concat())
 }
 
 /// Checks the plugin `vrl`, and runs the tests of the runtime that load it.
@@ -301,6 +315,14 @@ mod tests {
         let report = summarise("tidy", &outcome, Duration::from_millis(100));
         assert_eq!(report.line, "    tidy       FAILED     0.1 s  3 violations");
         assert!(report.failed);
+    }
+
+    #[test]
+    fn plugins_of_the_main_workspace_are_found_by_manifest() {
+        let found = ["connectors-plugins/file/Cargo.toml", "operators-plugins/parse/Cargo.toml"];
+        let others = ["connectors-plugins/file/src/lib.rs", "operators-plugins/vrl/Cargo.toml"];
+        assert!(found.iter().all(|path| is_manifest_of_plugin(path)));
+        assert!(!others.iter().any(|path| is_manifest_of_plugin(path)));
     }
 
     #[test]
