@@ -70,6 +70,9 @@ fn gathered(name: &str, libraries: impl IntoIterator<Item = PathBuf>) -> PathBuf
         // Copy to another name and rename atomically, because another run may have the old file open.
         let copy = folder.join(format!("{}.{}", name.display(), std::process::id()));
         fs::copy(&library, &copy).unwrap();
+        // Remove symbols, because every `tremor` process reads those of all plugins. If `strip` is missing, the tests
+        // only take longer.
+        let _ = Command::new("strip").arg("--strip-unneeded").arg(&copy).status();
         fs::rename(&copy, folder.join(name)).unwrap();
     }
     // Remove other files, because libraries of earlier builds may provide the same components.
