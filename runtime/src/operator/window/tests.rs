@@ -169,14 +169,14 @@ fn oldest_group_beyond_limit_is_emitted_early() {
     )
     .unwrap();
     let mut emitted = 0;
-    for round in 0..100_u64 {
+    for round in 0..10_u64 {
         let events: Vec<_> = (0..1_000).map(|number| (0, round * 1_000 + number)).collect();
         let mut output = Output::new();
         window.process(&mut timed(&events), &mut output).unwrap();
         emitted += output.batches().map(Batch::len).sum::<usize>();
     }
-    assert_eq!((emitted, window.groups.len()), (99_000, 1_000));
-    assert_eq!(window.evictions.total(), 99_000);
+    assert_eq!((emitted, window.groups.len()), (9_000, 1_000));
+    assert_eq!(window.evictions.total(), 9_000);
 }
 
 /// Absorbs one event in each of 40 groups. The names of the groups have 50 KiB, and there is memory for twenty groups.
