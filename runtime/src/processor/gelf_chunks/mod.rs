@@ -2,6 +2,7 @@
 //! UDP](https://go2docs.graylog.org/current/getting_in_log_data/gelf.html) to messages.
 
 mod chunk;
+mod rejected;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,10 @@ use tremor_pdk::{
     units::Interval,
 };
 
-use self::chunk::{Chunk, HEADER, invalid};
+use self::{
+    chunk::{Chunk, HEADER, invalid},
+    rejected::RejectedMessages,
+};
 use super::{
     joining::open::{Open, crop},
     max_length,
@@ -56,8 +60,6 @@ const TOGETHER: usize = 32 << 20;
 /// The preprocessor `gelf-chunks`.
 pub(crate) struct GelfChunks {
     config: Config,
-    /// Timeout in ns.
-    timeout: u64,
     host: Host,
     hasher: DefaultHashBuilder,
     /// Incomplete messages by their age: a message with a greater number began later.
@@ -66,6 +68,7 @@ pub(crate) struct GelfChunks {
     /// Numbers of the incomplete messages of each stream.
     streams: HashMap<u64, BTreeSet<u64>>,
     next_number: u64,
+    rejected: RejectedMessages,
     /// Numbers of the messages that the current call added chunks to. May contain duplicates, and messages that are
     /// complete.
     touched: Vec<u64>,
@@ -104,7 +107,7 @@ impl Component for GelfChunks {
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self {
-            timeout: u64::try_from(config.timeout.get().as_nanos()).unwrap_or(u64::MAX),
+            rejected: RejectedMessages::new(config.timeout.ns()),
             config,
             memory: context.memory(),
             host: context.into(),
@@ -131,30 +134,15 @@ impl GelfChunks {
             Ok(None) => return self.out.push(*event),
             Err(error) => return output.reject(*event, error),
         };
-        let content = HEADER..datagram.map_or(HEADER, <[u8]>::len);
+        let content = datagram.and_then(|it| it.get(HEADER..)).unwrap_or_default();
         let length = content.len();
-        if length > self.config.max_length {
-            let error = too_long(self.config.max_length);
-            return output.reject(*event, error);
-        }
-        if chunk.count == 1 {
-            return self.out.push(crop(event, content));
+        if chunk.count == 1 && length <= self.config.max_length {
+            return self.out.push(crop(event, HEADER..HEADER + length));
         }
         let origin = self.hasher.hash_one(batch.origin(event));
         let key = Key { stream: event.stream, origin, id: chunk.id };
         let Some(number) = self.numbers.get(&key).copied() else {
-            if self.messages.len() >= self.config.max_messages
-                && !self.evict(event.stream, batch, output)
-            {
-                let error = Error::bad_data(
-                    "the message cannot begin, because other streams have too many incomplete messages",
-                );
-                return output.reject(*event, error);
-            }
-            let mut open = Open::new(event, Some(content), &[], (), self.calls);
-            open.due = self.host.monotonic_ns().saturating_add(self.timeout);
-            let pieces = vec![(chunk.position, 0..length)];
-            return self.insert(Message { key, open, pieces, count: chunk.count });
+            return self.begin(key, chunk, length, event, batch, output);
         };
         let Some(message) = self.messages.get_mut(&number) else { return };
         if message.count != chunk.count {
@@ -164,21 +152,64 @@ impl GelfChunks {
             ));
             return output.reject(*event, error);
         }
-        // The network may deliver a datagram twice.
-        if message.pieces.iter().any(|(position, _)| *position == chunk.position) {
-            return;
+        let mut earlier = message.pieces.iter().filter(|(position, _)| *position == chunk.position);
+        if let Some((_, range)) = earlier.next() {
+            // The network may deliver a datagram twice.
+            if message.open.content(batch).get(range.clone()) == Some(content) {
+                return;
+            }
+            self.reject(number, batch, output, |Message { pieces, count, .. }| {
+                Error::bad_data(format_args!(
+                    "received {} of {count} chunks of the message before another message with the same id began",
+                    pieces.len()
+                ))
+            });
+            return self.begin(key, chunk, length, event, batch, output);
+        }
+        let start = message.open.len();
+        if start + length > self.config.max_length {
+            let error = too_long(self.config.max_length);
+            return self.give_up(number, batch, output, |_| error);
         }
         self.touched.push(number);
-        let start = message.open.len();
         message.pieces.push((chunk.position, start..start + length));
-        let content = batch.raw(event).and_then(|it| it.get(HEADER..)).unwrap_or_default();
         message.open.append(batch, &[], content);
-        if message.open.len() > self.config.max_length {
-            let error = too_long(self.config.max_length);
-            self.reject(number, batch, output, |_| error);
-        } else if message.pieces.len() == usize::from(message.count) {
+        if message.pieces.len() == usize::from(message.count) {
             self.complete(number, batch, output);
         }
+    }
+
+    /// Begins a message with one of its chunks, whose content has `length` bytes.
+    fn begin(
+        &mut self,
+        key: Key,
+        chunk: Chunk,
+        length: usize,
+        event: &Event,
+        batch: &mut Batch,
+        output: &mut Output,
+    ) {
+        let now = self.host.monotonic_ns();
+        if self.rejected.contains(key, now) {
+            return output.discard(1);
+        }
+        let error = if length > self.config.max_length {
+            too_long(self.config.max_length)
+        } else if self.messages.len() < self.config.max_messages
+            || self.evict(event.stream, batch, output)
+        {
+            let content = HEADER..HEADER + length;
+            let mut open = Open::new(event, Some(content), &[], (), self.calls);
+            open.due = now.saturating_add(self.config.timeout.ns());
+            let pieces = vec![(chunk.position, 0..length)];
+            return self.insert(Message { key, open, pieces, count: chunk.count });
+        } else {
+            Error::bad_data(
+                "the message cannot begin, because other streams have too many incomplete messages",
+            )
+        };
+        self.rejected.add(key, now);
+        output.reject(*event, error);
     }
 
     fn insert(&mut self, message: Message) {
@@ -232,12 +263,26 @@ impl GelfChunks {
         }
     }
 
+    /// Rejects an incomplete message as [`GelfChunks::reject`] does. Its late chunks are discarded.
+    fn give_up(
+        &mut self,
+        number: u64,
+        batch: &mut Batch,
+        output: &mut Output,
+        error: impl FnOnce(&Message) -> Error,
+    ) {
+        if let Some(message) = self.messages.get(&number) {
+            self.rejected.add(message.key, self.host.monotonic_ns());
+        }
+        self.reject(number, batch, output, error);
+    }
+
     /// Rejects the oldest incomplete message of a stream because of the limits. Returns `false` if there is none.
     /// Messages of other streams are kept, because the pulls that read them are acknowledged with their own streams.
     fn evict(&mut self, stream: u64, batch: &mut Batch, output: &mut Output) -> bool {
         let oldest = self.streams.get(&stream).and_then(|numbers| numbers.first().copied());
         let Some(number) = oldest else { return false };
-        self.reject(number, batch, output, |message| {
+        self.give_up(number, batch, output, |message| {
             let Message { pieces, count, .. } = message;
             Error::bad_data(format_args!(
                 "received {} of {count} chunks of the message before there were too many incomplete messages",
@@ -298,6 +343,7 @@ impl GelfChunks {
                 ))
             });
         }
+        self.rejected.forget_stream(event.stream);
         self.out.push(*event);
     }
 }
@@ -339,7 +385,7 @@ impl Preprocessor for GelfChunks {
             self.messages.first_key_value().filter(|it| it.1.open.due <= now)
         {
             let (number, timeout) = (*number, self.config.timeout.get());
-            self.reject(number, batch, output, |Message { pieces, count, .. }| {
+            self.give_up(number, batch, output, |Message { pieces, count, .. }| {
                 Error::bad_data(format_args!(
                     "received {} of {count} chunks of the message within {timeout:?}",
                     pieces.len()

@@ -109,6 +109,71 @@ fn chunk_with_another_count_does_not_harm_its_message() {
 }
 
 #[test]
+fn reused_id_ends_the_message_that_has_it() {
+    for size in [1, 9] {
+        let mut joins = gelf_chunks(&TestHost::new(), &json!({}));
+        let input = [
+            chunk(1, 0, 3, b"a1"),
+            chunk(1, 1, 3, b"a2"),
+            chunk(1, 0, 3, b"b1"),
+            chunk(1, 2, 3, b"b3"),
+            chunk(1, 0, 3, b"b1"),
+            chunk(1, 1, 3, b"b2"),
+        ];
+        let (mut found, mut rejected) = (Vec::new(), Vec::new());
+        for part in input.chunks(size) {
+            let (messages, errors) = run(&mut joins, part);
+            found.extend(messages);
+            rejected.extend(errors);
+        }
+        assert_eq!(found, [b"b1b2b3"]);
+        let expected =
+            "received 2 of 3 chunks of the message before another message with the same id began";
+        assert_eq!(rejected, [expected]);
+        assert!(joins.streams().is_empty());
+    }
+}
+
+/// Late chunks would otherwise begin a message that expires, so that the sender's message is reported twice.
+#[test]
+fn late_chunks_of_rejected_message_are_discarded() {
+    let first = chunk(1, 0, 3, b"a");
+    for (input, seconds) in [
+        (chunks(1, b"1234567", 3), 0),
+        (chunks(1, b"1234567", 6), 0),
+        // The second message evicts the first one.
+        (vec![first.clone(), chunk(2, 0, 2, b"b"), chunk(2, 1, 2, b"c")], 0),
+        (vec![first.clone()], 5),
+    ] {
+        let host = TestHost::new();
+        let mut joins = gelf_chunks(&host, &json!({ "max_length": 5, "max_messages": 1 }));
+        let mut rejected = run(&mut joins, &input).1;
+        rejected.extend(expire(&host, &mut joins, seconds));
+        assert_eq!(rejected.len(), 1, "{rejected:?}");
+        let mut late = || {
+            let (mut batch, mut output) = (datagrams("sender", &[&first]), Output::new());
+            joins.process(&mut batch, &mut output).unwrap();
+            assert!(batch.is_empty() && output.take_rejected().is_empty());
+            (output.take_discarded(), joins.messages.len())
+        };
+        host.advance(Duration::from_secs(4));
+        assert_eq!(late(), (1, 0), "{rejected:?}");
+        host.advance(Duration::from_secs(1));
+        assert_eq!(late(), (0, 1), "{rejected:?}");
+    }
+}
+
+#[test]
+fn ended_stream_forgets_its_rejected_messages() {
+    let mut joins = gelf_chunks(&TestHost::new(), &json!({ "max_length": 5 }));
+    assert_eq!(run(&mut joins, &chunks(1, b"1234567", 6)).1.len(), 1);
+    let mut batch = Batch::new();
+    batch.stream(0).end();
+    process(&mut joins, &mut batch);
+    assert_eq!(run(&mut joins, &chunks(1, b"12345", 3)).0, [b"12345"]);
+}
+
+#[test]
 fn messages_of_other_senders_have_their_own_ids() {
     let mut joins = gelf_chunks(&TestHost::new(), &json!({}));
     for (sender, position, content, expected) in
@@ -172,8 +237,8 @@ fn ids_that_never_complete_do_not_fill_the_memory() {
         assert!(host.memory() <= 4 << 20, "{}", host.memory());
     }
     assert_eq!(count + joins.messages.len(), 110);
-    // A further message is joined, although earlier messages were rejected.
-    assert_eq!(run(&mut joins, &chunks(9, b"abc", 1)).0, [b"abc"]);
+    // Another message is joined in spite of this.
+    assert_eq!(run(&mut joins, &chunks(1_000, b"abc", 1)).0, [b"abc"]);
     expire(&host, &mut joins, 5);
     assert_eq!((joins.bytes, joins.numbers.len(), joins.streams.len()), (0, 0, 0));
 }

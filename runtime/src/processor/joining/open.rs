@@ -88,6 +88,11 @@ impl<S: Copy> Open<S> {
         }
     }
 
+    /// Returns the bytes of the message. `batch` is the current batch.
+    pub(in crate::processor) fn content<'b>(&'b self, batch: &'b Batch) -> &'b [u8] {
+        if self.is_joined { &self.text } else { batch.raw(&self.event).unwrap_or_default() }
+    }
+
     /// Returns the length of the message in bytes.
     pub(in crate::processor) fn len(&self) -> usize {
         if self.is_joined {
