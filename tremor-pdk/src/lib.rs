@@ -38,7 +38,6 @@ mod debug;
 mod host;
 
 mod batch;
-mod chunk;
 mod codec;
 mod component;
 mod config;
@@ -102,7 +101,6 @@ pub use self::{
         AnyBatch, Form, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,
         StructuredEvent, TypedBatch, TypedEvent, TypedEvents,
     },
-    chunk::ChunkBytes,
     codec::Codec,
     component::{Component, ComponentContext},
     config::NoConfig,
@@ -120,6 +118,7 @@ pub use self::{
     source::{Acks, InFlight, NoSource, Pull, Source},
     splitter::{Found, Input, Splitter, StreamSplitter, WholeMessages},
     tickets::{FailedTicket, TicketProgress, TicketWriter, Tickets},
+    units::ChunkBytes,
     watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };

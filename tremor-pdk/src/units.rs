@@ -49,8 +49,8 @@ impl Interval {
     }
 }
 
-/// The value of a key of the type [`Interval`] before it is checked. Values other than text are accepted here, so that
-/// the error can ask for a unit.
+/// The value of a key with a unit before it is checked. Values of any type are accepted here, so that the error can
+/// describe the expected ones.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -93,7 +93,7 @@ impl fmt::Display for Interval {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
-#[serde(try_from = "Text", into = "u64")]
+#[serde(try_from = "Written", into = "u64")]
 #[schemars(
     inline,
     description = "",
@@ -107,12 +107,24 @@ impl fmt::Display for Interval {
 )]
 pub struct Size(u64);
 
-/// The value of a key of the type [`Size`] before it is checked.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Bytes(u64),
-    WithUnit(String),
+impl Written {
+    /// Returns the number of bytes.
+    ///
+    /// # Errors
+    /// The value is not a number of bytes from 1 to `most`.
+    fn bytes(self, most: u64) -> Result<u64, Error> {
+        let (bytes, found) = match self {
+            Self::WithUnit(text) => (parse_size(&text), text),
+            Self::Other(value) => (value.as_u64(), value.to_string()),
+        };
+        bytes.filter(|bytes| (1..=most).contains(bytes)).ok_or_else(|| {
+            let range = if most == u64::MAX { "or more".to_owned() } else { format!("to {most}") };
+            Error::configuration(format!(
+                "expected a number of bytes, 1 {range}, alone or with `KiB`, `MiB` or `GiB`, such as `64KiB`, found \
+                 `{found}`"
+            ))
+        })
+    }
 }
 
 impl Size {
@@ -131,25 +143,79 @@ impl Size {
     }
 }
 
-impl TryFrom<Text> for Size {
+impl TryFrom<Written> for Size {
     type Error = Error;
 
-    fn try_from(text: Text) -> Result<Self, Error> {
-        let (bytes, found) = match text {
-            Text::Bytes(bytes) => (Some(bytes), bytes.to_string()),
-            Text::WithUnit(text) => (parse_size(&text), text),
-        };
-        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| {
-            Error::configuration(format!(
-                "expected a number of bytes, 1 or more, alone or with `KiB`, `MiB` or `GiB`, such as \
-                 `100MiB`, found `{found}`"
-            ))
-        })
+    fn try_from(written: Written) -> Result<Self, Error> {
+        written.bytes(u64::MAX).map(Self)
     }
 }
 
 impl From<Size> for u64 {
     fn from(size: Size) -> Self {
+        size.0
+    }
+}
+
+/// A size of 1 to `MOST` bytes, written as a number of bytes or as a number with a unit: `64KiB`, `4MiB`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(try_from = "Written", into = "u32")]
+#[schemars(
+    inline,
+    description = "",
+    with = "serde_json::Value",
+    extend(
+        "type" = ["integer", "string"],
+        "minimum" = 1,
+        "maximum" = MOST,
+        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$",
+        "examples" = [MOST.min(64 << 10)]
+    )
+)]
+pub struct LimitedSize<const MOST: u32>(u32);
+
+/// Maximum number of bytes that a source reads at once, from 1 byte to 64 MiB.
+///
+/// The type is for a configuration key, usually `chunk_bytes`.
+pub type ChunkBytes = LimitedSize<{ 64 << 20 }>;
+
+/// Maximum length of a message, from 1 byte to 1 GiB.
+///
+/// The type is for a configuration key, usually `max_length`.
+pub type MessageBytes = LimitedSize<{ 1 << 30 }>;
+
+impl<const MOST: u32> LimitedSize<MOST> {
+    /// Largest size in bytes.
+    pub const MOST: u32 = MOST;
+
+    /// Creates a size of `bytes` bytes.
+    ///
+    /// # Panics
+    /// Panics if `bytes` is 0 or more than [`LimitedSize::MOST`]. In a constant, the panic is a compile error.
+    pub const fn new(bytes: u32) -> Self {
+        assert!(bytes > 0 && bytes <= MOST);
+        Self(bytes)
+    }
+
+    /// Returns the number of bytes.
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<const MOST: u32> TryFrom<Written> for LimitedSize<MOST> {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self, Error> {
+        let bytes = written.bytes(MOST.into())?;
+        Ok(Self(u32::try_from(bytes).unwrap_or(MOST)))
+    }
+}
+
+impl<const MOST: u32> From<LimitedSize<MOST>> for u32 {
+    fn from(size: LimitedSize<MOST>) -> Self {
         size.0
     }
 }
@@ -161,7 +227,7 @@ mod tests {
     use schemars::{JsonSchema, schema_for};
     use serde_json::{Value, from_value, json};
 
-    use super::{Interval, Size};
+    use super::{ChunkBytes, Interval, MessageBytes, Size};
 
     #[test]
     fn interval_has_a_unit_and_is_above_zero() {
@@ -187,16 +253,36 @@ mod tests {
         let read = |size: Value| from_value::<Size>(size);
         assert_eq!(read(json!("100MiB")).unwrap(), Size::of_bytes(100 << 20));
         assert_eq!(read(json!(7)).unwrap().get(), 7);
-        for size in [json!(0), json!("0KiB"), json!("1Mb"), json!("5")] {
+        for size in [json!(0), json!("0KiB"), json!("1Mb"), json!("5"), json!(1.5), json!([])] {
             let error = read(size).unwrap_err().to_string();
             assert!(error.starts_with("expected a number of bytes, 1 or more"), "{error}");
         }
     }
 
     #[test]
+    fn limited_size_is_at_most_its_limit() {
+        let read = |size: Value| from_value::<ChunkBytes>(size);
+        for size in [json!(67_108_864), json!("64MiB"), json!("65536 KiB")] {
+            assert_eq!(read(size).unwrap(), ChunkBytes::new(64 << 20));
+        }
+        assert_eq!(serde_json::to_value(ChunkBytes::new(7)).unwrap(), json!(7));
+        for (size, found) in
+            [(json!(0), "0"), (json!("65MiB"), "65MiB"), (json!(u64::MAX), "18446744073709551615")]
+        {
+            let expected = format!(
+                "expected a number of bytes, 1 to 67108864, alone or with `KiB`, `MiB` or `GiB`, such as `64KiB`, found \
+                 `{found}`"
+            );
+            assert_eq!(read(size).unwrap_err().to_string(), expected);
+        }
+        let schema = schema_for!(MessageBytes).to_value();
+        assert_eq!((&schema["minimum"], &schema["maximum"]), (&json!(1), &json!(1 << 30)));
+    }
+
+    #[test]
     fn schemas_are_inlined() {
-        assert!(Interval::inline_schema() && Size::inline_schema());
-        for schema in [schema_for!(Interval), schema_for!(Size)] {
+        assert!(Interval::inline_schema() && Size::inline_schema() && ChunkBytes::inline_schema());
+        for schema in [schema_for!(Interval), schema_for!(Size), schema_for!(ChunkBytes)] {
             assert!(schema.get("pattern").is_some());
         }
     }

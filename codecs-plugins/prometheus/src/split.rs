@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tremor_pdk::{Cutter, Memory, Preprocessor, RemainingInput, prelude::*};
+use tremor_pdk::{Cutter, Memory, Preprocessor, RemainingInput, prelude::*, units::MessageBytes};
 
 use crate::config::Format;
 
@@ -14,16 +14,15 @@ use crate::config::Format;
 pub struct Config {
     /// Maximum length of a line in bytes. Longer lines go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
     /// Version of the format. With `openmetrics`, data after `# EOF` goes to `err`. With `text`, such a line is a
     /// comment.
     #[serde(default)]
     format: Format,
 }
 
-const fn max_length() -> usize {
-    1 << 20
+const fn max_length() -> MessageBytes {
+    MessageBytes::new(1 << 20)
 }
 
 /// Maximum number of bytes of the `HELP`, `TYPE` and `UNIT` lines of a family, which are copied to each of its samples.
@@ -143,7 +142,10 @@ impl Split {
     fn begin(&self, state: &mut State, piece: &[u8]) {
         let length = state.too_long.unwrap_or(state.begun.len()) + piece.len();
         let together = self.incomplete_bytes + length;
-        if state.too_long.is_some() || length > self.config.max_length || together > self.most() {
+        if state.too_long.is_some()
+            || length > self.config.max_length.get()
+            || together > self.most()
+        {
             let missing = MAX_SHOWN_BYTES.saturating_sub(state.begun.len()).min(piece.len());
             state.begun.extend_from_slice(&piece[..missing]);
             state.begun.truncate(MAX_SHOWN_BYTES);
@@ -168,13 +170,13 @@ impl Split {
     }
 
     fn most(&self) -> usize {
-        self.config.max_length.max(MAX_INCOMPLETE_BYTES)
+        self.config.max_length.get().max(MAX_INCOMPLETE_BYTES)
     }
 
     /// Processes a complete line. Its last part is the given range of the payload; an earlier part may be in `state`.
     fn line(&mut self, state: &mut State, cutter: &mut Cutter<'_>, range: Range<usize>) {
         let length = state.too_long.unwrap_or(state.begun.len()) + range.len();
-        if state.too_long.is_some() || length > self.config.max_length {
+        if state.too_long.is_some() || length > self.config.max_length.get() {
             self.begin(state, &cutter.payload()[range]);
             cutter.reject(&state.begun, self.too_long(length));
             state.begun.clear();
@@ -235,7 +237,7 @@ impl Split {
 
     #[cold]
     fn too_long(&self, length: usize) -> Error {
-        let most = self.config.max_length;
+        let most = self.config.max_length.get();
         if length > most {
             return Error::bad_data(format_args!(
                 "a line of {length} bytes is longer than `max_length`, {most} bytes; the dead letter contains its first \

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Begin, Blocking, InFlight, Watermarks, prelude::*};
+use tremor_pdk::{Acks, Begin, Blocking, InFlight, Watermarks, prelude::*, units::Size};
 
 /// Configuration of the source in the flow file.
 #[tremor_pdk::config]
@@ -20,11 +20,11 @@ pub struct Config {
     checkpoint: PathBuf,
     /// Maximum number of bytes in flight. Operators such as `window` need at least the bytes that they buffer.
     #[serde(default = "default_max_in_flight")]
-    max_in_flight: u64,
+    max_in_flight: Size,
 }
 
-const fn default_max_in_flight() -> u64 {
-    64 << 20
+const fn default_max_in_flight() -> Size {
+    Size::of_bytes(64 << 20)
 }
 
 /// Reads the lines of a file.
@@ -55,8 +55,11 @@ impl Component for ReadOnce {
             ..config
         };
         // The limit is necessary because lines stay in memory until they are delivered.
-        let most =
-            InFlight { bytes: config.max_in_flight, key: "max_in_flight", ..InFlight::UNLIMITED };
+        let most = InFlight {
+            bytes: config.max_in_flight.get(),
+            key: "max_in_flight",
+            ..InFlight::UNLIMITED
+        };
         let marks = Watermarks::new().at_most(most);
         Ok(Self { config, context, position: None, marks, commit_at_ns: 0, committing: None })
     }

@@ -17,6 +17,16 @@ const BUILT_IN: &[(Kind, &str, &str)] = &[
     (Kind::Codec, "gelf", "Messages of Graylog, GELF 1.1."),
     (Kind::Codec, "null", "No data: every message is `null`."),
     (Kind::Operator, "passthrough", "Passes every event unchanged."),
+    (
+        Kind::Preprocessor,
+        "cri",
+        "Reads log lines of containers in Kubernetes, and joins the parts of long lines.",
+    ),
+    (
+        Kind::Preprocessor,
+        "docker",
+        "Reads log lines of Docker's driver `json-file`, and joins the parts of long lines.",
+    ),
     (Kind::Preprocessor, "remove-empty", "Drops empty messages."),
     (Kind::Postprocessor, "lz4", "Compresses every message by itself."),
 ];

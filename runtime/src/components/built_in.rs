@@ -251,7 +251,7 @@ mod tests {
                 Kind::Preprocessor,
                 "gzip",
                 json!({ "max_memory": 0 }),
-                "`max_memory`: expected a number from 1 to 18446744073709551615, found 0",
+                "`max_memory`: expected a number of bytes, 1 or more, ",
             ),
             (
                 Kind::Postprocessor,

@@ -4,6 +4,7 @@
 
 use tremor_pdk::{
     Component, ComponentContext, Found, Input, Result, Splitter, StreamSplitter, WholeMessages,
+    units::MessageBytes,
 };
 
 use super::max_length;
@@ -14,8 +15,7 @@ use super::max_length;
 pub(crate) struct Config {
     /// Maximum length of a message in bytes. Longer messages go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
 }
 
 /// The preprocessor `join`.
@@ -28,14 +28,14 @@ impl Component for Join {
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
-        Ok(Self { max_length: config.max_length })
+        Ok(Self { max_length: config.max_length.get() })
     }
 }
 
 impl Join {
     /// Returns a preprocessor that joins fragments into messages of at most the default maximum length.
     pub(crate) fn preprocessor(context: ComponentContext) -> Splitter<Self> {
-        Splitter::of(Self { max_length: max_length() }, Self::NAME, context)
+        Splitter::of(Self { max_length: max_length().get() }, Self::NAME, context)
     }
 }
 

@@ -4,7 +4,7 @@ mod prefix;
 
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, Found, Input, Output, Postprocessor, Result,
-    StreamSplitter,
+    StreamSplitter, units::MessageBytes,
 };
 
 use self::prefix::{Endianness, Head, Prefix};
@@ -23,8 +23,7 @@ pub(crate) struct SplitConfig {
     endianness: Endianness,
     /// Maximum length of a message in bytes. Longer messages go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
 }
 
 /// Writes the length in bytes before each message.
@@ -70,7 +69,7 @@ impl StreamSplitter for Split {
     }
 
     fn max_length(&self) -> usize {
-        self.0.max_length
+        self.0.max_length.get()
     }
 }
 

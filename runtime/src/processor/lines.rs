@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Deserializer, de::Error};
 use tremor_pdk::{
-    Batch, Component, ComponentContext, Found, Input, Output, Postprocessor, Result, StreamSplitter,
+    Batch, Component, ComponentContext, Found, Input, Output, Postprocessor, Result,
+    StreamSplitter, units::MessageBytes,
 };
 
 use super::max_length;
@@ -19,8 +20,7 @@ pub(crate) struct Config {
     separator: u8,
     /// Maximum length of a line in bytes. Longer lines go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
 }
 
 const fn line_feed() -> u8 {
@@ -53,7 +53,7 @@ impl Component for Lines {
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
-        Ok(Self { separator: config.separator, max_length: config.max_length })
+        Ok(Self { separator: config.separator, max_length: config.max_length.get() })
     }
 }
 

@@ -21,8 +21,10 @@ mod testing;
 pub(crate) use self::testing::{postprocessor, pre, run};
 pub(crate) use self::{join::Join, remove_empty::RemoveEmpty};
 
-/// Default maximum length of a message in bytes. The decoded form of a message of this length may have the maximum size
+use tremor_pdk::units::MessageBytes;
+
+/// Default maximum length of a message. The decoded form of a message of this length may have the maximum size
 /// of any event.
-const fn max_length() -> usize {
-    4 << 20
+const fn max_length() -> MessageBytes {
+    MessageBytes::new(4 << 20)
 }

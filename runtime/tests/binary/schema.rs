@@ -1,9 +1,9 @@
 //! Tests of `tremor schema`, which prints the schema of flow files for editors.
 
-use std::{fs, sync::OnceLock};
+use std::{collections::BTreeSet, fs, sync::OnceLock};
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tremor_runtime::flow::read_yaml;
 
 use crate::{support::workspace, tremor::Scene};
@@ -82,6 +82,83 @@ fn components_and_keys_have_descriptions() {
     assert!(path["description"].as_str().unwrap().starts_with("Path of the file."), "{path}");
     let lines = &schema["$defs"]["preprocessor.lines"]["properties"];
     assert!(lines.is_object(), "{lines}");
+}
+
+/// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
+const SIZES: [&str; 38] = [
+    "connector.max_bytes",
+    "connector.file.max_bytes",
+    "connector.file.chunk_bytes",
+    "connector.http_client.max_response_bytes",
+    "connector.http_server.max_body_bytes",
+    "connector.http_server.max_header_bytes",
+    "connector.http_server.max_waiting_bytes",
+    "connector.journald.max_entry_bytes",
+    "connector.journald.read_ahead_bytes",
+    "connector.objects.max_bytes",
+    "connector.read_once.max_in_flight",
+    "connector.stdio.chunk_bytes",
+    "connector.udp_server.receive_buffer",
+    "connector.ws_client.max_message_bytes",
+    "connector.ws_server.max_buffered_bytes",
+    "connector.ws_server.max_message_bytes",
+    "connector.ws_server.max_send_bytes",
+    "pipeline.max_bytes",
+    "preprocessor.cri.max_length",
+    "preprocessor.decompress.max_bytes",
+    "preprocessor.decompress.max_memory",
+    "preprocessor.docker.max_length",
+    "preprocessor.gelf-chunks.max_length",
+    "preprocessor.gzip.max_bytes",
+    "preprocessor.gzip.max_memory",
+    "preprocessor.join.max_length",
+    "preprocessor.length-prefixed.max_length",
+    "preprocessor.lines.max_length",
+    "preprocessor.lz4.max_bytes",
+    "preprocessor.lz4.max_memory",
+    "preprocessor.multiline.max_length",
+    "preprocessor.prometheus.max_length",
+    "preprocessor.snappy.max_bytes",
+    "preprocessor.snappy.max_memory",
+    "preprocessor.xz.max_bytes",
+    "preprocessor.xz.max_memory",
+    "preprocessor.zstd.max_bytes",
+    "preprocessor.zstd.max_memory",
+];
+
+/// Adds the keys of objects below `schema` whose values are numbers of bytes, with the schemas of the values.
+fn add_sizes<'s>(path: &str, schema: &'s Value, sizes: &mut Vec<(String, &'s Value)>) {
+    let is_size = |key: &str, value: &Value| {
+        let about = value["description"].as_str().unwrap_or_default();
+        let text = value.to_string();
+        let is_number = text.contains("\"integer\"") && !text.contains("\"properties\"");
+        let is_named = key.contains("bytes") || about.contains(" bytes");
+        is_number && (is_named || text.contains("MiB"))
+    };
+    for (key, value) in schema.as_object().into_iter().flatten() {
+        if key == "properties" {
+            let keys = value.as_object().into_iter().flatten();
+            let found = keys.filter(|(key, value)| is_size(key, value));
+            sizes.extend(found.map(|(key, value)| (format!("{path}.{key}"), value)));
+        }
+        add_sizes(if path == "$defs" { key } else { path }, value, sizes);
+    }
+}
+
+#[test]
+fn keys_in_bytes_accept_numbers_and_units() {
+    let mut sizes = Vec::new();
+    let all = &schema()["$defs"];
+    add_sizes("$defs", all, &mut sizes);
+    for (key, schema) in &sizes {
+        let rooted = json!({ "$defs": { "reference": all["reference"] }, "allOf": [schema] });
+        let validator = jsonschema::draft202012::new(&rooted).unwrap();
+        let accepts = [json!("16 KiB"), json!(16_384), json!("16 kib"), json!(0)]
+            .map(|size| validator.is_valid(&size));
+        assert_eq!(accepts, [true, true, false, false], "{key}: {schema}");
+    }
+    let found: BTreeSet<_> = sizes.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(found, BTreeSet::from(SIZES));
 }
 
 #[test]

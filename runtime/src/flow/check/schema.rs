@@ -158,7 +158,7 @@ impl Complaint<'_> {
             kind => {
                 let found = self.config.describe(pointer);
                 if let Some((expected, help)) = self.enclosing(error).and_then(words::with_unit) {
-                    report.push(self.wrong(pointer, expected, &found, report).help(help));
+                    report.push(self.wrong(pointer, &expected, &found, report).help(help));
                     return;
                 }
                 let (expected, help) = words::expected(kind, error.instance());

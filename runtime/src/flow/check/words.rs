@@ -48,14 +48,19 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
 /// size.
 ///
 /// The texts are the same as those for the runtime's own keys.
-pub(super) fn with_unit(schema: &Value) -> Option<(&'static str, &'static str)> {
-    let pattern = schema.get("pattern")?.as_str()?;
-    if pattern == "^[0-9]+ *(ms|s|m|h)$" {
-        let help = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
-        return Some(("a time with its unit", help));
+pub(super) fn with_unit(schema: &Value) -> Option<(String, &'static str)> {
+    match schema.get("pattern")?.as_str()? {
+        "^[0-9]+ *(ms|s|m|h)$" => {
+            let help = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
+            Some(("a time with its unit".to_owned(), help))
+        }
+        "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$" => {
+            let help = "write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`";
+            let most = schema.get("maximum").map(|most| format!(" from 1 to {most}"));
+            Some((format!("a number of bytes{}", most.unwrap_or_default()), help))
+        }
+        _ => None,
     }
-    let help = "write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`";
-    (pattern == "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$").then_some(("a number of bytes", help))
 }
 
 /// Returns the expected types and advice, for a value of another type.

@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use tremor_abi::batch::Cutter;
-use tremor_pdk::{Component, ComponentContext, Error, Result};
+use tremor_pdk::{
+    Component, ComponentContext, Error, Result,
+    units::{MessageBytes, Size},
+};
 
 use super::{
     Decode,
@@ -18,9 +21,6 @@ use crate::processor::{
     streams::{Cut, States, Streams},
 };
 
-/// Maximum of `max_bytes`, in bytes.
-const MESSAGE: usize = 1 << 30;
-
 /// Decompresses data. A stream is decompressed while it arrives, and may contain several members; a whole message is
 /// decompressed separately.
 #[tremor_pdk::config]
@@ -28,13 +28,11 @@ const MESSAGE: usize = 1 << 30;
 pub(crate) struct Config {
     /// Maximum size of a decompressed whole message in bytes. Larger messages go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_bytes: usize,
-    /// Maximum window or dictionary of a stream in bytes, and approximate maximum of the windows and dictionaries of
-    /// all streams together. The maximum for all streams grows with the input that was read from the open streams.
+    max_bytes: MessageBytes,
+    /// Maximum window or dictionary of a stream in bytes, and approximate maximum of those of all streams together. The
+    /// maximum for all streams grows with the input that was read.
     #[serde(default = "max_memory")]
-    #[schemars(range(min = 1))]
-    max_memory: usize,
+    max_memory: Size,
 }
 
 /// Decompresses snappy data.
@@ -43,13 +41,10 @@ pub(crate) struct Config {
 pub(crate) struct SnappyConfig {
     /// Maximum size of a decompressed whole message or raw block in bytes. Larger ones go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_bytes: usize,
-    /// Maximum memory of the decompressors of all streams in bytes. The maximum grows with the input that was read from
-    /// the open streams.
+    max_bytes: MessageBytes,
+    /// Maximum memory of the decompressors of all streams in bytes. The maximum grows with the input that was read.
     #[serde(default = "max_memory")]
-    #[schemars(range(min = 1))]
-    max_memory: usize,
+    max_memory: Size,
     /// Format of the compressed data.
     #[serde(default)]
     format: SnappyFormat,
@@ -68,8 +63,12 @@ pub(in crate::processor) enum SnappyFormat {
 }
 
 /// Returns the default of `max_memory`, the largest window of the usual presets of any format.
-const fn max_memory() -> usize {
-    64 << 20
+const fn max_memory() -> Size {
+    Size::of_bytes(64 << 20)
+}
+
+fn in_memory(size: Size) -> usize {
+    usize::try_from(size.get()).unwrap_or(usize::MAX)
 }
 
 /// Maximum memory of a decompressor in addition to its window, in bytes.
@@ -107,7 +106,7 @@ macro_rules! formats {
                 type Config = $config;
 
                 fn configure($it: $config) -> (Limits, Make) {
-                    (Limits { message: $it.max_bytes, memory: $it.max_memory }, $make)
+                    (Limits { message: $it.max_bytes.get(), memory: in_memory($it.max_memory) }, $make)
                 }
                 $(fn passes(message: &[u8]) -> bool {
                     $passes(message)
@@ -119,15 +118,15 @@ macro_rules! formats {
 
 formats! {
     DecompressGzip Gzip "gzip" Config |it| Box::new(|| Box::new(gzip::decoder()));
-    DecompressZstd Zstd "zstd" Config |it| Box::new(move || Box::new(zstd::decoder(it.max_memory)));
+    DecompressZstd Zstd "zstd" Config |it| Box::new(move || Box::new(zstd::decoder(in_memory(it.max_memory))));
     DecompressLz4 Lz4 "lz4" Config |it| Box::new(|| Box::new(lz4::decoder()));
-    DecompressXz Xz "xz" Config |it| Box::new(move || Box::new(xz::decoder(it.max_memory)));
+    DecompressXz Xz "xz" Config |it| Box::new(move || Box::new(xz::decoder(in_memory(it.max_memory))));
     DecompressSnappy Snappy "snappy" SnappyConfig |it| match it.format {
         SnappyFormat::Framed => Box::new(|| Box::new(snappy::decoder())),
-        SnappyFormat::Raw => Box::new(move || Box::new(snappy::Raw::new(it.max_bytes))),
+        SnappyFormat::Raw => Box::new(move || Box::new(snappy::Raw::new(it.max_bytes.get()))),
     };
     DecompressAny Any "decompress" Config
-        |it| Box::new(move || Box::new(sniff::Sniffing::new(it.max_memory))),
+        |it| Box::new(move || Box::new(sniff::Sniffing::new(in_memory(it.max_memory)))),
         passes |message| !matches!(sniff::format(message), sniff::Found::Format(_));
 }
 
@@ -161,15 +160,6 @@ impl<F: Format> Component for Streams<Decompress<F>> {
 
     fn new(config: F::Config, context: ComponentContext) -> Result<Self> {
         let (Limits { message, memory }, make) = F::configure(config);
-        for (name, value, most) in
-            [("max_bytes", message, MESSAGE), ("max_memory", memory, usize::MAX)]
-        {
-            if !(1..=most).contains(&value) {
-                return Err(Error::configuration(format_args!(
-                    "`{name}`: expected a number from 1 to {most}, found {value}"
-                )));
-            }
-        }
         Ok(Self::cutting(Decompress {
             max_bytes: message,
             make,

@@ -247,5 +247,6 @@ fn invalid_options_are_rejected() {
         assert!(preprocessor(name, &config).is_err(), "{name}");
     }
     let error = preprocessor("gzip", &json!({ "max_bytes": 0 })).err().unwrap();
-    assert_eq!(error.message(), "`max_bytes`: expected a number from 1 to 1073741824, found 0");
+    let expected = "`max_bytes`: expected a number of bytes, 1 to 1073741824, ";
+    assert!(error.message().starts_with(expected), "{error}");
 }

@@ -1,41 +1,13 @@
 //! The log format of the Container Runtime Interface of Kubernetes, which containerd and CRI-O write:
 //! `TIME STREAM FLAG TEXT`.
 
-use tremor_pdk::{Error, Result, units::Interval};
+use tremor_pdk::{Error, Result};
 
-use super::{Entry, Format, Settings, Text, Time, Written, timeout, yes};
-use crate::processor::max_length;
-
-/// Reads log lines of containers in Kubernetes, `TIME STREAM FLAG TEXT`, and joins the parts of long lines. A message
-/// is the text. The remainder becomes the metadata `%cri.time`, `%cri.stream` and `%cri.flag`.
-#[tremor_pdk::config]
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// Maximum length of a message in bytes, above which the message is divided between two of its parts.
-    #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
-    /// Time without a further part after which an incomplete line is passed on.
-    #[serde(default = "timeout")]
-    timeout: Interval,
-    /// `true` if messages have the metadata `%cri.time`. With `false`, messages share their metadata, which takes less
-    /// time and memory.
-    #[serde(default = "yes")]
-    time: bool,
-}
-
-impl From<Config> for Settings {
-    fn from(config: Config) -> Self {
-        let Config { max_length, timeout, time } = config;
-        Self { max_length, timeout: timeout.get(), time }
-    }
-}
+use super::{Entry, Format, Text, Time, Written};
 
 pub(crate) enum Cri {}
 
 impl Format for Cri {
-    type Config = Config;
-
     const NAME: &'static str = "cri";
     const KEY: Text = Text::CRI;
     const HAS_FLAG: bool = true;

@@ -3,41 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use tremor_pdk::{Error, Result, units::Interval};
+use tremor_pdk::{Error, Result};
 
-use super::{Entry, Format, Settings, Text, Time, Written, timeout, yes};
-use crate::processor::max_length;
-
-/// Reads log lines of Docker's driver `json-file`, and joins the parts of long lines. A message is the text of `log`
-/// without its line feed. The remainder becomes the metadata `%docker.time` and `%docker.stream`.
-#[tremor_pdk::config]
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// Maximum length of a message in bytes, above which the message is divided between two of its parts.
-    #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
-    /// Time without a further part after which an incomplete line is passed on.
-    #[serde(default = "timeout")]
-    timeout: Interval,
-    /// `true` if messages have the metadata `%docker.time`. With `false`, messages share their metadata, which takes
-    /// less time and memory.
-    #[serde(default = "yes")]
-    time: bool,
-}
-
-impl From<Config> for Settings {
-    fn from(config: Config) -> Self {
-        let Config { max_length, timeout, time } = config;
-        Self { max_length, timeout: timeout.get(), time }
-    }
-}
+use super::{Entry, Format, Text, Time, Written};
 
 pub(crate) enum Docker {}
 
 impl Format for Docker {
-    type Config = Config;
-
     const NAME: &'static str = "docker";
     const KEY: Text = Text::DOCKER;
     const HAS_FLAG: bool = false;

@@ -6,15 +6,19 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
-use std::{marker::PhantomData, ops::Range, time::Duration};
+use std::{marker::PhantomData, ops::Range};
 
 use tremor_abi::batch::Event;
 use tremor_pdk::{
-    Batch, Result, schemars::JsonSchema, serde::de::DeserializeOwned, units::Interval,
+    Batch, Result,
+    units::{Interval, MessageBytes},
 };
 
 use self::metadata::{Metadata, Text};
-use super::joining::{Joining, Limits, Part, Rule, Verdict};
+use super::{
+    joining::{Joining, Limits, Part, Rule, Verdict},
+    max_length,
+};
 
 /// The preprocessor `cri`.
 pub(crate) type Cri = Joining<Container<cri::Cri>>;
@@ -38,9 +42,6 @@ const fn yes() -> bool {
 
 /// A format of log files.
 pub(crate) trait Format: Send + 'static {
-    /// Configuration of the preprocessor.
-    type Config: DeserializeOwned + JsonSchema + Into<Settings>;
-
     /// Name of the preprocessor.
     const NAME: &'static str;
 
@@ -57,13 +58,20 @@ pub(crate) trait Format: Send + 'static {
     fn read(line: &[u8], scratch: &mut Vec<u8>) -> Result<Entry>;
 }
 
-/// The configuration of a preprocessor.
-pub(crate) struct Settings {
-    /// Maximum length of a message in bytes.
-    max_length: usize,
-    /// Time without a further part after which a message is passed on.
-    timeout: Duration,
-    /// `true` if the metadata have the time of the line.
+/// Joins the parts of long lines of containers. A message is the text of a line. The remainder of the line becomes
+/// metadata.
+#[tremor_pdk::config]
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// Maximum length of a message in bytes, above which the message is divided between two of its parts.
+    #[serde(default = "max_length")]
+    max_length: MessageBytes,
+    /// Time without a further part after which an incomplete line is passed on.
+    #[serde(default = "timeout")]
+    timeout: Interval,
+    /// `true` if messages have the metadata `%cri.time` or `%docker.time`. With `false`, messages share their metadata,
+    /// which takes less time and memory.
+    #[serde(default = "yes")]
     time: bool,
 }
 
@@ -117,15 +125,16 @@ pub(crate) struct Container<F> {
 }
 
 impl<F: Format> Rule for Container<F> {
-    type Config = F::Config;
+    type Config = Config;
     type State = Written;
 
     const NAME: &str = F::NAME;
     const SEPARATOR: &[u8] = b"";
 
-    fn new(config: F::Config) -> Result<(Self, Limits)> {
-        let Settings { max_length, timeout, time } = config.into();
-        let limits = Limits { parts: MAX_PARTS, bytes: max_length, timeout };
+    fn new(config: Config) -> Result<(Self, Limits)> {
+        let Config { max_length, timeout, time } = config;
+        let (bytes, timeout) = (max_length.get(), timeout.get());
+        let limits = Limits { parts: MAX_PARTS, bytes, timeout };
         let none = Time { length: 0, bytes: [0; Time::MAX_LENGTH] };
         let last = Written { time: none, is_stderr: false, is_partial: false };
         let metadata = Metadata::new(F::KEY);

@@ -16,7 +16,7 @@ use halfbrown::DefaultHashBuilder;
 use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, Host, Memory, Output, Preprocessor, Result,
-    units::Interval,
+    units::{Interval, MessageBytes},
 };
 
 use self::{
@@ -34,8 +34,7 @@ use super::{
 pub(crate) struct Config {
     /// Maximum length of a message in bytes. Longer messages go to `err`.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
     /// Maximum number of incomplete messages. If there are more, the oldest goes to `err`.
     #[serde(default = "max_messages")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -136,7 +135,7 @@ impl GelfChunks {
         };
         let content = datagram.and_then(|it| it.get(HEADER..)).unwrap_or_default();
         let length = content.len();
-        if chunk.count == 1 && length <= self.config.max_length {
+        if chunk.count == 1 && length <= self.config.max_length.get() {
             return self.out.push(crop(event, HEADER..HEADER + length));
         }
         let origin = self.hasher.hash_one(batch.origin(event));
@@ -167,8 +166,8 @@ impl GelfChunks {
             return self.begin(key, chunk, length, event, batch, output);
         }
         let start = message.open.len();
-        if start + length > self.config.max_length {
-            let error = too_long(self.config.max_length);
+        if start + length > self.config.max_length.get() {
+            let error = too_long(self.config.max_length.get());
             return self.give_up(number, batch, output, |_| error);
         }
         self.touched.push(number);
@@ -193,8 +192,8 @@ impl GelfChunks {
         if self.rejected.contains(key, now) {
             return output.discard(1);
         }
-        let error = if length > self.config.max_length {
-            too_long(self.config.max_length)
+        let error = if length > self.config.max_length.get() {
+            too_long(self.config.max_length.get())
         } else if self.messages.len() < self.config.max_messages
             || self.evict(event.stream, batch, output)
         {
@@ -296,7 +295,8 @@ impl GelfChunks {
     /// bytes.
     fn try_count(&mut self, old: usize, new: usize) -> bool {
         let bytes = self.bytes - old + new;
-        let fits = bytes <= self.config.max_length.max(TOGETHER) && self.memory.try_resize(bytes);
+        let fits =
+            bytes <= self.config.max_length.get().max(TOGETHER) && self.memory.try_resize(bytes);
         if fits {
             self.bytes = bytes;
         }

@@ -150,7 +150,7 @@ impl<R: Rule> Component for Joining<R> {
             timeout: u64::try_from(limits.timeout.as_nanos()).unwrap_or(u64::MAX),
             host: context.clone().into(),
             memory: context.memory(),
-            lines: Splitter::of(FragmentLines(Lines::of(max_length())), R::NAME, context),
+            lines: Splitter::of(FragmentLines(Lines::of(max_length().get())), R::NAME, context),
             incomplete: IncompleteLines::default(),
             open: SizedHashMap::default(),
             touched: Vec::new(),

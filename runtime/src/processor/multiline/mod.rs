@@ -9,7 +9,10 @@ use tremor_abi::{
     batch::{Event, HostBatch},
     document::{Key, ValueRef},
 };
-use tremor_pdk::{Batch, Error, Result, units::Interval};
+use tremor_pdk::{
+    Batch, Error, Result,
+    units::{Interval, MessageBytes},
+};
 
 use self::presets::{Languages, Trace};
 use super::{
@@ -37,8 +40,7 @@ pub(crate) struct Config {
     max_lines: usize,
     /// Maximum length of a message in bytes, above which the message is divided between two of its lines.
     #[serde(default = "max_length")]
-    #[schemars(range(min = 1, max = 1_073_741_824))]
-    max_length: usize,
+    max_length: MessageBytes,
     /// Time without a further line of the stream after which a message is complete.
     #[serde(default = "timeout")]
     timeout: Interval,
@@ -178,7 +180,7 @@ impl Rule for Lines {
     fn new(config: Config) -> Result<(Self, Limits)> {
         let limits = Limits {
             parts: config.max_lines,
-            bytes: config.max_length,
+            bytes: config.max_length.get(),
             timeout: config.timeout.get(),
         };
         Ok((config.lines()?, limits))
