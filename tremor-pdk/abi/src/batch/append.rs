@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Event, EventRef, PayloadKind, Span, event::IN_NODES, fill::narrow, metadata::LastCopied,
+    Batch, Event, EventRef, PayloadKind, Span,
+    event::IN_NODES,
+    fill::{narrow, narrow_location},
+    metadata::LastCopied,
 };
 use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 
@@ -17,8 +20,9 @@ impl Batch {
     /// # Panics
     /// Panics if the batch would reach 4 GiB.
     pub fn append(&mut self, mut from: Self) {
-        let values = narrow(self.values.len());
-        self.values.extend(std::mem::take(&mut from.values));
+        let added = std::mem::take(&mut from.values);
+        let values = narrow_location(self.values.len() + added.len()) - narrow(added.len());
+        self.values.extend(added);
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
         let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0), origin: (0, 0) };
@@ -159,7 +163,7 @@ impl Copy<'_> {
         let known = known.filter(|(known, _)| known.start <= start && end <= known.end);
         let Some((from, to)) = known.or_else(|| self.hull(hull, total)) else {
             let copy = self.from.document(root).copy_to(self.bytes, self.nodes);
-            return copy.expect("a batch contains less than 4 GiB");
+            return copy.expect("a batch contains less than 2^31 nodes and values");
         };
         let new = self.nodes.len();
         let moved = nodes.iter().map(|node| match data(node) {
@@ -169,7 +173,7 @@ impl Copy<'_> {
             None => *node,
         });
         self.nodes.extend(moved);
-        narrow(new)
+        narrow_location(new)
     }
 
     /// Copies all bytes between the first and the last byte of a value, if at least half of these bytes belong to the

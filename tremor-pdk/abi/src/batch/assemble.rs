@@ -1,7 +1,7 @@
 //! Events that a host assembles from events of the same batch or of an earlier batch.
 
 use super::{Batch, Event, PayloadKind, Span, bounds::span, event::IN_NODES, metadata::LastCopied};
-use crate::document::Node;
+use crate::document::{Node, root_index};
 
 impl Event {
     /// Returns a copy of the event that has no flags and whose payload is the range `payload` of the batch's bytes.
@@ -64,7 +64,7 @@ impl Batch {
 
     pub(crate) fn append_nodes(&mut self, parts: &[&[Node]]) -> Option<u32> {
         let (_, nodes) = self.buffers_mut();
-        let root = u32::try_from(nodes.len()).ok().filter(|root| *root < IN_NODES - 1)?;
+        let root = root_index(nodes.len()).ok()?;
         parts.iter().for_each(|part| nodes.extend_from_copy_slice(part));
         Some(root)
     }

@@ -92,7 +92,7 @@ impl Batch {
     /// Adds `value` to the table of values and returns its position plus one.
     pub(super) fn keep(&mut self, value: Value<'static>) -> u32 {
         self.values.push(value);
-        narrow(self.values.len())
+        narrow_location(self.values.len())
     }
 
     pub(super) fn push_span(&mut self, start: usize, len: usize, stream: u64, flags: EventFlags) {
@@ -259,4 +259,10 @@ impl Stream<'_> {
 /// which does not panic.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch contains less than 4 GiB")
+}
+
+/// Converts the index of a root node, or the number of values, to a number to which 1 can be added without a collision
+/// with [`IN_NODES`](super::event::IN_NODES). Panics if the batch has more nodes or values, as [`narrow`] does.
+pub(super) fn narrow_location(index: usize) -> u32 {
+    document::root_index(index).expect("a batch contains less than 2^31 nodes and values")
 }

@@ -5,7 +5,7 @@ use abi_stable::std_types::RVec;
 use super::{
     Batch, Event, Span,
     event::{IN_NODES, Location},
-    fill::narrow,
+    fill::narrow_location,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -127,7 +127,7 @@ impl LastCopied {
 fn copy_value(index: u32, from: &Batch, values: &mut Values) -> u32 {
     let Some(value) = from.values.get(index as usize) else { return 0 };
     values.push(value.clone());
-    narrow(values.len())
+    narrow_location(values.len())
 }
 
 /// The values of a batch.
@@ -247,8 +247,7 @@ impl Batch {
     }
 }
 
-/// Writes one value and returns the index of its root node. The highest bit of the index is 0, so that it can be used
-/// for [`IN_NODES`].
+/// Writes one value and returns the index of its root node.
 fn document(
     bytes: &mut ByteBuffer,
     nodes: &mut NodeBuffer,
@@ -256,18 +255,26 @@ fn document(
 ) -> Result<u32, PluginError> {
     let mut writer = Writer::new(bytes, nodes);
     write(&mut writer);
-    let root = writer.finish().map_err(PluginError::internal)?;
-    debug_assert!(root < IN_NODES - 1);
-    Ok(root)
+    writer.finish().map_err(PluginError::internal)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Batch;
+    use super::{Batch, IN_NODES, Location, narrow_location};
     use crate::{
         batch::{Payload, Pool},
+        document::{WriteError, root_index},
         literal,
     };
+
+    #[test]
+    fn location_of_last_node_or_value_is_unambiguous() {
+        let last = IN_NODES as usize - 2;
+        let root = root_index(last).unwrap();
+        assert_eq!(Location::new((root + 1) | IN_NODES).root(), Some(root));
+        assert_eq!(Location::new(narrow_location(last)).value(), Some(root - 1));
+        assert_eq!(root_index(last + 1), Err(WriteError::TooLarge));
+    }
 
     #[test]
     fn encoded_event_keeps_metadata_and_origin() {

@@ -1,6 +1,10 @@
 //! Origins: the text and the metadata that all events of a file, a connection or a sender share.
 
-use super::{Batch, event::IN_NODES, fill::narrow};
+use super::{
+    Batch,
+    event::IN_NODES,
+    fill::{narrow, narrow_location},
+};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Document, Node, ValueRef, Writer},
@@ -58,7 +62,7 @@ impl Origin {
     /// Appends the contents to the buffers of a batch. Returns the locations of the text and of the metadata, encoded as
     /// in [`Event::metadata`](super::Event).
     pub(super) fn copy_to(&self, bytes: &mut ByteBuffer, nodes: &mut NodeBuffer) -> (u32, u32) {
-        let (offset, root) = (bytes.len() as u64, narrow(nodes.len()));
+        let (offset, root) = (bytes.len() as u64, narrow_location(nodes.len() + 1) - 1);
         bytes.extend_from_copy_slice(&self.bytes);
         nodes.extend(self.nodes.iter().map(|node| {
             if node.kind().has_data() { node.moved_to(node.payload() + offset) } else { *node }

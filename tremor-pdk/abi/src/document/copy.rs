@@ -2,14 +2,14 @@
 
 use abi_stable::std_types::RVec;
 
-use super::{Node, ValueRef, WriteError, Writer, view::Repr};
+use super::{Node, ValueRef, WriteError, Writer, root_index, view::Repr};
 
 impl ValueRef<'_> {
     /// Appends a copy of the value to the two buffers of a document, and returns the index of its root. The nodes of a
     /// document are copied without validation, so the copy of an invalid value may be invalid.
     ///
     /// # Errors
-    /// Returns [`WriteError::TooLarge`] if the index of the root would exceed 32 bits. For a
+    /// Returns [`WriteError::TooLarge`] if the index of the root would exceed 31 bits. For a
     /// [`Value`](crate::value::Value), returns the errors of [`Writer::finish`]. After an error, nothing is appended.
     pub fn copy_to(self, bytes: &mut RVec<u8>, nodes: &mut RVec<Node>) -> Result<u32, WriteError> {
         let Repr::Flat(subtree) = self.0 else {
@@ -17,7 +17,7 @@ impl ValueRef<'_> {
             writer.write_value(self);
             return writer.finish();
         };
-        let root = u32::try_from(nodes.len()).map_err(|_| WriteError::TooLarge)?;
+        let root = root_index(nodes.len())?;
         let first = nodes.len();
         nodes.extend_from_copy_slice(subtree.nodes());
         // The text of consecutive nodes is usually contiguous. Contiguous text is appended in one step, and the offsets

@@ -10,7 +10,8 @@ use super::MAX_DEPTH;
 pub enum WriteError {
     /// Containers are nested deeper than [`MAX_DEPTH`] levels.
     TooDeep,
-    /// The length of a text or of binary data, the number of elements or keys, or the number of nodes exceeds 32 bits.
+    /// The length of a text or of binary data, or the number of elements or keys exceeds 32 bits, or the number of nodes
+    /// exceeds 31 bits.
     TooLarge,
     /// The calls do not form a value. The field describes the wrong call.
     Misplaced(&'static str),
@@ -23,8 +24,8 @@ impl fmt::Display for WriteError {
         match self {
             Self::TooDeep => write!(f, "the value is nested deeper than {MAX_DEPTH} levels"),
             Self::TooLarge => f.write_str(
-                "the value has a text of more than 4,294,967,295 bytes, or a container of more than 4,294,967,295 \
-                 elements",
+                "the value has a text of more than 4,294,967,295 bytes or a container of more than 4,294,967,295 \
+                 elements, or its batch has more than 2,147,483,646 nodes",
             ),
             Self::Misplaced(what) => write!(f, "the calls do not form a value: {what}"),
             Self::Custom(message) => f.write_str(message),

@@ -57,5 +57,18 @@ pub(crate) use self::{
 /// stack.
 pub const MAX_DEPTH: usize = 512;
 
+/// Largest index of a root node. Batches store the index plus one in 31 bits of a word, and use the other bit.
+const MAX_ROOT: u32 = (1 << 31) - 2;
+
+/// Returns the index of a root node as 32 bits.
+///
+/// # Errors
+/// Returns [`WriteError::TooLarge`] if the index is more than [`MAX_ROOT`].
+#[inline]
+pub(crate) fn root_index(index: usize) -> Result<u32, WriteError> {
+    let root = u32::try_from(index).ok().filter(|root| *root <= MAX_ROOT);
+    root.ok_or(WriteError::TooLarge)
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

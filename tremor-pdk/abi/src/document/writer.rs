@@ -8,7 +8,7 @@ use abi_stable::std_types::RVec;
 
 use super::{
     MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, is_json_number,
-    resolve_duplicates,
+    resolve_duplicates, root_index,
 };
 
 /// Appends one value to the two buffers of a document.
@@ -72,7 +72,7 @@ impl<'b> Writer<'b> {
             self.fail(WriteError::Misplaced("the value is incomplete"));
         }
         self.status()?;
-        let root = u32::try_from(self.start.1).map_err(|_| WriteError::TooLarge)?;
+        let root = root_index(self.start.1)?;
         self.finished = true;
         Ok(root)
     }

@@ -9,7 +9,7 @@ use crate::{
         Batch, Event, EventMut, PayloadKind,
         append::subtree,
         event::{IN_NODES, Location},
-        fill::narrow,
+        fill::narrow_location,
     },
     document::{Document, Node, ValueRef, Writer},
     error::PluginError,
@@ -221,7 +221,7 @@ impl Batch {
             _ => Splice { bytes, nodes, found: &mut edits.found, in_place: true }
                 .written(old.map(|root| root as usize), &edits.root),
         };
-        let root = narrow(root);
+        let root = narrow_location(root);
         if let Some(capacity) = capacity {
             let size = |root| {
                 let (nodes, text) = self.document_size(root);
