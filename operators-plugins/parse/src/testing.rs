@@ -2,7 +2,18 @@
 
 use tremor_pdk::{Batch, Error, Writer};
 
-use crate::{format::Parser, stop::Stop};
+use crate::{config::Config, format::Parser, stop::Stop};
+
+/// Returns the parser of a configuration, or the message of its error.
+pub(crate) fn try_parser(config: serde_json::Value) -> Result<Parser, String> {
+    let config: Config = serde_json::from_value(config).unwrap();
+    Parser::new(&config).map_err(|error| error.to_string())
+}
+
+/// Returns the parser of a valid configuration.
+pub(crate) fn parser(config: serde_json::Value) -> Parser {
+    try_parser(config).unwrap()
+}
 
 /// Returns the value that `write` writes, as JSON.
 pub(crate) fn written(

@@ -143,12 +143,7 @@ fn value<'a>(
 mod tests {
     use serde_json::json;
 
-    use crate::{config::Config, format::Parser, testing::parsed};
-
-    fn parser(config: serde_json::Value) -> Parser {
-        let config: Config = serde_json::from_value(config).unwrap();
-        Parser::new(&config).unwrap()
-    }
+    use crate::testing::{parsed, parser};
 
     #[test]
     fn record_is_an_array_or_an_object() {

@@ -208,12 +208,14 @@ impl Expansion<'_> {
 mod tests {
     use serde_json::json;
 
-    use crate::{config::Config, format::Parser, testing::parsed};
+    use crate::{
+        format::Parser,
+        testing::{parsed, try_parser},
+    };
 
     fn parser(mut config: serde_json::Value) -> Result<Parser, String> {
         config["format"] = "grok".into();
-        let config: Config = serde_json::from_value(config).unwrap();
-        Parser::new(&config).map_err(|error| error.to_string())
+        try_parser(config)
     }
 
     fn value(pattern: &str, text: &str) -> Result<String, String> {

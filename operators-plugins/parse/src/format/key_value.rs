@@ -152,17 +152,7 @@ fn unquote(text: &str, at: usize, unquoted: &mut String) -> Result<usize, Stop> 
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        config::{Config, Format},
-        format::Parser,
-        testing::parsed,
-    };
-
-    fn parser(config: serde_json::Value) -> Parser {
-        let mut config: Config = serde_json::from_value(config).unwrap();
-        config.format = Format::KeyValue;
-        Parser::new(&config).unwrap()
-    }
+    use crate::testing::{parsed, parser};
 
     #[test]
     fn pairs_become_fields() {

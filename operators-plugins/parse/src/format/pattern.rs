@@ -135,20 +135,14 @@ impl ast::Visitor for Groups {
 mod tests {
     use serde_json::json;
 
-    use crate::{config::Config, format::Parser, testing::parsed};
-
-    fn parser(config: serde_json::Value) -> Result<Parser, String> {
-        let config: Config = serde_json::from_value(config).unwrap();
-        Parser::new(&config).map_err(|error| error.to_string())
-    }
+    use crate::testing::{parsed, parser, try_parser};
 
     #[test]
     fn groups_become_fields_with_types() {
         let mut parser = parser(json!({
             "format": "regex", "pattern": r"^(?<level>\w+): (?:(?<n>\d+) )?(?P<text>.*)$",
             "types": { "n": "integer" },
-        }))
-        .unwrap();
+        }));
         for (text, expected) in [
             ("warn: 7 left", r#"{"level":"warn","n":7,"text":"left"}"#),
             ("warn: left", r#"{"level":"warn","text":"left"}"#),
@@ -185,7 +179,7 @@ mod tests {
                 "has no group `b`",
             ),
         ] {
-            let error = parser(config).unwrap_err();
+            let error = try_parser(config).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::Parser;
-use crate::{config::Config, testing::parsed};
+use crate::testing::{parsed, parser};
 
 fn parsers() -> Vec<Parser> {
     let configs = [
@@ -30,11 +30,6 @@ fn parsers() -> Vec<Parser> {
         json!({ "format": "grok", "pattern": "%{DATA:a} %{NUMBER:b:int}%{QS:c}?" }),
     ];
     configs.into_iter().map(parser).collect()
-}
-
-fn parser(config: Value) -> Parser {
-    let config: Config = serde_json::from_value(config).unwrap();
-    Parser::new(&config).unwrap()
 }
 
 /// A line of each format. The tests truncate and change these lines.

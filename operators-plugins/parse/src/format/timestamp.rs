@@ -186,15 +186,18 @@ fn strptime(format: &str, zone: &Zone) -> Result<TimeFormat> {
 mod tests {
     use serde_json::json;
 
-    use crate::{config::Config, format::Parser, stop::Stop, testing::written};
+    use crate::{
+        format::Parser,
+        stop::Stop,
+        testing::{try_parser, written},
+    };
 
     /// 2024-01-02T00:00:00Z.
     const NOW: u64 = 1_704_153_600_000_000_000;
 
     fn parser(mut config: serde_json::Value) -> Result<Parser, String> {
         config["format"] = "timestamp".into();
-        let config: Config = serde_json::from_value(config).unwrap();
-        Parser::new(&config).map_err(|error| error.to_string())
+        try_parser(config)
     }
 
     fn time(config: serde_json::Value, text: &str) -> Result<String, Stop> {

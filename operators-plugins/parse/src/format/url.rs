@@ -175,12 +175,7 @@ fn authority(text: &str, mut at: usize, out: &mut Writer<'_>) -> Result<(), Stop
 mod tests {
     use serde_json::json;
 
-    use crate::{config::Config, format::Parser, testing::parsed};
-
-    fn parser(config: serde_json::Value) -> Parser {
-        let config: Config = serde_json::from_value(config).unwrap();
-        Parser::new(&config).unwrap()
-    }
+    use crate::testing::{parsed, parser};
 
     #[test]
     fn url_has_parts() {

@@ -208,21 +208,27 @@ fn copy_that_ends_before_the_last_lines_is_not_read_again() {
     }
 }
 
+/// Copies and truncates a file whose second line was read and is not acknowledged. Returns the batch of this line.
+fn copy_unacknowledged(scene: &Scene) -> (Connection, Batch) {
+    scene.write("app.log", "one\ntwo\n");
+    let mut source = scene.open(&format!(r#"{FOLLOW}, "chunk_bytes": 4"#)).unwrap();
+    let mut batches = scene.all(&mut source);
+    ack(&mut source, &batches[..1]);
+    copy_truncate(scene, "app.log", "app.log.1");
+    (source, batches.remove(1))
+}
+
 #[test]
 fn unacknowledged_data_of_truncated_file_is_read_from_its_copy() {
-    let scene = Scene::new(&[("app.log", "one\ntwo\n")]);
-    let keys = format!(r#"{FOLLOW}, "chunk_bytes": 4"#);
-    let mut source = scene.open(&keys).unwrap();
-    let batches = scene.all(&mut source);
-    ack(&mut source, &batches[..1]);
-    copy_truncate(&scene, "app.log", "app.log.1");
+    let scene = Scene::new(&[]);
+    let (mut source, _) = copy_unacknowledged(&scene);
     assert!(
         scene.all_for(&mut source, Duration::from_secs(15)).is_empty(),
         "the copy waits for the sinks"
     );
     // The process is killed.
     drop(source);
-    let mut source = scene.open(&keys).unwrap();
+    let mut source = scene.open(FOLLOW).unwrap();
     assert_eq!(lines(&scene, &mut source), ["two"]);
 }
 
@@ -329,14 +335,10 @@ fn copy_continues_longest_of_its_predecessors() {
 
 #[test]
 fn unacknowledged_predecessor_does_not_expire() {
-    let scene = Scene::new(&[("app.log", "one\ntwo\n")]);
-    let keys = format!(r#"{FOLLOW}, "chunk_bytes": 4"#);
-    let mut source = scene.open(&keys).unwrap();
-    let batches = scene.all(&mut source);
-    ack(&mut source, &batches[..1]);
-    copy_truncate(&scene, "app.log", "app.log.1");
+    let scene = Scene::new(&[]);
+    let (mut source, batch) = copy_unacknowledged(&scene);
     assert!(scene.all_for(&mut source, Duration::from_secs(700)).is_empty());
-    ack(&mut source, &batches[1..]);
+    ack(&mut source, &[batch]);
     assert!(lines(&scene, &mut source).is_empty(), "the copy has no other data");
 }
 
