@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::LazyLock};
 
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
-use tremor_pdk::{Error, Result, Sides};
+use tremor_pdk::{Error, Result, Sides, units::MessageBytes};
 use tremor_runtime::flow::{Flow, Kind, Lookup, Resolver};
 
 /// A resolver of a few artefacts, for which no library exists.
@@ -157,8 +157,7 @@ struct Json {
 #[schemars(deny_unknown_fields)]
 struct Lines {
     /// The longest line in bytes.
-    #[schemars(range(min = 1))]
-    max_length: Option<u64>,
+    max_length: Option<MessageBytes>,
 }
 
 #[allow(dead_code)]
