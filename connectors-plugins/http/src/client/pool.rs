@@ -43,8 +43,8 @@ pub(crate) struct Pool {
     /// Values that no error may show, including the credentials for the proxy.
     pub(crate) secrets: Secrets,
     idle: Mutex<Vec<Idle>>,
-    /// Time until which no request is sent, because the peer asked for a delay. By the monotonic
-    /// clock, in ns.
+    /// Time until which the sink sends no request, because the peer asked for a delay. By the
+    /// monotonic clock, in ns.
     resumes_ns: AtomicU64,
 }
 
@@ -66,14 +66,15 @@ impl Pool {
         Self { host: host.clone(), settings, descriptors, proxy, secrets, idle, resumes_ns }
     }
 
-    /// Pauses all requests of the sink for `time`, because the peer asked for a delay.
+    /// Pauses the requests of the sink for at least `time`, because the peer asked for a delay.
+    /// Requests of the source continue.
     pub(crate) fn pause(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.resumes_ns.fetch_max(self.host.monotonic_ns().saturating_add(ns), Ordering::Relaxed);
     }
 
-    /// Returns the remaining time of the delay that the peer asked for, or `None` if requests may
-    /// be sent.
+    /// Returns the remaining time of the delay that the peer asked for, or `None` if the sink may
+    /// send requests.
     pub(crate) fn paused_for(&self) -> Option<Duration> {
         let left = self.resumes_ns.load(Ordering::Relaxed).saturating_sub(self.host.monotonic_ns());
         (left > 0).then(|| Duration::from_nanos(left))
@@ -181,9 +182,9 @@ impl Pool {
                 Err(Error::timeout(late))
             }
             Some(Ok(connection)) => Ok(connection),
-            // Do not let the runtime reconnect: the connector has no permanent connection, and the
-            // next attempt makes a new one.
             Some(Err(error)) if error.is_final() => Err(error),
+            // Set the policy to retry, so that the runtime does not reconnect the connector: it has
+            // no permanent connection, and the next attempt makes a new one.
             Some(Err(error)) => Err(error.context(peer()).with_policy(ErrorPolicy::RETRY)),
         }
     }
