@@ -29,16 +29,17 @@ pub(super) trait Units: Default + Send {
     /// `true` if a stream has an end mark, after which the decompressor accepts another stream.
     const HAS_END: bool;
 
-    /// Returns the next unit, as far as `start`, the beginning of the remaining input, determines it.
+    /// Returns the unit that begins at `start`, the beginning of the remaining input. If `start` is too short to
+    /// determine the unit, returns [`Unit::Unknown`].
     fn next(&self, start: &[u8]) -> Result<Unit, Error>;
 
-    /// Records that `block` was decompressed. Returns whether the stream may end after it.
+    /// Records that the decompressor receives `block`. Returns whether the stream may end after this block.
     fn done(&mut self, block: &[u8]) -> bool;
 
     /// Creates the library's decompressor for a stream.
     fn reader(&self) -> Box<dyn BufReadFrom>;
 
-    /// Returns the memory of that decompressor in bytes, after it produced `produced` bytes.
+    /// Returns the memory of the library's decompressor in bytes, after it produced `produced` bytes.
     fn memory(&self, produced: usize) -> usize;
 }
 
