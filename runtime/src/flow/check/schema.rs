@@ -50,8 +50,9 @@ impl Schema {
     /// The schema is invalid, or compiling it takes too long.
     pub(super) fn new(text: Value) -> Result<Self, SchemaError> {
         let schema = text.clone();
-        // A validator with options would be compiled a second time, in this crate, and would add 1 MiB of code. The
-        // validator does not fetch schemas, because its features for that are not enabled.
+        // Do not use `jsonschema::options`: the compiler would generate the code of the validator again in this crate,
+        // which adds 1 MiB to the program. The validator does not fetch schemas, because its features for that are not
+        // enabled.
         let validator = within(LIMIT, move || jsonschema::draft202012::new(&schema))??;
         Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })
     }
@@ -287,8 +288,8 @@ impl Complaint<'_> {
     }
 }
 
-/// Returns whether an error would occur with any value at the pointer `unknown`. The value there is not known, and
-/// `null` replaces it.
+/// Returns whether an error occurs whatever the value at the pointer `unknown` is. This value is not known, and `null`
+/// replaces it in the checked configuration.
 fn holds_for_any_value(error: &ValidationError<'_>, unknown: &str) -> bool {
     use ValidationErrorKind as Kind;
     let pointer = error.instance_path().as_str();
