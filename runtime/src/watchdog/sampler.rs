@@ -124,7 +124,7 @@ impl Sampler {
         Some(Finding { flow, record, call, verdict: Verdict::Blocks(lasted(samples)) })
     }
 
-    /// Returns the verdict on a call into a plugin that continues, once for each call, or `None` if there is nothing to
+    /// Returns the verdict on an unfinished call into a plugin, once for each call, or `None` if there is nothing to
     /// report.
     fn judge(&mut self, seen: &mut Seen, state: State) -> Option<Verdict> {
         if state.call == Call::Turn {
@@ -146,8 +146,8 @@ impl Sampler {
         Some(verdict)
     }
 
-    /// Returns the number of replacement threads while calls block `blocked` threads. An additional thread is kept for
-    /// [`MIN_SAMPLES`] samples after it was last needed.
+    /// Returns the number of replacement threads while calls block `blocked` threads. If fewer threads are needed in
+    /// more than [`MIN_SAMPLES`] consecutive samples, the number decreases by one.
     fn replacements(&mut self, blocked: usize) -> usize {
         self.calm = if blocked < self.wanted { self.calm + 1 } else { 0 };
         if blocked > self.wanted {

@@ -23,7 +23,7 @@ pub(crate) struct Env<'r> {
 }
 
 /// Adds a batch to the work list for every target of a port, and counts it. The last target gets the batch itself; the
-/// other targets get clones.
+/// other targets get clones. If the port has no target, discards the batch.
 pub(crate) fn fan_out(
     (port, targets): (&str, &[Target]),
     item: InFlight,
@@ -43,8 +43,8 @@ pub(crate) fn fan_out(
 
 fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>) {
     let Some((last, others)) = targets.split_last() else { return };
-    // The work list is a stack. The last target is put at the bottom, so that targets are served in the order of their
-    // links.
+    // The work list is a stack. The last target is inserted below the other targets of this batch, so that targets are
+    // served in the order of their links.
     let bottom = work.len();
     for target in others.iter().rev() {
         work.push((*target, item.clone()));

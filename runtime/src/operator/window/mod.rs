@@ -152,7 +152,7 @@ impl Windows {
         })
     }
 
-    /// Absorbs an event into its group, or rejects it.
+    /// Absorbs an event into its group, sends it to the port `late`, or rejects it.
     fn take(&mut self, absorbed: &EventMut<'_>) -> Verdict {
         let event = absorbed.get();
         if let Err(error) = self.check(event) {
