@@ -22,6 +22,7 @@ fn new(folder: &Path, arguments: &[&str]) -> Output {
     command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap()
 }
 
+/// Creates a plugin with `tremor plugin new`, and returns the instructions that the command prints.
 #[track_caller]
 fn made(folder: &TempDir, arguments: &[&str]) -> String {
     let output = new(folder.path(), arguments);
@@ -29,6 +30,7 @@ fn made(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Checks that `tremor plugin new` fails with an error that contains all `parts`.
 #[track_caller]
 fn refused(folder: &TempDir, arguments: &[&str], parts: &[&str]) {
     let output = new(folder.path(), arguments);
@@ -53,8 +55,8 @@ fn every_kind_gets_all_files_without_template_remains() {
         for file in FILES {
             let text = fs::read_to_string(folder.join(file)).unwrap();
             let leftovers = ["{{", "}}", "{%", "{#"].map(|mark| text.contains(mark));
-            // Two closing braces may only be the end of a nested map in YAML. Anywhere else they are a part of the
-            // template.
+            // Two closing braces are allowed only in `flow.yaml`, where they end nested maps. In other files they are
+            // remains of the template.
             assert_eq!(leftovers, [false, file == "flow.yaml" && leftovers[1], false, false]);
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{kind}: {file}");
             assert_eq!(text.contains(&name), file != ".gitignore", "{kind}: {file}");
@@ -97,7 +99,10 @@ fn manifest_has_a_workspace_and_the_kit_of_the_clone() {
 fn program_outside_of_a_clone_needs_the_option_pdk() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-    assert!(manifest.contains("\npublish = false\n"), "`no_kit` says that nothing is published");
+    assert!(
+        manifest.contains("\npublish = false\n"),
+        "change the message of `no_kit` once the kit is published"
+    );
     let scene = scene();
     let program = scene.path().join("tremor");
     fs::copy(env!("CARGO_BIN_EXE_tremor"), &program).unwrap();
@@ -230,7 +235,7 @@ fn name_of_bundled_plugin_is_rejected_for_its_kind() {
     assert!(count >= 24, "{count}");
 }
 
-/// Returns the names of the components that the sources in a folder export.
+/// Returns the names of the components that the source files in a folder declare, its subfolders included.
 fn component_names(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

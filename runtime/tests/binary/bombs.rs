@@ -190,7 +190,7 @@ const MIB: usize = 1 << 20;
 
 const FORMATS: [&str; 5] = ["gzip", "zstd", "xz", "lz4", "snappy"];
 
-/// Returns a line of this length that repeats `text`.
+/// Returns a line that repeats `text`. Without its line feed, the line has at most `length` bytes.
 fn line(text: &[u8], length: usize) -> Vec<u8> {
     [&text.repeat(length / text.len())[..], b"\n"].concat()
 }
@@ -218,7 +218,8 @@ fn decompressed_stream_flows_in_pieces_and_long_line_fails() {
     let last = [b"\n", &good()[..]].concat();
     let zeros = vec![b'x'; MIB];
     run(FORMATS.map(|format| {
-        // Expand to more than the window of the format. 1 MB of snappy cannot expand to more than this size.
+        // Expand to more than the window of the format, except for snappy: 1 MB of snappy cannot expand to much more
+        // than 15 MiB.
         let (preprocessors, mebibytes) = match format {
             "gzip" => ("gzip, lines", 70),
             "zstd" => ("zstd, lines", 70),

@@ -26,13 +26,14 @@ fn errors(flow: &str) -> Vec<String> {
     validator.iter_errors(&flow).map(|error| error.to_string()).collect()
 }
 
-/// Checks that the schema of the plugins of these tests accepts a flow.
+/// Checks that the schema, which `tremor schema` prints with the plugins of these tests, accepts a flow.
 #[track_caller]
 pub(crate) fn accepts(flow: &str) {
     assert_eq!(errors(flow), [""; 0], "{flow}");
 }
 
-/// Returns the flows of the workspace, without their plugin folders, because these tests use another one.
+/// Returns the paths and texts of the flows in `examples` and `bench/flows`, except for flows that need a broker or
+/// the plugins `vrl` or `countdown`. The key `plugins` is removed, because these tests set the plugin folder.
 fn flows() -> Vec<(String, String)> {
     let mut flows = Vec::new();
     for folder in ["examples", "bench/flows"] {

@@ -22,7 +22,8 @@ impl StreamSplitter for Traces {
     const WHOLE_MESSAGES: WholeMessages = WholeMessages::Join(b"\n");
 
     fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
-        // The byte after a line feed may not have been in the bytes that were searched before.
+        // If the input of the previous call ended with a line feed, the byte after it is new, so the line feed is
+        // searched again.
         let mut start = input.seen().saturating_sub(1);
         while let Some(end) = input.find_from(start, b'\n') {
             if input.get(end + 1).is_some_and(|byte| *byte != b' ') {
@@ -43,7 +44,11 @@ impl StreamSplitter for Traces {
     }
 }
 
-/// Makes a message of every byte, except that `!` is rejected and `?` fails the stream.
+/// Makes a message of every byte, with these exceptions:
+///
+/// - `!` is rejected, `?` fails the stream, and a space is skipped.
+/// - `0` is an invalid message without length, and `9` is a rejected message of 9 bytes.
+/// - `=` begins a message of two bytes with a separator of three bytes.
 struct Bytes;
 
 impl StreamSplitter for Bytes {
@@ -81,7 +86,7 @@ impl<T: StreamSplitter> Scene<T> {
         Self { host, splitter }
     }
 
-    /// Returns the messages and errors of a batch, which `fill` fills.
+    /// Fills a batch with `fill`, splits all of its input, and returns the messages and errors.
     fn process(&mut self, fill: impl FnOnce(&mut Batch)) -> (Vec<String>, Vec<String>) {
         let mut batch = Batch::new();
         fill(&mut batch);
@@ -105,7 +110,7 @@ impl<T: StreamSplitter> Scene<T> {
         messages
     }
 
-    /// Advances the time, and calls `on_time`.
+    /// Advances the time, calls `on_time`, and returns the messages that it emits.
     fn wait(&mut self, time: Duration) -> Vec<String> {
         self.host.advance(time);
         let (mut batch, mut output) = (Batch::new(), Output::new());
@@ -292,7 +297,8 @@ fn many_small_messages_are_split_into_light_batches() {
     assert_eq!(count, 300_000);
 }
 
-/// Buffers messages of `sizes` KiB, and returns the streams whose messages were discarded.
+/// Buffers an incomplete message of each of `sizes`, in KiB, in a stream of its own. Returns the streams whose messages
+/// were discarded.
 fn discarded(scene: &mut Scene<Traces>, sizes: &[usize]) -> Vec<usize> {
     for (stream, size) in (0..).zip(sizes) {
         scene.feed(stream, &"x".repeat(size << 10));

@@ -1,5 +1,5 @@
-//! Preprocessing that never ends. Each poll of the source's task does one round. Interrupts and pauses take effect
-//! between two rounds.
+//! Tests of preprocessing that never ends: each poll of the source's task does at most two rounds, and interrupts and
+//! pauses take effect between two rounds.
 
 use std::{
     future::poll_fn,
@@ -132,9 +132,10 @@ impl Preprocessor for Many {
     }
 }
 
-/// Loses the connection of a source after its first message of forty. The limit of the queue is 4 events. If
-/// `sink_works` is set, the sink is polled once for every five polls of the source, otherwise never. Returns the
-/// maximum number of events in the queue, the number of delivered messages, and the number of failed events.
+/// Runs a source whose preprocessor outputs forty messages, and loses its connection after the first poll. The limit of
+/// the queue is 4 events. If `sink_works` is set, the sink is polled once for every five polls of the source, otherwise
+/// never. Returns the maximum number of events in the queue, the number of delivered messages, and the number of failed
+/// events.
 fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
     let setup = Setup::default().preprocessor(many(40), move || many(0));
@@ -178,7 +179,8 @@ fn lost_connection_keeps_the_queue_bounded_and_all_events() {
     assert_eq!(lose_with_full_queue(true), (4, 40, 0));
 }
 
-/// The queue may belong to the sink of the same connector, which is reconnected only after the source has ended.
+/// If the source and the sink belong to one connector, the sink has a connection again only after the source has ended.
+/// Therefore a source that waited for the full queue of this sink would wait forever.
 #[test]
 fn lost_connection_does_not_wait_for_full_queue_forever() {
     let (peak, _, failed) = lose_with_full_queue(false);
