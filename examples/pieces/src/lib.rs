@@ -62,7 +62,7 @@ impl Operator for Classify {
     }
 }
 
-/// Replaces at least a thousand numbers by one event, which is their sum.
+/// Sums numbers, and emits the sum as one event after at least a thousand numbers, and at the end.
 #[derive(Default)]
 pub struct Sum {
     total: f64,
