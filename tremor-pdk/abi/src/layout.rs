@@ -136,7 +136,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     files
 }
 
-/// The names of the types that have `#[repr(…)]` in the sources, and the names in the tables.
+/// The names of the types that have `#[repr(…)]` in the source files, and the names in the tables.
 #[derive(Default)]
 struct Found {
     fixed: BTreeSet<String>,

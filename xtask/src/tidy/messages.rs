@@ -1,4 +1,4 @@
-//! The list of messages: texts of the shipped sources that an operator or the author of a plugin can see.
+//! The list of messages: texts in the shipped source files that an operator or the author of a plugin can see.
 //!
 //! The list is committed, so that a review shows each change of a message. A string literal is a
 //! message if it contains a word and a space. A doc comment is a message if it becomes help or the
@@ -32,7 +32,7 @@ const SILENT: [&str; 6] = ["allow", "cfg", "cfg_attr", "expect", "ignore", "warn
 const PANICS: [&str; 6] =
     ["assert", "debug_assert", "expect", "expect_err", "panic", "unreachable"];
 
-/// Compares the committed list with the sources. With `UPDATE_EXPECT` in the environment, writes the list.
+/// Compares the committed list with the source files. With `UPDATE_EXPECT` in the environment, writes the list.
 ///
 /// # Errors
 /// The list cannot be written.
@@ -44,7 +44,7 @@ pub(super) fn check(repository: &Repository) -> Result<Option<Violation>> {
         return Ok(None);
     }
     let is_current = fs::read_to_string(path).is_ok_and(|committed| committed == found);
-    let message = "differs from the messages in the sources: run `UPDATE_EXPECT=1 cargo xtask tidy` and read \
+    let message = "differs from the messages in the source files: run `UPDATE_EXPECT=1 cargo xtask tidy` and read \
                    the difference";
     Ok((!is_current).then(|| Violation::in_file(LIST, message)))
 }
