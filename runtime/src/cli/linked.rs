@@ -1,4 +1,5 @@
-//! Plugins of a build that contains them: those that the flows in `bench/flows` use.
+//! Plugins that the feature `link-static` links into the program. They include all plugins of the flows that
+//! `bench/bench.conf` measures.
 
 use tremor_runtime::linked::LinkedPlugin;
 
