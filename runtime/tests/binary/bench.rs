@@ -203,6 +203,7 @@ fn flows_of_the_project_lose_no_event() {
         ("passthrough-two-inputs", EVENT),
         ("throughput-logging-json", EVENT),
         ("throughput-logging-msgpack", PACKED),
+        ("set-field", EVENT),
         ("batched", EVENT),
         ("containers", "2026-01-02T03:04:05.678Z stdout F a message"),
         ("slow-sink", EVENT),
@@ -216,9 +217,11 @@ fn flows_of_the_project_lose_no_event() {
 #[test]
 #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` does"]
 fn flows_of_the_project_with_vrl_lose_no_event() {
-    for (name, data) in
-        [("throughput-logging-json-vrl", EVENT), ("throughput-logging-msgpack-vrl", PACKED)]
-    {
+    for (name, data) in [
+        ("throughput-logging-json-vrl", EVENT),
+        ("throughput-logging-msgpack-vrl", PACKED),
+        ("set-field-vrl", EVENT),
+    ] {
         assert_eq!(events_of(name, data, Scene::tremor_with_vrl), 4, "{name}");
     }
 }
