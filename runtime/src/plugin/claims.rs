@@ -1,4 +1,4 @@
-//! Confirms the claims of events of a loaded plugin that they are unedited messages.
+//! Checks events that a loaded plugin marks as unedited messages.
 
 use tremor_abi::{
     batch::{Claims, Format, HostBatch},
@@ -8,9 +8,10 @@ use tremor_pdk::{Batch, Result};
 
 use crate::codec::{Bytes, Decoder, Nodes, Span, json, msgpack};
 
-/// Validates a batch of a plugin with `check`. An event that claims to be an unedited message, and that is not one of
-/// the events that the plugin received, counts as edited unless its message decodes to its payload, with the keys of
-/// objects in the same order: the plugin may be built with a kit that edits events without withdrawing the claim, and unedited messages leave without being encoded.
+/// Validates a batch of a plugin with `check`. An unedited message leaves without being encoded, so the mark has to be
+/// true. The plugin may be built with a kit that edits events and leaves the mark. Therefore each marked event that the
+/// plugin did not receive is decoded, and counts as edited if the result differs from its payload, or has keys in
+/// another order.
 ///
 /// # Errors
 /// Returns the errors of `check`.
@@ -51,7 +52,7 @@ fn is_value_of(
     let decoded = decoder.decode(bytes, Span { start: 0, len }, nodes);
     let is_equal = decoded
         .is_ok_and(|root| is_same(Document::new(bytes, nodes).root(root), payload, MAX_DEPTH));
-    // Duplicate keys are in the message but not in the payload.
+    // There is no exact format if the message has duplicate keys, which the payload does not contain.
     decoder.exact_format().is_some() && is_equal
 }
 

@@ -265,9 +265,10 @@ impl Files {
         Ok(if is_possible { self.later(found, now_ns, is_plain) } else { Original::None })
     }
 
-    /// Returns [`Original::Later`] while the file `found` changes, and for some seconds after that.
-    /// The time is limited if the file is plain, because a log file that is being written looks the
-    /// same.
+    /// Decides whether to wait before the file `found` is treated as a file of its own. Returns [`Original::Later`] while
+    /// the file changes and for some seconds after that, and otherwise [`Original::None`]. Without `follow`, always
+    /// returns [`Original::None`]. For a plain file the wait is limited, because a log file that is being written looks
+    /// the same.
     fn later(&mut self, found: &Found, now_ns: u64, is_plain: bool) -> Original {
         let is_followed = self.options.follow;
         let deferral = self.deferral(found, now_ns);

@@ -322,7 +322,7 @@ fn truncation_is_noticed_after_checkpoint_write() {
 }
 
 #[test]
-fn rewritten_file_of_same_length_is_read_from_its_start() {
+fn rewritten_file_that_began_empty_is_read_from_its_start() {
     let scene = Scene::new(&[("in", "")]);
     let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
     assert!(scene.all(&mut source).is_empty());
@@ -407,7 +407,7 @@ fn file_without_message_end_is_redelivered_whole_or_not() {
 }
 
 #[test]
-fn file_with_unreturned_pulls_stays_open() {
+fn file_stays_open_while_a_pull_reads_it() {
     let lines = "a line of the larger file\n".repeat(30_000);
     let scene = Scene::new(&[("a.log", "a\n"), ("b.log", &lines)]);
     let keys = r#""path": "*.log", "checkpoint": "at""#;
