@@ -55,7 +55,8 @@ impl Plans {
             if self.0.len() == SEQUENCES {
                 self.0.clear();
             }
-            let plans = [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
+            let plans =
+                [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
             self.0.push((scratch.edits().into(), plans));
             self.0.len() - 1
         });

@@ -50,7 +50,8 @@ fn both(
             replay(layout, scratch, &mut event, part);
         }
     }
-    let is_tree = plans.0.iter().flat_map(|(_, plans)| plans).any(|plan| matches!(plan, Plan::Tree));
+    let is_tree =
+        plans.0.iter().flat_map(|(_, plans)| plans).any(|plan| matches!(plan, Plan::Tree));
     Some(([text(&planned), text(&replayed)], is_tree))
 }
 
