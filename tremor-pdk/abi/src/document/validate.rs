@@ -451,12 +451,13 @@ struct Pairs<'d> {
 }
 
 impl Pairs<'_> {
-    /// Returns the index after the next pair, if there is one.
+    /// Returns the index after the next pair, if there is one. The index stays within the nodes, even if code of a plugin
+    /// has overwritten them.
     fn next(&self) -> Option<usize> {
         let value = self.nodes.get(self.at + 1)?;
         let span =
             if value.kind().is_container() { usize::try_from(value.span()).ok()? } else { 1 };
-        Some(self.at + 1 + span)
+        (self.at + 1).checked_add(span).filter(|end| *end <= self.nodes.len())
     }
 
     /// Moves to the next pair, or to the end.
