@@ -62,9 +62,13 @@ impl Broker {
 
     /// Returns whether a node has ended by itself.
     pub fn has_ended(&self, node: usize) -> bool {
-        // A node that has ended is a zombie, because its parent has not reaped it.
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid(node)));
-        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, it)| it.starts_with('Z')))
+        // A node that has ended is a zombie, because its parent has not reaped it. A process is also shown as a zombie
+        // if its first thread has ended and others still run.
+        let folder = format!("/proc/{}", self.pid(node));
+        let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count);
+        let stat = fs::read_to_string(format!("{folder}/stat"));
+        let state = stat.as_ref().ok().and_then(|stat| stat.rsplit_once(") "));
+        threads <= 1 && state.is_some_and(|(_, state)| state.starts_with('Z'))
     }
 
     fn pid(&self, node: usize) -> u64 {
