@@ -87,7 +87,7 @@ pub use tremor_abi::{
         Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
     },
     connector::Sides,
-    document::{Document, Key, Shape, ValueRef, Writer},
+    document::{Document, Key, MAX_DEPTH, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal, lock,
     value::{Number, Object, Path, PathError, Value},

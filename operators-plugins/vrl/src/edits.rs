@@ -3,7 +3,7 @@
 //! The edits that a program makes to an event are the same for many events. They are compiled once to a [`Plan`], which
 //! writes all of them in one pass over the nodes of the document, without a tree of the event.
 
-use tremor_pdk::{Edits, EventMut, Part, Path, Result, Value};
+use tremor_pdk::{Edits, Error, EventMut, MAX_DEPTH, Part, Path, Result, Value};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
 use crate::{
@@ -14,7 +14,10 @@ use crate::{
 
 /// Maximum number of sequences of edits whose plans are kept. A program that edits in a loop may make any number of
 /// sequences.
-const SEQUENCES: usize = 64;
+const SEQUENCES: usize = 256;
+
+/// Maximum number of edits of a sequence whose plan is kept.
+const LONGEST: usize = 64;
 
 /// The compiled edits of a program, for each sequence of edits that it makes.
 #[derive(Debug, Default)]
@@ -26,69 +29,101 @@ enum Plan {
     /// The part has no edits.
     None,
     /// The program has written the whole part. The number is the index of its path.
-    Whole(usize),
+    Whole([usize; 1]),
     /// The program has written keys of the metadata, and removed none. The numbers are the indices of their paths.
     Keys(Vec<usize>),
     /// Fields are set and removed. The numbers are the indices of the paths that are set.
     Fields(Box<Edits>, Vec<usize>),
     /// The result depends on the order of the edits, such as that of a value and a removed object that contains it. The
-    /// edits are applied to a tree, one after the other.
-    Tree,
+    /// edits are applied to a tree, one after the other. The numbers are the indices of the paths that are set.
+    Tree(Vec<usize>),
 }
 
 impl Plans {
     /// Writes the edits of an event and its metadata into the batch.
     ///
     /// # Errors
-    /// A written value does not fit a document.
+    /// Returns an error of kind "bad data" if the event would be nested too deeply. The event then stays unchanged.
     pub(crate) fn apply(
         &mut self,
         layout: &Layout,
         scratch: &Scratch,
         event: &mut EventMut<'_>,
     ) -> Result<()> {
-        if scratch.edits().is_empty() {
+        let edits = scratch.edits();
+        if edits.is_empty() {
             return Ok(());
         }
-        let known = self.0.iter().position(|(edits, _)| **edits == *scratch.edits());
-        let position = known.unwrap_or_else(|| {
-            if self.0.len() == SEQUENCES {
-                self.0.clear();
+        let mut temporary;
+        let plans = if let Some(known) = self.find(edits) {
+            &mut self.0[known].1
+        } else {
+            temporary = [Part::Payload, Part::Metadata].map(|it| Plan::new(layout, scratch, it));
+            if edits.len() <= LONGEST {
+                self.keep(edits, &temporary);
             }
-            let plans =
-                [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
-            self.0.push((scratch.edits().into(), plans));
-            self.0.len() - 1
-        });
-        let plans = &mut self.0[position].1;
+            &mut temporary
+        };
+        if plans.iter().any(|plan| plan.is_too_deep(layout, scratch)) {
+            return Err(Error::bad_data(format_args!(
+                "cannot write the edits of the program: the event would be nested deeper than {MAX_DEPTH} levels"
+            )));
+        }
         plans[0].apply(layout, scratch, event, Part::Payload)?;
         plans[1].apply(layout, scratch, event, Part::Metadata)
+    }
+
+    /// Returns the position of the plans of a sequence of edits. Sequences that occur often move to the beginning.
+    fn find(&mut self, edits: &[Edit]) -> Option<usize> {
+        let position = self.0.iter().position(|(known, _)| **known == *edits)?;
+        self.0.swap(position, position / 2);
+        Some(position / 2)
+    }
+
+    fn keep(&mut self, edits: &[Edit], plans: &[Plan; 2]) {
+        if self.0.len() == SEQUENCES {
+            self.0.truncate(SEQUENCES / 2);
+        }
+        self.0.push((edits.into(), plans.clone()));
     }
 }
 
 impl Plan {
     fn new(layout: &Layout, scratch: &Scratch, part: Part) -> Self {
-        let mut fields: Vec<Field<'_>> = Vec::new();
+        let (mut fields, mut is_ordered) = (Vec::<Field<'_>>::new(), false);
         for (used, edit) in edits_of(layout, scratch, part) {
             let path = &used.written.path.segments;
             let is_set = edit.kind == EditKind::Written;
             // An empty object at the root is not removed, so that `compact` matters only within an object.
             let is_compact = edit.kind == EditKind::Removed { compact: true } && path.len() > 1;
             match fields.iter_mut().find(|field| field.path == path) {
-                Some(field) if field.is_set != is_set || is_compact => return Self::Tree,
-                Some(_) => {}
-                None if is_compact => return Self::Tree,
-                None => fields.push(Field { path, index: edit.path, is_set }),
+                // A key of the payload that is removed at the end was only a temporary value.
+                Some(field) if path.len() == 1 && !is_set && part == Part::Payload => {
+                    field.is_set = false;
+                }
+                Some(field) => is_ordered |= field.is_set != is_set || is_compact,
+                None => {
+                    is_ordered |= is_compact;
+                    fields.push(Field { path, index: edit.path, is_set });
+                }
             }
         }
         if fields.is_empty() {
             return Self::None;
         }
+        let written = edits_of(layout, scratch, part).filter(|it| it.1.kind == EditKind::Written);
+        let mut written: Vec<usize> = written.map(|(_, edit)| edit.path).collect();
+        written.sort_unstable();
+        written.dedup();
+        let tree = Self::Tree(written);
+        if is_ordered {
+            return tree;
+        }
         let mut outermost: Vec<Field<'_>> = Vec::new();
         for field in &fields {
             let around = fields.iter().filter(|outer| field.is_within(outer));
             if around.clone().any(|outer| !outer.is_set) {
-                return Self::Tree;
+                return tree;
             }
             let outer = around.min_by_key(|outer| outer.path.len());
             // The final value of the outer field contains the edits within it. A field that is set also creates the
@@ -102,7 +137,7 @@ impl Plan {
             }
         }
         if let [Field { path: [], index, is_set: true }] = outermost[..] {
-            return Self::Whole(index);
+            return Self::Whole([index]);
         }
         let set: Vec<usize> = outermost.iter().filter(|it| it.is_set).map(|it| it.index).collect();
         let are_keys =
@@ -116,8 +151,23 @@ impl Plan {
         };
         match Edits::new(&paths(true), &paths(false)) {
             Ok(edits) => Self::Fields(Box::new(edits), set),
-            Err(_) => Self::Tree,
+            Err(_) => tree,
         }
+    }
+
+    /// Returns whether a written value would be nested too deeply.
+    fn is_too_deep(&self, layout: &Layout, scratch: &Scratch) -> bool {
+        let set: &[usize] = match self {
+            Self::None => &[],
+            Self::Whole(index) => index,
+            Self::Keys(set) | Self::Fields(_, set) | Self::Tree(set) => set,
+        };
+        set.iter().any(|index| {
+            let used = layout.path(*index);
+            let levels = MAX_DEPTH.checked_sub(used.written.path.segments.len());
+            let value = scratch.written(used).unwrap_or(&Vrl::Null);
+            !levels.is_some_and(|levels| has_levels(value, levels))
+        })
     }
 
     fn apply(
@@ -131,11 +181,11 @@ impl Plan {
         let written = |index| scratch.written(layout.path(index)).unwrap_or(&Vrl::Null);
         match self {
             Self::None => Ok(()),
-            Self::Whole(index) if is_payload => event.write_value(|writer| {
+            Self::Whole([index]) if is_payload => event.write_value(|writer| {
                 write_vrl(written(*index), writer);
                 Ok(())
             }),
-            Self::Whole(index) => {
+            Self::Whole([index]) => {
                 event.set_metadata(from_vrl(written(*index)));
                 Ok(())
             }
@@ -154,7 +204,7 @@ impl Plan {
                     value.write(|writer| write_vrl(written(set[field]), writer));
                 })
             }
-            Self::Fields(..) | Self::Tree => {
+            Self::Fields(..) | Self::Tree(_) => {
                 replay(layout, scratch, event, part);
                 Ok(())
             }
@@ -175,6 +225,19 @@ struct Field<'l> {
 impl Field<'_> {
     fn is_within(&self, outer: &Self) -> bool {
         self.path.len() > outer.path.len() && self.path.starts_with(outer.path)
+    }
+}
+
+/// Returns whether a value has at most this number of nested arrays and objects.
+fn has_levels(value: &Vrl, levels: usize) -> bool {
+    match value {
+        Vrl::Array(array) => {
+            levels > 0 && array.iter().all(|element| has_levels(element, levels - 1))
+        }
+        Vrl::Object(object) => {
+            levels > 0 && object.values().all(|value| has_levels(value, levels - 1))
+        }
+        _ => true,
     }
 }
 

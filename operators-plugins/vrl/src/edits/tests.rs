@@ -42,6 +42,9 @@ fn both(
     assert!(operator.run(given.value().unwrap(), given.metadata()).is_ok(), "{source}");
     let (layout, scratch) = (&operator.compiled.layout, &operator.scratch);
     let mut plans = Plans::default();
+    // The plans are compiled for another event than the one that is compared.
+    let mut other = batch(&literal!({ "a": 1, "n": { "m": [] } }), None);
+    plans.apply(layout, scratch, &mut other.get_mut(0).unwrap()).unwrap();
     plans.apply(layout, scratch, &mut planned.get_mut(0).unwrap()).unwrap();
     planned.validate().unwrap();
     let mut event = replayed.get_mut(0).unwrap();
@@ -51,7 +54,7 @@ fn both(
         }
     }
     let is_tree =
-        plans.0.iter().flat_map(|(_, plans)| plans).any(|plan| matches!(plan, Plan::Tree));
+        plans.0.iter().flat_map(|(_, plans)| plans).any(|plan| matches!(plan, Plan::Tree(_)));
     Some(([text(&planned), text(&replayed)], is_tree))
 }
 
@@ -127,6 +130,7 @@ fn edits_of_fields_need_no_tree() {
         "%class = .x\n%rate = 3",
         "%nested.class = .x\ndel(%rate)",
         ".c[0] = 5\n.class = \"x\"",
+        ".tmp = {\"y\": 7}\n.z = .tmp.y\ndel(.tmp)",
     ] {
         let ([planned, replayed], is_tree) =
             both(source, &event, Some(&literal!({ "rate": 1 }))).unwrap();
@@ -166,4 +170,34 @@ fn number_of_plans_is_limited() {
         plans.apply(&operator.compiled.layout, &operator.scratch, &mut event).unwrap();
     }
     assert!(plans.0.len() <= super::SEQUENCES && plans.0.len() > 1, "{}", plans.0.len());
+}
+
+#[test]
+fn too_deep_edit_is_an_error_and_changes_nothing() {
+    let deep = (0..511).fold(literal!({}), |deep, _| literal!({ "a": deep }));
+    let event = literal!({ "deep": deep, "n": 1 });
+    for (source, is_possible) in [
+        (".n = 2\n%copy = .deep", true),
+        (".n = 2\n%copy.x = .deep", false),
+        (".n = 2\n%copy = {\"a\": .deep}", false),
+        (".n = 2\n.copy = {\"a\": .deep.a.a}", true),
+        (".n = 2\n.copy.x.y.z = .deep", false),
+        ("del(.n)\n.n.copy = .deep", false),
+    ] {
+        let mut operator = operator(source).unwrap();
+        let mut batch = batch(&event, None);
+        let before = text(&batch);
+        let given = batch.get(0).unwrap();
+        assert!(operator.run(given.value().unwrap(), None).is_ok());
+        let mut plans = Plans::default();
+        let (layout, scratch) = (&operator.compiled.layout, &operator.scratch);
+        let applied = plans.apply(layout, scratch, &mut batch.get_mut(0).unwrap());
+        batch.validate().unwrap();
+        assert_eq!(applied.is_ok(), is_possible, "{source}");
+        if let Err(error) = applied {
+            assert_eq!(error.kind(), tremor_pdk::ErrorKind::BAD_DATA);
+            assert!(error.to_string().contains("nested deeper than 512 levels"), "{error}");
+            assert_eq!(text(&batch), before);
+        }
+    }
 }

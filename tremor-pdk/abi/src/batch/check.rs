@@ -7,7 +7,8 @@
 //! contain, and bytes are used as text only after a check that they are UTF-8 ([`document`](crate::document)). An
 //! invalid batch that the validation does not detect can only result in wrong values. Contents that were valid before a
 //! call are not validated again, because the code of the kit only appends to buffers. Other code of a plugin can
-//! overwrite these contents, with `unsafe` or in a decoder, which receives the whole buffers.
+//! overwrite these contents, with `unsafe` or in a decoder, which receives the whole buffers. The same holds for the parts
+//! of an edited document that equal those of its original.
 
 use super::{Batch, Claims, Event, PayloadKind};
 use crate::{

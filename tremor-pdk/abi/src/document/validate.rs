@@ -201,6 +201,10 @@ impl<'d> Validator<'d> {
     fn check_edited(&mut self, nodes: &[Node], root: u32, valid: u32) -> Option<()> {
         let (head, new) = fields(nodes, root)?;
         let (old_head, old) = fields(nodes, valid)?;
+        // The budget counts the edited object. The work on the original is limited accordingly.
+        if old.len() / 4 > new.len() + 64 {
+            return None;
+        }
         let same = new.iter().zip(old).take_while(|(a, b)| a == b).count();
         let mut walk = Pairs { nodes: old, at: 0, count: 0 };
         while walk.next().is_some_and(|end| end <= same) {
