@@ -5,7 +5,6 @@ mod dependencies;
 mod files;
 mod import_circles;
 mod methods;
-mod page_width;
 mod pages;
 mod runs;
 mod text_errors;
@@ -26,9 +25,9 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 23] = [
     files::source_is_short,
     import_circles::imports_go_one_way,
     methods::method_is_shown,
-    page_width::prose_is_wrapped,
     pages::link_resolves,
     pages::page_is_in_the_summary,
+    pages::prose_is_wrapped,
     pages::record_has_its_headings,
     pages::shown_rust_is_compiled,
     runs::cited_run_exists,

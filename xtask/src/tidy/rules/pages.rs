@@ -9,6 +9,8 @@ const HEADINGS: [&str; 4] = ["## Context", "## Decision", "## Consequences", "##
 const RECORDS: &str = "docs/decisions/0";
 const BOOK: &str = "docs/";
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Maximum length of a line of prose, in characters. Comments have the same width.
+const WIDTH: usize = 120;
 
 pub(super) fn record_has_its_headings(repository: &Repository) -> Vec<Violation> {
     let records = repository.markdown().filter(|file| file.path.starts_with(RECORDS));
@@ -34,6 +36,24 @@ pub(super) fn page_is_in_the_summary(repository: &Repository) -> Vec<Violation> 
         } else if !summary.text.contains(&format!("[{title}]({page})")) {
             let message = format!("has the title `{title}`, but another one in {SUMMARY}");
             violations.push(Violation::at(&file.path, 1, message));
+        }
+    }
+    violations
+}
+
+/// Prose is wrapped. Headings, rows of tables, and lines that are a single link or image cannot be wrapped. The reports
+/// of benchmarks are written by a program.
+pub(super) fn prose_is_wrapped(repository: &Repository) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in repository.markdown().filter(|file| !file.path.starts_with("bench/runs/")) {
+        for (line, text) in prose(&file.text) {
+            let (text, length) = (text.trim(), text.chars().count());
+            let is_link =
+                text.trim_start_matches("- ").starts_with(['[', '!']) && text.ends_with(')');
+            if length > WIDTH && !is_link && !text.starts_with(['#', '|']) {
+                let message = format!("has {length} characters, the maximum is {WIDTH}: wrap it");
+                violations.push(Violation::at(&file.path, line, message));
+            }
         }
     }
     violations
@@ -72,17 +92,22 @@ fn has_heading(page: &File, anchor: &str) -> bool {
 /// Returns the targets of links `[text](target)` to files, with their lines. Code is not searched.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
-    let mut in_fence = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_fence = !in_fence;
-        } else if !in_fence {
-            let targets = line.match_indices("](").filter(|(at, _)| !is_code(line, *at));
-            let targets = targets.filter_map(|(at, open)| target(&line[at + open.len()..]));
-            links.extend(targets.map(|target| (index + 1, target)));
-        }
+    for (number, line) in prose(text) {
+        let targets = line.match_indices("](").filter(|(at, _)| !is_code(line, *at));
+        let targets = targets.filter_map(|(at, open)| target(&line[at + open.len()..]));
+        links.extend(targets.map(|target| (number, target)));
     }
     links
+}
+
+/// Returns the lines of a page outside of blocks of code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_fence = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_fence ^= is_fence;
+        !in_fence && !is_fence
+    })
 }
 
 /// Returns whether a position of a line is between two backticks.
@@ -207,5 +232,29 @@ mod tests {
     fn item_and_part_of_an_item_are_accepted() {
         let page = "```rust\nimpl A {\n    fn new() {\n```\n```rust\nfn new() {\n    a()\n}\n```\n";
         assert_eq!(violations(page), []);
+    }
+
+    fn too_wide(path: &str, text: &str) -> Vec<Option<usize>> {
+        let violations = prose_is_wrapped(&Repository::of(&[(path, text)]));
+        violations.iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn prose_over_the_width_is_found() {
+        let (full, over) = ("é".repeat(WIDTH), "a".repeat(WIDTH + 1));
+        let text = format!("{full}\n{over}\n\n- [a](b) {over}\n```\n{over}\n```\n  {over}");
+        assert_eq!(too_wide("docs/a.md", &text), [Some(2), Some(4), Some(8)]);
+    }
+
+    #[test]
+    fn lines_that_cannot_be_wrapped_are_accepted() {
+        let over = "a ".repeat(WIDTH);
+        let text = format!("# {over}\n| {over} |\n- [{over}](a.md)\n![{over}](a.svg)");
+        assert_eq!(too_wide("docs/a.md", &text), []);
+    }
+
+    #[test]
+    fn report_of_a_benchmark_is_accepted() {
+        assert_eq!(too_wide("bench/runs/a/report.md", &"a".repeat(WIDTH + 1)), []);
     }
 }
