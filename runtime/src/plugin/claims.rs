@@ -52,7 +52,7 @@ fn is_value_of(
     let decoded = decoder.decode(bytes, Span { start: 0, len }, nodes);
     let is_equal = decoded
         .is_ok_and(|root| is_same(Document::new(bytes, nodes).root(root), payload, MAX_DEPTH));
-    // There is no exact format if the message has duplicate keys, which the payload does not contain.
+    // A message with duplicate keys has no exact format, because the payload does not contain all of its keys.
     decoder.exact_format().is_some() && is_equal
 }
 

@@ -228,7 +228,7 @@ impl Input {
             Ok(file) if file_id(&file.metadata()?) == ours => file,
             Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
             _ => {
-                // Another file may have the inode of a file that was deleted.
+                // The inode of a deleted file may belong to a new file.
                 let is_same =
                     |path: &Path| File::open(path).and_then(|file| self.identity.is_of(&file));
                 let is_ours = |path: &Path, found| found == ours && is_same(path).unwrap_or(false);
