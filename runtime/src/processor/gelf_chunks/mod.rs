@@ -106,7 +106,7 @@ impl Component for GelfChunks {
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         Ok(Self {
-            rejected: RejectedMessages::new(config.timeout.ns()),
+            rejected: RejectedMessages::new(config.timeout.ns(), context.memory()),
             config,
             memory: context.memory(),
             host: context.into(),
