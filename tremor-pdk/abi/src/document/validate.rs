@@ -87,7 +87,7 @@ struct Frame {
 /// or four times the size of the two buffers if that is more.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
     let budget = Budget::new(bytes.len() + size_of_val(nodes));
-    Validator { bytes, ascii: &[], ascii_start: 0, budget }.validate(nodes, root)
+    Validator { bytes, ascii: &[], ascii_start: 0, budget, open: Vec::new() }.validate(nodes, root)
 }
 
 /// Limit for the nodes, text and raw bytes that are read from a batch, in bytes.
@@ -141,6 +141,8 @@ pub(crate) struct Validator<'d> {
     ascii_start: u64,
     /// Budget of all documents together.
     pub(crate) budget: Budget,
+    /// The open containers of the current document. The list keeps its capacity for the next document.
+    open: Vec<Frame>,
 }
 
 /// Result of [`Validator::check_flat`].
@@ -157,7 +159,7 @@ impl<'d> Validator<'d> {
     pub(crate) fn new(bytes: &'d [u8], start: usize, budget: Budget) -> Self {
         let (before, text) = bytes.split_at(start.min(bytes.len()));
         let ascii = if text.is_ascii() { text } else { &[] };
-        Self { bytes, ascii, ascii_start: before.len() as u64, budget }
+        Self { bytes, ascii, ascii_start: before.len() as u64, budget, open: Vec::new() }
     }
 
     /// Validates the value whose root node is `root`.
@@ -166,16 +168,15 @@ impl<'d> Validator<'d> {
         match self.check_flat(nodes, root) {
             Flat::Valid => Ok(()),
             Flat::Partly { pairs } => {
-                let start = root as usize;
-                let mut open = Vec::new();
-                let mut at = start;
+                self.open.clear();
+                let mut at = root as usize;
                 if pairs > 0 {
                     let head = node(nodes, at, nodes.len()).map_err(at_node(at))?;
-                    let end = at + 1 + 2 * head.len() as usize;
-                    open.push(Frame { head: at, end, is_object: true, left: head.len() - pairs });
+                    let (end, left) = (at + 1 + 2 * head.len() as usize, head.len() - pairs);
+                    self.open.push(Frame { head: at, end, is_object: true, left });
                     at += 1 + 2 * pairs as usize;
                 }
-                self.validate_nested(nodes, open, at)
+                self.validate_nested(nodes, at)
             }
         }
     }
@@ -228,8 +229,9 @@ impl<'d> Validator<'d> {
             return None;
         }
         let from = root as usize + 1;
-        let frame = Frame { head: root as usize, end: from + end, is_object: true, left };
-        self.validate_nested(nodes, vec![frame], from + start).ok()
+        self.open.clear();
+        self.open.push(Frame { head: root as usize, end: from + end, is_object: true, left });
+        self.validate_nested(nodes, from + start).ok()
     }
 
     /// Returns whether the value is a valid object whose values are objects that [`is_flat`](Self::is_flat) accepts, as
@@ -333,20 +335,15 @@ impl<'d> Validator<'d> {
     /// Validates the value at the node `at`. If `open` has a container, this is the first value of the container that is
     /// not known to be valid.
     #[inline(never)]
-    fn validate_nested(
-        &mut self,
-        nodes: &[Node],
-        mut open: Vec<Frame>,
-        mut at: usize,
-    ) -> Result<(), Invalid> {
+    fn validate_nested(&mut self, nodes: &[Node], mut at: usize) -> Result<(), Invalid> {
         loop {
-            if let Some(frame) = open.last_mut() {
+            if let Some(frame) = self.open.last_mut() {
                 if frame.left == 0 {
                     if at != frame.end {
                         return Err(Invalid { node: frame.head, reason: Reason::Span });
                     }
-                    open.pop();
-                    if open.is_empty() {
+                    self.open.pop();
+                    if self.open.is_empty() {
                         return Ok(());
                     }
                     continue;
@@ -360,11 +357,11 @@ impl<'d> Validator<'d> {
                     at += 1;
                 }
             }
-            let end = open.last().map_or(nodes.len(), |frame| frame.end);
+            let end = self.open.last().map_or(nodes.len(), |frame| frame.end);
             let head = node(nodes, at, end).map_err(at_node(at))?;
             self.spend(head).and_then(|()| self.check_value(head)).map_err(at_node(at))?;
             if head.kind().is_container() {
-                if open.len() == MAX_DEPTH {
+                if self.open.len() == MAX_DEPTH {
                     return Err(Invalid { node: at, reason: Reason::Depth });
                 }
                 let after = usize::try_from(head.span()).ok().and_then(|span| at.checked_add(span));
@@ -372,8 +369,8 @@ impl<'d> Validator<'d> {
                     .filter(|after| (at + 1..=end).contains(after))
                     .ok_or(Invalid { node: at, reason: Reason::Span })?;
                 let is_object = head.kind() == NodeKind::OBJECT;
-                open.push(Frame { head: at, end: after, is_object, left: head.len() });
-            } else if open.is_empty() {
+                self.open.push(Frame { head: at, end: after, is_object, left: head.len() });
+            } else if self.open.is_empty() {
                 return Ok(());
             }
             at += 1;
