@@ -153,23 +153,41 @@ fn edits_whose_order_matters_are_applied_in_order() {
     }
 }
 
-/// A program that edits in a loop makes another sequence of edits for each length of an array.
-#[test]
-fn number_of_plans_is_limited() {
-    let mut operator = operator(
-        "for_each(array!(.list)) -> |index, _item| { if mod(index, 2) == 0 { .a = index } else { .b = index } }",
-    )
-    .unwrap();
+/// Runs a program on each event, and returns its plans.
+fn plans_of(source: &str, events: impl Iterator<Item = Value<'static>>) -> Plans {
+    let mut operator = operator(source).unwrap();
     let mut plans = Plans::default();
-    for length in 0..200 {
-        let list = Value::from((0..length).map(Value::I64).collect::<Vec<_>>());
-        let mut batch = batch(&literal!({ "list": list }), None);
+    for event in events {
+        let mut batch = batch(&event, None);
         let given = batch.get(0).unwrap();
         assert!(operator.run(given.value().unwrap(), None).is_ok());
         let mut event = batch.get_mut(0).unwrap();
         plans.apply(&operator.compiled.layout, &operator.scratch, &mut event).unwrap();
     }
-    assert!(plans.0.len() <= super::SEQUENCES && plans.0.len() > 1, "{}", plans.0.len());
+    plans
+}
+
+#[test]
+fn number_of_plans_is_limited() {
+    let bits: Vec<_> = (0..9).map(|bit| 1 << bit).collect();
+    let edit = |bit: &i32| format!("if mod(int!(.n) / {bit}, 2) >= 1 {{ .f{bit} = 1 }}\n");
+    let source: String = bits.iter().map(edit).collect();
+    let plans = plans_of(&source, (0..512).map(|number| literal!({ "n": number })));
+    assert!(
+        (super::SEQUENCES / 2..=super::SEQUENCES).contains(&plans.0.len()),
+        "{}",
+        plans.0.len()
+    );
+}
+
+/// A program that edits in a loop makes another sequence of edits for each length of an array.
+#[test]
+fn long_sequence_of_edits_is_not_kept() {
+    let source = "for_each(array!(.list)) -> |index, _item| { if mod(index, 2) == 0 { .a = index } else { .b = index } }";
+    let list = |length| Value::from((0..length).map(Value::I64).collect::<Vec<_>>());
+    let plans = plans_of(source, (1..200).map(|length| literal!({ "list": list(length) })));
+    assert_eq!(plans.0.len(), super::LONGEST);
+    assert!(plans.0.iter().all(|(edits, _)| edits.len() <= super::LONGEST));
 }
 
 #[test]
