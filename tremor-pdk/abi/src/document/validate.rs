@@ -182,8 +182,8 @@ impl<'d> Validator<'d> {
     }
 
     /// Validates the object whose root node is `root`. `valid` is the root node of a valid object, from which the object
-    /// was usually made by setting and removing fields. The fields at the begin and at the end that are the same in both
-    /// objects are not validated again, but count towards the budget.
+    /// was usually made by setting and removing fields. Fields at the beginning and at the end that both objects have
+    /// are not validated again, but count towards the budget.
     pub(crate) fn validate_edited(
         &mut self,
         nodes: &[Node],
@@ -332,8 +332,8 @@ impl<'d> Validator<'d> {
             || (value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok())
     }
 
-    /// Validates the value at the node `at`. If `open` has a container, this is the first value of the container that is
-    /// not known to be valid.
+    /// Validates the value at the node `at`. If there is an open container, `at` is its first element or key that is not
+    /// known to be valid, and the rest of the container is validated too.
     #[inline(never)]
     fn validate_nested(&mut self, nodes: &[Node], mut at: usize) -> Result<(), Invalid> {
         loop {
