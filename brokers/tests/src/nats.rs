@@ -183,7 +183,7 @@ impl Nats {
     /// Returns the server's information about a consumer.
     pub fn consumer(&self, stream: &str, consumer: &str) -> Option<consumer::Info> {
         self.ask(async |client| {
-            let stream = jetstream::new(client.clone()).get_stream(stream).await.unwrap();
+            let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
             stream.consumer_info(consumer).await.ok()
         })
     }
