@@ -56,6 +56,8 @@ pub(crate) struct Step {
     /// Events that the operator buffers.
     buffers: Buffers,
     output: Output,
+    /// `true` once the operator has edited events of a batch whose buffers were shared.
+    edits: bool,
 }
 
 /// The restarts of all instances of an operator.
@@ -105,7 +107,7 @@ impl Step {
     ) -> Self {
         let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
         let (restarts, is_stateless) = (Arc::default(), false);
-        Self { label, operator, make, restarts, is_stateless, ports, buffers, output }
+        Self { label, operator, make, restarts, is_stateless, ports, buffers, output, edits: false }
     }
 
     /// Marks the operator as stateless, and shares `restarts` with its other instances.
@@ -113,7 +115,9 @@ impl Step {
         Self { restarts, is_stateless: true, ..self }
     }
 
-    fn process(&mut self, batch: &mut Batch) -> Result<()> {
+    /// Calls the operator with a batch. First releases buffers of which the events use little: buffers that grew by edits
+    /// to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would copy all.
+    fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
         if self.restarts.are_exhausted.load(Ordering::Relaxed) {
             self.make = None;
             return Err(Error::panicked(format_args!(
@@ -121,7 +125,17 @@ impl Step {
                 self.label
             )));
         }
-        self.operator.process(batch, &mut self.output)
+        batch.compact_if_grown(limit);
+        if !batch.shares_buffers() {
+            return self.operator.process(batch, &mut self.output);
+        }
+        if self.edits {
+            batch.compact_sparse();
+        }
+        let nodes = batch.nodes().as_ptr();
+        let result = self.operator.process(batch, &mut self.output);
+        self.edits |= batch.nodes().as_ptr() != nodes;
+        result
     }
 
     /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
@@ -283,11 +297,12 @@ impl Pipeline {
     }
 
     fn process_from(&mut self, first: usize, mut item: InFlight, env: &mut Env<'_>) {
+        let mut limit = 0;
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
-            let result = step.process(&mut item.batch);
+            let result = step.process(&mut item.batch, &mut limit);
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }

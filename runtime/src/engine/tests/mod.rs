@@ -6,6 +6,7 @@ mod batch_page;
 mod batching;
 mod connecting;
 mod doubles;
+mod editing;
 mod fragments;
 mod gathering;
 mod helping;

@@ -160,9 +160,19 @@ impl Copy<'_> {
             }
         }
         let hull = start.min(end)..end;
-        let known = known.filter(|(known, _)| known.start <= start && end <= known.end);
-        let Some((from, to)) = known.or_else(|| self.hull(hull, total)) else {
-            let copy = self.from.document(root).copy_to(self.bytes, self.nodes);
+        let known = known.filter(|(known, _)| !known.is_empty());
+        let moved = match &known {
+            Some((known, to)) if known.start <= start && end <= known.end => {
+                Some((known.clone(), *to))
+            }
+            Some(_) => None,
+            None => self.hull(hull, total),
+        };
+        let Some((from, to)) = moved else {
+            let (known, to) = known.unwrap_or_default();
+            let known = known.start as u64..known.end as u64;
+            let document = self.from.document(root);
+            let copy = document.copy_beside(&known, to as u64, self.bytes, self.nodes);
             return copy.expect("a batch contains less than 2^31 nodes and values");
         };
         let new = self.nodes.len();
@@ -191,7 +201,11 @@ impl Copy<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Batch, Event, Node};
-    use crate::{batch::Pool, document::Document, literal};
+    use crate::{
+        batch::{Insertion, Pool},
+        document::{Document, fingerprint},
+        literal,
+    };
 
     fn seen(batch: &Batch) -> Vec<String> {
         let text = |event: &Event| {
@@ -331,6 +345,35 @@ mod tests {
         batch.append(from);
         assert_eq!(batch.bytes(), b"abcd");
         assert_eq!(seen(&batch), [r#"["ab","cd"]    0"#]);
+    }
+
+    #[test]
+    fn original_of_edited_event_is_copied_once() {
+        let mut from = Batch::new();
+        from.push_message(b"k1111");
+        from.push_message(b"k2222");
+        from.decode_with(|_, nodes, span| {
+            let (root, start) = (u32::try_from(nodes.len()).unwrap(), u64::from(span.start));
+            let key = Node::key(start, 1, fingerprint(b"k"));
+            nodes.extend([Node::object(1, 3), key, Node::string(start + 1, 4)]);
+            Ok(root)
+        });
+        let mut insertion = Insertion::new(&"new".parse().unwrap(), None).unwrap();
+        for position in [0, 1] {
+            let mut event = from.get_mut(position).unwrap();
+            event.insert(&mut insertion, |writer| Ok(writer.str("text"))).unwrap();
+        }
+        let expected = seen(&from);
+        let mut batch = Batch::new();
+        batch.append(from);
+        assert_eq!(seen(&batch), expected);
+        let text = String::from_utf8_lossy(batch.bytes()).into_owned();
+        assert!(text.starts_with("k1111") && text[5..].contains("k2222"), "{text}");
+        assert_eq!(
+            (text.matches('k').count(), text.len()),
+            (2, 2 * "k1111newtext".len()),
+            "{text}"
+        );
     }
 
     #[test]

@@ -62,16 +62,24 @@ impl Batch {
     }
 
     pub(crate) fn compact_if_large(&mut self) {
-        if !self.is_heavy() {
+        if self.is_heavy() {
+            self.compact_sparse();
+        }
+    }
+
+    pub(crate) fn compact_if_grown(&mut self, limit: &mut usize) {
+        let weight = self.flat_weight();
+        if weight <= *limit {
             return;
         }
-        let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
-        // Offsets in the copy must fit into 32 bits.
-        if self.weight() / 2 > used && used < MAX_COPIED_BYTES {
-            let (old, limit) = (std::mem::take(self), self.limit);
-            self.append(old);
-            self.limit = limit;
+        if *limit > 0 {
+            self.compact_sparse();
         }
+        *limit = self.flat_weight().saturating_mul(2);
+    }
+
+    pub(crate) fn compact_sparse(&mut self) {
+        self.compact_if_below(self.weight() / 2);
     }
 
     pub(crate) fn retained_bytes(&self) -> usize {
@@ -89,13 +97,22 @@ impl Batch {
     }
 
     pub(crate) fn compact(&mut self) {
+        self.compact_if_below(self.retained_bytes() / 2);
+    }
+
+    /// Copies the contents of the events to separate buffers, if the events use less than `bytes` bytes.
+    fn compact_if_below(&mut self, bytes: usize) {
         let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
         // Offsets in the copy must fit into 32 bits.
-        if self.retained_bytes() / 2 > used && used < MAX_COPIED_BYTES {
+        if used < bytes.min(MAX_COPIED_BYTES) {
             let (events, pull) = (std::mem::take(&mut self.events), self.pull);
             *self = self.detached(&events);
             self.pull = pull;
         }
+    }
+
+    pub(crate) fn shares_buffers(&self) -> bool {
+        !self.shared.is_unique()
     }
 
     pub(crate) fn take_undecoded(&mut self) -> Option<Self> {

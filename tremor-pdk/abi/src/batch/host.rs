@@ -181,6 +181,18 @@ host_side! {
     /// buffers is unused and the unused part is large.
     fn compact_if_large[&mut self]self();
 
+    /// Copies the contents that the events refer to into new buffers and releases the old buffers, if the events use
+    /// less than half of the old buffers.
+    fn compact_sparse[&mut self]self();
+
+    /// Calls [`HostBatch::compact_sparse`] if the buffers contain more than `limit` bytes and `limit` is not 0. If they
+    /// contain more than `limit` bytes, then sets `limit` to twice the bytes that remain. A batch that components edit
+    /// repeatedly is therefore read in full only each time that its size has doubled.
+    fn compact_if_grown[&mut self]self(limit: &mut usize);
+
+    /// Returns whether another batch shares the buffers. If so, the first edit copies them.
+    fn shares_buffers[&self]self() -> bool;
+
     /// Returns the memory that the batch retains, in bytes. Unlike [`HostBatch::weight`], this includes unused capacity
     /// of buffers that are much larger than their contents. The memory of buffers that `n` batches share is divided by
     /// `n`, so that the results of these batches add up to the whole.

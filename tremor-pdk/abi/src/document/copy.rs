@@ -1,5 +1,7 @@
 //! Copying a value from one document to another.
 
+use std::ops::Range;
+
 use abi_stable::std_types::RVec;
 
 use super::{Node, ValueRef, WriteError, Writer, root_index, view::Repr};
@@ -12,6 +14,18 @@ impl ValueRef<'_> {
     /// Returns [`WriteError::TooLarge`] if the index of the root would exceed 31 bits. For a
     /// [`Value`](crate::value::Value), returns the errors of [`Writer::finish`]. After an error, nothing is appended.
     pub fn copy_to(self, bytes: &mut RVec<u8>, nodes: &mut RVec<Node>) -> Result<u32, WriteError> {
+        self.copy_beside(&(0..0), 0, bytes, nodes)
+    }
+
+    /// Appends a copy like [`ValueRef::copy_to`], but does not copy text and data in `known`, a range of the bytes of
+    /// this document. The nodes of the copy refer to the same contents at `to`, where the caller has copied the range.
+    pub(crate) fn copy_beside(
+        self,
+        known: &Range<u64>,
+        to: u64,
+        bytes: &mut RVec<u8>,
+        nodes: &mut RVec<Node>,
+    ) -> Result<u32, WriteError> {
         let Repr::Flat(subtree) = self.0 else {
             let mut writer = Writer::new(bytes, nodes);
             writer.write_value(self);
@@ -29,12 +43,17 @@ impl ValueRef<'_> {
                 continue;
             }
             let offset = node.payload();
+            let end = offset.saturating_add(node.len().into());
+            if known.start <= offset && end <= known.end {
+                *node = node.moved_to(offset - known.start + to);
+                continue;
+            }
             if offset != run.end {
                 subtree.append_bytes(run, bytes);
                 run = offset..offset;
                 distance = (bytes.len() as u64).wrapping_sub(offset);
             }
-            run.end = offset.saturating_add(node.len().into());
+            run.end = end;
             *node = node.moved_to(offset.wrapping_add(distance));
         }
         subtree.append_bytes(run, bytes);
@@ -76,6 +95,18 @@ mod tests {
         let (mut to_bytes, mut to_nodes) = (RVec::new(), RVec::new());
         let copy = original.copy_to(&mut to_bytes, &mut to_nodes).unwrap();
         assert_eq!(to_bytes.as_slice(), b"abccabcab");
+        assert_eq!(Document::new(&to_bytes, &to_nodes).root(copy), original);
+    }
+
+    #[test]
+    fn known_text_is_not_copied() {
+        let bytes = b"....knowncd..";
+        let text = |offset, len| Node::string(offset, len);
+        let nodes = [Node::array(4, 5), text(9, 1), text(5, 3), text(10, 1), text(7, 3)];
+        let original = Document::new(bytes, &nodes).root(0);
+        let (mut to_bytes, mut to_nodes) = (RVec::from_slice(b"-known"), RVec::new());
+        let copy = original.copy_beside(&(4..9), 1, &mut to_bytes, &mut to_nodes).unwrap();
+        assert_eq!(to_bytes.as_slice(), b"-knowncdwnc");
         assert_eq!(Document::new(&to_bytes, &to_nodes).root(copy), original);
     }
 
