@@ -87,6 +87,9 @@ impl BatchEncoder for Encoder {
         pool: &Pool,
         terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
+        if let Some(encoded) = self.encode_in_place(batch, terminator) {
+            return (encoded, Vec::new());
+        }
         if self.never_writes(terminator) {
             return self.encode_unchecked(batch, pool, terminator);
         }
@@ -114,6 +117,23 @@ impl Decoder {
 }
 
 impl Encoder {
+    /// Returns the messages of a batch without copying them, if no event was edited, and each message is already followed
+    /// by the terminator.
+    fn encode_in_place(&self, batch: &Batch, terminator: &Terminator) -> Option<Batch> {
+        let copied = self.copied_format().filter(|_| terminator.is_last())?;
+        batch.share_messages(|payload| {
+            let Payload::Document { bytes, .. } = payload else { return None };
+            let message = unedited(&payload, copied, terminator)?;
+            let start = message.as_ptr().addr() - bytes.as_ptr().addr();
+            let end = start + message.len();
+            if terminator.is_empty() {
+                return Some(start..end);
+            }
+            let is_followed = bytes[end..].starts_with(terminator.bytes());
+            is_followed.then(|| start..end + terminator.bytes().len())
+        })
+    }
+
     /// Encodes the events of a batch into a new batch. Events that cannot be encoded are removed from both batches and
     /// returned.
     pub fn encode_batch(&mut self, batch: &mut Batch, pool: &Pool) -> (Batch, Vec<Rejected>) {

@@ -14,6 +14,8 @@ pub(crate) struct Terminator {
     parts: Vec<Part>,
     /// Suffixes that later postprocessors append, after others have changed the message.
     later: Vec<Part>,
+    /// `true` if a later postprocessor changes the message.
+    is_followed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,16 @@ impl Terminator {
         if !suffix.is_empty() {
             self.later.push(Part { name: name.to_owned(), bytes: suffix.to_owned() });
         }
+    }
+
+    /// Records that a later postprocessor changes the messages.
+    pub(crate) const fn set_followed(&mut self) {
+        self.is_followed = true;
+    }
+
+    /// Returns whether no later postprocessor changes the messages.
+    pub(super) const fn is_last(&self) -> bool {
+        !self.is_followed
     }
 
     /// Returns whether the message contains no suffix that a postprocessor appends, so that it can be copied instead of

@@ -234,7 +234,8 @@ impl<S> Stream<S> {
             let step = self.find(splitter, bytes, if is_all { ending } else { Ending::Open });
             let len = match step {
                 Step::Message { range, len } => {
-                    self.emit(cutter, &bytes[range], limits);
+                    let data = &bytes[range.start..len.min(range.end + WINDOW)];
+                    self.emit(cutter, data, range.len(), limits);
                     len
                 }
                 Step::Skip(len) => len,
@@ -286,15 +287,17 @@ impl<S> Stream<S> {
         self.excess = None;
     }
 
-    /// Emits a message that ends with `bytes`, or rejects the message if it is too long.
-    fn emit(&mut self, cutter: &mut Cutter<'_>, bytes: &[u8], limits: &Limits) {
+    /// Emits a message that ends with the first `len` bytes of `data`, or rejects the message if it is too long. The rest
+    /// of `data` follows the message in the stream.
+    fn emit(&mut self, cutter: &mut Cutter<'_>, data: &[u8], len: usize, limits: &Limits) {
+        let bytes = &data[..len];
         if let Some(excess) = &mut self.excess {
             excess.add(bytes);
             cutter.reject(&excess.shown, excess.why.error(excess.length, limits));
         } else if bytes.len() > limits.bytes {
             cutter.reject(bytes, TooLong::Alone.error(bytes.len(), limits));
         } else {
-            cutter.emit_joined(bytes, 0..0);
+            cutter.emit_with_end(data, len);
         }
     }
 

@@ -129,6 +129,19 @@ fn texts(batch: &Batch, output: &mut Output) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
+fn joined_message_is_followed_by_its_separator() {
+    let mut scene = Scene::of(Bytes);
+    assert!(scene.feed(1, "=ab").is_empty());
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(1).push_fragment(b"cdx");
+    scene.splitter.process(&mut batch, &mut output).unwrap();
+    assert_eq!(texts(&batch, &mut output).0, ["=a", "x"]);
+    let message = batch.get(0).unwrap().raw().unwrap();
+    let start = message.as_ptr().addr() - batch.bytes().as_ptr().addr();
+    assert_eq!(&batch.bytes()[start..start + 5], b"=abcd");
+}
+
+#[test]
 fn stream_cut_anywhere_gives_the_same_messages() {
     let text = "one\n two\n\nthree\nfour\n five\n six";
     for size in 1..=text.len() {

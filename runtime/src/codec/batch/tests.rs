@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use tremor_abi::batch::Pool;
-use tremor_pdk::Batch;
+use tremor_abi::batch::{HostBatch, Pool};
+use tremor_pdk::{Batch, EventRef, literal};
 
 use super::{BatchEncoder, Codec, Terminator, without_signature};
 use crate::components;
@@ -49,6 +49,39 @@ fn unedited_json_keeps_its_spelling() {
     assert_eq!(encoded(&json, &batch, &[]), expected.map(|it| it.as_bytes().to_vec()));
     let lines = expected.map(|it| format!("{it}\n").into_bytes());
     assert_eq!(encoded(&json, &batch, &["\n"]), lines);
+}
+
+/// The messages are followed by a line feed in their stream, as `lines` leaves them.
+#[test]
+fn messages_that_are_followed_by_the_terminator_are_not_copied() {
+    let json = codec("json", &json!(null));
+    let mut batch = Batch::new();
+    batch.push_message(b"[1]\n{ }\n\"\\n\"\n");
+    batch.set_metadata(0, literal!({ "n": 1 }));
+    batch.cut(|cutter| [0..3, 4..7, 8..12].into_iter().for_each(|message| cutter.emit(message)));
+    assert!(json.decoder().decode_batch(&mut batch).rejected.is_empty());
+    let (mut line_feed, mut both, mut followed) =
+        (Terminator::default(), Terminator::default(), Terminator::default());
+    line_feed.push("lines", b"\n");
+    both.push("lines", b"\r\n");
+    followed.push("lines", b"\n");
+    followed.set_followed();
+    for (terminator, is_shared) in
+        [(Terminator::default(), true), (line_feed, true), (both, false), (followed, false)]
+    {
+        let encoder: &mut dyn BatchEncoder = &mut json.encoder();
+        let (encoded, _) = encoder.encode_batch(&mut batch, &Pool::new(1), &terminator);
+        let expected =
+            [&b"[1]"[..], b"{ }", b"\"\\n\""].map(|it| [it, terminator.bytes()].concat());
+        let metadata = |event: EventRef<'_>| event.metadata().unwrap().to_string();
+        assert_eq!(encoded.iter().filter_map(EventRef::raw).collect::<Vec<_>>(), expected);
+        assert!(encoded.iter().map(metadata).all(|it| it == r#"{"n":1}"#));
+        assert_eq!(encoded.has_buffers_of(&batch), is_shared, "{terminator:?}");
+        encoded.validate().unwrap();
+    }
+    let mut event = batch.get_mut(1).unwrap();
+    *event.value_mut().unwrap() = literal!("edited");
+    assert_eq!(encoded(&json, &batch, &[]), [&b"[1]"[..], b"\"edited\"", b"\"\\n\""]);
 }
 
 #[test]

@@ -89,6 +89,9 @@ impl Queued {
 
     fn load(&self) -> Load {
         let encoded = match &self.payload {
+            Payload::Encoded { encoded, .. } if encoded.has_buffers_of(&self.item.batch) => {
+                size_of_val(encoded.events())
+            }
             Payload::Encoded { encoded, .. } => encoded.footprint(),
             Payload::Values => 0,
         };

@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, Demand, Error, Exception};
 
 use crate::engine::{
@@ -414,7 +415,7 @@ impl SinkSide {
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }
-        self.router.stats.bytes(encoded.bytes().len());
+        self.router.stats.bytes(encoded.size_of_all());
         encoded
     }
 

@@ -311,10 +311,18 @@ impl Part {
         self.item.batch.len()
     }
 
-    /// Determines the memory of the part.
+    /// Determines the memory of the part. Messages that share the buffers of their events count as if they were copied,
+    /// because joining copies them.
     pub(super) fn weigh(&mut self) {
-        let outgoing = self.outgoing.as_ref().map_or(0, HostBatch::weight);
-        self.weight = self.item.batch.weight() + outgoing;
+        let batch = &self.item.batch;
+        let outgoing = self.outgoing.as_ref().map_or(0, |outgoing| {
+            if outgoing.has_buffers_of(batch) {
+                size_of_val(outgoing.events()) + outgoing.size_of_all()
+            } else {
+                outgoing.weight()
+            }
+        });
+        self.weight = batch.weight() + outgoing;
     }
 
     /// Returns the number of leading events that fit into a delivery of `events` events and `bytes` bytes, and the size

@@ -37,7 +37,10 @@ impl Postprocessors {
                 terminator.push(name, suffix);
                 self.steps.push(Step::Terminate(terminator));
             }
-            (None, _) => self.steps.push(Step::Process { name: name.to_owned(), postprocessor }),
+            (None, _) => {
+                self.terminator.set_followed();
+                self.steps.push(Step::Process { name: name.to_owned(), postprocessor });
+            }
         }
     }
 

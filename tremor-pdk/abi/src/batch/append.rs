@@ -58,6 +58,10 @@ impl Batch {
         }
     }
 
+    pub(crate) fn size_of_all(&self) -> usize {
+        self.events.iter().map(|event| self.size_of(event)).sum()
+    }
+
     /// Returns the size of the nodes of the document at `root`, and the size of its text and binary data, in bytes.
     pub(super) fn document_size(&self, root: u32) -> (usize, usize) {
         let nodes = &self.nodes()[subtree(self.nodes(), root as usize)];

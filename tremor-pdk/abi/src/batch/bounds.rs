@@ -111,6 +111,10 @@ impl Batch {
         }
     }
 
+    pub(crate) fn has_buffers_of(&self, other: &Self) -> bool {
+        std::ptr::eq(self.shared.storage(), other.shared.storage())
+    }
+
     pub(crate) fn shares_buffers(&self) -> bool {
         !self.shared.is_unique()
     }

@@ -78,6 +78,18 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
+    /// Emits a message that is the first `len` bytes of `data`. The rest of `data`, such as a separator, is copied to the
+    /// buffer behind the message. A sink whose messages have the same end can then send the message without a copy.
+    ///
+    /// # Panics
+    /// Panics if `data` is shorter than `len` bytes.
+    pub fn emit_with_end(&mut self, data: &[u8], len: usize) {
+        assert!(len <= data.len(), "a message of {len} bytes in {} bytes", data.len());
+        let start = self.bytes.len();
+        self.bytes.extend_from_copy_slice(data);
+        self.push(start, len, EventFlags(0));
+    }
+
     /// Emits a message of at most `most` bytes, which `fill` derives from [`Cutter::payload`] and writes directly into
     /// the batch's buffer. `fill` returns the number of bytes written.
     ///

@@ -2,6 +2,8 @@
 //! the sources, pulls and times of events, decodes, encodes and validates them, and limits memory. No type of this
 //! module is part of the ABI.
 
+use std::ops::Range;
+
 use super::{
     Batch, Claims, Event, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected, Share,
     Span,
@@ -151,10 +153,18 @@ host_side! {
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>
     ) -> Vec<Rejected>;
 
+    /// Returns the messages of a batch whose payloads are all unedited, as a batch that shares the buffers of this batch.
+    /// `message` returns the range of the message in the bytes of the batch, including what a receiver needs to find its
+    /// end. Returns `None` if a payload was edited, or if `message` returns `None`.
+    fn share_messages[&self]self(message: impl FnMut(Payload<'_>) -> Option<Range<usize>>) -> Option<Batch>;
+
     /// Returns the size of an event in bytes. The size is the length of the bytes that the event was decoded from, if
     /// they are known. Otherwise the size is the length of the raw payload, or the length of the text and data of the
     /// value plus 16 for each node of the value.
     fn size_of[&self]self(event: &Event) -> usize;
+
+    /// Returns the sum of the sizes of all events in bytes: see [`HostBatch::size_of`].
+    fn size_of_all[&self]self() -> usize;
 
     /// Returns the events at `positions`, in this order, as a batch that shares the buffers of this batch.
     ///
@@ -189,6 +199,9 @@ host_side! {
     /// contain more than `limit` bytes, then sets `limit` to twice the bytes that remain. A batch that components edit
     /// repeatedly is therefore read in full only each time that its size has doubled.
     fn compact_if_grown[&mut self]self(limit: &mut usize);
+
+    /// Returns whether this batch and `other` share their buffers.
+    fn has_buffers_of[&self]self(other: &Batch) -> bool;
 
     /// Returns whether another batch shares the buffers. If so, the first edit copies them.
     fn shares_buffers[&self]self() -> bool;

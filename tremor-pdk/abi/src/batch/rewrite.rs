@@ -142,6 +142,26 @@ impl Batch {
         rejected
     }
 
+    pub(crate) fn share_messages(
+        &self,
+        mut message: impl FnMut(Payload<'_>) -> Option<Range<usize>>,
+    ) -> Option<Self> {
+        if self.events.iter().any(|event| event.unedited().is_none()) {
+            return None;
+        }
+        let mut shared = self.sharing_buffers();
+        shared.values = self.values.clone();
+        shared.events.reserve(self.len());
+        for event in &self.events {
+            let range = message(self.payload(event)?)?;
+            let span = span(range.start, range.len())?;
+            let mut event = event.with_payload(PayloadKind::RAW, span);
+            event.original = Span::default();
+            shared.events.push(event);
+        }
+        Some(shared)
+    }
+
     fn payload(&self, event: &Event) -> Option<Payload<'_>> {
         match event.kind {
             PayloadKind::DOCUMENT => Some(Payload::Document {
