@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
+use crate::flow::with_unit;
+
 /// Maximum depth of nested objects that are shown. A limit is needed because schemas may refer to themselves.
 const MAX_DEPTH: usize = 4;
 
@@ -153,6 +155,9 @@ impl<'s> Keys<'s> {
         if let Some(values) = form.get("enum").and_then(Json::as_array) {
             return values.iter().filter(|value| !value.is_null()).map(literal).collect();
         }
+        if let Some((kind, _)) = with_unit(form) {
+            return vec![kind.strip_prefix("a ").unwrap_or(&kind).to_owned()];
+        }
         let named = |name: &Json| match name.as_str() {
             None | Some("null") => None,
             Some("array") if depth < MAX_DEPTH => {
@@ -194,6 +199,7 @@ fn literal(value: &Json) -> String {
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use serde::{Deserialize, Serialize};
+    use tremor_pdk::units::{Interval, MessageBytes};
 
     use super::{literal, text};
 
@@ -217,6 +223,8 @@ mod tests {
         peers: Vec<Peer>,
         labels: std::collections::BTreeMap<String, bool>,
         free: serde_json::Value,
+        length: MessageBytes,
+        timeout: Option<Interval>,
     }
 
     fn three() -> u32 {
@@ -266,6 +274,7 @@ For tests.
   free               anything, required
   labels             object, required
   labels.NAME        boolean
+  length             number of bytes from 1 to 1073741824, required
   peers              list of object, required
   peers[].port       integer from 0 to 65535, required
   peers[].next       object
@@ -281,7 +290,8 @@ For tests.
   pause              number or object
   pause.millis       integer, required
   size               integer from 1 to 9, default 3
-    Bytes.";
+    Bytes.
+  timeout            time with its unit";
         assert_eq!(text, expected);
     }
 }

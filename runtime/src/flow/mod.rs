@@ -66,7 +66,7 @@ pub use self::{
     },
 };
 pub(crate) use self::{
-    check::{components, fits},
+    check::{components, fits, with_unit},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
     spec::{
         MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER, SINK_BATCH_BYTES, SINK_BATCH_EVENTS,

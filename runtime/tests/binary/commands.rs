@@ -57,7 +57,7 @@ fn plugins_are_listed_and_inspected_by_name() {
         "\n    path                 string, required\n      Path of the file.",
         "\n        `truncate`: Truncates the file",
         "\n    compression          `auto`, `none`, `gzip`, `zstd` or `xz`, default `auto`\n",
-        "\n    chunk_bytes          integer from 1 to 67108864 or string, default 262144\n",
+        "\n    chunk_bytes          number of bytes from 1 to 67108864, default 262144\n",
     ] {
         assert!(inspect.stdout.contains(part), "{part} is not in:\n{}", inspect.stdout);
     }
