@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-use crate::flow::with_unit;
+use tremor_runtime::flow::with_unit;
 
 /// Maximum depth of nested objects that are shown. A limit is needed because schemas may refer to themselves.
 const MAX_DEPTH: usize = 4;

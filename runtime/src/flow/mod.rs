@@ -51,7 +51,7 @@ use std::{
 };
 
 pub use self::{
-    check::{Kind, Lookup, Resolver, check, files},
+    check::{Kind, Lookup, Resolver, check, files, with_unit},
     diagnostic::{Diagnostic, Error, Severity},
     draft::Draft,
     graph::{Edge, EdgeId, Graph, Node, NodeId, Output, Role},
@@ -66,7 +66,7 @@ pub use self::{
     },
 };
 pub(crate) use self::{
-    check::{components, fits, with_unit},
+    check::{components, fits},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
     spec::{
         MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER, SINK_BATCH_BYTES, SINK_BATCH_EVENTS,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use tremor_abi::batch::{HostBatch, Pool};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
 use tremor_pdk::{Batch, EventRef, literal};
 
 use super::{BatchEncoder, Codec, Terminator, without_signature};
@@ -27,9 +27,17 @@ fn encoded(codec: &Codec, batch: &Batch, suffixes: &[&str]) -> Vec<Vec<u8>> {
     encoded_until(codec, batch, &terminator)
 }
 
-fn encoded_until(codec: &Codec, batch: &Batch, terminator: &Terminator) -> Vec<Vec<u8>> {
+fn encoded_with(
+    codec: &Codec,
+    batch: &mut Batch,
+    terminator: &Terminator,
+) -> (Batch, Vec<Rejected>) {
     let encoder: &mut dyn BatchEncoder = &mut codec.encoder();
-    let (encoded, rejected) = encoder.encode_batch(&mut batch.clone(), &Pool::new(1), terminator);
+    encoder.encode_batch(batch, &Pool::new(1), terminator)
+}
+
+fn encoded_until(codec: &Codec, batch: &Batch, terminator: &Terminator) -> Vec<Vec<u8>> {
+    let (encoded, rejected) = encoded_with(codec, &mut batch.clone(), terminator);
     assert!(rejected.is_empty(), "{rejected:?}");
     encoded.iter().map(|event| event.raw().unwrap().to_vec()).collect()
 }
@@ -55,33 +63,44 @@ fn unedited_json_keeps_its_spelling() {
 #[test]
 fn messages_that_are_followed_by_the_terminator_are_not_copied() {
     let json = codec("json", &json!(null));
+    let long = format!(r#"["{}"]"#, "x".repeat(4_000));
+    let stream = format!("[1]\n{{ }}\n{long}\n");
+    let messages = ["[1]", "{ }", &long];
     let mut batch = Batch::new();
-    batch.push_message(b"[1]\n{ }\n\"\\n\"\n");
+    batch.push_message(stream.as_bytes());
     batch.set_metadata(0, literal!({ "n": 1 }));
-    batch.cut(|cutter| [0..3, 4..7, 8..12].into_iter().for_each(|message| cutter.emit(message)));
+    batch.cut(|cutter| {
+        let mut start = 0;
+        for message in messages {
+            cutter.emit(start..start + message.len());
+            start += message.len() + 1;
+        }
+    });
     assert!(json.decoder().decode_batch(&mut batch).rejected.is_empty());
-    let (mut line_feed, mut both, mut followed) =
-        (Terminator::default(), Terminator::default(), Terminator::default());
+    let [none, mut line_feed, mut both, mut followed] = [(); 4].map(|()| Terminator::default());
     line_feed.push("lines", b"\n");
     both.push("lines", b"\r\n");
     followed.push("lines", b"\n");
     followed.set_followed();
     for (terminator, is_shared) in
-        [(Terminator::default(), true), (line_feed, true), (both, false), (followed, false)]
+        [(&none, true), (&line_feed, true), (&both, false), (&followed, false)]
     {
-        let encoder: &mut dyn BatchEncoder = &mut json.encoder();
-        let (encoded, _) = encoder.encode_batch(&mut batch, &Pool::new(1), &terminator);
-        let expected =
-            [&b"[1]"[..], b"{ }", b"\"\\n\""].map(|it| [it, terminator.bytes()].concat());
+        let (encoded, _) = encoded_with(&json, &mut batch, terminator);
+        let expected = messages.map(|it| [it.as_bytes(), terminator.bytes()].concat());
         let metadata = |event: EventRef<'_>| event.metadata().unwrap().to_string();
         assert_eq!(encoded.iter().filter_map(EventRef::raw).collect::<Vec<_>>(), expected);
         assert!(encoded.iter().map(metadata).all(|it| it == r#"{"n":1}"#));
         assert_eq!(encoded.has_buffers_of(&batch), is_shared, "{terminator:?}");
         encoded.validate().unwrap();
     }
-    let mut event = batch.get_mut(1).unwrap();
-    *event.value_mut().unwrap() = literal!("edited");
-    assert_eq!(encoded(&json, &batch, &[]), [&b"[1]"[..], b"\"edited\"", b"\"\\n\""]);
+    // Two short messages with a gap between them are copied, unless the sink sends each of them by itself.
+    let apart = batch.pick(&[0, 0, 1, 1]);
+    for (terminator, is_shared) in [(&none, true), (&line_feed, false)] {
+        let (encoded, _) = encoded_with(&json, &mut apart.clone(), terminator);
+        assert_eq!(encoded.has_buffers_of(&apart), is_shared);
+    }
+    *batch.get_mut(1).unwrap().value_mut().unwrap() = literal!("edited");
+    assert_eq!(encoded(&json, &batch, &[]), ["[1]", "\"edited\"", &long].map(str::as_bytes));
 }
 
 #[test]
@@ -123,11 +142,9 @@ fn text_that_contains_the_terminator_is_rewritten() {
     let batch = decoded(&json, &[text]);
     for suffix in ["\t", " ", "\":2"] {
         let rewritten = format!("{{\"a\":1,\"b\":2}}{suffix}").into_bytes();
-        let encoder: &mut dyn BatchEncoder = &mut json.encoder();
         let mut terminator = Terminator::default();
         terminator.push("end", suffix.as_bytes());
-        let (encoded, rejected) =
-            encoder.encode_batch(&mut batch.clone(), &Pool::new(1), &terminator);
+        let (encoded, rejected) = encoded_with(&json, &mut batch.clone(), &terminator);
         let written: Vec<_> = encoded.iter().map(|event| event.raw().unwrap().to_vec()).collect();
         // The encoded text may contain the terminator too.
         assert!(rejected.len() == 1 || written == [rewritten], "{suffix:?}: {written:?}");

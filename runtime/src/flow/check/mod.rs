@@ -19,7 +19,7 @@ use tremor_pdk::Sides;
 pub use self::files::files;
 use self::schema::Schema;
 pub(super) use self::secrets::keep as keep_secrets;
-pub(crate) use self::words::with_unit;
+pub use self::words::with_unit;
 use super::{
     Flow,
     diagnostic::{Diagnostic, Error, Report},

@@ -48,7 +48,7 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
 /// size.
 ///
 /// The texts are the same as those for the runtime's own keys.
-pub(crate) fn with_unit(schema: &Value) -> Option<(String, &'static str)> {
+pub fn with_unit(schema: &Value) -> Option<(String, &'static str)> {
     match schema.get("pattern")?.as_str()? {
         "^[0-9]+ *(ms|s|m|h)$" => {
             let help = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
