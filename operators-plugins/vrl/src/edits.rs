@@ -315,4 +315,4 @@ fn remove(value: &mut Value<'static>, path: &[OwnedSegment], compact: bool) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

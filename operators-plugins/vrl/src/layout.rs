@@ -48,9 +48,14 @@ impl Slot {
         self.path.path.is_root()
     }
 
-    /// Returns the part of an event or of its metadata.
-    pub(crate) fn of<'a>(&self, value: ValueRef<'a>) -> Option<ValueRef<'a>> {
-        value.get_path(&self.way)
+    /// Returns this part of an event or of its metadata.
+    pub(crate) fn of_event<'a>(
+        &self,
+        event: ValueRef<'a>,
+        metadata: Option<ValueRef<'a>>,
+    ) -> Option<ValueRef<'a>> {
+        let whole = if self.is_metadata() { metadata } else { Some(event) };
+        whole?.get_path(&self.way)
     }
 }
 

@@ -19,6 +19,7 @@
 //!
 //! An event on which the program fails leaves by `err`, unchanged.
 
+mod cache;
 mod config;
 mod convert;
 mod edits;
@@ -31,14 +32,15 @@ mod target;
 use tremor_pdk::{EventMut, prelude::*};
 use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
-pub use self::{
-    config::Config,
-    convert::{Arena, to_vrl},
-};
 use self::{
+    cache::Cache,
     edits::Plans,
     program::Compiled,
     target::{EventTarget, Scratch},
+};
+pub use self::{
+    config::Config,
+    convert::{Arena, to_vrl},
 };
 
 /// Runs a program on each event.
@@ -46,6 +48,7 @@ use self::{
 pub struct Vrl {
     compiled: Compiled,
     scratch: Scratch,
+    cache: Cache,
     plans: Plans,
     state: RuntimeState,
     timezone: TimeZone,
@@ -69,7 +72,11 @@ impl Vrl {
                 None => Verdict::Keep,
             };
         };
-        match self.run(value, event.get().metadata()) {
+        let metadata = event.get().metadata();
+        if let Some(known) = self.cache.find(&self.compiled.layout, value, metadata) {
+            return finish(&self.compiled, &self.ports, &mut self.plans, known, event);
+        }
+        match self.run(value, metadata) {
             Ok(()) => {}
             Err(Failure::Aborted(_)) if self.drop_on_abort => return Verdict::Discard,
             Err(Failure::Aborted(cause)) => {
@@ -84,12 +91,8 @@ impl Vrl {
                 "the program used a path that its compiler had not reported; this is a bug",
             ));
         }
-        let verdict = match self.port() {
-            Ok(port) => port.map_or(Verdict::Keep, Verdict::Port),
-            Err(error) => return Verdict::Reject(error),
-        };
-        let written = self.plans.apply(&self.compiled.layout, &self.scratch, event);
-        written.map_or_else(Verdict::Reject, |()| verdict)
+        self.cache.add(&self.compiled.layout, value, metadata, &self.scratch);
+        finish(&self.compiled, &self.ports, &mut self.plans, &self.scratch, event)
     }
 
     /// Runs the program. Its edits stay in `scratch`.
@@ -110,31 +113,47 @@ impl Vrl {
             Err(cause) => Err(Failure::Failed(cause)),
         }
     }
+}
 
-    /// Returns the port that the program has set for the event, if any.
-    fn port(&self) -> Result<Option<u16>> {
-        let (false, Some(port)) = (self.ports.is_empty(), self.compiled.port) else {
-            return Ok(None);
-        };
-        let used = self.compiled.layout.path(port);
-        let is_set = self.scratch.edits().iter().any(|edit| {
-            let written = &self.compiled.layout.path(edit.path).written;
-            written.prefix == used.written.prefix
-                && used.written.path.segments.starts_with(&written.path.segments)
-        });
-        let Some(set) = self.scratch.value(used).filter(|_| is_set) else { return Ok(None) };
-        let name = set.to_str_lossy();
-        if set.is_null() || name.as_deref() == Some("out") {
-            return Ok(None);
-        }
-        let known = self.ports.iter().position(|port| name.as_deref() == Some(port));
-        match known.and_then(|known| u16::try_from(known).ok()) {
-            Some(port) => Ok(Some(port)),
-            None => Err(Error::bad_data(format!(
-                "the program set `%port` to {set}; `ports` has: {}",
-                self.ports.join(", ")
-            ))),
-        }
+/// Writes the result of the program into the event, and returns the verdict on the event.
+fn finish(
+    compiled: &Compiled,
+    ports: &[String],
+    plans: &mut Plans,
+    result: &Scratch,
+    event: &mut EventMut<'_>,
+) -> Verdict {
+    let verdict = match port(compiled, ports, result) {
+        Ok(port) => port.map_or(Verdict::Keep, Verdict::Port),
+        Err(error) => return Verdict::Reject(error),
+    };
+    let written = plans.apply(&compiled.layout, result, event);
+    written.map_or_else(Verdict::Reject, |()| verdict)
+}
+
+/// Returns the port that the program has set for the event, if any.
+fn port(compiled: &Compiled, ports: &[String], result: &Scratch) -> Result<Option<u16>> {
+    let (false, Some(port)) = (ports.is_empty(), compiled.port) else {
+        return Ok(None);
+    };
+    let used = compiled.layout.path(port);
+    let is_set = result.edits().iter().any(|edit| {
+        let written = &compiled.layout.path(edit.path).written;
+        written.prefix == used.written.prefix
+            && used.written.path.segments.starts_with(&written.path.segments)
+    });
+    let Some(set) = result.value(used).filter(|_| is_set) else { return Ok(None) };
+    let name = set.to_str_lossy();
+    if set.is_null() || name.as_deref() == Some("out") {
+        return Ok(None);
+    }
+    let known = ports.iter().position(|port| name.as_deref() == Some(port));
+    match known.and_then(|known| u16::try_from(known).ok()) {
+        Some(port) => Ok(Some(port)),
+        None => Err(Error::bad_data(format!(
+            "the program set `%port` to {set}; `ports` has: {}",
+            ports.join(", ")
+        ))),
     }
 }
 
@@ -167,6 +186,7 @@ impl Component for Vrl {
         }
         Ok(Self {
             scratch: Scratch::new(&compiled.layout),
+            cache: Cache::new(&compiled.layout, compiled.is_pure),
             plans: Plans::default(),
             state: RuntimeState::default(),
             timezone: config.timezone()?,

@@ -8,7 +8,7 @@ use vrl::{
 };
 
 use crate::{
-    functions::{advice, functions},
+    functions::{advice, functions, pure_functions},
     layout::Layout,
 };
 
@@ -21,6 +21,8 @@ pub(crate) struct Compiled {
     pub(crate) warnings: String,
     /// Index of the path `%port`, if the program sets it.
     pub(crate) port: Option<usize>,
+    /// `true` if the values that the program reads determine its result.
+    pub(crate) is_pure: bool,
 }
 
 /// Compiles a program. Its calls of `log` write to the log of `host`.
@@ -55,5 +57,9 @@ pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Res
     let layout = Layout::new(named.chain(sets_port.then_some(&port)));
     let port = layout.find(&port).filter(|_| sets_port);
     let warnings = Formatter::new(source, compiled.warnings).to_string();
-    Ok(Compiled { program: compiled.program, layout, warnings, port })
+    // A program that calls another function does not compile here.
+    let config = CompileConfig::default();
+    let is_pure =
+        compile_with_external(source, &pure_functions(), &ExternalEnv::default(), config).is_ok();
+    Ok(Compiled { program: compiled.program, layout, warnings, port, is_pure })
 }

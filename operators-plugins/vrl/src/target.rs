@@ -6,11 +6,13 @@ use std::{
     fmt,
 };
 
+use bytes::Bytes;
+use bytestring::ByteString;
 use tremor_pdk::ValueRef;
 use vrl::{
     compiler::{SecretTarget, Target},
     path::OwnedTargetPath,
-    value::{ObjectMap, Value as Vrl},
+    value::{KeyString, ObjectMap, Value as Vrl},
 };
 
 use crate::{
@@ -44,6 +46,8 @@ pub(crate) struct Scratch {
     /// cell has the value, or `None` if the event has no such value.
     slots: Vec<OnceCell<Option<Vrl>>>,
     edits: Vec<Edit>,
+    /// The slots that the program read, in order.
+    reads: RefCell<Vec<usize>>,
     arena: RefCell<Arena>,
     /// `true` if the program used a path that its compiler had not reported.
     strayed: Cell<bool>,
@@ -62,12 +66,37 @@ impl Scratch {
             slot.take();
         }
         self.edits.clear();
+        self.reads.get_mut().clear();
         self.strayed.set(false);
     }
 
     /// Returns the edits of the event, in order.
     pub(crate) fn edits(&self) -> &[Edit] {
         &self.edits
+    }
+
+    /// Returns the slots that the program read, in order.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = usize> {
+        self.reads.borrow().clone().into_iter()
+    }
+
+    /// Returns a copy of the edits and of the slots that they refer to, and the bytes of its values. Returns `None` if
+    /// there are more than `most` bytes or edits.
+    pub(crate) fn kept(&self, layout: &Layout, most: usize) -> Option<(Self, usize)> {
+        let mut left = most.checked_sub(size_of_val(&self.edits[..]))?;
+        let mut kept = Self::new(layout);
+        for edit in &self.edits {
+            let slot = layout.path(edit.path).slot;
+            if kept.slots[slot].get().is_none() {
+                let value = match self.slots[slot].get()? {
+                    Some(value) => Some(copied(value, &mut left)?),
+                    None => None,
+                };
+                kept.slots[slot] = OnceCell::from(value);
+            }
+        }
+        kept.edits.clone_from(&self.edits);
+        Some((kept, most - left))
     }
 
     /// Returns whether the program used a path that VRL's compiler had not reported. VRL guarantees that this does not
@@ -92,6 +121,33 @@ impl Scratch {
             self.edits.push(edit);
         }
     }
+}
+
+/// Returns a copy of a value that shares no memory with it, and subtracts its bytes from `left`. Returns `None` if they
+/// exceed `left`. Text that was converted shares a large buffer, which a small copy must not retain.
+fn copied(value: &Vrl, left: &mut usize) -> Option<Vrl> {
+    *left = left.checked_sub(size_of::<Vrl>())?;
+    let mut data = |data: &[u8]| {
+        *left = left.checked_sub(data.len())?;
+        Some(Bytes::copy_from_slice(data))
+    };
+    Some(match value {
+        Vrl::String(text) => Vrl::String(ByteString::try_from(data(text.as_bytes())?).ok()?),
+        Vrl::Bytes(bytes) => Vrl::Bytes(data(bytes)?),
+        Vrl::Array(array) => {
+            Vrl::Array(array.iter().map(|it| copied(it, left)).collect::<Option<_>>()?)
+        }
+        Vrl::Object(object) => {
+            let copy = |(key, value): (&KeyString, _)| {
+                *left = left.checked_sub(key.len())?;
+                Some((key.clone(), copied(value, left)?))
+            };
+            Vrl::Object(object.iter().map(copy).collect::<Option<_>>()?)
+        }
+        // A regular expression has any size.
+        Vrl::Regex(_) => return None,
+        other => other.clone(),
+    })
 }
 
 /// Event that a program reads and edits.
@@ -120,9 +176,9 @@ impl<'a> EventTarget<'a> {
     }
 
     fn convert(&self, slot: usize) -> Option<Vrl> {
+        self.scratch.reads.borrow_mut().push(slot);
         let slot = &self.layout.slots()[slot];
-        let whole = if slot.is_metadata() { self.metadata } else { Some(self.event) };
-        match whole.and_then(|whole| slot.of(whole)) {
+        match slot.of_event(self.event, self.metadata) {
             Some(found) => Some(to_vrl(found, &mut self.scratch.arena.borrow_mut())),
             // An event without metadata has empty metadata.
             None if slot.is_root() => Some(Vrl::Object(ObjectMap::new())),

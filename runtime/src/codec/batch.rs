@@ -244,6 +244,9 @@ fn unedited<'b>(
         if memchr2(b'\n', b'\r', message).is_some() {
             return None;
         }
+        if terminator.is_of_line_breaks() {
+            return Some(message);
+        }
     }
     terminator.fits(message).then_some(message)
 }

@@ -46,6 +46,14 @@ impl Terminator {
         self.is_followed = true;
     }
 
+    /// Returns whether the suffixes consist of line feeds and carriage returns, so that they are not in a text without
+    /// line breaks.
+    #[inline]
+    pub(super) fn is_of_line_breaks(&self) -> bool {
+        let mut parts = self.parts.iter().chain(&self.later);
+        parts.all(|part| part.bytes.iter().all(|byte| matches!(byte, b'\n' | b'\r')))
+    }
+
     /// Returns whether no later postprocessor changes the messages.
     pub(super) const fn is_last(&self) -> bool {
         !self.is_followed

@@ -8,12 +8,12 @@ use super::{Plan, Plans, replay};
 use crate::{Config, Vrl};
 
 /// Returns `None` if VRL's compiler rejects the program, which knows the types of some fields.
-fn operator(source: &str) -> Option<Vrl> {
+pub(crate) fn operator(source: &str) -> Option<Vrl> {
     let config = Config { source: Some(source.to_owned()), ..Config::default() };
     Vrl::new(config, TestHost::new().context()).ok()
 }
 
-fn batch(event: &Value<'static>, metadata: Option<&Value<'static>>) -> Batch {
+pub(crate) fn batch(event: &Value<'static>, metadata: Option<&Value<'static>>) -> Batch {
     let mut batch = Batch::new();
     batch.push(event).unwrap();
     if let Some(metadata) = metadata {
@@ -22,7 +22,7 @@ fn batch(event: &Value<'static>, metadata: Option<&Value<'static>>) -> Batch {
     batch
 }
 
-fn text(batch: &Batch) -> String {
+pub(crate) fn text(batch: &Batch) -> String {
     let event = batch.get(0).unwrap();
     let metadata = event.metadata().map(|it| it.to_string()).unwrap_or_default();
     format!("{} % {metadata}", event.value().unwrap())
@@ -58,7 +58,7 @@ fn both(
     Some(([text(&planned), text(&replayed)], is_tree))
 }
 
-fn value(depth: u32) -> BoxedStrategy<Value<'static>> {
+pub(crate) fn value(depth: u32) -> BoxedStrategy<Value<'static>> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::Bool),
@@ -72,7 +72,7 @@ fn value(depth: u32) -> BoxedStrategy<Value<'static>> {
     prop_oneof![2 => leaf, 1 => array, 4 => object(depth)].boxed()
 }
 
-fn object(depth: u32) -> BoxedStrategy<Value<'static>> {
+pub(crate) fn object(depth: u32) -> BoxedStrategy<Value<'static>> {
     let fields = prop::collection::vec(("[abcx]", value(depth - 1)), 0..5);
     let object = fields.prop_map(|fields| {
         let mut object = tremor_pdk::Object::new();
@@ -84,7 +84,7 @@ fn object(depth: u32) -> BoxedStrategy<Value<'static>> {
     object.boxed()
 }
 
-fn statement() -> impl Strategy<Value = String> {
+pub(crate) fn statement() -> impl Strategy<Value = String> {
     let path = prop_oneof![
         4 => prop::collection::vec("[abcx]", 1..4).prop_map(|keys| format!(".{}", keys.join("."))),
         2 => prop::collection::vec("[mnx]", 1..3).prop_map(|keys| format!("%{}", keys.join("."))),

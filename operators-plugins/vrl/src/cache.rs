@@ -1,0 +1,211 @@
+//! The results of a program, by the values that it read.
+//!
+//! Rules that classify events usually read few fields, which have few different values. If a program calls only
+//! functions that depend on nothing but their arguments ([`is_pure`](crate::functions::is_pure)), the values that it
+//! reads determine its result. The cache keeps the results in a tree: each step names the slot that the program reads
+//! next, and leads to another step for each value of the slot, until the program ends.
+
+use hashbrown::HashMap;
+use tremor_pdk::{Shape, ValueRef};
+
+use crate::{layout::Layout, target::Scratch};
+
+/// Maximum bytes of the values that a program reads, so that its result is kept.
+const MOST_READ: usize = 256;
+
+/// Maximum bytes of the values that a program writes, so that its result is kept.
+const MOST_WRITTEN: usize = 1 << 10;
+
+/// Maximum bytes of all steps. When they are exceeded, all steps are removed.
+const MOST: usize = 1 << 20;
+
+/// Estimated memory of a step in bytes, without its key and the values of its result.
+const STEP: usize = 256;
+
+/// Number of events after which the cache pauses, unless it had the results for half of them.
+const TRIAL: u32 = 4_096;
+
+/// Number of events of a pause.
+const PAUSE: u32 = 64 << 10;
+
+/// The results of a program, by the values that it read.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    /// The steps, of which the first one is the root. Empty if no results are kept.
+    steps: Vec<Step>,
+    /// Bytes of all steps.
+    bytes: usize,
+    /// The key of the current value. The buffer is reused for its capacity.
+    key: Vec<u8>,
+    /// Number of events of the trial, and number of those whose result was known.
+    asked: u32,
+    known: u32,
+    /// Number of events that are left of the pause.
+    pause: u32,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// The program did not get here yet, or its result was not kept.
+    Unknown,
+    /// The program reads a slot. The value of the slot determines the next step.
+    Reads { slot: usize, next: HashMap<Box<[u8]>, usize> },
+    /// The program ends with this result.
+    Ends(Scratch),
+}
+
+impl Cache {
+    /// Creates the cache of a program whose slots are those of `layout`. It keeps no results if the program is not pure,
+    /// or reads whole events.
+    pub(crate) fn new(layout: &Layout, is_pure: bool) -> Self {
+        let mut cache = Self::default();
+        if is_pure && !layout.slots().iter().any(|slot| slot.is_root() && !slot.is_metadata()) {
+            cache.clear();
+        }
+        cache
+    }
+
+    /// Returns the result of the program for an event, if it is known.
+    pub(crate) fn find(
+        &mut self,
+        layout: &Layout,
+        event: ValueRef<'_>,
+        metadata: Option<ValueRef<'_>>,
+    ) -> Option<&Scratch> {
+        if self.steps.is_empty() || self.is_paused() {
+            return None;
+        }
+        let mut at = 0;
+        while let Step::Reads { slot, next } = &self.steps[at] {
+            let value = layout.slots()[*slot].of_event(event, metadata);
+            self.key.clear();
+            push_key(value, &mut self.key);
+            at = *next.get(&self.key[..])?;
+        }
+        match &self.steps[at] {
+            Step::Ends(result) => {
+                self.known += 1;
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds the result of the program for an event, whose result was not known.
+    pub(crate) fn add(
+        &mut self,
+        layout: &Layout,
+        event: ValueRef<'_>,
+        metadata: Option<ValueRef<'_>>,
+        result: &Scratch,
+    ) {
+        if self.steps.is_empty() || self.pause > 0 {
+            return;
+        }
+        if self.bytes > MOST {
+            self.clear();
+        }
+        let Some((kept, written)) = result.kept(layout, MOST_WRITTEN) else { return };
+        let (mut at, mut read) = (0, 0);
+        for slot in result.reads() {
+            self.key.clear();
+            push_key(layout.slots()[slot].of_event(event, metadata), &mut self.key);
+            read += self.key.len();
+            if read > MOST_READ {
+                return;
+            }
+            let new = self.steps.len();
+            if matches!(self.steps[at], Step::Unknown) {
+                self.steps[at] = Step::Reads { slot, next: HashMap::new() };
+            }
+            let Step::Reads { slot: known, next } = &mut self.steps[at] else { return };
+            if *known != slot {
+                return;
+            }
+            at = match next.get(&self.key[..]) {
+                Some(known) => *known,
+                None => {
+                    next.insert(self.key[..].into(), new);
+                    self.steps.push(Step::Unknown);
+                    self.bytes += STEP + self.key.len();
+                    new
+                }
+            };
+        }
+        if matches!(self.steps[at], Step::Unknown) {
+            self.steps[at] = Step::Ends(kept);
+            self.bytes += written;
+        }
+    }
+
+    /// Counts an event. Returns whether the cache pauses.
+    fn is_paused(&mut self) -> bool {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return true;
+        }
+        self.asked += 1;
+        if self.asked < TRIAL {
+            return false;
+        }
+        let is_useful = self.known >= TRIAL / 2;
+        (self.asked, self.known) = (0, 0);
+        if !is_useful {
+            self.clear();
+            self.pause = PAUSE;
+        }
+        !is_useful
+    }
+
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.steps.push(Step::Unknown);
+        self.bytes = 0;
+    }
+}
+
+/// Appends bytes that differ for different values. If the key exceeds [`MOST_READ`], it may be incomplete.
+fn push_key(value: Option<ValueRef<'_>>, key: &mut Vec<u8>) {
+    let Some(value) = value else { return key.push(0) };
+    match value.shape() {
+        Shape::Null => key.push(1),
+        Shape::Bool(value) => key.push(2 + u8::from(value)),
+        Shape::I64(value) => push_data(4, &value.to_le_bytes(), key),
+        Shape::U64(value) => push_data(5, &value.to_le_bytes(), key),
+        Shape::F64(value) => push_data(6, &value.to_bits().to_le_bytes(), key),
+        Shape::Number(text) => push_data(7, text.as_bytes(), key),
+        Shape::String(text) => push_data(8, text.as_bytes(), key),
+        Shape::Bytes(data) => push_data(9, data, key),
+        Shape::Array(array) => {
+            key.push(10);
+            for element in array.iter() {
+                if key.len() > MOST_READ {
+                    return;
+                }
+                push_key(Some(element), key);
+            }
+            key.push(12);
+        }
+        Shape::Object(object) => {
+            key.push(11);
+            for (name, value) in object.iter() {
+                if key.len() > MOST_READ {
+                    return;
+                }
+                push_data(8, name.as_bytes(), key);
+                push_key(Some(value), key);
+            }
+            key.push(12);
+        }
+    }
+}
+
+fn push_data(kind: u8, data: &[u8], key: &mut Vec<u8>) {
+    key.push(kind);
+    key.extend_from_slice(&(data.len() as u64).to_le_bytes());
+    // A longer part would only be copied to find out that the key is too long.
+    key.extend_from_slice(&data[..data.len().min(MOST_READ)]);
+}
+
+#[cfg(test)]
+mod tests;
