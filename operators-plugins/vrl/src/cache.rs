@@ -20,7 +20,7 @@ const MOST_WRITTEN: usize = 1 << 10;
 const MOST: usize = 1 << 20;
 
 /// Estimated memory of a step in bytes, without its key and the values of its result.
-const STEP: usize = 256;
+const STEP: usize = 512;
 
 /// Number of events after which the cache pauses, unless it had the results for half of them.
 const TRIAL: u32 = 4_096;
@@ -122,15 +122,11 @@ impl Cache {
             if *known != slot {
                 return;
             }
-            at = match next.get(&self.key[..]) {
-                Some(known) => *known,
-                None => {
-                    next.insert(self.key[..].into(), new);
-                    self.steps.push(Step::Unknown);
-                    self.bytes += STEP + self.key.len();
-                    new
-                }
-            };
+            at = *next.entry_ref(&self.key[..]).or_insert(new);
+            if at == new {
+                self.steps.push(Step::Unknown);
+                self.bytes += STEP + self.key.len();
+            }
         }
         if matches!(self.steps[at], Step::Unknown) {
             self.steps[at] = Step::Ends(kept);
@@ -178,7 +174,7 @@ fn push_key(value: Option<ValueRef<'_>>, key: &mut Vec<u8>) {
         Shape::Bytes(data) => push_data(9, data, key),
         Shape::Array(array) => {
             key.push(10);
-            for element in array.iter() {
+            for element in array {
                 if key.len() > MOST_READ {
                     return;
                 }
@@ -188,7 +184,7 @@ fn push_key(value: Option<ValueRef<'_>>, key: &mut Vec<u8>) {
         }
         Shape::Object(object) => {
             key.push(11);
-            for (name, value) in object.iter() {
+            for (name, value) in object {
                 if key.len() > MOST_READ {
                     return;
                 }

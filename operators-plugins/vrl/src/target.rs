@@ -80,8 +80,8 @@ impl Scratch {
         self.reads.borrow().clone().into_iter()
     }
 
-    /// Returns a copy of the edits and of the slots that they refer to, and the bytes of its values. Returns `None` if
-    /// there are more than `most` bytes or edits.
+    /// Returns a copy of the edits and of the slots that they refer to, and its bytes. Returns `None` if the edits and the
+    /// values of these slots have more than `most` bytes.
     pub(crate) fn kept(&self, layout: &Layout, most: usize) -> Option<(Self, usize)> {
         let mut left = most.checked_sub(size_of_val(&self.edits[..]))?;
         let mut kept = Self::new(layout);
@@ -96,7 +96,8 @@ impl Scratch {
             }
         }
         kept.edits.clone_from(&self.edits);
-        Some((kept, most - left))
+        let bytes = most - left + size_of_val(&kept.slots[..]);
+        Some((kept, bytes))
     }
 
     /// Returns whether the program used a path that VRL's compiler had not reported. VRL guarantees that this does not
