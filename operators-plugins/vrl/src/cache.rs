@@ -5,7 +5,9 @@
 //! reads determine its result. The cache keeps the results in a tree: each step names the slot that the program reads
 //! next, and leads to another step for each value of the slot, until the program ends.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap};
 use tremor_pdk::{Shape, ValueRef};
 
 use crate::{layout::Layout, target::Scratch};
@@ -28,6 +30,9 @@ const TRIAL: u32 = 4_096;
 /// Number of events of a pause.
 const PAUSE: u32 = 64 << 10;
 
+/// Number of bits in which the cache records what programs have read in a trial.
+const SEEN: usize = 16 << 10;
+
 /// The results of a program, by the values that it read.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
@@ -35,8 +40,14 @@ pub(crate) struct Cache {
     steps: Vec<Step>,
     /// Bytes of all steps.
     bytes: usize,
-    /// The key of the current value. The buffer is reused for its capacity.
+    /// The keys of the values that were read. The buffer is reused for its capacity.
     key: Vec<u8>,
+    /// The slots whose values are in `key`, each with the end of its value.
+    ends: Vec<(usize, usize)>,
+    /// One bit for each hash of values that were read in the current trial. A result is kept only if its values were
+    /// read before, so that values that never repeat cost no memory.
+    seen: Vec<u64>,
+    hasher: DefaultHashBuilder,
     /// Number of events of the trial, and number of those whose result was known.
     asked: u32,
     known: u32,
@@ -102,18 +113,21 @@ impl Cache {
         if self.steps.is_empty() || self.pause > 0 {
             return;
         }
+        self.key.clear();
+        self.ends.clear();
+        for slot in result.reads().iter() {
+            push_key(layout.slots()[*slot].of_event(event, metadata), &mut self.key);
+            self.ends.push((*slot, self.key.len()));
+        }
+        if self.key.len() > MOST_READ || !self.was_seen() {
+            return;
+        }
+        let Some((kept, written)) = result.kept(layout, MOST_WRITTEN) else { return };
         if self.bytes > MOST {
             self.clear();
         }
-        let Some((kept, written)) = result.kept(layout, MOST_WRITTEN) else { return };
-        let (mut at, mut read) = (0, 0);
-        for slot in result.reads() {
-            self.key.clear();
-            push_key(layout.slots()[slot].of_event(event, metadata), &mut self.key);
-            read += self.key.len();
-            if read > MOST_READ {
-                return;
-            }
+        let (mut at, mut start) = (0, 0);
+        for &(slot, end) in &self.ends {
             let new = self.steps.len();
             if matches!(self.steps[at], Step::Unknown) {
                 self.steps[at] = Step::Reads { slot, next: HashMap::new() };
@@ -122,16 +136,27 @@ impl Cache {
             if *known != slot {
                 return;
             }
-            at = *next.entry_ref(&self.key[..]).or_insert(new);
+            at = *next.entry_ref(&self.key[start..end]).or_insert(new);
             if at == new {
                 self.steps.push(Step::Unknown);
-                self.bytes += STEP + self.key.len();
+                self.bytes += STEP + (end - start);
             }
+            start = end;
         }
         if matches!(self.steps[at], Step::Unknown) {
             self.steps[at] = Step::Ends(kept);
             self.bytes += written;
         }
+    }
+
+    /// Records that the values of `key` were read. Returns whether they were probably read before in the trial.
+    fn was_seen(&mut self) -> bool {
+        self.seen.resize(SEEN / 64, 0);
+        let hash = self.hasher.hash_one(&self.key[..]);
+        let (word, bit) = ((hash >> 6) as usize % self.seen.len(), 1 << (hash % 64));
+        let was_seen = self.seen[word] & bit != 0;
+        self.seen[word] |= bit;
+        was_seen
     }
 
     /// Counts an event. Returns whether the cache pauses.
@@ -145,6 +170,7 @@ impl Cache {
             return false;
         }
         let is_useful = self.known >= TRIAL / 2;
+        self.seen.clear();
         (self.asked, self.known) = (0, 0);
         if !is_useful {
             self.clear();

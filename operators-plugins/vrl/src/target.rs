@@ -2,7 +2,7 @@
 //! has completed.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, OnceCell, Ref, RefCell},
     fmt,
 };
 
@@ -76,8 +76,8 @@ impl Scratch {
     }
 
     /// Returns the slots that the program read, in order.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = usize> {
-        self.reads.borrow().clone().into_iter()
+    pub(crate) fn reads(&self) -> Ref<'_, Vec<usize>> {
+        self.reads.borrow()
     }
 
     /// Returns a copy of the edits and of the slots that they refer to, and its bytes. Returns `None` if the edits and the
