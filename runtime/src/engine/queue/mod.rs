@@ -90,7 +90,7 @@ impl Queued {
     fn load(&self) -> Load {
         let encoded = match &self.payload {
             Payload::Encoded { encoded, .. } if encoded.has_buffers_of(&self.item.batch) => {
-                size_of_val(encoded.events())
+                encoded.weight_without_buffers()
             }
             Payload::Encoded { encoded, .. } => encoded.footprint(),
             Payload::Values => 0,

@@ -56,8 +56,8 @@ pub(crate) struct Step {
     /// Events that the operator buffers.
     buffers: Buffers,
     output: Output,
-    /// `true` once the operator has edited events of a batch whose buffers were shared.
-    edits: bool,
+    /// `true` once the operator has left a batch with other buffers than the shared ones that it got, as an edit does.
+    replaces_buffers: bool,
 }
 
 /// The restarts of all instances of an operator.
@@ -107,7 +107,17 @@ impl Step {
     ) -> Self {
         let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
         let (restarts, is_stateless) = (Arc::default(), false);
-        Self { label, operator, make, restarts, is_stateless, ports, buffers, output, edits: false }
+        Self {
+            label,
+            operator,
+            make,
+            restarts,
+            is_stateless,
+            ports,
+            buffers,
+            output,
+            replaces_buffers: false,
+        }
     }
 
     /// Marks the operator as stateless, and shares `restarts` with its other instances.
@@ -129,12 +139,12 @@ impl Step {
         if !batch.shares_buffers() {
             return self.operator.process(batch, &mut self.output);
         }
-        if self.edits {
+        if self.replaces_buffers {
             batch.compact_sparse();
         }
         let nodes = batch.nodes().as_ptr();
         let result = self.operator.process(batch, &mut self.output);
-        self.edits |= batch.nodes().as_ptr() != nodes;
+        self.replaces_buffers |= !batch.is_empty() && batch.nodes().as_ptr() != nodes;
         result
     }
 

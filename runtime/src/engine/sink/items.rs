@@ -76,6 +76,12 @@ impl Items {
         each + self.joined.as_ref().map_or(0, |joined| joined.all.retained_bytes())
     }
 
+    /// Returns whether a batch shares the buffers of `encoded`.
+    pub(super) fn have_buffers_of(&self, encoded: &Batch) -> bool {
+        let mut each = self.first.iter().chain(&self.more);
+        each.any(|item| item.batch.has_buffers_of(encoded))
+    }
+
     /// Copies the events of batches that retain much more memory than their events need.
     pub(super) fn compact(&mut self) {
         let each = self.first.iter_mut().chain(&mut self.more);

@@ -426,7 +426,15 @@ impl SinkSide {
             let encoded = self.encode(item, Payload::Values).await;
             match &mut outgoing {
                 None => outgoing = Some(encoded),
-                Some(before) => before.append(encoded),
+                Some(before) => {
+                    if before.shares_buffers() {
+                        // Appending to shared buffers would copy all of them.
+                        let mut own = Batch::new();
+                        own.append(std::mem::take(before));
+                        *before = own;
+                    }
+                    before.append(encoded);
+                }
             }
         }
         pending.recount();

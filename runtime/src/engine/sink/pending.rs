@@ -259,7 +259,7 @@ impl Pending {
     /// bytes that the delivery retains now, as [`Pending::retained_bytes`] counts them.
     pub(super) fn compact(&mut self) -> usize {
         // The copy visits every event, so it is made only if the delivery retains more than twice its own size.
-        if self.retained_bytes() > 2 * self.weight {
+        if self.retained_bytes() > 2 * self.weight && !self.shares_with_sink() {
             self.items.compact();
             // While a delivery is being filled, its storage keeps the spare capacity.
             if let State::Encoded { encoded } | State::Oversized { encoded } = &mut self.state {
@@ -273,14 +273,21 @@ impl Pending {
 
     /// Returns the bytes of memory that the delivery retains, as [`HostBatch::retained_bytes`] counts them. If several
     /// batches share a buffer, only the delivery's part of the buffer counts. While the delivery is in flight, the data
-    /// for the sink does not count, because the sink has it.
+    /// for the sink does not count, because the sink has it, unless it shares the buffers of the events.
     pub(super) fn retained_bytes(&self) -> usize {
         let encoded = match &self.state {
             State::Filling { encoded, .. } => encoded.weight(),
             State::Oversized { encoded } | State::Encoded { encoded } => encoded.retained_bytes(),
+            State::InFlight { encoded, .. } if self.shares_with_sink() => encoded.retained_bytes(),
             State::Returned { .. } | State::InFlight { .. } => 0,
         };
         self.items.retained_bytes() + encoded
+    }
+
+    /// Returns whether the sink has the data, and the data shares the buffers of the events.
+    fn shares_with_sink(&self) -> bool {
+        let State::InFlight { encoded, .. } = &self.state else { return false };
+        self.items.have_buffers_of(encoded)
     }
 
     /// Determines the memory of the delivery, if it is not known.
@@ -317,7 +324,7 @@ impl Part {
         let batch = &self.item.batch;
         let outgoing = self.outgoing.as_ref().map_or(0, |outgoing| {
             if outgoing.has_buffers_of(batch) {
-                size_of_val(outgoing.events()) + outgoing.size_of_all()
+                outgoing.weight_without_buffers() + outgoing.size_of_all()
             } else {
                 outgoing.weight()
             }

@@ -156,33 +156,28 @@ impl Copy<'_> {
     /// Copies a value. `known` contains a range of bytes of `from` that was copied before, and the offset of the copy.
     fn document(&mut self, root: u32, known: Option<(Range<usize>, usize)>) -> u32 {
         let nodes = &self.from.nodes()[subtree(self.from.nodes(), root as usize)];
-        let (mut start, mut end, mut total) = (usize::MAX, 0, 0);
+        let (known, known_to) = known.unwrap_or_default();
+        let is_known = |data: &Range<usize>| known.start <= data.start && data.end <= known.end;
+        let (mut start, mut end, mut total) = (usize::MAX, 0, 0_usize);
         for data in nodes.iter().filter_map(data) {
-            if !data.is_empty() {
-                total += data.len();
+            if !data.is_empty() && !is_known(&data) {
+                total = total.saturating_add(data.len());
                 (start, end) = (start.min(data.start), end.max(data.end));
             }
         }
-        let hull = start.min(end)..end;
-        let known = known.filter(|(known, _)| !known.is_empty());
-        let moved = match &known {
-            Some((known, to)) if known.start <= start && end <= known.end => {
-                Some((known.clone(), *to))
-            }
-            Some(_) => None,
-            None => self.hull(hull, total),
-        };
-        let Some((from, to)) = moved else {
-            let (known, to) = known.unwrap_or_default();
-            let known = known.start as u64..known.end as u64;
+        let Some((from, to)) = self.hull(start.min(end)..end, total) else {
+            let (known, to) = (known.start as u64..known.end as u64, known_to as u64);
             let document = self.from.document(root);
-            let copy = document.copy_beside(&known, to as u64, self.bytes, self.nodes);
+            let copy = document.copy_beside(&known, to, self.bytes, self.nodes);
             return copy.expect("a batch contains less than 2^31 nodes and values");
         };
         let new = self.nodes.len();
         let moved = nodes.iter().map(|node| match data(node) {
             // Empty data may have any offset, even one outside this batch.
             Some(data) if data.is_empty() => node.moved_to(0),
+            Some(data) if is_known(&data) => {
+                node.moved_to((data.start - known.start + known_to) as u64)
+            }
             Some(data) => node.moved_to((data.start - from.start + to) as u64),
             None => *node,
         });
@@ -378,6 +373,23 @@ mod tests {
             (2, 2 * "k1111newtext".len()),
             "{text}"
         );
+    }
+
+    #[test]
+    fn text_outside_of_the_original_that_nodes_share_is_copied_once() {
+        let mut from = Batch::new();
+        from.push_message(b"original");
+        from.decode_with(|bytes, nodes, span| {
+            let text = Node::string(bytes.len() as u64, 100);
+            bytes.extend_from_copy_slice(&[b'x'; 100]);
+            let inside = Node::string(span.start.into(), span.len);
+            nodes.extend([Node::array(4, 5), text, inside, text, text]);
+            Ok(0)
+        });
+        let mut batch = Batch::new();
+        let expected = seen(&from);
+        batch.append(from);
+        assert_eq!((batch.bytes().len(), seen(&batch)), (108, expected));
     }
 
     #[test]

@@ -1,6 +1,13 @@
 //! The weight of batches and events in bytes, and its limits.
 
-use super::{Batch, Event, PayloadKind, event::Span, metadata::LastCopied, storage::Shared};
+use std::borrow::Cow;
+
+use super::{
+    Batch, Event, PayloadKind,
+    event::{Location, Span},
+    metadata::LastCopied,
+    storage::Shared,
+};
 use crate::{
     document::{Budget, Node},
     error::PluginError,
@@ -102,13 +109,46 @@ impl Batch {
 
     /// Copies the contents of the events to separate buffers, if the events use less than `bytes` bytes.
     fn compact_if_below(&mut self, bytes: usize) {
-        let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
+        let used = self.copied_bytes();
         // Offsets in the copy must fit into 32 bits.
         if used < bytes.min(MAX_COPIED_BYTES) {
             let (events, pull) = (std::mem::take(&mut self.events), self.pull);
             *self = self.detached(&events);
             self.pull = pull;
         }
+    }
+
+    /// Returns the bytes that a copy of all events takes. Consecutive events with the same metadata or origin share a
+    /// copy of it.
+    fn copied_bytes(&self) -> usize {
+        let located = |location| match location {
+            Location::None => 0,
+            Location::Value(index) => self.values.get(index as usize).map_or(0, Value::weight),
+            Location::Document(root) => {
+                let (nodes, data) = self.document_size(root);
+                nodes + data
+            }
+        };
+        let (mut metadata, mut origin) = (0, 0);
+        let size = |event: &Event| {
+            let mut size = self.weight_of(event);
+            if event.locations() != 0 {
+                for (word, last) in [(event.metadata, &mut metadata), (event.origin, &mut origin)] {
+                    if word != 0 && word != *last {
+                        size += located(Location::new(word));
+                        *last = word;
+                    }
+                }
+            }
+            size
+        };
+        self.events.iter().map(size).fold(0, usize::saturating_add)
+    }
+
+    /// Returns the weight without the buffers.
+    pub(crate) fn weight_without_buffers(&self) -> usize {
+        self.events.len() * size_of::<Event>()
+            + self.values.iter().map(Value::weight).sum::<usize>()
     }
 
     pub(crate) fn has_buffers_of(&self, other: &Self) -> bool {
@@ -137,7 +177,11 @@ impl Batch {
     pub(super) fn detached(&mut self, events: &[Event]) -> Self {
         let mut shared = self.sharing_buffers();
         let mut last_copied = LastCopied::default();
-        for event in events {
+        let mut events = Cow::Borrowed(events);
+        if !self.values.is_empty() {
+            self.separate_values(events.to_mut());
+        }
+        for event in events.iter() {
             shared.take_event(self, *event, &mut last_copied);
         }
         let mut own = Self::on(Shared::unpooled());
@@ -268,6 +312,45 @@ mod tests {
         batch.retain(|event| event.stream().number() == 1);
         batch.compact_if_large();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
+    }
+
+    /// The kit creates no such events, but a plugin may.
+    #[test]
+    fn events_with_a_common_payload_keep_it() {
+        let mut batch = Batch::new();
+        batch.push_message(&vec![b'x'; 1 << 10]);
+        batch.stream(1).push(&1).unwrap();
+        *batch.value_mut(1).unwrap() = literal!({ "edited": "text" });
+        batch.events.push(batch.events[1]);
+        batch.events.remove(0);
+        let seen = |batch: &Batch| -> Vec<String> {
+            batch.iter().map(|event| event.value().unwrap().to_string()).collect()
+        };
+        let parts = batch.clone().divide(&[1, 1]);
+        batch.compact_sparse();
+        assert_eq!(batch.bytes().len(), 0, "the batch was copied");
+        assert_eq!(seen(&batch), [r#"{"edited":"text"}"#; 2]);
+        assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), seen(&batch));
+    }
+
+    /// A copy would repeat the metadata, because only that of consecutive events is copied once.
+    #[test]
+    fn batch_that_a_copy_would_enlarge_is_not_copied() {
+        let mut batch = Batch::new();
+        batch.push_message(&vec![b'x'; 8 << 10]);
+        for _ in 0..100 {
+            batch.push_message(b"x");
+        }
+        for position in [1, 2] {
+            batch.write_metadata(position, |writer| writer.str(&"m".repeat(1 << 10))).unwrap();
+        }
+        batch.events.remove(0);
+        for position in 2..100 {
+            batch.events[position].metadata = batch.events[position % 2].metadata;
+        }
+        let before = batch.bytes().len();
+        batch.compact_sparse();
+        assert_eq!(batch.bytes().len(), before);
     }
 
     #[test]

@@ -200,6 +200,9 @@ host_side! {
     /// repeatedly is therefore read in full only each time that its size has doubled.
     fn compact_if_grown[&mut self]self(limit: &mut usize);
 
+    /// Returns the memory of the events and edited values in bytes, without the buffers.
+    fn weight_without_buffers[&self]self() -> usize;
+
     /// Returns whether this batch and `other` share their buffers.
     fn has_buffers_of[&self]self(other: &Batch) -> bool;
 

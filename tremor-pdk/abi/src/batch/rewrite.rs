@@ -150,7 +150,6 @@ impl Batch {
             return None;
         }
         let mut shared = self.sharing_buffers();
-        shared.values = self.values.clone();
         shared.events.reserve(self.len());
         for event in &self.events {
             let range = message(self.payload(event)?)?;
@@ -158,6 +157,12 @@ impl Batch {
             let mut event = event.with_payload(PayloadKind::RAW, span);
             event.original = Span::default();
             shared.events.push(event);
+        }
+        if !self.values.is_empty() {
+            let mut last_copied = LastCopied::default();
+            for event in &mut shared.events {
+                last_copied.adopt_values(event, self, &mut shared.values);
+            }
         }
         Some(shared)
     }
@@ -214,7 +219,8 @@ impl Batch {
     /// Divides the batch, in order, into batches that share the buffers of this batch. Batch `i` has `counts[i]`
     /// events. Edited values are moved.
     pub(crate) fn divide(mut self, counts: &[usize]) -> Vec<Self> {
-        let events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.events);
+        self.separate_values(&mut events);
         let mut rest = events.iter();
         let mut part = |count| {
             let (mut part, mut last_copied) = (self.sharing_buffers(), LastCopied::default());

@@ -148,6 +148,7 @@ impl Output {
                 Err(error) => self.reject(batch.events[position], error),
             }
         }
+        batch.separate_values(&mut created.events);
         let mut first = 0;
         for &end in &created.starts {
             let (mut part, mut last_copied) = (batch.sharing_buffers(), LastCopied::default());
