@@ -44,7 +44,7 @@ pub(crate) struct Cache {
     key: Vec<u8>,
     /// The slots whose values are in `key`, each with the end of its value.
     ends: Vec<(usize, usize)>,
-    /// One bit for each hash of values that were read in the current trial. A result is kept only if its values were
+    /// Bits, one for each hash of values that were read in the current trial. A result is kept only if its values were
     /// read before, so that values that never repeat cost no memory.
     seen: Vec<u64>,
     hasher: DefaultHashBuilder,

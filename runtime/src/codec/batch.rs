@@ -120,7 +120,7 @@ impl Encoder {
     /// Returns the messages of a batch without copying them, if no event was edited, and each message is already followed
     /// by the terminator.
     ///
-    /// A sink of a byte stream writes each run of adjacent messages from its own place. If the runs are shorter than
+    /// A sink of a byte stream writes each run of adjacent messages as one slice. If the runs are shorter than
     /// [`LEAST_RUN`] on average, the messages are copied, because that takes less time.
     fn encode_in_place(&self, batch: &Batch, terminator: &Terminator) -> Option<Batch> {
         let copied = self.copied_format().filter(|_| terminator.is_last())?;

@@ -16,7 +16,7 @@ struct Sets {
 }
 
 impl Sets {
-    fn new(value: u64, sizes: &Shared<Vec<usize>>) -> Box<dyn Operator> {
+    fn boxed(value: u64, sizes: &Shared<Vec<usize>>) -> Box<dyn Operator> {
         let edits = Edits::new(&["n".parse().unwrap()], &[]).unwrap();
         Box::new(Self { value, edits, sizes: sizes.clone() })
     }
@@ -59,7 +59,7 @@ fn pulls(pulls: usize, events: usize) -> (Pulls, String) {
 fn batch_that_many_operators_edit_does_not_double() {
     let sizes = Shared::<Vec<usize>>::default();
     let (source, text) = pulls(2, 12);
-    let operators = (1..=20).map(|value| Sets::new(value, &sizes)).collect();
+    let operators = (1..=20).map(|value| Sets::boxed(value, &sizes)).collect();
     let outcome = Setup::default().operators("main", operators).run(source, &SinkScript::of([]));
     assert_eq!(outcome.messages(), vec![format!(r#"{{"text":"{text}","n":20}}"#); 24]);
     let sizes = lock(&sizes);
@@ -74,7 +74,7 @@ fn batch_that_many_operators_edit_does_not_double() {
 fn edit_copies_only_own_events_of_shared_buffers() {
     let sizes = Shared::<Vec<usize>>::default();
     let (source, text) = pulls(3, 100);
-    let operators = vec![Box::new(Clones(Vec::new())) as _, Sets::new(1, &sizes)];
+    let operators = vec![Box::new(Clones(Vec::new())) as _, Sets::boxed(1, &sizes)];
     let outcome = Setup::default().operators("main", operators).run(source, &SinkScript::of([]));
     assert_eq!(outcome.messages(), vec![format!(r#"{{"text":"{text}","n":1}}"#); 3]);
     let sizes = lock(&sizes);

@@ -360,7 +360,11 @@ mod tests {
         let mut insertion = Insertion::new(&"new".parse().unwrap(), None).unwrap();
         for position in [0, 1] {
             let mut event = from.get_mut(position).unwrap();
-            event.insert(&mut insertion, |writer| Ok(writer.str("text"))).unwrap();
+            let inserted = event.insert(&mut insertion, |writer| {
+                writer.str("text");
+                Ok(())
+            });
+            inserted.unwrap();
         }
         let expected = seen(&from);
         let mut batch = Batch::new();

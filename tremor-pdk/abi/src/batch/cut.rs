@@ -83,6 +83,7 @@ impl Cutter<'_> {
     ///
     /// # Panics
     /// Panics if `data` is shorter than `len` bytes.
+    #[doc(hidden)] // only for the splitter of the kit
     pub fn emit_with_end(&mut self, data: &[u8], len: usize) {
         assert!(len <= data.len(), "a message of {len} bytes in {} bytes", data.len());
         let start = self.bytes.len();

@@ -382,23 +382,6 @@ impl Batch {
         Self { events, values, shared: self.shared.clone(), limit: self.limit, pull: self.pull }
     }
 
-    /// Gives each of `events` its own edited payload, so that all of them can be moved by [`Batch::take_event`]. The kit
-    /// creates no events with a common payload, but a plugin may.
-    pub(super) fn separate_values(&mut self, events: &mut [Event]) {
-        if self.values.is_empty() {
-            return;
-        }
-        let mut next = 0;
-        for event in events.iter_mut().filter(|event| event.kind == PayloadKind::VALUE) {
-            let index = event.payload.start;
-            if index >= next {
-                next = index.saturating_add(1);
-            } else if let Some(value) = self.values.get(index as usize).cloned() {
-                event.payload.start = self.keep(value) - 1;
-            }
-        }
-    }
-
     /// Moves an event from a batch with the same buffers. An edited payload is moved, which leaves `null` in `from`, so
     /// no two events may have the same ([`Batch::separate_values`]); metadata and origin may be shared with other events
     /// and are copied.

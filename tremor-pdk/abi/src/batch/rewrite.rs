@@ -216,6 +216,23 @@ impl Batch {
         picked
     }
 
+    /// Gives each of `events` its own edited payload, so that all of them can be moved by [`Batch::take_event`]. The kit
+    /// creates no events with a common payload, but a plugin may.
+    pub(super) fn separate_values(&mut self, events: &mut [Event]) {
+        if self.values.is_empty() {
+            return;
+        }
+        let mut next = 0;
+        for event in events.iter_mut().filter(|event| event.kind == PayloadKind::VALUE) {
+            let index = event.payload.start;
+            if index >= next {
+                next = index.saturating_add(1);
+            } else if let Some(value) = self.values.get(index as usize).cloned() {
+                event.payload.start = self.keep(value) - 1;
+            }
+        }
+    }
+
     /// Divides the batch, in order, into batches that share the buffers of this batch. Batch `i` has `counts[i]`
     /// events. Edited values are moved.
     pub(crate) fn divide(mut self, counts: &[usize]) -> Vec<Self> {
