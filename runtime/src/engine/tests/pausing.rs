@@ -252,7 +252,7 @@ fn no_event_flows_while_a_connector_is_paused() {
             }
             assert_eq!(scene.state(), State::Running);
         }
-        // A pause that is ended immediately has no effect.
+        // The connector, which runs on another thread, may or may not notice a pause that is ended immediately.
         gate.pause();
         gate.resume();
         let before = scene.delivered();
@@ -260,7 +260,9 @@ fn no_event_flows_while_a_connector_is_paused() {
             executor::yield_now().await;
         }
     });
-    assert_eq!(scene.peer.count("on_pause"), 3);
+    let pauses = scene.peer.count("on_pause");
+    assert!((3..=4).contains(&pauses), "{pauses}");
+    assert_eq!(scene.peer.count("on_resume"), pauses);
 }
 
 #[test]
