@@ -415,7 +415,12 @@ impl SinkSide {
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }
-        self.router.stats.bytes(encoded.size_of_all());
+        let bytes = if encoded.has_buffers_of(&item.batch) {
+            encoded.size_of_all()
+        } else {
+            encoded.bytes().len()
+        };
+        self.router.stats.bytes(bytes);
         encoded
     }
 
