@@ -1,8 +1,8 @@
 //! The results of a program, by the values that it read.
 //!
 //! Rules that classify events usually read few fields, which have few different values. If a program calls only
-//! functions that depend on nothing but their arguments ([`is_pure`](crate::functions::is_pure)), the values that it
-//! reads determine its result. The cache keeps the results in a tree: each step names the slot that the program reads
+//! functions that depend on nothing but their arguments (`PURE` in `functions.rs`), the values that it reads determine
+//! its result. The cache keeps the results in a tree: each step names the slot that the program reads
 //! next, and leads to another step for each value of the slot, until the program ends.
 
 use std::hash::BuildHasher;

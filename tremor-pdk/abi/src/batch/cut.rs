@@ -78,8 +78,9 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
-    /// Emits a message that is the first `len` bytes of `data`. The rest of `data`, such as a separator, is copied to the
-    /// buffer behind the message. A sink whose messages have the same end can then send the message without a copy.
+    /// Emits the first `len` bytes of `data` as a message. The remaining bytes, such as a separator, are copied to the
+    /// buffer after the message, but are no part of it. A sink that ends its messages with the same separator can then
+    /// send the message without copying it again.
     ///
     /// # Panics
     /// Panics if `data` is shorter than `len` bytes.
