@@ -217,9 +217,9 @@ impl Encoder {
     }
 }
 
-/// Minimum mean length of the runs of adjacent messages that are not copied, in bytes. Copying a kibibyte takes about as
-/// long as one more slice of a vectored write.
-const LEAST_RUN: usize = 1 << 10;
+/// Minimum mean length of the runs of adjacent messages that are not copied, in bytes. Copying half a kibibyte takes about
+/// as long as one more slice of a vectored write (`bench/runs/2026-11-27-slices`).
+const LEAST_RUN: usize = 512;
 
 /// Returns the message that a payload was decoded from, if its format is `copied`, it was not edited, and a receiver
 /// finds its end at the terminator.
