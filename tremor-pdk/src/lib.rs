@@ -83,8 +83,8 @@ mod yield_now;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, Limit, Origin,
-        Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
+        Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, Limit,
+        MetadataFields, Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
     },
     connector::Sides,
     document::{Document, Key, MAX_DEPTH, Shape, ValueRef, Writer},

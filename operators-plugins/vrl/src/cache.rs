@@ -8,9 +8,13 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
-use tremor_pdk::{Shape, ValueRef};
+use tremor_pdk::{MetadataFields, Shape, ValueRef};
 
-use crate::{layout::Layout, target::Scratch};
+use crate::{
+    edits::added_fields,
+    layout::{Input, Layout},
+    target::Scratch,
+};
 
 /// Maximum bytes of the values that a program reads, so that its result is kept.
 const MOST_READ: usize = 256;
@@ -62,7 +66,24 @@ enum Step {
     /// The program reads a slot. The value of the slot determines the next step.
     Reads { slot: usize, next: HashMap<Box<[u8]>, usize> },
     /// The program ends with this result.
-    Ends(Scratch),
+    Ends(Known),
+}
+
+/// A result that is kept.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Port by which the event leaves, instead of `out`.
+    pub(crate) port: Option<u16>,
+    pub(crate) change: Change,
+}
+
+/// Change that a program makes to an event.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Fields that are added to the metadata.
+    Fields(MetadataFields),
+    /// Edits of any kind.
+    Edits(Scratch),
 }
 
 impl Cache {
@@ -77,20 +98,14 @@ impl Cache {
     }
 
     /// Returns the result of the program for an event, if it is known.
-    pub(crate) fn find(
-        &mut self,
-        layout: &Layout,
-        event: ValueRef<'_>,
-        metadata: Option<ValueRef<'_>>,
-    ) -> Option<&Scratch> {
+    pub(crate) fn find(&mut self, layout: &Layout, input: &Input<'_>) -> Option<&Known> {
         if self.steps.is_empty() || self.is_paused() {
             return None;
         }
         let mut at = 0;
         while let Step::Reads { slot, next } = &self.steps[at] {
-            let value = layout.slots()[*slot].of_event(event, metadata);
             self.key.clear();
-            push_key(value, &mut self.key);
+            push_key(input.get(layout, *slot), &mut self.key);
             at = *next.get(&self.key[..])?;
         }
         match &self.steps[at] {
@@ -102,13 +117,13 @@ impl Cache {
         }
     }
 
-    /// Adds the result of the program for an event, whose result was not known.
+    /// Adds the result of the program for an event, whose result was not known. `port` is the port by which the event
+    /// leaves, instead of `out`.
     pub(crate) fn add(
         &mut self,
         layout: &Layout,
-        event: ValueRef<'_>,
-        metadata: Option<ValueRef<'_>>,
-        result: &Scratch,
+        input: &Input<'_>,
+        (result, port): (&Scratch, Option<u16>),
     ) {
         if self.steps.is_empty() || self.pause > 0 {
             return;
@@ -116,7 +131,7 @@ impl Cache {
         self.key.clear();
         self.ends.clear();
         for slot in result.reads().iter() {
-            push_key(layout.slots()[*slot].of_event(event, metadata), &mut self.key);
+            push_key(input.get(layout, *slot), &mut self.key);
             self.ends.push((*slot, self.key.len()));
         }
         if self.key.len() > MOST_READ || !self.was_seen() {
@@ -144,7 +159,9 @@ impl Cache {
             start = end;
         }
         if matches!(self.steps[at], Step::Unknown) {
-            self.steps[at] = Step::Ends(kept);
+            let fields = added_fields(layout, &kept);
+            let change = fields.map_or(Change::Edits(kept), Change::Fields);
+            self.steps[at] = Step::Ends(Known { port, change });
             self.bytes += written;
         }
     }
@@ -189,6 +206,10 @@ impl Cache {
 /// Appends bytes that differ for different values. If the key exceeds [`MOST_READ`], it may be incomplete.
 fn push_key(value: Option<ValueRef<'_>>, key: &mut Vec<u8>) {
     let Some(value) = value else { return key.push(0) };
+    // Most values are text, which need not be checked to be UTF-8 here.
+    if let Some(text) = value.text_bytes() {
+        return push_data(8, text, key);
+    }
     match value.shape() {
         Shape::Null => key.push(1),
         Shape::Bool(value) => key.push(2 + u8::from(value)),

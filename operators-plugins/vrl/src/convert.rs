@@ -27,15 +27,17 @@ impl Arena {
         self.0.split().freeze()
     }
 
-    fn text(&mut self, text: &str) -> Vrl {
-        let bytes = self.copy(text.as_bytes());
-        // The conversion never fails, because the bytes are valid UTF-8.
-        ByteString::try_from(bytes).map_or(Vrl::Null, Vrl::String)
+    fn text(&mut self, text: &[u8]) -> Vrl {
+        ByteString::try_from(self.copy(text)).map_or(Vrl::Null, Vrl::String)
     }
 }
 
 /// Converts a value to VRL.
 pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
+    // The conversion checks that text is UTF-8, so it need not be checked before.
+    if let Some(text) = value.text_bytes() {
+        return arena.text(text);
+    }
     match value.shape() {
         Shape::Null => Vrl::Null,
         Shape::Bool(value) => Vrl::Boolean(value),
@@ -47,9 +49,9 @@ pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
         Shape::F64(value) => float(value),
         Shape::Number(text) => match text.parse() {
             Ok(integer) => Vrl::Integer(integer),
-            Err(_) => value.as_f64().map_or_else(|| arena.text(text), float),
+            Err(_) => value.as_f64().map_or_else(|| arena.text(text.as_bytes()), float),
         },
-        Shape::String(text) => arena.text(text),
+        Shape::String(text) => arena.text(text.as_bytes()),
         Shape::Bytes(data) => Vrl::Bytes(arena.copy(data)),
         Shape::Array(array) => {
             Vrl::Array(array.iter().map(|element| to_vrl(element, arena)).collect())

@@ -3,7 +3,9 @@
 //! The edits that a program makes to an event are the same for many events. They are compiled once to a [`Plan`], which
 //! writes all of them in one pass over the nodes of the document, without a tree of the event.
 
-use tremor_pdk::{Edits, Error, EventMut, MAX_DEPTH, Part, Path, Result, Value};
+use tremor_pdk::{
+    Edits, Error, EventMut, MAX_DEPTH, MetadataFields, Part, Path, Result, Value, Writer,
+};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
 use crate::{
@@ -189,16 +191,9 @@ impl Plan {
                 event.set_metadata(from_vrl(written(*index)));
                 Ok(())
             }
-            Self::Keys(set) => event.extend_metadata(|writer| {
-                for index in set {
-                    if let [OwnedSegment::Field(key)] =
-                        &layout.path(*index).written.path.segments[..]
-                    {
-                        writer.key(key);
-                        write_vrl(written(*index), writer);
-                    }
-                }
-            }),
+            Self::Keys(set) => {
+                event.extend_metadata(|writer| write_keys(layout, scratch, set, writer))
+            }
             Self::Fields(edits, set) if has_fields(event, part) => {
                 event.edit(part, edits, |field, value| {
                     value.write(|writer| write_vrl(written(set[field]), writer));
@@ -208,6 +203,26 @@ impl Plan {
                 replay(layout, scratch, event, part);
                 Ok(())
             }
+        }
+    }
+}
+
+/// Returns the fields that the edits add to the metadata, if they do nothing else.
+pub(crate) fn added_fields(layout: &Layout, scratch: &Scratch) -> Option<MetadataFields> {
+    let plans = [Part::Payload, Part::Metadata].map(|part| Plan::new(layout, scratch, part));
+    let [Plan::None, plan @ Plan::Keys(set)] = &plans else { return None };
+    if plan.is_too_deep(layout, scratch) {
+        return None;
+    }
+    MetadataFields::new(|writer| write_keys(layout, scratch, set, writer)).ok()
+}
+
+/// Writes the keys of the metadata that a program has written. `set` are the indices of their paths.
+fn write_keys(layout: &Layout, scratch: &Scratch, set: &[usize], writer: &mut Writer<'_>) {
+    for used in set.iter().map(|index| layout.path(*index)) {
+        if let [OwnedSegment::Field(key)] = &used.written.path.segments[..] {
+            writer.key(key);
+            write_vrl(scratch.written(used).unwrap_or(&Vrl::Null), writer);
         }
     }
 }

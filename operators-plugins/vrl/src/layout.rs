@@ -6,6 +6,8 @@
 //! slots do not overlap, and an edit of one slot never changes another slot. Arrays are converted
 //! as a whole.
 
+use std::cell::Cell;
+
 use tremor_pdk::{Path, ValueRef};
 use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
 
@@ -47,15 +49,36 @@ impl Slot {
     pub(crate) fn is_root(&self) -> bool {
         self.path.path.is_root()
     }
+}
 
-    /// Returns this part of an event or of its metadata.
-    pub(crate) fn of_event<'a>(
-        &self,
-        event: ValueRef<'a>,
-        metadata: Option<ValueRef<'a>>,
-    ) -> Option<ValueRef<'a>> {
-        let whole = if self.is_metadata() { metadata } else { Some(event) };
-        whole?.get_path(&self.way)
+/// An event and its metadata, as a program reads them.
+pub(crate) struct Input<'a> {
+    event: ValueRef<'a>,
+    metadata: Option<ValueRef<'a>>,
+    /// Values of the first slots that were looked up. A lookup reads all keys before that of the slot.
+    known: [Cell<Option<Option<ValueRef<'a>>>>; KNOWN],
+}
+
+/// Number of slots whose values an [`Input`] keeps.
+const KNOWN: usize = 8;
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(event: ValueRef<'a>, metadata: Option<ValueRef<'a>>) -> Self {
+        Self { event, metadata, known: [const { Cell::new(None) }; KNOWN] }
+    }
+
+    /// Returns the value of a slot of `layout`, if it exists.
+    pub(crate) fn get(&self, layout: &Layout, slot: usize) -> Option<ValueRef<'a>> {
+        if let Some(known) = self.known.get(slot).and_then(Cell::get) {
+            return known;
+        }
+        let part = &layout.slots[slot];
+        let whole = if part.is_metadata() { self.metadata } else { Some(self.event) };
+        let found = whole.and_then(|whole| whole.get_path(&part.way));
+        if let Some(known) = self.known.get(slot) {
+            known.set(Some(found));
+        }
+        found
     }
 }
 
@@ -138,7 +161,9 @@ fn way(path: &OwnedValuePath) -> Path {
 mod tests {
     use vrl::path::{OwnedTargetPath, parse_target_path};
 
-    use super::Layout;
+    use tremor_pdk::{ValueRef, literal};
+
+    use super::{Input, KNOWN, Layout};
 
     fn slots(paths: &[&str]) -> Vec<String> {
         let parse = |path: &&str| match *path {
@@ -168,6 +193,35 @@ mod tests {
             (&[r#"."odd \"key\"".x"#], &[r#"."odd \"key\"".x"#]),
         ] {
             assert_eq!(slots(paths), expected);
+        }
+    }
+    #[test]
+    fn every_slot_of_an_input_has_its_value() {
+        let names: Vec<String> = (0..KNOWN + 2).map(|number| format!("f{number:02}")).collect();
+        let paths: Vec<_> = names
+            .iter()
+            .flat_map(|name| [format!(".{name}"), format!("%{name}")])
+            .map(|path| parse_target_path(&path).unwrap())
+            .collect();
+        let layout = Layout::new(&paths);
+        let (mut event, mut metadata) = (literal!({}), literal!({}));
+        for (number, name) in names.iter().enumerate() {
+            event.as_object_mut().unwrap().insert(name.clone(), number);
+            metadata.as_object_mut().unwrap().insert(name.clone(), number + 100);
+        }
+        let event = ValueRef::from(&event);
+        for metadata in [Some(ValueRef::from(&metadata)), None] {
+            let input = Input::new(event, metadata);
+            for (slot, found) in layout.slots().iter().enumerate() {
+                let name = found.path.path.to_string();
+                let part = if found.is_metadata() { metadata } else { Some(event) };
+                let expected = part.and_then(|part| part.get(&name)).and_then(|it| it.as_u64());
+                for _ in 0..2 {
+                    let value = input.get(&layout, slot);
+                    assert_eq!(value.and_then(|it| it.as_u64()), expected, "{name}");
+                }
+                assert_eq!(expected.is_some(), !found.is_metadata() || metadata.is_some());
+            }
         }
     }
 }

@@ -33,8 +33,9 @@ use tremor_pdk::{EventMut, prelude::*};
 use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
 use self::{
-    cache::Cache,
+    cache::{Cache, Change, Known},
     edits::Plans,
+    layout::Input,
     program::Compiled,
     target::{EventTarget, Scratch},
 };
@@ -72,11 +73,16 @@ impl Vrl {
                 None => Verdict::Keep,
             };
         };
-        let metadata = event.get().metadata();
-        if let Some(known) = self.cache.find(&self.compiled.layout, value, metadata) {
-            return finish(&self.compiled, &self.ports, &mut self.plans, known, event);
+        let input = Input::new(value, event.get().metadata());
+        if let Some(known) = self.cache.find(&self.compiled.layout, &input) {
+            let Known { port, change } = known;
+            let changed = match change {
+                Change::Fields(fields) => event.add_metadata(fields),
+                Change::Edits(result) => self.plans.apply(&self.compiled.layout, result, event),
+            };
+            return verdict(*port, changed);
         }
-        match self.run(value, metadata) {
+        match self.run(&input) {
             Ok(()) => {}
             Err(Failure::Aborted(_)) if self.drop_on_abort => return Verdict::Discard,
             Err(Failure::Aborted(cause)) => {
@@ -91,16 +97,21 @@ impl Vrl {
                 "the program used a path that its compiler had not reported; this is a bug",
             ));
         }
-        self.cache.add(&self.compiled.layout, value, metadata, &self.scratch);
-        finish(&self.compiled, &self.ports, &mut self.plans, &self.scratch, event)
+        let (layout, result) = (&self.compiled.layout, &self.scratch);
+        let port = match port(&self.compiled, &self.ports, result) {
+            Ok(port) => port,
+            Err(error) => return Verdict::Reject(error),
+        };
+        self.cache.add(layout, &input, (result, port));
+        verdict(port, self.plans.apply(layout, result, event))
     }
 
     /// Runs the program. Its edits stay in `scratch`.
-    fn run(&mut self, event: ValueRef<'_>, metadata: Option<ValueRef<'_>>) -> Result<(), Failure> {
+    fn run(&mut self, input: &Input<'_>) -> Result<(), Failure> {
         self.scratch.clear();
         self.state.clear();
         let Compiled { program, layout, .. } = &self.compiled;
-        let mut target = EventTarget::new(layout, &mut self.scratch, event, metadata);
+        let mut target = EventTarget::new(layout, &mut self.scratch, input);
         let mut context = compiler::Context::new(&mut target, &mut self.state, &self.timezone);
         // This code replaces `vrl::compiler::runtime::Runtime::resolve`, which would convert the whole event first.
         match program.resolve(&mut context) {
@@ -115,20 +126,9 @@ impl Vrl {
     }
 }
 
-/// Writes the result of the program into the event, and returns the verdict on the event.
-fn finish(
-    compiled: &Compiled,
-    ports: &[String],
-    plans: &mut Plans,
-    result: &Scratch,
-    event: &mut EventMut<'_>,
-) -> Verdict {
-    let verdict = match port(compiled, ports, result) {
-        Ok(port) => port.map_or(Verdict::Keep, Verdict::Port),
-        Err(error) => return Verdict::Reject(error),
-    };
-    let written = plans.apply(&compiled.layout, result, event);
-    written.map_or_else(Verdict::Reject, |()| verdict)
+/// Returns the verdict on an event that leaves by `port`, or by `out`. `changed` is the result of its changes.
+fn verdict(port: Option<u16>, changed: Result<()>) -> Verdict {
+    changed.map_or_else(Verdict::Reject, |()| port.map_or(Verdict::Keep, Verdict::Port))
 }
 
 /// Returns the port that the program has set for the event, if any.

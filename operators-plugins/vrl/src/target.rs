@@ -8,7 +8,6 @@ use std::{
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use tremor_pdk::ValueRef;
 use vrl::{
     compiler::{SecretTarget, Target},
     path::OwnedTargetPath,
@@ -17,7 +16,7 @@ use vrl::{
 
 use crate::{
     convert::{Arena, to_vrl},
-    layout::{Layout, UsedPath},
+    layout::{Input, Layout, UsedPath},
 };
 
 /// Edit of a path.
@@ -152,21 +151,15 @@ fn copied(value: &Vrl, left: &mut usize) -> Option<Vrl> {
 }
 
 /// Event that a program reads and edits.
-pub(crate) struct EventTarget<'a> {
+pub(crate) struct EventTarget<'a, 'e> {
     layout: &'a Layout,
     scratch: &'a mut Scratch,
-    event: ValueRef<'a>,
-    metadata: Option<ValueRef<'a>>,
+    input: &'a Input<'e>,
 }
 
-impl<'a> EventTarget<'a> {
-    pub(crate) fn new(
-        layout: &'a Layout,
-        scratch: &'a mut Scratch,
-        event: ValueRef<'a>,
-        metadata: Option<ValueRef<'a>>,
-    ) -> Self {
-        Self { layout, scratch, event, metadata }
+impl<'a, 'e> EventTarget<'a, 'e> {
+    pub(crate) fn new(layout: &'a Layout, scratch: &'a mut Scratch, input: &'a Input<'e>) -> Self {
+        Self { layout, scratch, input }
     }
 
     fn find(&self, path: &OwnedTargetPath) -> Result<usize, String> {
@@ -178,11 +171,10 @@ impl<'a> EventTarget<'a> {
 
     fn convert(&self, slot: usize) -> Option<Vrl> {
         self.scratch.reads.borrow_mut().push(slot);
-        let slot = &self.layout.slots()[slot];
-        match slot.of_event(self.event, self.metadata) {
+        match self.input.get(self.layout, slot) {
             Some(found) => Some(to_vrl(found, &mut self.scratch.arena.borrow_mut())),
             // An event without metadata has empty metadata.
-            None if slot.is_root() => Some(Vrl::Object(ObjectMap::new())),
+            None if self.layout.slots()[slot].is_root() => Some(Vrl::Object(ObjectMap::new())),
             None => None,
         }
     }
@@ -196,7 +188,7 @@ impl<'a> EventTarget<'a> {
     }
 }
 
-impl Target for EventTarget<'_> {
+impl Target for EventTarget<'_, '_> {
     fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Vrl>, String> {
         let used = self.layout.path(self.find(path)?);
         let slot = self.scratch.slots[used.slot].get_or_init(|| self.convert(used.slot));
@@ -259,7 +251,7 @@ impl Target for EventTarget<'_> {
 }
 
 /// Events carry no secrets.
-impl SecretTarget for EventTarget<'_> {
+impl SecretTarget for EventTarget<'_, '_> {
     fn get_secret(&self, _key: &str) -> Option<&str> {
         None
     }
@@ -269,7 +261,7 @@ impl SecretTarget for EventTarget<'_> {
     fn remove_secret(&mut self, _key: &str) {}
 }
 
-impl fmt::Debug for EventTarget<'_> {
+impl fmt::Debug for EventTarget<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventTarget").field("scratch", &self.scratch).finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@ use tremor_pdk::{
 };
 
 use super::{Plan, Plans, replay};
-use crate::{Config, Vrl};
+use crate::{Config, Vrl, layout::Input};
 
 /// Returns `None` if VRL's compiler rejects the program, which knows the types of some fields.
 pub(crate) fn operator(source: &str) -> Option<Vrl> {
@@ -39,7 +39,10 @@ fn both(
     let [mut planned, mut replayed] = [(); 2].map(|()| batch(event, metadata));
     let given = batch(event, metadata);
     let given = given.get(0).unwrap();
-    assert!(operator.run(given.value().unwrap(), given.metadata()).is_ok(), "{source}");
+    assert!(
+        operator.run(&Input::new(given.value().unwrap(), given.metadata())).is_ok(),
+        "{source}"
+    );
     let (layout, scratch) = (&operator.compiled.layout, &operator.scratch);
     let mut plans = Plans::default();
     // The plans are compiled for another event than the one that is compared.
@@ -160,7 +163,7 @@ fn plans_of(source: &str, events: impl Iterator<Item = Value<'static>>) -> Plans
     for event in events {
         let mut batch = batch(&event, None);
         let given = batch.get(0).unwrap();
-        assert!(operator.run(given.value().unwrap(), None).is_ok());
+        assert!(operator.run(&Input::new(given.value().unwrap(), None)).is_ok());
         let mut event = batch.get_mut(0).unwrap();
         plans.apply(&operator.compiled.layout, &operator.scratch, &mut event).unwrap();
     }
@@ -206,7 +209,7 @@ fn too_deep_edit_is_an_error_and_changes_nothing() {
         let mut batch = batch(&event, None);
         let before = text(&batch);
         let given = batch.get(0).unwrap();
-        assert!(operator.run(given.value().unwrap(), None).is_ok());
+        assert!(operator.run(&Input::new(given.value().unwrap(), None)).is_ok());
         let mut plans = Plans::default();
         let (layout, scratch) = (&operator.compiled.layout, &operator.scratch);
         let applied = plans.apply(layout, scratch, &mut batch.get_mut(0).unwrap());

@@ -1,6 +1,6 @@
 //! Handles to events, with which authors read and edit events. A handle borrows its batch.
 
-use super::{Batch, Event, Insertion, Selection, StreamKey};
+use super::{Batch, Event, Insertion, MetadataFields, Selection, StreamKey};
 use crate::{
     document::{ValueRef, Writer},
     error::PluginError,
@@ -238,6 +238,15 @@ impl<'b> EventMut<'b> {
         write: impl FnOnce(&mut Writer<'_>),
     ) -> Result<(), PluginError> {
         self.batch.extend_metadata(self.position, write)
+    }
+
+    /// Adds fields to the metadata, as [`EventMut::extend_metadata`] does. The fields were written before, so that they
+    /// are only copied.
+    ///
+    /// # Errors
+    /// Returns an error of kind "internal" if the buffers of the batch are full; the event then keeps its metadata.
+    pub fn add_metadata(&mut self, fields: &MetadataFields) -> Result<(), PluginError> {
+        self.batch.add_metadata(self.position, fields)
     }
 
     /// Replaces the metadata of the event with the value that `write` writes directly into the batch's document. Memory

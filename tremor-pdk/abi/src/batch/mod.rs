@@ -23,6 +23,7 @@ mod buffered;
 mod check;
 mod cut;
 mod event;
+mod fields;
 mod fill;
 mod handle;
 mod host;
@@ -44,6 +45,7 @@ pub use self::{
     check::Mark,
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span, StreamKey},
+    fields::MetadataFields,
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::{HostBatch, HostOutput},
