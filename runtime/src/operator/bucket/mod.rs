@@ -92,7 +92,8 @@ impl Bucket {
     fn verdict(&mut self, event: EventRef<'_>) -> Verdict {
         let parts = EventParts::of(event);
         let class = self.config.class.get_in(&parts);
-        let Some(class) = class.filter(|class| !class.is_null()) else {
+        // `is_null` checks that text is UTF-8.
+        let Some(class) = class.filter(|it| it.text_bytes().is_some() || !it.is_null()) else {
             return Verdict::Reject(missing("class", &self.config.class));
         };
         let rate = match self.config.rate.get_in(&parts) {

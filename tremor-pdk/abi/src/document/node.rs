@@ -214,6 +214,13 @@ impl Node {
     pub const fn word(&self) -> u64 {
         self.head as u64 | ((self.len as u64) << 32)
     }
+
+    /// Returns whether [`Node::word`] is `word`. Compares the halves, which takes fewer instructions than joining them.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // each cast takes half of the word
+    pub(crate) const fn has_word(&self, word: u64) -> bool {
+        self.head == word as u32 && self.len == (word >> 32) as u32
+    }
 }
 
 /// Returns the 24-bit fingerprint of an object's key: its first, middle and last byte. Part of the ABI.

@@ -191,7 +191,7 @@ impl<'a> Subtree<'a> {
         let (text, word) = (key.as_str().as_bytes(), key.word());
         for _ in 0..head.len() {
             let [key_node, value, after_scalar @ ..] = rest else { return None };
-            if key_node.word() == word && self.data(*key_node).is_some_and(|data| equal(data, text))
+            if key_node.has_word(word) && self.data(*key_node).is_some_and(|data| equal(data, text))
             {
                 return Some(first_value(&rest[1..]).0);
             }
