@@ -72,7 +72,7 @@ enum Step {
 /// A result that is kept.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Port by which the event leaves, instead of `out`.
+    /// Position in the list of ports of the port by which the event leaves. `None` for the port `out`.
     pub(crate) port: Option<u16>,
     pub(crate) change: Change,
 }
@@ -117,13 +117,13 @@ impl Cache {
         }
     }
 
-    /// Adds the result of the program for an event, whose result was not known. `port` is the port by which the event
-    /// leaves, instead of `out`.
+    /// Adds the result of the program for an event, whose result was not known, and the port by which the event leaves.
     pub(crate) fn add(
         &mut self,
         layout: &Layout,
         input: &Input<'_>,
-        (result, port): (&Scratch, Option<u16>),
+        result: &Scratch,
+        port: Option<u16>,
     ) {
         if self.steps.is_empty() || self.pause > 0 {
             return;
@@ -159,10 +159,15 @@ impl Cache {
             start = end;
         }
         if matches!(self.steps[at], Step::Unknown) {
-            let fields = added_fields(layout, &kept);
-            let change = fields.map_or(Change::Edits(kept), Change::Fields);
+            let (change, size) = match added_fields(layout, &kept) {
+                Some(fields) => {
+                    let size = fields.size();
+                    (Change::Fields(fields), size)
+                }
+                None => (Change::Edits(kept), written),
+            };
             self.steps[at] = Step::Ends(Known { port, change });
-            self.bytes += written;
+            self.bytes += size;
         }
     }
 

@@ -27,6 +27,7 @@ impl Arena {
         self.0.split().freeze()
     }
 
+    /// Returns text, or `null` if it is not UTF-8, as [`ValueRef::shape`] does.
     fn text(&mut self, text: &[u8]) -> Vrl {
         ByteString::try_from(self.copy(text)).map_or(Vrl::Null, Vrl::String)
     }

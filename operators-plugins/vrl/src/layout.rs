@@ -55,28 +55,29 @@ impl Slot {
 pub(crate) struct Input<'a> {
     event: ValueRef<'a>,
     metadata: Option<ValueRef<'a>>,
-    /// Values of the first slots that were looked up. A lookup reads all keys before that of the slot.
-    known: [Cell<Option<Option<ValueRef<'a>>>>; KNOWN],
+    /// Values of the first slots of the layout, once they were looked up, because a lookup compares all keys that precede
+    /// the key of the slot.
+    found: [Cell<Option<Option<ValueRef<'a>>>>; FOUND],
 }
 
-/// Number of slots whose values an [`Input`] keeps.
-const KNOWN: usize = 8;
+/// Number of slots whose values an [`Input`] keeps. Most programs use fewer; a value takes 40 bytes.
+const FOUND: usize = 8;
 
 impl<'a> Input<'a> {
     pub(crate) fn new(event: ValueRef<'a>, metadata: Option<ValueRef<'a>>) -> Self {
-        Self { event, metadata, known: [const { Cell::new(None) }; KNOWN] }
+        Self { event, metadata, found: [const { Cell::new(None) }; FOUND] }
     }
 
     /// Returns the value of a slot of `layout`, if it exists.
     pub(crate) fn get(&self, layout: &Layout, slot: usize) -> Option<ValueRef<'a>> {
-        if let Some(known) = self.known.get(slot).and_then(Cell::get) {
-            return known;
+        if let Some(found) = self.found.get(slot).and_then(Cell::get) {
+            return found;
         }
         let part = &layout.slots[slot];
         let whole = if part.is_metadata() { self.metadata } else { Some(self.event) };
         let found = whole.and_then(|whole| whole.get_path(&part.way));
-        if let Some(known) = self.known.get(slot) {
-            known.set(Some(found));
+        if let Some(cell) = self.found.get(slot) {
+            cell.set(Some(found));
         }
         found
     }
@@ -159,11 +160,10 @@ fn way(path: &OwnedValuePath) -> Path {
 
 #[cfg(test)]
 mod tests {
+    use tremor_pdk::{ValueRef, literal};
     use vrl::path::{OwnedTargetPath, parse_target_path};
 
-    use tremor_pdk::{ValueRef, literal};
-
-    use super::{Input, KNOWN, Layout};
+    use super::{FOUND, Input, Layout};
 
     fn slots(paths: &[&str]) -> Vec<String> {
         let parse = |path: &&str| match *path {
@@ -195,9 +195,10 @@ mod tests {
             assert_eq!(slots(paths), expected);
         }
     }
+
     #[test]
     fn every_slot_of_an_input_has_its_value() {
-        let names: Vec<String> = (0..KNOWN + 2).map(|number| format!("f{number:02}")).collect();
+        let names: Vec<String> = (0..FOUND + 2).map(|number| format!("f{number:02}")).collect();
         let paths: Vec<_> = names
             .iter()
             .flat_map(|name| [format!(".{name}"), format!("%{name}")])

@@ -102,7 +102,7 @@ impl Vrl {
             Ok(port) => port,
             Err(error) => return Verdict::Reject(error),
         };
-        self.cache.add(layout, &input, (result, port));
+        self.cache.add(layout, &input, result, port);
         verdict(port, self.plans.apply(layout, result, event))
     }
 

@@ -217,8 +217,9 @@ impl Encoder {
     }
 }
 
-/// Minimum mean length of the runs of adjacent messages that are not copied, in bytes. Copying half a kibibyte takes about
-/// as long as one more slice of a vectored write (`bench/runs/2026-11-27-slices`).
+/// Minimum mean length of the runs of adjacent messages that are not copied, in bytes. One more slice of a vectored write
+/// takes about as long as copying 512 to 768 bytes (`bench/runs/2026-11-27-slices`), and a sink that does not write
+/// vectored saves the copy.
 const LEAST_RUN: usize = 512;
 
 /// Returns the message that a payload was decoded from, if its format is `copied`, it was not edited, and a receiver

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
-use tremor_pdk::{Number, Operator, Output, Value, literal};
+use tremor_pdk::{Component, Number, Operator, Output, Value, literal, testing::TestHost};
 
-use super::{Cache, MOST, PAUSE, STEP, TRIAL};
+use super::{Cache, Change, MOST, PAUSE, STEP, Step, TRIAL};
 use crate::{
-    Vrl,
+    Config, Vrl,
     edits::tests::{batch, object, operator, statement, text, value},
 };
 
@@ -154,4 +154,47 @@ fn cache_pauses_while_results_rarely_repeat() {
         result(&mut operator, &literal!({ "a": 1 }), None).unwrap();
     }
     assert_eq!((operator.cache.pause, operator.cache.known), (0, 2));
+}
+
+/// Known results that only add metadata are fields, and others are edits. Both keep the port.
+#[test]
+fn known_result_has_the_port_of_the_program() {
+    let events = ["a".into(), "b".into(), "out".into(), "c".into(), Value::Null];
+    let events = events.map(|to| literal!({ "to": to }));
+    for (source, adds_fields) in
+        [("%port = .to; %class = .to", true), ("%port = .to; .seen = true", false)]
+    {
+        let operator = || {
+            let source = Some(source.to_owned());
+            let ports = vec!["a".to_owned(), "b".to_owned()];
+            Vrl::new(Config { source, ports, ..Config::default() }, TestHost::new().context())
+                .unwrap()
+        };
+        let (mut cached, mut plain) = (operator(), operator());
+        plain.cache = Cache::default();
+        for event in events.iter().cycle().take(4 * events.len()) {
+            for metadata in [None, Some(literal!({ "class": "x", "n": 1 }))] {
+                let mut batches = [(); 2].map(|()| batch(event, metadata.as_ref()));
+                let [known, computed] = &mut batches;
+                let results = [(&mut cached, known), (&mut plain, computed)].map(|(it, batch)| {
+                    let mut output = Output::new();
+                    it.process(batch, &mut output).unwrap();
+                    let rejected: Vec<_> =
+                        output.rejected().iter().map(|it| it.error.to_string()).collect();
+                    let ports: Vec<_> =
+                        output.ports().iter().map(|out| (out.port, text(&out.batch))).collect();
+                    (rejected, ports, (!batch.is_empty()).then(|| text(batch)))
+                });
+                assert_eq!(results[0], results[1], "{event}");
+            }
+        }
+        let known = cached.cache.steps.iter().filter_map(|step| match step {
+            Step::Ends(known) => Some(matches!(known.change, Change::Fields(_))),
+            _ => None,
+        });
+        assert_eq!(known.collect::<Vec<_>>(), [adds_fields; 4], "{source}");
+        // Of eight times, an event is recorded at the first one and added at the second one. An unknown port is an error
+        // every time.
+        assert_eq!(cached.cache.known, 4 * 6);
+    }
 }

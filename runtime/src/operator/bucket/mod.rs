@@ -92,7 +92,7 @@ impl Bucket {
     fn verdict(&mut self, event: EventRef<'_>) -> Verdict {
         let parts = EventParts::of(event);
         let class = self.config.class.get_in(&parts);
-        // `is_null` checks that text is UTF-8.
+        // `text_bytes` comes first, because `is_null` also checks that text is UTF-8.
         let Some(class) = class.filter(|it| it.text_bytes().is_some() || !it.is_null()) else {
             return Verdict::Reject(missing("class", &self.config.class));
         };

@@ -32,11 +32,17 @@ impl MetadataFields {
         Ok(Self { bytes, nodes })
     }
 
+    /// Returns the size of the nodes and the text of the fields, in bytes.
+    pub fn size(&self) -> usize {
+        size_of_val(self.nodes.as_slice()) + self.bytes.len()
+    }
+
     fn value(&self) -> ValueRef<'_> {
         Document::new(&self.bytes, &self.nodes).root(0)
     }
 
-    /// Appends a copy to the buffers of a document, and returns the index of its root.
+    /// Appends a copy to the buffers of a document, and returns the index of its root. After an error, nothing is
+    /// appended.
     fn copy_to(&self, bytes: &mut ByteBuffer, nodes: &mut NodeBuffer) -> Result<u32, WriteError> {
         let first = nodes.len();
         let root = root_index(first)?;
@@ -142,6 +148,10 @@ mod tests {
                 writer.i64(number);
             }
         });
-        assert_eq!(twice.unwrap().value().to_string(), r#"{"n":2}"#);
+        let twice = twice.unwrap();
+        assert_eq!(
+            (twice.value().to_string(), twice.size()),
+            (r#"{"n":2}"#.to_owned(), 3 * 16 + 2)
+        );
     }
 }

@@ -240,11 +240,13 @@ impl<'b> EventMut<'b> {
         self.batch.extend_metadata(self.position, write)
     }
 
-    /// Adds fields to the metadata, as [`EventMut::extend_metadata`] does. The fields were written before, so that they
-    /// are only copied.
+    /// Adds fields that were written before to the metadata, with the same result as [`EventMut::extend_metadata`]. If
+    /// the event has no metadata and no other batch shares the buffers, the nodes and the text of the fields are copied;
+    /// otherwise the fields are written again.
     ///
     /// # Errors
-    /// Returns an error of kind "internal" if the buffers of the batch are full; the event then keeps its metadata.
+    /// Returns an error of kind "internal" if the metadata would be nested too deeply or the buffers of the batch are
+    /// full; the event then keeps its metadata.
     pub fn add_metadata(&mut self, fields: &MetadataFields) -> Result<(), PluginError> {
         self.batch.add_metadata(self.position, fields)
     }
