@@ -6,7 +6,7 @@
 //! slots do not overlap, and an edit of one slot never changes another slot. Arrays are converted
 //! as a whole.
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 
 use tremor_pdk::{Path, ValueRef};
 use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
@@ -57,7 +57,7 @@ pub(crate) struct Input<'a> {
     metadata: Option<ValueRef<'a>>,
     /// Values of the first slots of the layout, once they were looked up, because a lookup compares all keys that precede
     /// the key of the slot.
-    found: [Cell<Option<Option<ValueRef<'a>>>>; FOUND],
+    found: [OnceCell<Option<ValueRef<'a>>>; FOUND],
 }
 
 /// Number of slots whose values an [`Input`] keeps. Most programs use fewer; a value takes 40 bytes.
@@ -65,21 +65,17 @@ const FOUND: usize = 8;
 
 impl<'a> Input<'a> {
     pub(crate) fn new(event: ValueRef<'a>, metadata: Option<ValueRef<'a>>) -> Self {
-        Self { event, metadata, found: [const { Cell::new(None) }; FOUND] }
+        Self { event, metadata, found: [const { OnceCell::new() }; FOUND] }
     }
 
     /// Returns the value of a slot of `layout`, if it exists.
     pub(crate) fn get(&self, layout: &Layout, slot: usize) -> Option<ValueRef<'a>> {
-        if let Some(found) = self.found.get(slot).and_then(Cell::get) {
-            return found;
-        }
-        let part = &layout.slots[slot];
-        let whole = if part.is_metadata() { self.metadata } else { Some(self.event) };
-        let found = whole.and_then(|whole| whole.get_path(&part.way));
-        if let Some(cell) = self.found.get(slot) {
-            cell.set(Some(found));
-        }
-        found
+        let find = || {
+            let part = &layout.slots[slot];
+            let whole = if part.is_metadata() { self.metadata } else { Some(self.event) };
+            whole?.get_path(&part.way)
+        };
+        self.found.get(slot).map_or_else(find, |found| *found.get_or_init(find))
     }
 }
 
@@ -216,10 +212,10 @@ mod tests {
             for (slot, found) in layout.slots().iter().enumerate() {
                 let name = found.path.path.to_string();
                 let part = if found.is_metadata() { metadata } else { Some(event) };
-                let expected = part.and_then(|part| part.get(&name)).and_then(|it| it.as_u64());
+                let expected = part.and_then(|part| part.get(&name)).and_then(ValueRef::as_u64);
                 for _ in 0..2 {
                     let value = input.get(&layout, slot);
-                    assert_eq!(value.and_then(|it| it.as_u64()), expected, "{name}");
+                    assert_eq!(value.and_then(ValueRef::as_u64), expected, "{name}");
                 }
                 assert_eq!(expected.is_some(), !found.is_metadata() || metadata.is_some());
             }
