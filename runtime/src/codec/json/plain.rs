@@ -5,7 +5,7 @@
 //! an integer of more than 19 digits, or an error. Such a message is left to the complete parser, which also reports
 //! errors.
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use tremor_abi::document::Node;
 
@@ -59,8 +59,8 @@ impl Reader {
     /// bits (a message has at most as many nodes as bytes), and that [`BLOCK`](crate::codec::output::BLOCK) bytes after
     /// the message can be read.
     ///
-    /// Returns `None` if the message is not plain. In that case, the caller has to truncate `nodes` and clear
-    /// `duplicates`.
+    /// Returns whether the message has blanks outside of strings, or `None` if the message is not plain. In that case,
+    /// the caller has to truncate `nodes` and clear `duplicates`.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -69,14 +69,16 @@ impl Reader {
         max_depth: usize,
         nodes: &mut Nodes,
         duplicates: &mut Duplicates,
-    ) -> Option<()> {
-        let text = Text::new(bytes, message)?;
+    ) -> Option<bool> {
+        let has_blanks = Cell::new(false);
+        let text = Text::new(bytes, message, &has_blanks)?;
         let nodes = Slots::new(nodes, text.len());
         match self.avx2 {
             // SAFETY: an `Avx2` exists only if the processor has its instructions.
-            Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, nodes, duplicates) },
-            None => self.values(Baseline, text, max_depth, nodes, duplicates),
+            Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, nodes, duplicates)? },
+            None => self.values(Baseline, text, max_depth, nodes, duplicates)?,
         }
+        Some(has_blanks.get())
     }
 
     /// Compiles [`Reader::values`] for [`Avx2`].
@@ -95,7 +97,7 @@ impl Reader {
         self.values(scan, text, max_depth, nodes, duplicates)
     }
 
-    /// Writes the nodes of a message.
+    /// Writes the nodes of a message. Returns `None` if the message is not plain.
     #[inline(always)]
     fn values(
         &mut self,

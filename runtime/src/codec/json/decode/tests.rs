@@ -436,3 +436,58 @@ proptest! {
         prop_assert_eq!(decoded(true), decoded(false));
     }
 }
+
+/// Decodes a message, and returns its JSON or its error, and whether the value is exact.
+fn decoded_by(decoder: &mut Decoder, message: &str) -> (Result<String, String>, bool) {
+    let (mut bytes, mut nodes) = (Bytes::from_slice(message.as_bytes()), Nodes::new());
+    let span = Span { start: 0, len: u32::try_from(message.len()).unwrap() };
+    let decoded = decoder.decode(&mut bytes, span, &mut nodes).map(|root| {
+        let mut out = Bytes::new();
+        Encoder::new(EncodeOptions::default()).document(&bytes, &nodes, root, &mut out).unwrap();
+        String::from_utf8(out.into()).unwrap()
+    });
+    let is_exact = decoded.is_ok() && decoder.is_exact();
+    (decoded.map_err(|error| error.to_string()), is_exact)
+}
+
+const MESSAGES: [&str; 14] = [
+    r#"{"a":"b"}"#,
+    r#"{"a":"b\n"}"#,
+    r#"{ "a": "b\\" }"#,
+    "\n{\"a\":1}\r\n",
+    "{\"a\":\n1}",
+    "[\r1]",
+    "[\"\\u0041\",\n1]",
+    "\u{feff}[1]\n",
+    "\u{feff}[1,\n2]",
+    "[1e400]",
+    "[1e400,\n2]",
+    r#"{"a":1,"a":2}"#,
+    r#"["\x"]"#,
+    "[1",
+];
+
+proptest! {
+    #[test]
+    fn earlier_messages_do_not_matter(order in prop::collection::vec(0..MESSAGES.len(), 0..30)) {
+        let mut decoder = Decoder::new(DecodeOptions::default());
+        // A run of messages without escapes, and then any messages.
+        for at in std::iter::repeat_n(0, 20).chain(order) {
+            let reused = decoded_by(&mut decoder, MESSAGES[at]);
+            let fresh = decoded_by(&mut Decoder::new(DecodeOptions::default()), MESSAGES[at]);
+            prop_assert_eq!(reused, fresh, "{}", MESSAGES[at]);
+        }
+    }
+}
+
+#[test]
+fn value_is_exact_if_its_keys_numbers_and_line_breaks_are_those_of_the_message() {
+    let exact = MESSAGES.map(|message| {
+        let mut decoder = Decoder::new(DecodeOptions::default());
+        decoded_by(&mut decoder, message).1
+    });
+    let expected = [
+        true, true, true, true, false, false, false, true, false, true, false, false, false, false,
+    ];
+    assert_eq!(exact, expected);
+}

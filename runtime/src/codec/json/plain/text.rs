@@ -1,6 +1,6 @@
 //! The text of a message, and its tokens.
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use tremor_abi::document::{Node, fingerprint};
 
@@ -21,12 +21,18 @@ pub(super) struct Text<'b> {
     at: usize,
     /// Offset after the last byte of the message.
     end: usize,
+    /// `true` if blanks were skipped. A reference, because a field that changes takes a register from the loops.
+    has_blanks: &'b Cell<bool>,
 }
 
 impl<'b> Text<'b> {
-    pub(super) fn new(bytes: &'b [u8], message: Range<usize>) -> Option<Self> {
+    pub(super) fn new(
+        bytes: &'b [u8],
+        message: Range<usize>,
+        has_blanks: &'b Cell<bool>,
+    ) -> Option<Self> {
         let is_padded = message.end.checked_add(BLOCK).is_some_and(|end| end <= bytes.len());
-        is_padded.then_some(Self { bytes, at: message.start, end: message.end })
+        is_padded.then_some(Self { bytes, at: message.start, end: message.end, has_blanks })
     }
 
     /// Returns the next byte without consuming it.
@@ -46,6 +52,7 @@ impl<'b> Text<'b> {
         if byte > b' ' {
             return Some(byte);
         }
+        self.has_blanks.set(true);
         self.at = behind_blanks(self.bytes, self.at, self.end);
         self.peek()
     }
