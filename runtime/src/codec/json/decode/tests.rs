@@ -481,7 +481,7 @@ proptest! {
 }
 
 #[test]
-fn value_is_exact_if_its_keys_numbers_and_line_breaks_are_those_of_the_message() {
+fn value_of_a_line_with_all_its_keys_is_exact() {
     let exact = MESSAGES.map(|message| {
         let mut decoder = Decoder::new(DecodeOptions::default());
         decoded_by(&mut decoder, message).1
