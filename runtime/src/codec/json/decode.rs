@@ -50,8 +50,8 @@ pub struct Decoder {
     has_line_breaks: bool,
 }
 
-/// Number of messages without escapes after which the next one is not searched for escapes before it is read, which
-/// takes 3 % of the time. If it has escapes, it is read in vain up to the first one.
+/// Number of messages without escapes after which the next one is not searched for escapes before it is read. The search
+/// takes 3 % of the time of a flow; without it, a message with escapes is read in vain up to the first one.
 const UNSEARCHED: u32 = 16;
 
 impl Decoder {
