@@ -198,7 +198,8 @@ impl Decoder {
     }
 
     /// Returns the format of the message that was decoded last, if its value is exact, so that the message can leave as
-    /// it came. Call this once after each decoded message.
+    /// it came. A JSON message with line breaks has no exact format, because a receiver of lines would find its end at the
+    /// first of them. Call this once after each decoded message.
     #[inline]
     pub(crate) fn exact_format(&mut self) -> Option<Format> {
         match self {

@@ -136,19 +136,23 @@ mod tests {
     }
 
     #[test]
-    fn claim_of_an_invalid_message_counts_as_edited() {
-        let mut batch = decoded("json", &[b"{ }"]);
-        batch.push_message(b"{ }, forged");
-        let [first, raw] = *batch.events() else { panic!("two events") };
-        // SAFETY: as in `forged`: the bytes of the raw payload become those of the original message.
-        let event = unsafe {
-            let mut bytes: [u8; 56] = std::mem::transmute(first);
-            let raw: [u8; 56] = std::mem::transmute(raw);
-            bytes[16..24].copy_from_slice(&raw[8..16]);
-            std::mem::transmute::<[u8; 56], Event>(bytes)
-        };
-        batch.set_events(&[event]);
-        settled(&mut batch, &Batch::validate).unwrap();
-        assert_eq!(encoded("json", &batch), [b"{}"]);
+    fn claim_of_an_invalid_message_or_of_two_lines_is_refused() {
+        for (message, claimed, rewritten) in
+            [("{ }", "{ }, forged", "{}"), ("[1, 2]", "[1,\n2]", "[1,2]")]
+        {
+            let mut batch = decoded("json", &[message.as_bytes()]);
+            batch.push_message(claimed.as_bytes());
+            let [first, raw] = *batch.events() else { panic!("two events") };
+            // SAFETY: as in `forged`: the bytes of the raw payload become those of the original message.
+            let event = unsafe {
+                let mut bytes: [u8; 56] = std::mem::transmute(first);
+                let raw: [u8; 56] = std::mem::transmute(raw);
+                bytes[16..24].copy_from_slice(&raw[8..16]);
+                std::mem::transmute::<[u8; 56], Event>(bytes)
+            };
+            batch.set_events(&[event]);
+            settled(&mut batch, &Batch::validate).unwrap();
+            assert_eq!(encoded("json", &batch), [rewritten.as_bytes()]);
+        }
     }
 }

@@ -193,8 +193,8 @@ fn known_result_has_the_port_of_the_program() {
             _ => None,
         });
         assert_eq!(known.collect::<Vec<_>>(), [adds_fields; 4], "{source}");
-        // Of eight times, an event is recorded at the first one and added at the second one. An unknown port is an error
-        // every time.
+        // Each event occurs eight times. The first time, its values are recorded, and the second time, its result is
+        // added. An unknown port is an error every time.
         assert_eq!(cached.cache.known, 4 * 6);
     }
 }

@@ -78,9 +78,9 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
-    /// Emits the first `len` bytes of `data` as a message. The remaining bytes, such as a separator, are copied to the
-    /// buffer after the message, but are no part of it. A sink that ends its messages with the same separator can then
-    /// send the message without copying it again.
+    /// Emits the first `len` bytes of `data` as a message. The remaining bytes, such as a separator, follow the message in
+    /// the buffer, but do not belong to it. If a sink ends its messages with the same separator, it can send the message
+    /// and these bytes without a copy.
     ///
     /// # Panics
     /// Panics if `data` is shorter than `len` bytes.
