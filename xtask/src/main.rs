@@ -20,6 +20,7 @@ mod models;
 mod network;
 mod new_plugin;
 mod outage;
+mod packages;
 mod perf_gate;
 mod process;
 mod project;
@@ -59,6 +60,12 @@ enum Command {
     Ci(ci::Arguments),
     /// Checks rules of this project that no compiler and no linter checks
     Tidy,
+    /// Prints the texts that users see, or what has changed in them since a commit
+    Messages {
+        /// Print only messages that differ from those of this commit
+        #[arg(long, value_name = "COMMIT")]
+        since: Option<String>,
+    },
     /// Checks the models of concurrency protocols in every order (loom; Miri if nightly has it)
     Models,
     /// Creates a plugin of each kind with `tremor plugin new`, and builds it with the packaged kit
@@ -99,6 +106,7 @@ fn main() -> ExitCode {
         Command::Book => book::run(),
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Tidy => tidy::run(),
+        Command::Messages { since } => tidy::messages::print(since.as_deref()),
         Command::Models => models::run().map(drop),
         Command::NewPlugin => new_plugin::check(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

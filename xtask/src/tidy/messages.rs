@@ -1,26 +1,16 @@
-//! The list of messages: texts in the shipped source files that an operator or the author of a plugin can see.
+//! `cargo xtask messages`: texts in the shipped source files that an operator or the author of a plugin can see, for
+//! reviews of these texts.
 //!
-//! The list is committed, so that a review shows each change of a message. A string literal is a
-//! message if it contains a word and a space. A doc comment is a message if it becomes help or the
-//! description of a configuration key. Tests, reasons of lint exceptions and texts of panics are
-//! left out.
+//! A string literal is a message if it contains a word and a space. A doc comment is a message if it becomes help or the
+//! description of a configuration key. Tests, reasons of lint exceptions and texts of panics are left out.
 
-use std::{collections::BTreeSet, env, fs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 
-use super::Violation;
 use super::repository::{File, Repository, is_library};
 use super::tokens::Token;
-use crate::project::root;
-
-/// Path of the list.
-const LIST: &str = "tests/messages.txt";
-
-const HEADER: &str = "\
-Messages of the product, by source file: log lines, errors, help, and descriptions of configuration keys.
-`UPDATE_EXPECT=1 cargo xtask tidy` writes this file. Read the difference before you commit it.
-";
 
 /// Derives and attributes of types whose doc comments users see.
 const SHOWN: [&str; 6] = ["Args", "JsonSchema", "Parser", "Subcommand", "ValueEnum", "config"];
@@ -32,41 +22,52 @@ const SILENT: [&str; 6] = ["allow", "cfg", "cfg_attr", "expect", "ignore", "warn
 const PANICS: [&str; 6] =
     ["assert", "debug_assert", "expect", "expect_err", "panic", "unreachable"];
 
-/// Compares the committed list with the source files. With `UPDATE_EXPECT` in the environment, writes the list.
-///
-/// # Errors
-/// The list cannot be written.
-pub(super) fn check(repository: &Repository) -> Result<Option<Violation>> {
-    let found = list(repository);
-    let path = root().join(LIST);
-    if env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&path, found).with_context(|| format!("cannot write {LIST}"))?;
-        return Ok(None);
-    }
-    let is_current = fs::read_to_string(path).is_ok_and(|committed| committed == found);
-    let message = "differs from the messages in the source files: run `UPDATE_EXPECT=1 cargo xtask tidy` and read \
-                   the difference";
-    Ok((!is_current).then(|| Violation::in_file(LIST, message)))
+/// The messages of each source file that has any, by path.
+type Messages = BTreeMap<String, BTreeSet<String>>;
+
+/// Prints all messages of the product by source file. With `since`, prints only what has changed since that commit:
+/// messages that were removed after `-`, and those that were added after `+`.
+pub(crate) fn print(since: Option<&str>) -> Result<()> {
+    let now = messages(&Repository::read()?);
+    let text = match since {
+        None => changes(&Messages::new(), &now, "  ", "  "),
+        Some(commit) => changes(&messages(&Repository::read_commit(commit)?), &now, "- ", "+ "),
+    };
+    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Returns the list, with files and messages sorted.
-fn list(repository: &Repository) -> String {
-    let is_shipped = |path: &str| path.starts_with("brokers/") || is_library(path);
-    let mut list = HEADER.to_owned();
-    let shipped = repository.rust().filter(|it| it.path.contains("/src/") && is_shipped(&it.path));
-    for file in shipped.filter(|file| !file.is_test(1)) {
-        let mut messages = Messages { file, found: BTreeSet::new() };
-        messages.read(&file.tokens, false);
-        if !messages.found.is_empty() {
-            list.extend(["\n", &file.path, "\n"]);
-            messages.found.iter().for_each(|message| list.extend(["  ", message, "\n"]));
+/// Returns the differences of two lists by source file. A removed message follows `removed`, and an added one `added`.
+fn changes(before: &Messages, now: &Messages, removed: &str, added: &str) -> String {
+    let none = BTreeSet::new();
+    let files: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let mut text = String::new();
+    for file in files {
+        let [old, new] = [before, now].map(|it| it.get(file).unwrap_or(&none));
+        let lines = old.difference(new).map(|message| (removed, message));
+        let lines: Vec<_> =
+            lines.chain(new.difference(old).map(|message| (added, message))).collect();
+        if !lines.is_empty() {
+            text.extend([file, "\n"]);
+            lines.iter().for_each(|(sign, message)| text.extend([sign, message.as_str(), "\n"]));
         }
     }
-    list
+    text
 }
 
-/// The messages of a file.
-struct Messages<'r> {
+fn messages(repository: &Repository) -> Messages {
+    let is_shipped = |path: &str| path.starts_with("brokers/") || is_library(path);
+    let shipped = repository.rust().filter(|it| it.path.contains("/src/") && is_shipped(&it.path));
+    let of_file = |file: &File| {
+        let mut reader = Reader { file, found: BTreeSet::new() };
+        reader.read(&file.tokens, false);
+        (file.path.clone(), reader.found)
+    };
+    let all = shipped.filter(|file| !file.is_test(1)).map(of_file);
+    all.filter(|(_, messages)| !messages.is_empty()).collect()
+}
+
+/// Collects the messages of a file.
+struct Reader<'r> {
     file: &'r File,
     found: BTreeSet<String>,
 }
@@ -81,7 +82,7 @@ struct Attributes {
     is_test: bool,
 }
 
-impl Messages<'_> {
+impl Reader<'_> {
     /// Collects the messages of `rest`. `are_shown` is `true` within a type whose doc comments users see.
     fn read(&mut self, mut rest: &[Token], are_shown: bool) {
         let mut item = Attributes::default();
@@ -197,11 +198,8 @@ mod tests {
 
     /// Returns the messages of a source file of the runtime.
     fn messages(source: &str) -> Vec<String> {
-        let repository = Repository::of(&[("runtime/src/a.rs", source)]);
-        list(&repository)
-            .lines()
-            .filter_map(|line| line.strip_prefix("  ").map(str::to_owned))
-            .collect()
+        let found = super::messages(&Repository::of(&[("runtime/src/a.rs", source)]));
+        found.into_values().flatten().collect()
     }
 
     #[test]
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn list_is_sorted_by_file_and_without_tests_and_tools() {
+    fn tests_and_tools_have_no_messages() {
         let source =
             "const A: &str = \"it is\"; const B: &str = \"a word\"; const C: &str = \"it is\";";
         let repository = Repository::of(&[
@@ -246,9 +244,24 @@ mod tests {
             ("tremor-pdk/src/lib.rs", "const A: &str = \"word\";"),
             ("xtask/src/main.rs", source),
         ]);
-        assert_eq!(
-            list(&repository).strip_prefix(HEADER),
-            Some("\nbrokers/nats/src/lib.rs\n  a word\n  it is\n")
-        );
+        let list = changes(&Messages::new(), &super::messages(&repository), "- ", "+ ");
+        assert_eq!(list, "brokers/nats/src/lib.rs\n+ a word\n+ it is\n");
+    }
+
+    #[test]
+    fn changed_messages_are_shown_by_file() {
+        let list = |files: &[(&str, &str)]| super::messages(&Repository::of(files));
+        let before = list(&[
+            ("runtime/src/a.rs", "const A: &str = \"the same\"; const B: &str = \"old text\";"),
+            ("runtime/src/gone.rs", "const A: &str = \"a message\";"),
+            ("runtime/src/same.rs", "const A: &str = \"no change\";"),
+        ]);
+        let now = list(&[
+            ("runtime/src/a.rs", "const A: &str = \"the same\"; const B: &str = \"new text\";"),
+            ("runtime/src/same.rs", "const A: &str = \"no change\";"),
+        ]);
+        let expected =
+            "runtime/src/a.rs\n- old text\n+ new text\nruntime/src/gone.rs\n- a message\n";
+        assert_eq!(changes(&before, &now, "- ", "+ "), expected);
     }
 }

@@ -3,8 +3,7 @@
 //! [`Repository`] reads the project once. Each rule is a function in a module of `rules` that returns the violations in
 //! a repository, with a test in which a planted violation is found.
 
-mod messages;
-mod packages;
+pub(crate) mod messages;
 mod repository;
 mod rules;
 mod tokens;
@@ -15,8 +14,7 @@ use repository::Repository;
 
 pub(crate) fn run() -> Result<()> {
     let repository = Repository::read()?;
-    let mut violations = rules::violations(&repository);
-    violations.extend(messages::check(&repository)?);
+    let violations = rules::violations(&repository);
     for violation in &violations {
         let line = violation.line.map_or_else(String::new, |line| format!(":{line}"));
         eprintln!("{}{line}: {}", violation.path, violation.message);

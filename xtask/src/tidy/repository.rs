@@ -1,12 +1,12 @@
 //! The project's files and packages, which the rules check.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
-use super::packages::{Package, read_packages};
 use super::tokens::{Token, tokens};
-use crate::project::{files, root};
+use crate::packages::{Package, read_packages};
+use crate::project::{files, output, root, text};
 
 const TEXT: [&str; 6] = ["md", "rs", "sh", "toml", "yaml", "yml"];
 
@@ -30,19 +30,20 @@ pub(super) struct File {
 
 impl Repository {
     pub(super) fn read() -> Result<Self> {
-        let mut all = Vec::new();
-        for path in files()? {
-            let has_text =
-                path.starts_with(".ci/") || TEXT.iter().any(|it| has_extension(&path, it));
-            let full = root().join(&path);
-            if !full.is_file() {
-                continue; // a deleted file is in git's list until the deletion is staged
-            }
-            let bytes = if has_text { fs::read(full)? } else { Vec::new() };
-            // Fixtures may contain any bytes. A file that is not UTF-8 is not checked.
-            all.push(File::new(path, String::from_utf8(bytes).unwrap_or_default())?);
-        }
-        Ok(Self::new(all, read_packages()?))
+        Ok(Self::new(read_files(root(), files()?)?, read_packages()?))
+    }
+
+    /// Reads the files of a commit, without the packages.
+    pub(super) fn read_commit(commit: &str) -> Result<Self> {
+        let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+        let archive = folder.path().join("archive.tar");
+        let mut git = Command::new("git");
+        git.args(["archive", "--output"]).arg(&archive).arg(commit).current_dir(root());
+        output(&mut git)?;
+        output(Command::new("tar").arg("-xf").arg(&archive).current_dir(folder.path()))?;
+        let paths = text(Command::new("tar").arg("-tf").arg(&archive))?;
+        let files = read_files(folder.path(), paths.lines().map(str::to_owned).collect())?;
+        Ok(Self::new(files, Vec::new()))
     }
 
     fn new(mut files: Vec<File>, packages: Vec<Package>) -> Self {
@@ -85,6 +86,22 @@ impl Repository {
         };
         path.is_empty() || self.files.iter().any(is_within)
     }
+}
+
+/// Reads the files with these paths in a folder.
+fn read_files(root: &Path, paths: Vec<String>) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let has_text = path.starts_with(".ci/") || TEXT.iter().any(|it| has_extension(&path, it));
+        let full = root.join(&path);
+        if !full.is_file() {
+            continue; // a folder, or a deleted file, which is in git's list until the deletion is staged
+        }
+        let bytes = if has_text { fs::read(full)? } else { Vec::new() };
+        // Fixtures may contain any bytes. A file that is not UTF-8 is not checked.
+        files.push(File::new(path, String::from_utf8(bytes).unwrap_or_default())?);
+    }
+    Ok(files)
 }
 
 impl File {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::packages::Package;
 use crate::tidy::Violation;
-use crate::tidy::packages::Package;
 use crate::tidy::repository::Repository;
 
 const KIT: &str = "tremor-pdk";
@@ -14,7 +14,7 @@ const PLUGINS: [&str; 4] =
 pub(super) fn plugin_depends_only_on_the_pdk(repository: &Repository) -> Vec<Violation> {
     let is_plugin = |package: &&Package| PLUGINS.iter().any(|it| package.manifest.starts_with(it));
     let plugins = repository.packages.iter().filter(is_plugin);
-    let used = plugins.flat_map(|plugin| plugin.ours.iter().map(move |name| (plugin, name)));
+    let used = plugins.flat_map(|plugin| plugin.ours().map(move |name| (plugin, name)));
     let message = |name| format!("a plugin may only depend on {KIT}, and not on {name}");
     let others = used.filter(|(_, name)| *name != KIT);
     others.map(|(plugin, name)| Violation::in_file(&plugin.manifest, message(name))).collect()
@@ -28,12 +28,12 @@ pub(super) fn pdk_is_free_of_the_runtime(repository: &Repository) -> Vec<Violati
     let mut seen = BTreeSet::new();
     let mut open: Vec<&Package> = vec![kit];
     while let Some(package) = open.pop() {
-        for name in &package.ours {
+        for name in package.ours() {
             if name == RUNTIME {
                 let message = format!("{KIT} depends on {RUNTIME} through {}", package.name);
                 violations.push(Violation::in_file(&package.manifest, message));
-            } else if seen.insert(name.as_str()) {
-                open.extend(by_name.get(name.as_str()));
+            } else if seen.insert(name) {
+                open.extend(by_name.get(name));
             }
         }
     }
@@ -43,12 +43,18 @@ pub(super) fn pdk_is_free_of_the_runtime(repository: &Repository) -> Vec<Violati
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packages::Dependency;
+
+    fn ours_named(name: &str) -> Dependency {
+        Dependency { name: name.to_owned(), is_ours: true, ..Dependency::default() }
+    }
 
     fn project(packages: &[(&str, &str, &[&str])]) -> Repository {
         let packages = packages.iter().map(|(name, folder, ours)| Package {
             name: (*name).to_owned(),
             manifest: format!("{folder}/Cargo.toml"),
-            ours: ours.iter().map(|name| (*name).to_owned()).collect(),
+            dependencies: ours.iter().map(|name| ours_named(name)).collect(),
+            ..Package::default()
         });
         Repository { files: Vec::new(), packages: packages.collect() }
     }
