@@ -2,12 +2,12 @@
 //! them during a run.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use anyhow::{Context, Result};
 
-use crate::project::{cargo, root, run};
+use crate::project::{cargo, profile_folder, run, target_folder};
 
 /// Paths of the copied program and plugins.
 pub(crate) struct Built {
@@ -19,17 +19,6 @@ pub(crate) struct Built {
 /// Returns whether a package is a fixture. Fixtures are cargo examples, which have a folder of their own.
 fn is_fixture(package: &str) -> bool {
     package.starts_with("fixture-")
-}
-
-/// Returns the folder into which cargo builds a profile.
-pub(crate) fn folder(release: bool) -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    root().join(target).join(if release { "release" } else { "debug" })
-}
-
-/// Returns the target folder, which contains the folders of all profiles.
-pub(crate) fn target() -> PathBuf {
-    folder(false).with_file_name("")
 }
 
 /// Returns the file name of the plugin that a package builds.
@@ -62,7 +51,7 @@ pub(crate) fn compile(packages: &[&str], release: bool) -> Result<()> {
 /// Builds the program and the plugins in `packages`, and copies them to the folder `own`.
 pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Built> {
     compile(packages, release)?;
-    let from = folder(release);
+    let from = profile_folder(release);
     fs::create_dir_all(own).with_context(|| format!("cannot create {}", own.display()))?;
     copy(&from.join("tremor"), own)?;
     for package in packages {
@@ -75,9 +64,12 @@ pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Buil
 /// Builds a plugin of the workspace `brokers`, and copies it to the folder `own`.
 pub(crate) fn build_broker(package: &str, release: bool, own: &Path) -> Result<()> {
     let mut command = cargo(["build", "--manifest-path=brokers/Cargo.toml"]);
-    command.args(profile(release)).args(["--package", package, "--target-dir"]).arg(target());
+    command
+        .args(profile(release))
+        .args(["--package", package, "--target-dir"])
+        .arg(target_folder());
     run(command)?;
-    copy(&folder(release).join(library(package)), own)
+    copy(&profile_folder(release).join(library(package)), own)
 }
 
 /// Builds the program with the plugins of the benchmark's flows linked into it, for `cargo xtask build-static`.

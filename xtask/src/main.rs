@@ -11,10 +11,12 @@ mod built;
 mod ci;
 mod crash;
 mod demo;
+mod deny;
 mod dist;
 mod faults;
 mod fuzz;
 mod generate_logs;
+mod inputs;
 mod many_flows;
 mod models;
 mod network;
@@ -32,6 +34,7 @@ mod scripts;
 mod soak;
 mod tidy;
 mod tools;
+mod workspaces;
 
 use std::process::ExitCode;
 

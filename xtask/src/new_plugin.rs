@@ -10,7 +10,7 @@ use std::{fs, os::unix::fs::symlink, process::Command};
 use anyhow::{Context, Result, ensure};
 
 use crate::built;
-use crate::project::{cargo, empty_folder, root, run as run_command, text, write};
+use crate::project::{cargo, empty_folder, profile_folder, root, run as run_command, text, write};
 
 /// The crates of the kit.
 const KIT: [&str; 3] = ["tremor-abi", "tremor-pdk-macros", "tremor-pdk"];
@@ -87,7 +87,7 @@ fn settings(kit: &[(&str, PathBuf)]) -> String {
 /// Creates a plugin of a kind, and runs the printed instructions.
 fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
     let name = format!("ci-{kind}");
-    let mut command = Command::new(built::folder(false).join("tremor"));
+    let mut command = Command::new(profile_folder(false).join("tremor"));
     // Without `--pdk` the crate would use the kit of the clone that contains the program.
     command.args(["plugin", "new", &name, "--kind", kind, "--pdk", env!("CARGO_PKG_VERSION")]);
     let instructions = output(command, scene)?;

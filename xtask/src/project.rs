@@ -1,7 +1,8 @@
 //! The project's folders and files, and functions that run programs in them.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::{collections::BTreeSet, env, ffi::OsStr, fs, path::Path};
+use std::{collections::BTreeSet, env, ffi::OsStr, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
@@ -13,6 +14,16 @@ pub(crate) type Skipped = Option<&'static str>;
 pub(crate) fn root() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
+}
+
+/// Returns the target folder, which contains the folders of all profiles.
+pub(crate) fn target_folder() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from))
+}
+
+/// Returns the folder into which cargo builds a profile.
+pub(crate) fn profile_folder(release: bool) -> PathBuf {
+    target_folder().join(if release { "release" } else { "debug" })
 }
 
 /// Returns a command that runs the current cargo in the workspace's folder.
@@ -32,6 +43,26 @@ pub(crate) fn forget_package(cargo: &mut Command) {
             cargo.env_remove(&variable);
         }
     }
+}
+
+/// Exit status of `timeout` if it has ended the command.
+pub(crate) const TIMED_OUT: i32 = 124;
+
+/// Wraps a command so that it and its child processes end after `limit`, which is a duration as `timeout` reads it, and
+/// when this thread ends.
+pub(crate) fn limited(limit: &str, command: &Command) -> Command {
+    let mut limited = Command::new("setpriv");
+    limited.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10s", limit]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.current_dir(command.get_current_dir().unwrap_or(root()));
+    forget_package(&mut limited);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
 }
 
 /// Runs a command to its end. The command inherits standard output and standard error.
@@ -139,5 +170,20 @@ mod tests {
         let error = run(cargo(["no-such-command"])).map_err(|error| error.to_string());
         let message = error.expect_err("cargo has no such command");
         assert!(message.starts_with("`cargo no-such-command` failed"), "{message}");
+    }
+    #[test]
+    fn command_beyond_its_limit_is_ended_with_its_children() {
+        let mut hangs = Command::new("sh");
+        hangs.args(["-c", "sleep 86399 & sleep 86399"]).env("NAME", "value").current_dir("/");
+        let ended = limited("0.1", &hangs).output().expect("the command starts");
+        assert_eq!(ended.status.code(), Some(TIMED_OUT), "{}", ended.status);
+    }
+
+    #[test]
+    fn limited_command_has_its_folder_and_variables() {
+        let mut shows = Command::new("sh");
+        shows.args(["-c", "echo $NAME; pwd"]).env("NAME", "value").current_dir("/");
+        let printed = text(&mut limited("1m", &shows)).expect("the command runs");
+        assert_eq!(printed, "value\n/\n");
     }
 }

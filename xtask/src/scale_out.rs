@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use crate::built::target;
+use crate::project::target_folder;
 use crate::project::{cargo, run};
 
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 pub(crate) fn measure(arguments: &Arguments) -> Result<()> {
     let program = ["run", "--manifest-path=brokers/Cargo.toml", "--package=broker-tests"];
     let mut command = cargo(program);
-    command.arg("--target-dir").arg(target()).args(["--bin=scale_out", "--"]);
+    command.arg("--target-dir").arg(target_folder()).args(["--bin=scale_out", "--"]);
     if arguments.limited {
         command.args(["limited", "10"]);
     } else {

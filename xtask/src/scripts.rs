@@ -5,8 +5,7 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::built;
-use crate::project::{Skipped, cargo, empty_folder, is_on_path, root, run, write};
+use crate::project::{Skipped, cargo, empty_folder, is_on_path, profile_folder, root, run, write};
 use crate::tools::python;
 
 /// Folders that contain only scripts.
@@ -20,7 +19,7 @@ const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 pub(crate) fn check() -> Result<Skipped> {
     run(cargo(["build", "--workspace", "--examples", "--bin=bench-report"]))?;
     let mut command = Command::new("scripts/tests/bench.sh");
-    command.env("BENCH_REPORT", built::folder(false).join("bench-report")).current_dir(root());
+    command.env("BENCH_REPORT", profile_folder(false).join("bench-report")).current_dir(root());
     run(command)?;
     let (has_manifests, has_units) = (manifests()?, units(&root().join("target/units"))?);
     Ok(if !shellcheck()? {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::built::{self, Built};
 use crate::process::Program;
-use crate::project::{cargo, root, run};
+use crate::project::{cargo, profile_folder, root, run};
 use crate::scenario::{Judgement, Scenario, Stage};
 
 /// Scenarios of `bench/soak`. Each runs in a process of its own.
@@ -67,7 +67,7 @@ impl Scenario for Arguments {
         ensure!(cfg!(target_os = "linux"), "the soak test reads /proc, so it runs only on Linux");
         let built = built::build(Self::PLUGINS, release, to)?;
         run(cargo([&["build", "--package=soak", "--bins"], built::profile(release)].concat()))?;
-        built::copy(&built::folder(release).join("soak"), to)?;
+        built::copy(&profile_folder(release).join("soak"), to)?;
         Ok(built)
     }
 

@@ -3,11 +3,11 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::project::{cargo, forget_package, root};
+use crate::project::{TIMED_OUT, cargo, limited, root};
 
 /// Folder of the logs, relative to the project's folder.
 pub(super) const FOLDER: &str = "target/ci";
@@ -20,8 +20,6 @@ const SHOWN_CHARACTERS: usize = 400;
 
 /// Maximum duration of a step. On two cores, each step takes less than half of it.
 const LIMIT: &str = "25m";
-/// Exit status of `timeout` if it has ended the command.
-const TIMED_OUT: i32 = 124;
 
 /// Runs `cargo xtask ci STEP` to its end, with its output in a file of [`FOLDER`].
 pub(super) fn run(step: &str, all: bool) -> Result<Log> {
@@ -37,15 +35,6 @@ pub(super) fn run(step: &str, all: bool) -> Result<Log> {
     let status = command.status().with_context(|| format!("cannot start the step {step}"))?;
     let text = fs::read(&whole).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Log { path, text: String::from_utf8_lossy(&text).into_owned(), status })
-}
-
-/// Wraps a command so that it and its child processes end after `limit`, and when this process ends.
-fn limited(limit: &str, command: &Command) -> Command {
-    let mut limited = Command::new("setpriv");
-    limited.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10s", limit]);
-    limited.arg(command.get_program()).args(command.get_args()).current_dir(root());
-    forget_package(&mut limited);
-    limited
 }
 
 /// Output and status of a step.
@@ -107,16 +96,6 @@ mod tests {
 
     fn log(text: &str) -> Log {
         Log { path: PathBuf::new(), text: text.to_owned(), status: ExitStatus::default() }
-    }
-
-    #[test]
-    fn step_that_hangs_is_ended_with_its_children() {
-        let mut hangs = Command::new("sh");
-        hangs.args(["-c", "sleep 86399 & sleep 86399"]);
-        let ended =
-            limited("0.1", &hangs).stdout(Stdio::piped()).output().expect("the command starts");
-        let log = Log { status: ended.status, ..log("") };
-        assert!(log.failure().to_string().contains("took longer"), "{}", ended.status);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+
+pub(super) const NOT_REMEMBERED: &str = "a successful run is not remembered";
 
 /// Maximum number of passes that are kept for each step. The oldest ones are removed.
 const KEPT: usize = 32;
@@ -35,9 +37,24 @@ fn find_in<'a>(text: &'a str, hash: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(hash)).map(str::trim_start)
 }
 
-/// Remembers that the step passed with this hash, except for the skipped part `left_out`.
-pub(super) fn keep(step: &str, hash: &str, left_out: &str) -> Result<()> {
-    keep_in(&folder()?, step, hash, left_out)
+/// Remembers that the step passed with the hash `before`, except for the skipped part `left_out`. If the hash is another
+/// one after the step, files have changed meanwhile, and the step has read one or the other version: such a pass is not
+/// remembered. A pass that is not remembered is reported, and does not fail the step.
+pub(super) fn keep_if_unchanged(step: &str, before: &str, after: &str, left_out: &str) {
+    let kept = if before == after {
+        folder().and_then(|folder| keep_in(&folder, step, before, left_out))
+    } else {
+        Err(anyhow!("files of the step have changed while it ran"))
+    };
+    kept.unwrap_or_else(|why| eprintln!("{NOT_REMEMBERED} ({step}): {why:#}"));
+}
+
+/// Returns the remark of a step that remembers a pass for each of `count` parts, of which it did not run `known`.
+pub(super) fn remark(known: usize, count: usize, parts: &str) -> String {
+    if known == 0 {
+        return String::new();
+    }
+    format!("{known} of {count} {parts} passed with the same inputs")
 }
 
 fn keep_in(folder: &Path, step: &str, hash: &str, left_out: &str) -> Result<()> {

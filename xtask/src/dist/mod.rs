@@ -20,10 +20,11 @@ use anyhow::{Context, Result, ensure};
 
 use self::elf::Needs;
 use self::packages::{Metadata, Package};
-use crate::built::{self, library};
+use crate::built::library;
 use crate::ci;
 use crate::project::{
-    cargo, empty_folder, is_on_path, metadata, root, run as run_command, text, write,
+    cargo, empty_folder, is_on_path, metadata, profile_folder, root, run as run_command,
+    target_folder, text, write,
 };
 
 /// The package with the program.
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     files.extend(shipped[1..].iter().map(|plugin| format!("{PLUGINS}/{}", library(plugin))));
     for file in &files {
         let built = Path::new(file).file_name().context("a file has a name")?;
-        copy(&built::folder(true).join(built), &folder.join(file))?;
+        copy(&profile_folder(true).join(built), &folder.join(file))?;
     }
     let copies: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
     let needs = Needs::of(&copies)?;
@@ -125,7 +126,7 @@ fn build(plugins: &BTreeMap<&str, Vec<String>>) -> Result<()> {
     run_command(cargo(["build", "--release", "--locked", "--bins", "--package", PROGRAM]))?;
     for (workspace, names) in plugins {
         let mut command = cargo(["build", "--release", "--locked", "--lib", "--target-dir"]);
-        command.arg(built::target()).arg(format!("--manifest-path={workspace}/Cargo.toml"));
+        command.arg(target_folder()).arg(format!("--manifest-path={workspace}/Cargo.toml"));
         command.args(names.iter().map(|name| format!("--package={name}")));
         run_command(command)?;
     }

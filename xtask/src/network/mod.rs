@@ -16,7 +16,7 @@ use tempfile::{NamedTempFile, TempPath};
 use self::cases::{CASES, Case};
 use crate::built::{self, Built};
 use crate::process::{Process, Program, need};
-use crate::project::{cargo, root, run};
+use crate::project::{cargo, profile_folder, root, run};
 use crate::samples::Samples;
 use crate::scenario::{Judgement, PATIENCE, Scenario, Stage};
 
@@ -72,7 +72,7 @@ impl Scenario for Arguments {
     fn build(&self, release: bool, to: &Path) -> Result<Built> {
         let built = built::build(Self::PLUGINS, release, to)?;
         run(cargo([&["build", "--package", PEERS], built::profile(release)].concat()))?;
-        built::copy(&built::folder(release).join(PEERS), to)?;
+        built::copy(&profile_folder(release).join(PEERS), to)?;
         let is_measured =
             |name, program| self.cases().any(|case| case.name == name) && is_available(program);
         if is_measured("kafka", KCAT) {
