@@ -42,8 +42,8 @@ pub(crate) fn check() -> Result<Skipped> {
     run_command(build)?;
     ensure!(
         has_search(&root().join(SITE))?,
-        "the book has no search: mdBook was built without its feature `search`; remove `target/tools/bin/mdbook` and the one \
-         on the path, or install one with the feature"
+        "the book has no search: mdBook was built without its feature `search`; remove it from the path and from \
+         `~/.cache/tremor/tools/bin`, or install one with the feature"
     );
     Ok(None)
 }

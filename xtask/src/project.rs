@@ -26,6 +26,19 @@ pub(crate) fn profile_folder(release: bool) -> PathBuf {
     target_folder().join(if release { "release" } else { "debug" })
 }
 
+/// Creates and returns a folder of this project in the user's cache folder, which is kept when a clone is removed.
+///
+/// # Errors
+/// The environment does not name a folder, or the folder cannot be created.
+pub(crate) fn cache(name: &str) -> Result<PathBuf> {
+    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let caches = caches.context("neither `XDG_CACHE_HOME` nor `HOME` is an absolute path")?;
+    let folder = caches.join("tremor").join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
 /// Returns a command that runs the current cargo in the workspace's folder.
 pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

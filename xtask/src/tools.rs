@@ -1,8 +1,15 @@
-//! Programs that steps of CI need and a machine may lack.
+//! Programs that steps of CI need and a machine may lack. They are installed in the user's cache folder, so that another
+//! clone does not build them again.
 
-use std::{ffi::OsString, path::Path, process::Command};
+use std::path::{Path, PathBuf};
+use std::{ffi::OsString, process::Command};
 
-use crate::project::{cargo, forget_package, root, run as run_command};
+use crate::project::{cache, cargo, forget_package, root, run as run_command, target_folder};
+
+/// Returns the folder of installed programs: in the user's cache folder, or else in the target folder.
+pub(crate) fn folder() -> PathBuf {
+    cache("tools").unwrap_or_else(|_| target_folder().join("tools"))
+}
 
 /// A program that cargo can install.
 pub(crate) struct Tool {
@@ -17,12 +24,13 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Returns the program on the path, or else installs it in the target folder. Returns `None` if that fails.
+    /// Returns the program on the path, or else the one in [`folder`], where it is installed if it is missing. Returns
+    /// `None` if that fails.
     ///
     /// The installed program is not optimised, so that the build takes only a minute, because the
     /// program runs only for seconds.
     pub(crate) fn find(&self) -> Option<OsString> {
-        let tools = root().join("target/tools");
+        let tools = folder();
         let ours = tools.join("bin").join(self.name).into_os_string();
         if let Some(found) =
             [self.name.into(), ours.clone()].into_iter().find(|it| self.is_accepted(it))
@@ -31,7 +39,7 @@ impl Tool {
         }
         let mut install = cargo(["install", self.name, "--version", self.version]);
         install.args(["--locked", "--debug"]).args(self.features).arg("--root").arg(&tools);
-        install.arg("--target-dir").arg(tools.join("build"));
+        install.arg("--target-dir").arg(target_folder().join("tools"));
         (run_command(install).is_ok() && self.is_accepted(&ours)).then_some(ours)
     }
 
@@ -41,10 +49,10 @@ impl Tool {
     }
 }
 
-/// Returns a command of a Python package, from the path or from `target/tools`, where pip installs the package.
-/// `None` if neither has it.
+/// Returns a command of a Python package, from the path or from [`folder`], where pip installs the package. `None` if
+/// neither has it.
 pub(crate) fn python(program: &str, package: &str) -> Option<Command> {
-    let folder = root().join("target/tools").join(program);
+    let folder = folder().join(package);
     let ours = folder.join("bin").join(program);
     let command = |program: &Path| {
         let mut command = Command::new(program);

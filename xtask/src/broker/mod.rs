@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use self::node::Node;
 use self::ports::ports;
 use crate::process::{Process, Signal, need};
-use crate::project::{empty_folder, root};
+use crate::project::{empty_folder, target_folder};
+use crate::tools;
 
 /// Name of the user who has all permissions.
 const USER: &str = "alice";
@@ -87,7 +88,7 @@ impl Common {
     /// Returns the folder of this run.
     fn folder(&self, name: &str) -> Result<PathBuf> {
         let Some(folder) = &self.dir else {
-            let folder = root().join("target/tools").join(name).join("run");
+            let folder = target_folder().join("brokers").join(name);
             return empty_folder(&folder).map(|()| folder);
         };
         fs::create_dir_all(folder)
@@ -116,9 +117,9 @@ pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Returns the folder of a tool in `target/tools`. If it does not exist, `fetch` fills it.
+/// Returns the folder of a tool in [`tools::folder`]. If it does not exist, `fetch` fills it.
 fn tool(name: &str, version: &str, fetch: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let tools = root().join("target/tools").join(name);
+    let tools = tools::folder().join(name);
     let folder = tools.join(version);
     if folder.is_dir() {
         return Ok(folder);

@@ -2,9 +2,11 @@
 //! the hash of its inputs.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, process};
+use std::{fs, process};
 
 use anyhow::{Context, Result, anyhow};
+
+use crate::project::cache;
 
 pub(super) const NOT_REMEMBERED: &str = "a successful run is not remembered";
 
@@ -16,14 +18,9 @@ const KEPT: usize = 32;
 /// replaced as a whole.
 ///
 /// # Errors
-/// The environment does not name a folder, or the folder cannot be created.
+/// Returns the errors of [`cache`].
 pub(super) fn folder() -> Result<PathBuf> {
-    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
-    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    let caches = caches.context("neither `XDG_CACHE_HOME` nor `HOME` is an absolute path")?;
-    let folder = caches.join("tremor/ci");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    Ok(folder)
+    cache("ci")
 }
 
 /// Returns the part that the step skipped when it passed with this hash, which may be empty; `None` if no pass is
@@ -74,7 +71,7 @@ mod tests {
 
     #[test]
     fn newest_passes_are_kept() {
-        let folder = env::temp_dir().join(format!("xtask-passed-{}", process::id()));
+        let folder = std::env::temp_dir().join(format!("xtask-passed-{}", process::id()));
         fs::create_dir_all(&folder).expect("the folder can be created");
         for hash in 0..=KEPT {
             keep_in(&folder, "vrl", &format!("{hash:032x}"), "Miri")
