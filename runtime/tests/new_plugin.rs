@@ -105,7 +105,10 @@ fn program_outside_of_a_clone_needs_the_option_pdk() {
     );
     let scene = scene();
     let program = scene.path().join("tremor");
-    fs::copy(env!("CARGO_BIN_EXE_tremor"), &program).unwrap();
+    // Let another process write the copy. If this process wrote it, a process that another test starts meanwhile would
+    // inherit the descriptor, and executing the copy would fail with "text file busy".
+    let mut copy = Command::new("cp");
+    assert!(copy.arg(env!("CARGO_BIN_EXE_tremor")).arg(&program).status().unwrap().success());
     let new = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(["plugin", "new", "numbers", "--kind", "source"]).args(arguments);

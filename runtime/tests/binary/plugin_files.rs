@@ -81,10 +81,11 @@ fn installed(scene: &Scene, variable: &str, arguments: &[&str]) -> Run {
     if !link.exists() {
         fs::create_dir_all(&bin).unwrap();
         let program = env!("CARGO_BIN_EXE_tremor");
-        // A link to the program would lead to the folder of the build, so only a second name will do.
-        fs::hard_link(program, bin.join("tremor"))
-            .or_else(|_| fs::copy(program, bin.join("tremor")).map(drop))
-            .unwrap();
+        // A symbolic link to the program would lead to the folder of the build. Let another process write the copy. If
+        // this process wrote it, a process that another test starts meanwhile would inherit the descriptor, and
+        // executing the copy would fail with "text file busy".
+        let mut copy = Command::new("cp");
+        assert!(copy.arg(program).arg(&bin).status().unwrap().success());
         std::os::unix::fs::symlink("opt/bin/tremor", &link).unwrap();
     }
     let mut command = Command::new(link);
