@@ -11,7 +11,7 @@ const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
 pub(crate) fn vrl() -> Result<Skipped> {
     check(VRL)?;
     // With the selection of the step `test`, cargo builds nothing again.
-    let loading = ["test", "--workspace", "--test=binary", "--", "--ignored", "vrl"];
+    let loading = ["test", "--workspace", "--test=binary", "--test=book", "--", "--ignored", "vrl"];
     run(cargo(loading)).map(|()| None)
 }
 

@@ -12,9 +12,9 @@ use std::{
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::{
-    peer::free_address,
+    peer::{as_frames, free_address},
     running::Running,
-    servers::{as_frames, as_lines, as_requests},
+    servers::{as_lines, as_requests},
     tremor::Scene,
 };
 

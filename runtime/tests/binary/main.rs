@@ -3,8 +3,15 @@
 #![allow(clippy::unwrap_used)] // a failed test reports its location
 #![allow(clippy::print_stderr)] // people read the output
 
+#[allow(dead_code, reason = "the tests of the book use the rest")]
+#[path = "../support/peer.rs"]
+mod peer;
+#[path = "../support/running.rs"]
+mod running;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tremor.rs"]
+mod tremor;
 
 mod api;
 mod api_peers;
@@ -12,13 +19,11 @@ mod bad_input;
 mod bad_peers;
 mod bench;
 mod bombs;
-mod book;
 mod clients;
 mod commands;
 mod components;
 mod connections;
 mod contract;
-mod cookbook;
 mod debian;
 mod delivery;
 mod endless;
@@ -33,26 +38,18 @@ mod gathering;
 mod hanging;
 mod hostile;
 mod http;
-mod journald;
 mod log_output;
 mod logging;
-mod logrotate;
 mod many;
 mod memory;
-mod metadata;
-mod multiline;
 mod network;
 mod operators;
-mod parse;
-mod peer;
 mod pipes;
 mod plugin_codecs;
 mod plugin_files;
 mod positions;
 mod random;
 mod references;
-mod running;
-mod schema;
 mod servers;
 mod signals;
 mod states;
@@ -64,6 +61,5 @@ mod telemetry;
 mod text;
 mod tls;
 mod tokio;
-mod tremor;
 mod verify;
 mod waiting;

@@ -11,7 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{peer::free_port, running::Running, support::workspace, tremor::Scene};
+use crate::{
+    peer::{as_frames, free_port},
+    running::Running,
+    support::workspace,
+    tremor::Scene,
+};
 
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
@@ -75,16 +80,6 @@ pub(crate) fn as_lines(line: &str, _: bool) -> Vec<u8> {
 pub(crate) fn as_requests(line: &str, _: bool) -> Vec<u8> {
     let length = line.len();
     format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{line}").into()
-}
-
-/// Returns a line as a WebSocket frame of a client, masked with zeros. Before the first frame, the handshake request of
-/// RFC 6455, section 1.2, is inserted.
-pub(crate) fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
-    let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
-    let length = u8::try_from(line.len()).unwrap();
-    let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], line.as_bytes()].concat();
-    [if is_first { request.as_bytes() } else { b"" }, &frame].concat()
 }
 
 /// Tests a server with a limit of 64 descriptors and a hundred clients.

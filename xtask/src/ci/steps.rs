@@ -129,6 +129,7 @@ pub(super) const STEPS: [Step; 19] = [
                 "docs/guide/cookbook/prometheus.md",
                 "docs/guide/vrl.md",
                 "runtime/tests/binary/",
+                "runtime/tests/book/",
                 "runtime/tests/support/",
             ],
             except: TOOLS,

@@ -11,8 +11,8 @@ use super::{
     sample, tls,
 };
 use crate::{
-    peer::free_address,
-    servers::{as_frames, as_requests},
+    peer::{as_frames, free_address},
+    servers::as_requests,
     tls::certificate,
 };
 

@@ -43,7 +43,7 @@ fn flows() -> Vec<(String, String)> {
             let name = path.display().to_string();
             if is_flow && !name.contains("vrl") && !name.contains("countdown") {
                 let text = fs::read_to_string(&path).unwrap();
-                if crate::book::needs_brokers(&text) {
+                if crate::pages::needs_brokers(&text) {
                     continue;
                 }
                 let lines = text.lines().filter(|line| !line.starts_with("plugins:"));

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{running::Running, servers::as_frames, support::workspace, tremor::Scene};
+use crate::{peer::as_frames, running::Running, support::workspace, tremor::Scene};
 
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<_> = text.lines().collect();

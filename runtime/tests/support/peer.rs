@@ -182,3 +182,13 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn free_address() -> String {
     attackers::free_address().unwrap().to_string()
 }
+
+/// Returns a line as a WebSocket frame of a client, masked with zeros. Before the first frame, the handshake request of
+/// RFC 6455, section 1.2, is inserted.
+pub(crate) fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let length = u8::try_from(line.len()).unwrap();
+    let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], line.as_bytes()].concat();
+    [if is_first { request.as_bytes() } else { b"" }, &frame].concat()
+}
