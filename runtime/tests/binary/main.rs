@@ -4,13 +4,13 @@
 #![allow(clippy::print_stderr)] // people read the output
 
 #[allow(dead_code, reason = "the tests of the book use the rest")]
-#[path = "../support/peer.rs"]
+#[path = "../program/peer.rs"]
 mod peer;
-#[path = "../support/running.rs"]
+#[path = "../program/running.rs"]
 mod running;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/tremor.rs"]
+#[path = "../program/tremor.rs"]
 mod tremor;
 
 mod api;

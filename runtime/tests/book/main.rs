@@ -5,15 +5,15 @@
 #![allow(clippy::print_stderr)] // people read the output
 
 #[allow(dead_code, reason = "other tests of the binary use the rest")]
-#[path = "../support/peer.rs"]
+#[path = "../program/peer.rs"]
 mod peer;
 #[allow(dead_code, reason = "other tests of the binary use the rest")]
-#[path = "../support/running.rs"]
+#[path = "../program/running.rs"]
 mod running;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "other tests of the binary use the rest")]
-#[path = "../support/tremor.rs"]
+#[path = "../program/tremor.rs"]
 mod tremor;
 
 mod cookbook;

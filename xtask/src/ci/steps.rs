@@ -130,6 +130,7 @@ pub(super) const STEPS: [Step; 19] = [
                 "docs/guide/vrl.md",
                 "runtime/tests/binary/",
                 "runtime/tests/book/",
+                "runtime/tests/program/",
                 "runtime/tests/support/",
             ],
             except: TOOLS,

@@ -133,16 +133,28 @@ impl Sources {
         let mut inputs = Inputs::default();
         self.add_build(Some(package), true, &mut inputs);
         let tests = format!("{}tests/", package.folder());
-        let owner = |file: &str| {
-            let path = file.strip_prefix(&tests)?.split(['/', '.']).next()?;
-            package.targets.iter().find(|it| it.kind == "test" && it.name == path)
+        // Name of a test program, or of a folder that test programs share.
+        let part =
+            |file: &str| Some(file.strip_prefix(&tests)?.split(['/', '.']).next()?.to_owned());
+        let is_program = |part: &str| {
+            package.targets.iter().any(|target| target.kind == "test" && target.name == part)
         };
-        let is_other = |file: &str| owner(file).is_some_and(|owner| owner != target);
-        inputs.files.retain(|file| !is_other(file));
-        for file in self.own_files(package) {
-            // The unit tests of a library are not run with its integration tests, but they may share code.
-            let is_of_target = target.kind != "test" || owner(file).is_some();
-            if !is_other(file) && (is_of_target || file.starts_with(&tests)) {
+        let is_own = |file: &str| {
+            part(file)
+                .map_or(target.kind != "test", |it| target.kind == "test" && it == target.name)
+        };
+        let own: Vec<_> = self.own_files(package).filter(|file| is_own(file)).collect();
+        let shared: BTreeSet<_> = self.own_files(package).filter_map(|file| part(file)).collect();
+        let texts: Vec<_> = own.iter().map(|file| self.text(file)).collect();
+        let is_used = |folder: &str| texts.iter().any(|it| it.contains(&format!("{folder}/")));
+        let shared: BTreeSet<_> =
+            shared.into_iter().filter(|it| !is_program(it) && is_used(it)).collect();
+        let is_read =
+            |file: &str| part(file).is_none_or(|part| is_own(file) || shared.contains(&part));
+        inputs.files.retain(|file| !file.starts_with(package.folder()) || is_read(file));
+        for file in self.own_files(package).filter(|file| is_read(file)) {
+            // The code of the library names files of its own unit tests.
+            if is_own(file) || part(file).is_some() {
                 self.add_named(file, &mut inputs);
             }
         }
@@ -208,14 +220,17 @@ impl Sources {
         if Path::new(file).extension().is_none_or(|it| it != "rs") {
             return;
         }
-        // A file that was deleted, or is not text, names nothing.
-        let text = fs::read_to_string(self.root.join(file)).unwrap_or_default();
-        for name in names::names(&text) {
+        for name in names::names(&self.text(file)) {
             // Of `xtask` a step reads the modules that it lists.
             let package = self.package(name.text).filter(|package| package.name != "xtask");
             self.add_build(package, false, inputs);
             inputs.files.extend(name.files(file, &self.files).cloned());
         }
+    }
+
+    /// Returns the text of a file; empty if the file was deleted or is not text, so that it names nothing.
+    fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.root.join(file)).unwrap_or_default()
     }
 
     fn add_files(&self, wanted: &[&str], inputs: &mut Inputs) {

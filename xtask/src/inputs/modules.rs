@@ -1,7 +1,6 @@
 //! The modules of `xtask` that a step uses.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use super::Sources;
 
@@ -19,8 +18,7 @@ pub(super) fn closure(sources: &Sources, modules: &[&str]) -> BTreeSet<String> {
         let (file, folder) = (format!("{FOLDER}{module}.rs"), format!("{FOLDER}{module}/"));
         let is_own = |path: &&String| **path == file || path.starts_with(&folder);
         for path in sources.files.iter().filter(is_own) {
-            let text = fs::read_to_string(sources.root.join(path)).unwrap_or_default();
-            open.extend(used(&text).map(str::to_owned));
+            open.extend(used(&sources.text(path)).map(str::to_owned));
             closure.insert(path.clone());
         }
     }

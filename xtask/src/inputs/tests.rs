@@ -54,8 +54,11 @@ impl Scene {
             ("library/inner/Cargo.toml", ""),
             ("library/src/lib.rs", ""),
             ("library/tests/b.rs", ""),
-            ("library/tests/loads/main.rs", r#"library("plugin-a"); read("docs/x.md");"#),
-            ("library/tests/support/mod.rs", ""),
+            (
+                "library/tests/loads/main.rs",
+                r#"#[path = "../support/mod.rs"] mod support; read("docs/x.md");"#,
+            ),
+            ("library/tests/support/mod.rs", r#"library("plugin-a");"#),
             ("plugins/a/src/lib.rs", ""),
             ("xtask/src/a_step.rs", "use crate::helper;"),
             ("xtask/src/helper/mod.rs", r#"const PLUGIN: &str = "plugin-a";"#),
@@ -131,10 +134,10 @@ fn test_program_reads_only_its_own_tests_and_what_they_name() {
     let [unit, loads, b] = [0, 1, 2].map(|at| sources.of_target(library, &library.targets[at]));
     for inputs in [&unit, &loads, &b] {
         assert!(inputs.files.contains("library/src/lib.rs"));
-        assert!(inputs.files.contains("library/tests/support/mod.rs"));
     }
     for (path, readers) in [
         ("library/tests/loads/main.rs", [false, true, false]),
+        ("library/tests/support/mod.rs", [false, true, false]),
         ("library/tests/b.rs", [false, false, true]),
         ("plugins/a/src/lib.rs", [false, true, false]),
         ("docs/x.md", [false, true, false]),
