@@ -51,21 +51,26 @@ pub fn built() -> &'static Built {
         let all = [PLUGINS, OURS].concat();
         let (release, wanted) = WANTED.get().copied().unwrap_or((false, &all));
         let profile = target.join(if release { "release" } else { "debug" });
-        let flags: &[&str] = if release { &["--release"] } else { &[] };
         let build = |arguments: &[&str]| {
             let mut command = Command::new(env!("CARGO"));
             command.arg("build").args(arguments).arg("--target-dir").arg(target);
             command.current_dir(root()).stdin(Stdio::null());
             assert!(command.status().unwrap().success(), "cannot build {arguments:?}");
         };
-        // Build the packages one at a time, as other tests do, because cargo unifies the features of packages that it
-        // builds together.
+        let brokers = "--manifest-path=brokers/Cargo.toml";
         build(&["--package=xtask"]);
-        build(&[&["--package=tremor-runtime", "--bins"], flags].concat());
-        for plugin in wanted {
-            let ours =
-                if OURS.contains(plugin) { "--manifest-path=brokers/Cargo.toml" } else { "--lib" };
-            build(&[&[ours, "--package", plugin], flags].concat());
+        if release {
+            // A release builds each package by itself.
+            build(&["--release", "--package=tremor-runtime", "--bins"]);
+            for plugin in wanted {
+                let ours = if OURS.contains(plugin) { brokers } else { "--lib" };
+                build(&["--release", ours, "--package", plugin]);
+            }
+        } else {
+            // Cargo unifies the features of packages that it builds together. With the selections of the tests of both
+            // workspaces, this finds everything built. `--examples` enables the features that tests need.
+            build(&["--workspace", "--lib", "--examples", "--bin=tremor"]);
+            build(&[brokers, "--workspace", "--lib", "--examples"]);
         }
         let own = profile.join("broker-test-plugins");
         fs::create_dir_all(&own).unwrap();
