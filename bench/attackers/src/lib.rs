@@ -5,20 +5,19 @@
 //! `cargo xtask faults` run that flow together with a second flow, and judge whether the second flow
 //! still works.
 
+mod free;
 pub mod peer;
 pub mod table;
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     path::Path,
-    process,
-    sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
-pub use self::{peer::Peer, table::ATTACKS};
+pub use self::{free::free_address, peer::Peer, table::ATTACKS};
 
 /// Pause before the next attempt if the flow does not listen yet.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -61,28 +60,4 @@ impl Attack {
 /// Returns whether an error means that nothing listens at the address.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
-}
-
-/// Returns an address of the loopback interface with a port that is free for TCP and for UDP.
-///
-/// The port is below the range from which systems give ports to sockets (from 32,768 on Linux, from 49,152 on
-/// macOS), so that no other socket gets it, and no client connects to itself before a server listens.
-///
-/// # Errors
-/// No port is free.
-pub fn free_address() -> io::Result<SocketAddr> {
-    const FIRST: u16 = 10_000;
-    const COUNT: u16 = 20_000;
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    // Processes that run at the same time try other ports first.
-    let [a, b, ..] = process::id().wrapping_mul(97).to_ne_bytes();
-    let start = u16::from_ne_bytes([a, b]);
-    for _ in 0..COUNT {
-        let port = FIRST + start.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % COUNT;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
-            return Ok(address);
-        }
-    }
-    Err(io::ErrorKind::AddrInUse.into())
 }

@@ -7,12 +7,10 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     process::Command,
-    thread,
-    time::{Duration, Instant},
 };
 
 use crate::{
-    peer::{as_frames, free_port},
+    peer::{as_frames, free_port, wait_until},
     running::Running,
     support::workspace,
     tremor::Scene,
@@ -189,12 +187,7 @@ fn network_connectors_use_no_own_threads() {
         all.until("listens on ");
     }
     // Wait, because threads that are needed only at the start end by themselves.
-    let end = Instant::now() + Duration::from_mins(1);
-    while threads(&all) > threads(&without) + 2 {
-        let (all, without) = (threads(&all), threads(&without));
-        assert!(Instant::now() < end, "{all} threads, and without them {without}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| threads(&all) <= threads(&without) + 2);
     for running in [all, without] {
         running.signal(&["TERM"]);
         running.end().expect(0, &[]);

@@ -92,11 +92,13 @@ pub(crate) fn listens(tcp: &[u16], udp: u16) -> bool {
         && sockets.contains(&format!(" 0100007F:{udp:04X} "))
 }
 
-/// Polls `is` until it returns `true`, because the start of another program cannot be awaited.
+/// Polls `is` until it returns `true`, for conditions of other programs that notify nobody. Panics after [`LIMIT`] with
+/// the location of the caller.
+#[track_caller]
 pub(crate) fn wait_until(mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < LIMIT, "the peer does not start");
+        assert!(start.elapsed() < LIMIT, "the condition was not met within {LIMIT:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -173,12 +175,12 @@ pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
     Peer::start(command, config, &[])
 }
 
-/// Returns a free port, for a program that cannot report its port, or for a peer that does not exist.
+/// Returns a port that is reserved until this process ends, for a program that cannot report its port.
 pub(crate) fn free_port() -> u16 {
     attackers::free_address().unwrap().port()
 }
 
-/// Returns a free address of the loopback interface.
+/// Returns an address of the loopback interface whose port is reserved until this process ends.
 pub(crate) fn free_address() -> String {
     attackers::free_address().unwrap().to_string()
 }

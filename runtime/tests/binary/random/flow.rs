@@ -32,6 +32,9 @@ pub(super) struct Sink {
     pub(super) sources: Vec<usize>,
 }
 
+/// Average number of bytes in the record of a sink for an event that it was given and accepts.
+const BYTES: u64 = 32;
+
 /// Settings for fast reconnects and retries, so that faults take little time.
 const SOON: &str = "
     reconnect: { backoff: 1ms, max_backoff: 5ms }
@@ -94,6 +97,19 @@ impl Flow {
         let file = |source: &Source| folder.join(format!("{}.at", source.name));
         let number = |path| fs::read_to_string(path).map_or(0, |text| text.parse().unwrap());
         self.sources.iter().map(file).map(number).collect()
+    }
+
+    /// Returns the number of events that the sinks have to accept.
+    pub(super) fn deliveries(&self) -> u64 {
+        let sources = self.sinks.iter().flat_map(|sink| &sink.sources);
+        sources.map(|at| self.sources[*at].count).sum()
+    }
+
+    /// Returns the number of events that the sinks were given, from the size of their records.
+    pub(super) fn recorded(&self, folder: &Path) -> u64 {
+        let file = |sink: &Sink| folder.join(format!("{}.record", sink.name));
+        let size = |path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        self.sinks.iter().map(file).map(size).sum::<u64>() / BYTES
     }
 
     /// Returns the number of events of each source.

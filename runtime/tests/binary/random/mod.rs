@@ -1,13 +1,19 @@
-//! A random tester. It runs random flows of a plugin that answers at random. At random times it pauses, resumes and
-//! restarts connectors, and sends signals to processes.
+//! A random tester. It runs random flows of a plugin that answers at random. At random points of their progress it
+//! pauses, resumes and restarts connectors, and sends signals to processes.
 //!
-//! The test runs for 30 seconds, or for `TREMOR_RANDOM_SECONDS`. A failure names its seed. With `TREMOR_SEED`, only
-//! that case runs, with the same flow, faults and changes, but with other timing.
+//! By default, the test runs the same [`COUNT`] flows each time, and those that failed before ([`FAILED`]). With
+//! `TREMOR_RANDOM_SECONDS`, it runs flows with new seeds for this time. A failure names its seed. With `TREMOR_SEED`,
+//! only that flow runs.
+//!
+//! The seed determines the flow, its faults, the changes, and how many events the sinks are given between two changes. It
+//! does not determine how the threads of the process are scheduled, and therefore not at which event a fault or a
+//! change happens.
 
 mod flow;
 mod record;
 
 use std::{
+    collections::HashSet,
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
@@ -20,11 +26,19 @@ use fastrand::Rng;
 use self::flow::Flow;
 use crate::{
     api::{Asked, start_with},
+    peer::wait_until,
     tremor::Scene,
 };
 
-/// Maximum time until a flow ends after the last disturbance.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Number of flows that run by default. Their seeds are the numbers from 0 on.
+const COUNT: u64 = 30;
+/// Seeds of flows that failed before.
+const FAILED: &[u64] = &[];
+
+/// Minimum number of changes during which a flow delivers all its events, if nothing is delivered twice.
+const CHANGES: u64 = 10;
+/// Number of checks in which the records do not grow until a flow with a paused connector counts as idle.
+const IDLE_CHECKS: usize = 5;
 /// Maximum memory of a process whose random flow has ended, in bytes.
 const MEMORY: usize = 160 << 20;
 /// Maximum number of threads of such a process, including idle threads for blocking work.
@@ -42,18 +56,24 @@ fn random_flows_lose_nothing_and_keep_their_order() {
     if let Some(seed) = number("TREMOR_SEED") {
         return run(seed);
     }
-    let seconds = number("TREMOR_RANDOM_SECONDS").unwrap_or(30);
+    let Some(seconds) = number("TREMOR_RANDOM_SECONDS") else {
+        return (0..COUNT).chain(FAILED.iter().copied()).for_each(run_named);
+    };
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut seed = u64::from(fastrand::u32(..));
-    let first = seed;
-    while Instant::now() < end {
-        if let Err(failure) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            eprintln!("the random flow of TREMOR_SEED={seed} failed; this variable repeats it");
-            resume_unwind(failure);
-        }
-        seed += 1;
+    let first = u64::from(fastrand::u32(..));
+    let count = (first..).take_while(|_| Instant::now() < end).map(run_named).count();
+    eprintln!("{count} random flows from seed {first} on");
+}
+
+/// Runs the flow of this seed. If the flow fails, prints how to repeat it.
+fn run_named(seed: u64) {
+    if let Err(failure) = catch_unwind(|| run(seed)) {
+        eprintln!(
+            "the random flow of TREMOR_SEED={seed} failed; this variable repeats it. Add the seed to `FAILED` in \
+             runtime/tests/binary/random/mod.rs"
+        );
+        resume_unwind(failure);
     }
-    eprintln!("{} random flows from seed {first} on", seed - first);
 }
 
 /// Runs a random flow to its end, in one process or in two.
@@ -66,7 +86,7 @@ fn run(seed: u64) {
     let judged = catch_unwind(AssertUnwindSafe(|| {
         if random.bool() {
             let asked = start(folder.path(), &mut random);
-            disturb(&asked, &flow, &mut random);
+            Disturbance::new(&asked, &flow, folder.path()).run(&mut random);
             let signal = ["TERM", "KILL"][random.usize(..2)];
             let ended = asked.stop(signal);
             // The status is 4 if a drain was not completed in time. A killed process has no status.
@@ -74,9 +94,9 @@ fn run(seed: u64) {
             assert!(is_expected, "{:?}: {}", ended.status, ended.stderr);
             record::judge(&flow, folder.path());
         }
-        let asked = start(folder.path(), &mut random);
-        disturb(&asked, &flow, &mut random);
-        finish(&asked, folder.path());
+        let mut asked = start(folder.path(), &mut random);
+        Disturbance::new(&asked, &flow, folder.path()).run(&mut random);
+        finish(&mut asked, folder.path());
         asked.end();
         assert_eq!(flow.acknowledged(folder.path()), flow.counts(), "acknowledged");
         record::judge(&flow, folder.path());
@@ -96,41 +116,74 @@ fn start(folder: &Path, random: &mut Rng) -> Asked {
     })
 }
 
-/// Changes connectors and stops the process at random moments, and resumes all connectors at the end.
-fn disturb(asked: &Asked, flow: &Flow, random: &mut Rng) {
-    let change = |connector: &str, change: &str| {
-        // Ignore the result: the request fails if the flow has ended.
-        asked.request("POST", &format!("/v1/flows/flow/connectors/{connector}/{change}"));
-    };
-    for _ in 0..random.usize(0..30) {
-        let connector = &flow.connectors[random.usize(..flow.connectors.len())];
-        match random.usize(..9) {
-            0..3 => change(connector, "restart"),
-            3 | 4 => change(connector, "pause"),
-            5 | 6 => change(connector, "resume"),
-            7 => asked.signal(&[["HUP", "USR1", "USR2"][random.usize(..3)]]),
-            _ => {
-                asked.signal(&["STOP"]);
-                thread::sleep(Duration::from_millis(random.u64(..30)));
-                asked.signal(&["CONT"]);
-            }
-        }
-        thread::sleep(Duration::from_millis(random.u64(..20)));
+/// Changes of a running flow.
+struct Disturbance<'t> {
+    asked: &'t Asked,
+    flow: &'t Flow,
+    folder: &'t Path,
+    /// Names of the connectors that are paused.
+    paused: HashSet<&'t str>,
+}
+
+impl<'t> Disturbance<'t> {
+    fn new(asked: &'t Asked, flow: &'t Flow, folder: &'t Path) -> Self {
+        Self { asked, flow, folder, paused: HashSet::new() }
     }
-    flow.connectors.iter().for_each(|connector| change(connector, "resume"));
+
+    /// Changes connectors and stops the process at random points, and resumes all connectors at the end.
+    fn run(mut self, random: &mut Rng) {
+        for _ in 0..random.usize(0..30) {
+            let connector = &*self.flow.connectors[random.usize(..self.flow.connectors.len())];
+            match random.usize(..9) {
+                0..3 => self.change(connector, "restart"),
+                3 | 4 => {
+                    self.paused.insert(connector);
+                    self.change(connector, "pause");
+                }
+                5 | 6 => self.resume(connector),
+                7 => self.asked.signal(&[["HUP", "USR1", "USR2"][random.usize(..3)]]),
+                _ => {
+                    self.asked.signal(&["STOP"]);
+                    // While the process is stopped, nothing but its timers can make progress.
+                    thread::sleep(Duration::from_millis(random.u64(..30)));
+                    self.asked.signal(&["CONT"]);
+                }
+            }
+            self.progress(random.u64(..=self.flow.deliveries() / CHANGES));
+        }
+        self.flow.connectors.iter().for_each(|connector| self.resume(connector));
+    }
+
+    fn change(&self, connector: &str, change: &str) {
+        // Ignore the result: the request fails if the flow has ended.
+        self.asked.request("POST", &format!("/v1/flows/flow/connectors/{connector}/{change}"));
+    }
+
+    fn resume(&mut self, connector: &str) {
+        self.paused.remove(connector);
+        self.change(connector, "resume");
+    }
+
+    /// Waits until the sinks have been given `events` more or all events are acknowledged. A flow with a paused connector
+    /// can become idle before; as nothing reports that, it counts as idle when the records do not grow any more.
+    fn progress(&self, events: u64) {
+        let (counts, begin) = (self.flow.counts(), self.flow.recorded(self.folder));
+        let (mut before, mut idle) = (begin, 0);
+        wait_until(|| {
+            let recorded = self.flow.recorded(self.folder);
+            idle = if recorded > before { 0 } else { idle + 1 };
+            before = recorded;
+            let is_idle = idle >= IDLE_CHECKS && !self.paused.is_empty();
+            recorded - begin >= events || is_idle || self.flow.acknowledged(self.folder) == counts
+        });
+    }
 }
 
 /// Waits until the flow has ended, and checks which resources are left in the process.
-fn finish(asked: &Asked, folder: &Path) {
-    let start = Instant::now();
-    loop {
-        let status = asked.json("GET", "/v1/flows/flow");
-        if status["state"] == "stopped" {
-            break;
-        }
-        assert!(status["state"] != "failed" && start.elapsed() < PATIENCE, "{status:#}");
-        thread::sleep(Duration::from_millis(20));
-    }
+fn finish(asked: &mut Asked, folder: &Path) {
+    let line = asked.until_log("the flow has ");
+    assert!(line.contains("the flow has ended"), "{line}");
+    asked.until("/v1/flows/flow", |status| status["state"] == "stopped");
     let process = format!("/proc/{}", asked.pid());
     let open = |entry: std::io::Result<fs::DirEntry>| fs::read_link(entry.unwrap().path()).ok();
     let descriptors = fs::read_dir(format!("{process}/fd")).unwrap().filter_map(open);
