@@ -14,13 +14,7 @@ use soak::{Sample, Scenario, Soak, settled};
 #[test]
 fn cycles_leak_no_descriptors_threads_or_libraries() {
     let plugins = tempfile::tempdir().unwrap();
-    for package in [
-        "connector-bench",
-        "connector-metronome",
-        "connector-null",
-        "fixture-hostile",
-        "fixture-mischief",
-    ] {
+    for package in ["connector-bench", "connector-metronome", "connector-null", "fixture-faults"] {
         let built = support::library(package);
         fs::copy(&built, plugins.path().join(built.file_name().unwrap())).unwrap();
     }

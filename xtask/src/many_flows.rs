@@ -55,7 +55,7 @@ pub(crate) struct Found {
 impl Scenario for Arguments {
     const NAME: &'static str = "many-flows";
     const PLUGINS: &'static [&'static str] =
-        &["connector-bench", "connector-metronome", "connector-null", "fixture-hostile"];
+        &["connector-bench", "connector-metronome", "connector-null", "fixture-faults"];
     type Found = Found;
 
     fn play(&self, stage: &Stage<'_>) -> Result<Found> {

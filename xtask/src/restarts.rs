@@ -45,7 +45,7 @@ pub(crate) fn check() -> Result<()> {
 impl Scenario for Arguments {
     const NAME: &'static str = "restarts";
     const PLUGINS: &'static [&'static str] =
-        &["connector-bench", "connector-file", "connector-null", "fixture-hostile"];
+        &["connector-bench", "connector-file", "connector-null", "fixture-faults"];
     type Found = Vec<Sample>;
 
     fn play(&self, stage: &Stage<'_>) -> Result<Vec<Sample>> {

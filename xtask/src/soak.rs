@@ -54,13 +54,8 @@ pub(crate) struct Row {
 
 impl Scenario for Arguments {
     const NAME: &'static str = "soak";
-    const PLUGINS: &'static [&'static str] = &[
-        "connector-bench",
-        "connector-metronome",
-        "connector-null",
-        "fixture-hostile",
-        "fixture-mischief",
-    ];
+    const PLUGINS: &'static [&'static str] =
+        &["connector-bench", "connector-metronome", "connector-null", "fixture-faults"];
     type Found = Vec<(&'static str, Table)>;
 
     fn build(&self, release: bool, to: &Path) -> Result<Built> {

@@ -200,7 +200,7 @@ fn second_signal_ends_process_that_hangs_at_start() {
   ticks: { type: metronome, config: { interval_ms: 1 } }
   nowhere: { type: 'null' }
 pipelines:
-  main: { operators: [{ type: mischief, config: { blocks: true } }] }
+  main: { operators: [{ type: mischief, config: { fault: constructor_block } }] }
 links: [ticks -> main, main -> nowhere]";
     let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
     running.until("call=operator `mischief`: new ");

@@ -1,5 +1,7 @@
 //! Tests of `tremor plugin verify`. The command finds violations of the contract of plugins, and reports nothing else.
 
+mod table;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -11,108 +13,16 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
+use self::table::{CONNECTOR, OTHERS};
 use crate::{
     peer::free_address,
     support::library,
     tremor::{Run, Scene},
 };
 
-/// Faulty connectors: the component, the check that fails, and a part of the remedy.
-const CONNECTORS: &[(&str, &str, &str)] = &[
-    ("new_panics", "makes", "return an error"),
-    ("new_opens_a_file", "stays_inside", "to `Connector::connect`"),
-    ("new_starts_a_thread", "stays_inside", "to `Connector::connect`"),
-    ("new_starts_a_task", "stays_inside", "to `Connector::connect`"),
-    ("new_blocks", "makes", "`Host::blocking`"),
-    ("new_fails", "makes", "`Error::configuration`"),
-    ("lenient", "refuses_unknown_keys", "`#[tremor_pdk::config]`"),
-    ("bad_configuration_panics", "refuses_bad_configurations", "`Error::configuration`"),
-    ("bad_configuration_is_internal", "refuses_bad_configurations", "`Error::configuration`"),
-    ("one_instance_only", "makes_many", "a static is shared"),
-    ("connect_exits", "connects", "do not end the process"),
-    ("connect_aborts", "connects", "do not end the process"),
-    ("connect_hangs", "connects", "do not block the thread"),
-    ("connect_is_never_woken", "connects", "poll inner futures with the context"),
-    ("pause_panics", "lives", "return an error"),
-    ("pause_fails", "lives", "return `Ok` from a call in its legal order"),
-    ("one_source_only", "reconnects", "return every wanted half"),
-    ("reconnect_panics", "reconnects", "return an error"),
-    ("drop_panics", "drops_at_every_stage", "handle the error at the location"),
-    ("leaves_a_task", "leaves_nothing", "in `Connector::close`, or when"),
-    ("leaves_a_thread", "leaves_nothing", "in `Connector::close`, or when"),
-    ("leaves_a_descriptor", "leaves_nothing", "close the files and sockets"),
-    ("pull_panics", "pulls", "return an error"),
-    ("pull_is_busy", "pulls", "return `Pull::Idle`"),
-    ("pull_blocks", "pulls", "`Host::blocking`"),
-    ("pull_is_never_woken", "pulls", "poll inner futures with the context"),
-    ("pull_forges", "pulls", "with the methods of the batch"),
-    ("pull_ignores_the_limit", "heeds_the_limit", "call `Batch::is_full`"),
-    ("pull_starts_again", "stays_finished", "store in `self` that the source has finished"),
-    ("pull_loses", "survives_dropped_pulls", "before the next `await`"),
-    ("pull_doubles", "survives_dropped_pulls", "before the next `await`"),
-    ("pull_loses_work", "survives_dropped_pulls", "keep the future of `Host::blocking`"),
-    ("shared_source", "sources_share_nothing", "not in a static"),
-    ("ack_panics", "accepts_acknowledgements", "return an error"),
-    ("ack_fails", "accepts_acknowledgements", "return `Ok` for the acknowledgement"),
-    ("limit_has_no_key", "accepts_acknowledgements", "name the key of the configuration"),
-    ("forgets_failures", "reads_again", "the positions of `Watermarks::begin`"),
-    ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
-    ("empty_batch_panics", "delivers", "return an error"),
-    ("empty_batch_fails", "delivers", "if there is nothing to deliver"),
-    ("rejects_another_batch", "delivers", "reject events of the batch"),
-    ("binary_is_unsupported", "delivers", "an error of the kind bad data"),
-    ("deliver_is_never_woken", "delivers", "poll inner futures with the context"),
-    ("tick_panics", "answers_ticks", "return an error"),
-    ("drain_leaves_work", "drains", "in `Sink::deliver`, await"),
-    ("drain_leaves_a_buffer", "drains", "send the buffered events"),
-    ("shared_sink", "sinks_share_nothing", "not in a static"),
-    ("stop_panics_undrained", "stops_without_a_drain", "return an error"),
-];
-
-/// Other faulty components, like [`CONNECTORS`] but with the kind first.
-const OTHERS: &[(&str, &str, &str, &str)] = &[
-    ("connector", "together_panics", "takes_several", "return an error"),
-    ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
-    ("connector", "contradicts_itself", "connects", "pass to `Demand::at_most`"),
-    ("connector", "ignores_flush", "flushes", "complete the gathered deliveries"),
-    ("connector", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
-    ("operator", "vanishes", "accounts_for_events", "account for each event"),
-    ("operator", "invents", "accounts_for_events", "account for each event"),
-    ("operator", "drops_buffered", "drains", "emit, reject or discard"),
-    ("operator", "ignores_verdict", "accounts_for_events", "return the verdict"),
-    ("operator", "unknown_port", "accounts_for_events", "name every port in `Operator::ports`"),
-    ("operator", "process_panics", "accounts_for_events", "return an error"),
-    ("operator", "keeps_after_drain", "drains", "emit, reject or discard"),
-    ("operator", "due_for_ever", "knows_the_time", "return a later time from `due`"),
-    ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
-    ("operator", "port_called_out", "names_ports", "a unique name"),
-    ("operator", "shared", "shares_nothing", "not in a static"),
-    ("operator", "remembers", "is_stateless_if_declared", "remove `STATELESS`"),
-    ("operator", "counts_positions", "is_stateless_if_declared", "remove `STATELESS`"),
-    ("codec", "loses_a_byte", "round_trips", "decode what `encode` writes"),
-    ("codec", "two_values", "round_trips", "decode what `encode` writes"),
-    ("codec", "bad_text_panics", "refuses_bad_messages", "return an error"),
-    ("codec", "bad_text_is_internal", "refuses_bad_messages", "`Error::bad_data`"),
-    ("codec", "poisoned", "refuses_bad_messages", "keep no state of a message that failed"),
-    ("codec", "shared", "shares_nothing", "not in a static"),
-    ("preprocessor", "forgets_between_batches", "splits_do_not_matter", "remaining bytes arrive"),
-    ("preprocessor", "mixes_streams", "keeps_streams_apart", "a state for each stream"),
-    ("preprocessor", "lists_no_streams", "ends_streams", "list in `streams`"),
-    ("preprocessor", "lists_ended_streams", "ends_streams", "drop the state"),
-    ("preprocessor", "keeps_aborted_streams", "aborts_streams", "of an aborted stream"),
-    ("preprocessor", "hides_buffered", "reports_buffered_bytes", "while bytes of the stream are"),
-    ("preprocessor", "time_stands_still", "keeps_time", "return a later time from `due`"),
-    ("preprocessor", "has_more_for_ever", "takes_any_bytes", "return `false` from `has_more`"),
-    ("preprocessor", "empty_input_panics", "takes_any_bytes", "return an error"),
-    ("postprocessor", "swallows_empty_messages", "frames", "leave every message"),
-    ("postprocessor", "suffix_differs", "frames", "let `process` append `suffix`"),
-    ("postprocessor", "binary_panics", "takes_any_bytes", "return an error"),
-    ("postprocessor", "shared", "shares_nothing", "not in a static"),
-];
-
-/// For each kind and name of a component, the failed checks and their remedies.
+/// For each name of a component and each of its faults, the failed checks and their remedies.
 type Found = BTreeMap<(String, String), Vec<(String, String)>>;
 
 fn verify(scene: &Scene, arguments: &[&str]) -> Run {
@@ -135,9 +45,8 @@ fn faults(checks: &Json) -> Vec<(String, String)> {
 
 fn found(json: &Json) -> Found {
     let components = json["components"].as_array().unwrap().iter();
-    let found =
-        components.map(|it| ((text(&it["kind"]), text(&it["name"])), faults(&it["checks"])));
-    found.collect()
+    let key = |it: &Json| (text(&it["name"]), text(&it["config"]["fault"]));
+    components.map(|it| (key(it), faults(&it["checks"]))).collect()
 }
 
 /// Returns the checks of a component that were skipped, each with the reason.
@@ -149,23 +58,43 @@ fn skipped(json: &Json, component: &str) -> Vec<(String, String)> {
     skipped.map(|check| (text(&check["check"]), text(&check["reason"]))).collect()
 }
 
-/// Checks that for every component, only the expected check fails, with the expected remedy.
-fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
-    let scene = Scene::new("");
-    let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "5"]);
+/// Verifies the fixture with each of these faults. Checks that for each fault, only the expected check fails, with the
+/// expected remedy, and that no check of a component without a fault fails.
+fn expect(expected: &[(&str, &str, &str, &str)]) {
+    let mut scene = Scene::new("");
+    let mut arguments = vec![library("fixture-faults").to_str().unwrap().to_owned()];
+    let mut configs: Vec<_> =
+        expected.iter().map(|(component, fault, ..)| (*component, *fault)).collect();
+    let mut components: Vec<_> = configs.iter().map(|(component, _)| *component).collect();
+    components.dedup();
+    configs.extend(components.into_iter().map(|component| (component, "none")));
+    for (component, fault) in configs {
+        let file = format!("{component}-{fault}.json");
+        let config = json!({ "fault": fault, "hold_ms": 1_300, "transactional": true });
+        scene = scene.write(&file, config.to_string().as_bytes());
+        // Checks that look for files need the absolute path of the folder.
+        let file = scene.path().join(file);
+        arguments.extend(["--config".to_owned(), format!("{component}={}", file.display())]);
+    }
+    arguments.extend(["--limit", "5"].map(str::to_owned));
+    let run = verify(&scene, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     run.expect(1, &["checks failed"]);
     let mut found = found(&json(&run));
+    let lenient = found.remove(&("lenient".to_owned(), String::new()));
+    let unknown = ("refuses_unknown_keys", "`#[tremor_pdk::config]`");
+    let all = expected.iter().map(|(component, fault, check, help)| {
+        let faults = found.remove(&((*component).to_owned(), (*fault).to_owned()));
+        (format!("{component} {fault}"), faults, (*check, *help))
+    });
     let mut wrong = Vec::new();
-    for (kind, name, check, help) in expected {
-        let faults = found.remove(&((*kind).to_owned(), (*name).to_owned()));
+    for (what, faults, (check, help)) in all.chain([("lenient".to_owned(), lenient, unknown)]) {
         let is_right = matches!(faults.as_deref(), Some([(failed, said)]) if failed == check && said.contains(help));
         if !is_right {
-            wrong.push(format!("{kind} {name}: expected {check}, with `{help}`: {faults:?}"));
+            wrong.push(format!("{what}: expected {check}, with `{help}`: {faults:?}"));
         }
     }
-    // No check of the remaining components may fail.
-    for ((kind, name), faults) in found.iter().filter(|(_, faults)| !faults.is_empty()) {
-        wrong.push(format!("{kind} {name}: expected no fault: {faults:?}"));
+    for ((component, _), faults) in found.iter().filter(|(_, faults)| !faults.is_empty()) {
+        wrong.push(format!("{component}: expected no fault: {faults:?}"));
     }
     assert!(!found.is_empty(), "no component without a fault is left");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -173,13 +102,13 @@ fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
 
 #[test]
 fn verify_finds_each_fault_of_a_connector_and_no_other() {
-    let connector = |&(name, check, help)| ("connector", name, check, help);
-    expect("fixture-faults", &CONNECTORS.iter().map(connector).collect::<Vec<_>>());
+    let connector = |&(fault, check, help)| ("hostile", fault, check, help);
+    expect(&CONNECTOR.iter().map(connector).collect::<Vec<_>>());
 }
 
 #[test]
 fn verify_finds_each_fault_of_other_components_and_no_other() {
-    expect("fixture-step-faults", OTHERS);
+    expect(OTHERS);
 }
 
 /// Checks that a plugin passes with these configurations.

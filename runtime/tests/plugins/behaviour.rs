@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn hostile(config: &Value) -> Result<Instance> {
-    Instance::start(&factory(&library("fixture-hostile"), "hostile"), config, &host("hostile"))
+    Instance::start(&factory(&library("fixture-faults"), "hostile"), config, &host("hostile"))
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn describer() -> Describer {
 }
 
 /// Writes a shell script, which is used as the child process. `@TREMOR@` stands for the path of the program. The script
-/// can set `TREMOR_HOSTILE_SCHEMA`, which selects a fault of the hostile plugin for the whole process.
+/// can set `TREMOR_HOSTILE_SCHEMA`, which selects a fault of the fixture for the whole process.
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("tremor.sh");
     let text = format!("#!/bin/sh\n{text}\n").replace("@TREMOR@", env!("CARGO_BIN_EXE_tremor"));
@@ -36,10 +36,10 @@ fn script(folder: &Path, text: &str) -> std::path::PathBuf {
 }
 
 fn hostile() -> Library {
-    Library::inspect(&library("fixture-hostile")).unwrap()
+    Library::inspect(&library("fixture-faults")).unwrap()
 }
 
-/// Requests the hostile plugin's schema with this script as the child process.
+/// Requests the schema of the connector `hostile` with this script as the child process.
 fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), text);

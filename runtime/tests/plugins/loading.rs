@@ -18,7 +18,7 @@ use crate::{
 fn two_plugins_and_two_instances_of_each_run_in_one_process() {
     // Load two libraries, because an early version of the runtime returned the first library for every path.
     let relay = factory(&library("fixture-relay"), "relay");
-    let hostile = factory(&library("fixture-hostile"), "hostile");
+    let hostile = factory(&library("fixture-faults"), "hostile");
     let start = |factory: &ConnectorFactory, id: &str, count: u64| {
         Instance::start(factory, &json!({ "count": count }), &host(id)).unwrap()
     };
@@ -49,7 +49,7 @@ fn file_is_loaded_once_and_again_after_replacement() {
     // Replace the library under the same name, as installers do. The cache of the system's loader must not return the
     // old library.
     let other = folder.path().join("other.so");
-    fs::copy(library("fixture-hostile"), &other).unwrap();
+    fs::copy(library("fixture-faults"), &other).unwrap();
     fs::rename(&other, &path).unwrap();
     let replaced = factory(&path, "hostile");
     assert_ne!(replaced.plugin().unwrap().library().hash(), first.library().hash());
@@ -73,7 +73,7 @@ fn library_is_loaded_from_current_file() {
     let error = ConnectorFactory::load(&found, "relay", Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion, "{error}");
 
-    replace(&library("fixture-hostile"));
+    replace(&library("fixture-faults"));
     let factory = ConnectorFactory::load(&found, "hostile", Policy::default()).unwrap();
     let loaded = factory.plugin().unwrap().library().hash();
     assert_eq!(loaded.unwrap(), Library::inspect(&path).unwrap().hash().unwrap());

@@ -22,7 +22,7 @@ fn plugins() -> &'static Path {
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const PLUGINS: [&str; 23] = [
+const PLUGINS: [&str; 22] = [
     "connector-file",
     "connector-journald",
     "connector-stdio",
@@ -42,8 +42,7 @@ const PLUGINS: [&str; 23] = [
     "plugin-keyvalue",
     "plugin-pieces",
     "fixture-dice",
-    "fixture-hostile",
-    "fixture-mischief",
+    "fixture-faults",
     "fixture-script",
     "fixture-tokio",
 ];

@@ -216,6 +216,6 @@ mod tests {
         let plugins = plugins().unwrap();
         let has = |workspace, name: &str| plugins[workspace].iter().any(|it| it == name);
         assert!(has("brokers", "connector-kafka") && has("operators-plugins/vrl", "operator-vrl"));
-        assert!(has(".", "connector-file") && !has(".", "fixture-hostile"));
+        assert!(has(".", "connector-file") && !has(".", "fixture-faults"));
     }
 }

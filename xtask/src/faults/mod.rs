@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: runs each fault of the fixture `hostile`, and each attack of `bench/attackers`, in one process
+//! `cargo xtask faults`: runs each fault of the connector `hostile`, and each attack of `bench/attackers`, in one process
 //! with a flow at full load (the loaded flow) and a metronome.
 //!
 //! Three measurements are made for each fault: without the fault, with the fault, and with the fault but without the
@@ -58,7 +58,7 @@ impl Scenario for Arguments {
         "connector-null",
         "connector-socket",
         "connector-ws",
-        "fixture-hostile",
+        "fixture-faults",
     ];
     type Found = Vec<Row>;
 
@@ -103,7 +103,9 @@ fn faults(built: &Built) -> Result<Vec<String>> {
     let faults = described["components"][0]["config"]["$defs"]["Fault"]["oneOf"].as_array();
     let faults = faults.context("the description of the fixture has no list of faults")?;
     let names = faults.iter().filter_map(|it| it["const"].as_str());
-    Ok(names.filter(|it| *it != "none" && !it.starts_with("check_")).map(str::to_owned).collect())
+    let elsewhere =
+        |it: &&str| ["none", "check_", "verify_"].iter().any(|begin| it.starts_with(begin));
+    Ok(names.filter(|it| !elsewhere(it)).map(str::to_owned).collect())
 }
 
 /// Figures of a measurement with the loaded flow.
