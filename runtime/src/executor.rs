@@ -243,13 +243,6 @@ impl Alarm {
     }
 }
 
-/// Returns the point in time after `duration`, but at most one day from now. After waiting, callers have to check
-/// whether `duration` has really passed.
-pub fn after(duration: Duration) -> Instant {
-    const LONGEST: Duration = Duration::from_hours(24);
-    Instant::now() + duration.min(LONGEST)
-}
-
 /// Returns the result of the future that completes first, and drops the other one.
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));

@@ -1,6 +1,7 @@
 //! The event processor: finds plugins, checks and loads them, and runs flows with them.
 
 pub mod api;
+pub mod clock;
 pub mod codec;
 pub mod components;
 pub mod descriptors;
@@ -18,7 +19,7 @@ pub mod redact;
 pub mod run;
 mod run_handle;
 mod sync;
-pub mod time;
+
 mod watchdog;
 
 // Only this crate and the expansion of the export macro use the kit's private module.

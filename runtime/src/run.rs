@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::{
     components::{Components, FlowParts},
     engine::{self, Processors, Report},
@@ -37,12 +38,13 @@ pub fn run_within(
     deadline: Duration,
     budget: &MemoryBudget,
 ) -> Result<Vec<Report>, flow::Error> {
-    let (watchdog, processors) = (Watchdog::start(), Processors::default());
+    let (watchdog, processors, clock) =
+        (Watchdog::start(), Processors::default(), Clock::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
         let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
         let parts =
-            FlowParts { components, flow, run, calls: &calls, memory: &memory, clock: None };
+            FlowParts { components, flow, run, calls: &calls, memory: &memory, clock: &clock };
         planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
     }
     budget.divide();
@@ -59,5 +61,5 @@ pub fn run_within(
         .collect();
     let running = executor::all(running);
     // This thread awaits the flows, because plugins may block all threads of the executor.
-    Ok(executor::block_on(executor::first(running, engine::waiting::report(handles))))
+    Ok(executor::block_on(executor::first(running, engine::waiting::report(handles, &clock))))
 }

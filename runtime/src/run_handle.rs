@@ -7,6 +7,7 @@ use std::{
 
 use tremor_pdk::lock;
 
+use crate::clock::Clock;
 use crate::{
     engine::{self, FlowState, State},
     instance_metrics::{InputSize, InstanceMetrics},
@@ -136,7 +137,7 @@ impl RunHandle {
             }
             for engine::Status { connector, state, since, .. } in &flow.connectors {
                 if !CONNECTED.contains(state) {
-                    let (flow, seconds) = (&flow.name, since.elapsed().as_secs());
+                    let (flow, seconds) = (&flow.name, Clock::default().elapsed(*since).as_secs());
                     awaited.push(format!(
                         "the connector `{connector}` of `{flow}` has been {state} for {seconds} s"
                     ));

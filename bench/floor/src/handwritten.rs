@@ -70,7 +70,7 @@ impl Loop {
             if let [first, ..] = &*decoder.decode_batch(&mut batch).rejected {
                 return Err(format!("an event cannot be decoded: {}", first.error));
             }
-            let now = tremor_runtime::time::now_ns();
+            let now = tremor_runtime::clock::Clock::default().now_ns();
             batch.events_mut().iter_mut().for_each(|event| event.ingest_ns = now);
             for operator in &mut *lock(&self.operators) {
                 operator.process(&mut batch, &mut output).map_err(|error| error.to_string())?;

@@ -15,7 +15,10 @@ use hyper::{
 };
 
 use super::{access::Token, body::Body, io::Io};
-use crate::executor::{self, net::Connection};
+use crate::{
+    clock::Clock,
+    executor::{self, net::Connection},
+};
 
 /// Maximum wait for the beginning of a response.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,6 +72,7 @@ pub struct Client {
     address: SocketAddr,
     token: Option<Token>,
     longest: usize,
+    clock: Clock,
 }
 
 impl Client {
@@ -89,7 +93,7 @@ impl Client {
         let mut found = (host, port).to_socket_addrs().map_err(|_| wrong())?;
         let address = found.next().ok_or_else(wrong)?;
         let host = authority.as_str().to_owned();
-        Ok(Self { host, address, token, longest: LONGEST })
+        Ok(Self { host, address, token, longest: LONGEST, clock: Clock::default() })
     }
 
     /// Returns host and port of the API.
@@ -150,7 +154,8 @@ impl Client {
     ) -> Result<(), Error> {
         let connects = async {
             let connection = Connection::to(self.address).await;
-            let connection = Io::new(connection.map_err(|error| self.silent(&error))?);
+            let connection =
+                Io::new(connection.map_err(|error| self.silent(&error))?, self.clock.clone());
             http1::handshake(connection).await.map_err(|error| self.silent(&error))
         };
         let (mut sender, connection) = executor::first(connects, self.late()).await?;
@@ -171,7 +176,7 @@ impl Client {
         let mut problem = Vec::new();
         loop {
             let silent = async {
-                executor::sleep(silence).await;
+                self.clock.sleep(silence).await;
                 Err(self.gone(&format_args!("no data for {} s", silence.as_secs())))
             };
             let comes = async { Ok(with(next(&mut body), connection.as_mut()).await) };
@@ -191,7 +196,7 @@ impl Client {
 
     /// Returns an error once the maximum wait for the beginning of a response is over.
     async fn late<T>(&self) -> Result<T, Error> {
-        executor::sleep(PATIENCE).await;
+        self.clock.sleep(PATIENCE).await;
         Err(self.silent(&"no response within 5 s"))
     }
 

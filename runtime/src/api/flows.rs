@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
+use crate::clock::Clock;
 use crate::{
     engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status},
     memory::MemoryStatus,
@@ -133,7 +134,7 @@ impl From<&Status> for ConnectorJson {
         Self {
             name: connector.connector.clone(),
             state: connector.state.as_str(),
-            state_seconds: seconds(connector.since.elapsed()),
+            state_seconds: seconds(Clock::default().elapsed(connector.since)),
             error: connector.error.clone().map(redact::owned),
             restarts: connector.restarts,
             errors: connector.errors.clone(),
@@ -150,7 +151,7 @@ impl From<&Awaited> for AwaitedJson {
         Self {
             sink: sink.clone(),
             reason,
-            seconds: seconds(since.elapsed()),
+            seconds: seconds(Clock::default().elapsed(*since)),
             error: error.clone().map(redact::owned),
         }
     }

@@ -1,4 +1,4 @@
-//! Adapters of the executor's connections and timers for hyper.
+//! Adapters of the executor's connections and of the clock's timers for hyper.
 
 use std::{
     io,
@@ -9,7 +9,10 @@ use std::{
 
 use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 
-use crate::executor::{self, net::Connection};
+use crate::{
+    clock::{Alarm, Clock},
+    executor::net::Connection,
+};
 
 /// Maximum time that a write waits for the peer to accept bytes. The write then fails.
 const STALLED: Duration = Duration::from_secs(30);
@@ -19,14 +22,15 @@ const CHUNK: usize = 4 << 10;
 /// Connection with hyper's interfaces for reading and writing.
 pub(super) struct Io {
     connection: Connection,
-    alarm: executor::Alarm,
+    clock: Clock,
+    alarm: Alarm,
     /// Time until which the peer has to accept bytes. Set while a write waits for the peer.
     until: Option<Instant>,
 }
 
 impl Io {
-    pub(super) fn new(connection: Connection) -> Self {
-        Self { connection, alarm: executor::Alarm::default(), until: None }
+    pub(super) fn new(connection: Connection, clock: Clock) -> Self {
+        Self { connection, alarm: clock.alarm(), clock, until: None }
     }
 }
 
@@ -50,12 +54,12 @@ impl Write for Io {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Self { connection, alarm, until } = &mut *self;
+        let Self { connection, clock, alarm, until } = &mut *self;
         if let Poll::Ready(written) = connection.poll_write(context, bytes) {
             *until = None;
             return Poll::Ready(written);
         }
-        let until = until.get_or_insert_with(|| executor::after(STALLED));
+        let until = until.get_or_insert_with(|| clock.after(STALLED));
         alarm.poll(context, *until).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -68,19 +72,23 @@ impl Write for Io {
     }
 }
 
-/// Timers of the executor.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timers;
+/// Timers of a clock.
+#[derive(Clone, Debug)]
+pub(super) struct Timers(pub(super) Clock);
 
 struct Sleeps(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
 
 impl Timer for Timers {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Sleeps(Box::pin(executor::sleep(duration))))
+        Box::pin(Sleeps(Box::pin(self.0.sleep(duration))))
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        self.sleep(deadline.saturating_duration_since(Instant::now()))
+        self.sleep(deadline.saturating_duration_since(self.0.now()))
     }
 }
 

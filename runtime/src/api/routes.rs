@@ -19,7 +19,7 @@ use super::{
     tap::Events,
     text,
 };
-use crate::{engine::FlowStatus, executor, run::RunHandle};
+use crate::{clock::Clock, engine::FlowStatus, executor, run::RunHandle};
 
 /// Maximum size of the body of a request, in bytes. A body is read and its content is ignored.
 const BODY: usize = 64 << 10;
@@ -40,6 +40,7 @@ pub(super) struct Routes {
     /// Closed at the end of the run.
     pub(super) stopped: Receiver<Infallible>,
     pub(super) pulse: executor::Pulse,
+    pub(super) clock: Clock,
 }
 
 type Answer = Result<Response<Body>, Problem>;
@@ -123,7 +124,7 @@ impl Routes {
     /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
         match (path.changes(), request.method()) {
-            (true, &Method::POST) => without_body(request.into_body()).await?,
+            (true, &Method::POST) => without_body(request.into_body(), &self.clock).await?,
             (true, _) => return Err(Problem::method("POST")),
             (false, &Method::GET | &Method::HEAD) => {}
             (false, _) => return Err(Problem::method("GET, HEAD")),
@@ -203,8 +204,8 @@ impl Routes {
         if listening.is_empty() {
             return Err(missing("port", port, ports.into_iter()));
         }
-        let events =
-            Events::of(listening, &format!("{name}/{component}/{port}"), self.stopped.clone());
+        let what = format!("{name}/{component}/{port}");
+        let events = Events::of(listening, &what, self.stopped.clone(), self.clock.clone());
         Ok(text::with(StatusCode::OK, "text/event-stream", Body::stream(events)))
     }
 
@@ -243,7 +244,7 @@ fn ended(flow: &str, consequence: &str) -> Problem {
 }
 
 /// Reads the body of a request and ignores it.
-async fn without_body(mut body: Incoming) -> Result<(), Problem> {
+async fn without_body(mut body: Incoming, clock: &Clock) -> Result<(), Problem> {
     let reads = async {
         let mut length = 0;
         loop {
@@ -263,7 +264,7 @@ async fn without_body(mut body: Incoming) -> Result<(), Problem> {
         }
     };
     let late = async {
-        executor::sleep(BODY_TIME).await;
+        clock.sleep(BODY_TIME).await;
         let detail = "the body did not arrive within 10 s; send no body";
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
     };

@@ -21,6 +21,7 @@ use super::{
     slots::{Slot, Slots},
 };
 use crate::{
+    clock::Clock,
     executor::{
         self,
         net::{Connection, Listener, Tasks},
@@ -69,16 +70,16 @@ impl Server {
         run: RunHandle,
         flows: usize,
     ) -> Result<Self, Error> {
-        Self::start_with(address, access, run, flows, HEAD_TIME)
+        Self::start_with(address, access, run, flows, Clock::default())
     }
 
-    /// Starts the server with `head_time` as the maximum time for the head of a request.
+    /// Starts the server, which takes the time from `clock`.
     pub(super) fn start_with(
         address: SocketAddr,
         access: Access,
         run: RunHandle,
         flows: usize,
-        head_time: Duration,
+        clock: Clock,
     ) -> Result<Self, Error> {
         if !address.ip().is_loopback() && !access.has_token() {
             return Err(Error::Open { address });
@@ -91,10 +92,10 @@ impl Server {
         run.watch_deliveries();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
             let pulse = executor::Pulse::default();
-            let routes = Routes { access, run, flows, stopped: stopped.clone(), pulse };
+            let routes = Routes { access, run, flows, stopped: stopped.clone(), pulse, clock };
             let routes = Rc::new(routes);
             let tasks = Rc::new(Tasks::new());
-            let serves = serve(&listener, &tasks, &routes, &stopped, head_time);
+            let serves = serve(&listener, &tasks, &routes, &stopped);
             executor::block_on(tasks.run(serves));
         });
         Ok(Self { address, stop, thread: Some(thread.map_err(Error::Thread)?) })
@@ -122,9 +123,8 @@ async fn serve(
     tasks: &Rc<Tasks>,
     routes: &Rc<Routes>,
     stopped: &Receiver<Infallible>,
-    head_time: Duration,
 ) {
-    let slots = Slots::new(CONNECTIONS);
+    let slots = Slots::new(CONNECTIONS, routes.clock.clone());
     // Each connection has a clone of `alive`, so `gone` is closed once the last connection has ended.
     let (alive, gone) = async_channel::bounded::<Infallible>(1);
     loop {
@@ -140,7 +140,7 @@ async fn serve(
                     let (routes, stopped) = (routes.clone(), stopped.clone());
                     let alive = alive.clone();
                     let answers = async move {
-                        answer(connection, &slot, &routes, &stopped, head_time).await;
+                        answer(connection, &slot, &routes, &stopped).await;
                         drop(alive);
                     };
                     tasks.spawn(answers).detach();
@@ -149,7 +149,7 @@ async fn serve(
             },
             Some(Err(error)) => {
                 tracing::debug!(%error, "the admin API cannot accept a connection");
-                executor::sleep(LATER).await;
+                routes.clock.sleep(LATER).await;
             }
         }
         // Yields, so that existing connections make progress even if new ones are accepted all the time.
@@ -157,7 +157,7 @@ async fn serve(
     }
     drop(alive);
     let answered = async { _ = gone.recv().await };
-    executor::first(answered, executor::sleep(LAST_ANSWERS)).await;
+    executor::first(answered, routes.clock.sleep(LAST_ANSWERS)).await;
 }
 
 /// Rejects a connection because all others have requests in progress.
@@ -177,18 +177,17 @@ async fn answer(
     slot: &Slot,
     routes: &Routes,
     stopped: &Receiver<Infallible>,
-    head_time: Duration,
 ) {
     let answers =
         service_fn(
             |request| async move { Ok::<_, Infallible>(routes.answer(request, slot).await) },
         );
     let connection = http1::Builder::new()
-        .timer(Timers)
-        .header_read_timeout(head_time)
+        .timer(Timers(routes.clock.clone()))
+        .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD)
         .max_headers(HEADERS)
-        .serve_connection(Io::new(connection), answers);
+        .serve_connection(Io::new(connection, routes.clock.clone()), answers);
     let mut connection = pin!(connection);
     let revoked = async {
         slot.revoked().await;

@@ -13,10 +13,13 @@ use std::{
 
 use async_channel::{Receiver, Sender};
 
+use crate::clock::Clock;
+
 /// The slots of a server.
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
+    clock: Clock,
     in_use: RefCell<Vec<Rc<InUse>>>,
 }
 
@@ -42,12 +45,15 @@ pub(super) struct Slot {
 
 /// A request in progress. It ends when the value is dropped.
 #[derive(Debug)]
-pub(super) struct Answering(Rc<InUse>);
+pub(super) struct Answering {
+    slots: Rc<Slots>,
+    in_use: Rc<InUse>,
+}
 
 impl Slots {
     /// Creates `limit` slots.
-    pub(super) fn new(limit: usize) -> Rc<Self> {
-        Rc::new(Self { limit, in_use: RefCell::default() })
+    pub(super) fn new(limit: usize, clock: Clock) -> Rc<Self> {
+        Rc::new(Self { limit, clock, in_use: RefCell::default() })
     }
 
     /// Returns a free slot, or the slot of the connection that has been idle for the longest time. Returns `None` if
@@ -60,7 +66,7 @@ impl Slots {
             all.remove(longest).revoked.close();
         }
         let (sender, revoked) = async_channel::bounded(1);
-        let since = Cell::new(Instant::now());
+        let since = Cell::new(self.clock.now());
         let in_use = Rc::new(InUse { requests: Cell::new(0), since, revoked: sender });
         all.push(in_use.clone());
         Some(Slot { slots: self.clone(), in_use, revoked })
@@ -71,7 +77,7 @@ impl Slot {
     /// Marks a request as in progress.
     pub(super) fn answering(&self) -> Answering {
         self.in_use.requests.set(self.in_use.requests.get() + 1);
-        Answering(self.in_use.clone())
+        Answering { slots: self.slots.clone(), in_use: self.in_use.clone() }
     }
 
     /// Waits until the slot is given to another connection.
@@ -88,14 +94,16 @@ impl Drop for Slot {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.requests.set(self.0.requests.get() - 1);
-        self.0.since.set(Instant::now());
+        self.in_use.requests.set(self.in_use.requests.get() - 1);
+        self.in_use.since.set(self.slots.clock.now());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Slot, Slots};
+    use std::time::Duration;
+
+    use super::{Clock, Slot, Slots};
 
     fn is_revoked(slot: &Slot) -> bool {
         slot.revoked.is_closed()
@@ -103,21 +111,27 @@ mod tests {
 
     #[test]
     fn longest_idle_connection_is_replaced() {
-        let slots = Slots::new(3);
-        let [one, two, three] = [(); 3].map(|()| slots.take().unwrap());
+        let clock = Clock::simulated(0);
+        let slots = Slots::new(3, clock.clone());
+        let take = || {
+            clock.advance(Duration::from_nanos(1));
+            slots.take().unwrap()
+        };
+        let [one, two, three] = [(); 3].map(|()| take());
         let answering = one.answering();
-        let four = slots.take().unwrap();
+        let four = take();
         assert_eq!([&one, &two, &three, &four].map(is_revoked), [false, true, false, false]);
+        clock.advance(Duration::from_nanos(1));
         drop(answering);
-        let five = slots.take().unwrap();
+        let five = take();
         assert_eq!([&one, &three, &four, &five].map(is_revoked), [false, true, false, false]);
-        let six = slots.take().unwrap();
+        let six = take();
         assert_eq!([&one, &four, &five, &six].map(is_revoked), [false, true, false, false]);
     }
 
     #[test]
     fn no_slot_is_available_while_all_are_busy() {
-        let slots = Slots::new(2);
+        let slots = Slots::new(2, Clock::default());
         let [one, two] = [(); 2].map(|()| slots.take().unwrap());
         let (first, _second) = (one.answering(), two.answering());
         let also_first = one.answering();

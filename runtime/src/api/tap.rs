@@ -14,7 +14,10 @@ use async_channel::Receiver;
 use hyper::body::Bytes;
 
 use super::body::Stream;
-use crate::{executor, redact};
+use crate::{
+    clock::{Alarm, Clock},
+    redact,
+};
 
 /// Time without events after which a comment is sent. The server notices only when it writes that a client has
 /// disconnected.
@@ -31,7 +34,8 @@ pub(super) struct Events {
     sources: Vec<(Receiver<String>, Next)>,
     /// Completes when the run ends.
     end: End,
-    alarm: executor::Alarm,
+    clock: Clock,
+    alarm: Alarm,
     silent_until: Instant,
 }
 
@@ -42,6 +46,7 @@ impl Events {
         sources: Vec<Receiver<String>>,
         what: &str,
         stopped: Receiver<Infallible>,
+        clock: Clock,
     ) -> Self {
         let source = |events: Receiver<String>| {
             let next = next(&events);
@@ -51,8 +56,9 @@ impl Events {
             greeting: Some(format!(": {what}\n\n")),
             sources: sources.into_iter().map(source).collect(),
             end: Box::pin(async move { _ = stopped.recv().await }),
-            alarm: executor::Alarm::default(),
-            silent_until: executor::after(SILENCE),
+            alarm: clock.alarm(),
+            silent_until: clock.after(SILENCE),
+            clock,
         }
     }
 }
@@ -75,7 +81,7 @@ impl Stream for Events {
         for (events, waiting) in &mut self.sources {
             if let Poll::Ready(event) = waiting.as_mut().poll(context) {
                 *waiting = next(events);
-                self.silent_until = executor::after(SILENCE);
+                self.silent_until = self.clock.after(SILENCE);
                 return Poll::Ready(event.map(|json| data(&json)));
             }
         }
@@ -83,7 +89,7 @@ impl Stream for Events {
             return Poll::Ready(None);
         }
         self.alarm.poll(context, self.silent_until).map(|()| {
-            self.silent_until = executor::after(SILENCE);
+            self.silent_until = self.clock.after(SILENCE);
             Some(Bytes::from_static(b": nothing yet\n\n"))
         })
     }

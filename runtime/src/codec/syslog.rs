@@ -52,7 +52,7 @@ use super::{
     buffer::{Bytes, Nodes, Span},
     copied::{Copied, without_signature},
 };
-use crate::time;
+use crate::clock::Clock;
 
 /// Decodes the message at `span`.
 ///
@@ -64,7 +64,7 @@ pub(super) fn decode(
     span: Span,
     nodes: &mut Nodes,
 ) -> Result<u32, Error> {
-    decode_at(copied, bytes, span, nodes, time::now_ns())
+    decode_at(copied, bytes, span, nodes, Clock::default().now_ns())
 }
 
 /// Decodes in the same way as [`decode`]. `now` is the current time in ns since the Unix epoch.

@@ -1,9 +1,6 @@
 //! Creates the components of flows.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use serde_json::Value as Config;
 use tremor_pdk::{Error, Postprocessor, Preprocessor, Result};
@@ -15,6 +12,7 @@ use super::{
     wrong,
 };
 use crate::{
+    clock::Clock,
     codec::MakeCodec,
     dynamic::{BoxFuture, CodecRequirement},
     engine::{Connection, ConnectorType, MakePreprocessor, OperatorInstance, Parts},
@@ -23,7 +21,6 @@ use crate::{
     memory::{FlowMemory, Loan},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
     run_handle::RunHandle,
-    time,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
 
@@ -36,8 +33,8 @@ pub(crate) struct FlowParts<'r> {
     /// Records of the calls to plugins of the flow.
     pub(crate) calls: &'r Arc<Calls>,
     pub(crate) memory: &'r FlowMemory,
-    /// Monotonic clock of the components in ns; `None` for the clock of the system.
-    pub(crate) clock: Option<&'r Arc<AtomicU64>>,
+    /// Clock of the components.
+    pub(crate) clock: &'r Clock,
 }
 
 impl Parts for FlowParts<'_> {
@@ -167,7 +164,7 @@ impl FlowParts<'_> {
         let folder = self.flow.folder().to_string_lossy().into_owned();
         let (run, calls) = (self.run.clone(), self.calls.clone());
         let account = self.memory.account(of);
-        let (loan, clock) = (Arc::new(Loan::new(account.clone())), self.clock.cloned());
+        let (loan, clock) = (Arc::new(Loan::new(account.clone())), self.clock.clone());
         let component_name = of.into();
         let services =
             Services { connection: None, run, calls, component: component_name, loan, clock };
@@ -283,8 +280,7 @@ struct Services {
     component: Arc<str>,
     /// Memory that the instance has borrowed.
     loan: Arc<Loan>,
-    /// Monotonic clock in ns; `None` for the clock of the system.
-    clock: Option<Arc<AtomicU64>>,
+    clock: Clock,
 }
 
 impl HostServices for Services {
@@ -322,8 +318,8 @@ impl HostServices for Services {
         self.loan.discharge(bytes);
     }
 
-    fn monotonic_ns(&self) -> u64 {
-        self.clock.as_ref().map_or_else(time::monotonic_ns, |clock| clock.load(Ordering::Relaxed))
+    fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     fn is_draining(&self) -> bool {

@@ -87,7 +87,7 @@ pub(crate) use self::{
     simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;
-use crate::{executor, flow, log, memory::FlowMemory, watchdog::Calls};
+use crate::{clock::Clock, executor, flow, log, memory::FlowMemory, watchdog::Calls};
 
 /// Time that tasks have to end after a flow was stopped. Tasks that have not ended by then are abandoned.
 const GRACE: Duration = Duration::from_secs(2);
@@ -158,7 +158,7 @@ impl Flow {
         processors: &Processors,
         memory: FlowMemory,
     ) -> Result<Planned, flow::Error> {
-        let control = Control::new().of_run(calls, processors.clone(), memory);
+        let control = Control::new(Clock::default()).of_run(calls, processors.clone(), memory);
         Planned::new(flow, parts, Arc::new(control))
     }
 }
@@ -188,7 +188,8 @@ impl Planned {
             executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
         });
         let tasks = connectors.chain(pipelines).collect();
-        Flow { name, control, counters: Arc::new(counters), tasks, started: Instant::now() }
+        let started = control.clock().now();
+        Flow { name, control, counters: Arc::new(counters), tasks, started }
     }
 }
 
@@ -210,13 +211,13 @@ impl Flow {
         let control = self.control.clone();
         let watchdog = async {
             control.reached(Phase::Draining).await;
-            let deadline = control.deadline().unwrap_or(deadline);
-            executor::first(executor::sleep(deadline), control.reached(Phase::Stopped)).await;
+            let (deadline, clock) = (control.deadline().unwrap_or(deadline), control.clock());
+            executor::first(clock.sleep(deadline), control.reached(Phase::Stopped)).await;
             control.cut_off(Phase::Stopped);
             // A task notices the phase by itself, unless a plugin blocks its thread.
-            executor::first(executor::sleep(GRACE), control.reached(Phase::Halted)).await;
+            executor::first(clock.sleep(GRACE), control.reached(Phase::Halted)).await;
             if control.has_reached(Phase::Halted) {
-                executor::sleep(LAST_MOMENT).await;
+                clock.sleep(LAST_MOMENT).await;
             }
             true
         };
@@ -242,7 +243,7 @@ impl Flow {
             flow: self.name,
             counts: if is_left_behind { counts.with_remainder_failed(&components) } else { counts },
             components,
-            elapsed: self.started.elapsed(),
+            elapsed: control.clock().elapsed(self.started),
             failure: control.failure(),
             cut_off,
             is_incomplete: cut_off && loses,
@@ -279,13 +280,13 @@ impl FlowHandle {
 
     /// Turns on the measurement of the duration of deliveries.
     pub(crate) fn watch_deliveries(&self) {
-        self.counters.watch_deliveries();
+        self.counters.watch_deliveries(self.control.clock());
     }
 
     /// Adds a listener at a port of a component. Each receiver yields a sample of the events that pass the port, as
     /// JSON. If both the source and the sink of a connector have the port, there are two receivers.
     pub(crate) fn listen(&self, component: &str, port: &str) -> Vec<Receiver<String>> {
-        self.counters.listen(component, port)
+        self.counters.listen(component, port, self.control.clock())
     }
 
     /// Drains the flow: its sources end, and events in flight are still delivered.

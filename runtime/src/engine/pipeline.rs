@@ -1,12 +1,13 @@
 //! The task of a pipeline that several tasks feed and that keeps state between batches.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
+use crate::clock::Alarm;
 use crate::engine::{
     control::{Control, Phase, interrupt::Interrupt},
     queue::Receiver,
     route::router::Router,
-    sync::{alarm::Alarm, turn::Turn},
+    sync::turn::Turn,
     tracking::token::InFlight,
 };
 
@@ -33,9 +34,9 @@ impl PipelineTask {
     pub(crate) async fn run(mut self) {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
-        let (mut alarm, mut turn) = (Alarm::default(), Turn::default());
+        let (mut alarm, mut turn) = (control.clock().alarm(), Turn::default());
         loop {
-            turn.share(Instant::now()).await;
+            turn.share(control.clock().now()).await;
             match self.next(&mut stopped, &mut alarm, &mut turn).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.run_timers().await,
@@ -63,7 +64,7 @@ impl PipelineTask {
             if stopped.now().is_some() {
                 return Poll::Ready(Step::Stopped);
             }
-            if alarm.poll(context, [(due, ())]).is_ready() {
+            if alarm.poll_earliest(context, [(due, ())]).is_ready() {
                 return Poll::Ready(Step::Due);
             }
             if let Poll::Ready(received) = self.queue.poll_receive(context) {

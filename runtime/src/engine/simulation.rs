@@ -3,13 +3,7 @@
 //! Operators, codecs and processors are the same as in the engine. Connectors, queues, tasks and the clock are
 //! simulated.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use tremor_abi::batch::{HostBatch, Pool, Rejected};
 use tremor_pdk::{Batch, Error};
@@ -25,6 +19,7 @@ use crate::engine::{
     tracking::token::{InFlight, Token},
 };
 use crate::{
+    clock::Clock,
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
 };
@@ -37,10 +32,8 @@ pub(crate) struct Simulation {
     pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
-    /// Current time of the simulation, in ns since the Unix epoch.
-    now: u64,
-    /// The monotonic clock that components of the flow read, in ns.
-    clock: Arc<AtomicU64>,
+    /// The simulated clock, which components of the flow read too.
+    clock: Clock,
     /// Batches that are moved from the routes to outlets, with the position of the outlet. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
 }
@@ -108,15 +101,15 @@ impl Plan<'_> {
 
 impl Simulation {
     /// Creates the pipelines, codecs and processors of a checked flow. `is_encoded` gets the name of a sink and returns
-    /// whether the encoded bytes are requested in addition to the values. `clock` is the monotonic clock that
-    /// components read, in ns.
+    /// whether the encoded bytes are requested in addition to the values. `clock` is a simulated clock, which the
+    /// components of `parts` read.
     ///
     /// # Errors
     /// Returns the reason why a component cannot be created, with its location in the flow file.
     pub(crate) fn new(
         flow: &Flow,
         parts: &dyn Parts,
-        clock: Arc<AtomicU64>,
+        clock: Clock,
         is_encoded: impl Fn(&str) -> bool,
     ) -> Result<Self, flow::Diagnostic> {
         let graph = &flow.graph;
@@ -163,10 +156,10 @@ impl Simulation {
             Outlet { name, queue: VecDeque::new(), err, codec, postprocessors, taken: Vec::new() }
         });
         let outlets = outlets.collect();
-        let (pool, control) = (Pool::new(8), Arc::new(Control::new()));
+        let (pool, control) = (Pool::new(8), Arc::new(Control::new(clock.clone())));
         let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
         let routes = Routes::new(name, ports, pipelines, pool.clone(), stats, control);
-        Ok(Self { routes, pool, sources, outlets, now: 0, clock, outgoing: VecDeque::new() })
+        Ok(Self { routes, pool, sources, outlets, clock, outgoing: VecDeque::new() })
     }
 
     /// Returns the names of the connectors that are sources.
@@ -184,7 +177,9 @@ impl Simulation {
         let Some(index) = self.sources.iter().position(|known| known.name == source) else {
             return;
         };
-        self.set_now(batch.events().last().map_or(self.now, |event| event.ingest_ns));
+        if let Some(last) = batch.events().last() {
+            self.clock.set_ns(last.ingest_ns);
+        }
         let is_raw = batch.events().iter().any(|event| batch.value(event).is_none());
         if is_raw {
             self.sources[index].preprocessors.push(batch, None);
@@ -206,7 +201,7 @@ impl Simulation {
             let rejected_events = rejected.iter_mut().map(|rejected| &mut rejected.event);
             for event in batch.events_mut().iter_mut().chain(rejected_events) {
                 if is_made_here && event.ingest_ns == 0 {
-                    event.ingest_ns = self.now;
+                    event.ingest_ns = self.clock.now_ns();
                 }
             }
             self.emit(source, batch, rejected);
@@ -245,9 +240,9 @@ impl Simulation {
             match (round, operator) {
                 (Some(due), operator) if operator.is_none_or(|other| due <= other) => {
                     last_round = Some(due);
-                    self.set_now(due.max(self.now));
+                    self.clock.set_ns(due.max(self.clock.now_ns()));
                     for source in 0..self.sources.len() {
-                        self.sources[source].preprocessors.push_time(self.now);
+                        self.sources[source].preprocessors.push_time(self.clock.now_ns());
                         self.emit_all(source);
                     }
                 }
@@ -259,17 +254,12 @@ impl Simulation {
                 (_, None) => break,
             }
         }
-        self.set_now(to.max(self.now));
+        self.clock.set_ns(to.max(self.clock.now_ns()));
     }
 
     /// Returns the earliest time at which a preprocessor has to be called.
     fn next_round(&self) -> Option<u64> {
         self.sources.iter().filter_map(|source| source.preprocessors.due()).min()
-    }
-
-    fn set_now(&mut self, now: u64) {
-        self.now = now;
-        self.clock.store(now, Ordering::Relaxed);
     }
 
     /// Ends all streams and then all operators, which emit what they still buffer.

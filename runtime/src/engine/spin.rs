@@ -9,6 +9,7 @@
 
 use std::{hint::spin_loop, time::Instant};
 
+use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
     tuning::{CLOSE_NS, SPIN, SPIN_CHECKS},
@@ -22,14 +23,14 @@ pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
     }
 }
 
-/// Spins until `deadline`, or for [`SPIN`] at most, if the deadline is so near that a timer would be late and no other
+/// Spins until `deadline` of `clock`, or for [`SPIN`] at most, if the deadline is so near that a timer would be late and no other
 /// task needs the processor. Returns whether this function has spun.
-pub(crate) fn until(processors: &Processors, deadline: Instant) -> bool {
-    let wait = deadline.saturating_duration_since(Instant::now());
+pub(crate) fn until(processors: &Processors, clock: &Clock, deadline: Instant) -> bool {
+    let wait = deadline.saturating_duration_since(clock.now());
     if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.suffice() {
         return false;
     }
-    spin(|| Instant::now() >= deadline);
+    spin(|| clock.now() >= deadline);
     true
 }
 

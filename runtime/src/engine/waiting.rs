@@ -9,7 +9,7 @@ use super::{
     handle::status::{Awaited, PULL_LIMIT},
     retry::backoff::Budget,
 };
-use crate::{executor, log};
+use crate::{clock::Clock, log};
 
 /// Time between two checks of the flows of a run.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -23,12 +23,12 @@ const STALLED: Duration = Duration::from_secs(30);
 const WAITS: u64 = 20;
 
 /// Logs long waits of the sources of `flows`, and their ends. Never completes.
-pub(crate) async fn report<T>(flows: Vec<FlowHandle>) -> T {
+pub(crate) async fn report<T>(flows: Vec<FlowHandle>, clock: &Clock) -> T {
     let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Waits::default())).collect();
     loop {
-        executor::sleep(PERIOD).await;
+        clock.sleep(PERIOD).await;
         for (flow, waits) in &mut flows {
-            let now = Instant::now();
+            let now = clock.now();
             let mut lines = waits.lines(flow.control.waits(), now);
             lines.extend(waits.drain(flow.control.undelivered_in_drain(), now));
             if !lines.is_empty() {

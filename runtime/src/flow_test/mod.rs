@@ -148,14 +148,14 @@ impl FlowTest {
 
     fn outputs(&self, flow: &Flow, components: &Components) -> Result<Vec<output::Output>, Error> {
         let (run, calls) = (RunHandle::default(), Arc::default());
-        let (memory, clock) = (FlowMemory::default(), Arc::default());
+        let (memory, clock) = (FlowMemory::default(), crate::clock::Clock::simulated(0));
         let parts = FlowParts {
             components,
             flow,
             run: &run,
             calls: &calls,
             memory: &memory,
-            clock: Some(&clock),
+            clock: &clock,
         };
         let expected = self.expected();
         let form = |name: &str| output::form(&expected, name);

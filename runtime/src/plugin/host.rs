@@ -32,7 +32,7 @@ use super::{
     jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
-use crate::{descriptors, dynamic::BoxFuture, executor, log as log_flow, time};
+use crate::{clock::Clock, descriptors, dynamic::BoxFuture, executor, log as log_flow};
 
 /// Services that a flow provides to a component that runs in it.
 ///
@@ -61,9 +61,9 @@ pub trait HostServices: Send + Sync + 'static {
         let _ = bytes;
     }
 
-    /// Returns the time of a monotonic clock, in ns.
-    fn monotonic_ns(&self) -> u64 {
-        time::monotonic_ns()
+    /// Returns the clock of the component.
+    fn clock(&self) -> Clock {
+        Clock::default()
     }
 
     /// Returns whether the flow is draining.
@@ -291,8 +291,9 @@ unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr
     }
 }
 
-unsafe extern "C" fn now_ns(_context: *const ()) -> u64 {
-    contain(time::now_ns).unwrap_or_default()
+unsafe extern "C" fn now_ns(context: *const ()) -> u64 {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.clock().now_ns()) }
 }
 
 unsafe extern "C" fn metric(
@@ -369,10 +370,13 @@ unsafe extern "C" fn memory_discharge(context: *const (), bytes: usize) {
 
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
     // SAFETY: a live handle's context.
-    if unsafe { with(context, |context| context.forbids("waits")) } {
-        return FfiFuture::new(std::future::ready(()));
+    let clock = unsafe {
+        with(context, |context| (!context.forbids("waits")).then(|| context.services.clock()))
+    };
+    match clock {
+        Some(clock) => FfiFuture::new(clock.sleep(Duration::from_nanos(ns))),
+        None => FfiFuture::new(std::future::ready(())),
     }
-    FfiFuture::new(executor::sleep(Duration::from_nanos(ns)))
 }
 
 unsafe extern "C" fn watch(
@@ -445,7 +449,7 @@ unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RS
 
 unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.services.monotonic_ns()) }
+    unsafe { with(context, |context| context.services.clock().monotonic_ns()) }
 }
 
 unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {

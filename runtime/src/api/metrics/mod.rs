@@ -9,6 +9,7 @@ mod text;
 use std::time::Duration;
 
 use self::text::{Kind, Text};
+use crate::clock::Clock;
 use crate::{
     engine::{
         self, Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State,
@@ -213,7 +214,11 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
     text.family(name, Kind::Gauge, help);
     for ([flow, component], of) in connectors() {
         for Awaited { sink, since, .. } in &of.waits_for {
-            text.sample(name, &[flow, component, ("for", sink)], since.elapsed().as_secs_f64());
+            text.sample(
+                name,
+                &[flow, component, ("for", sink)],
+                Clock::default().elapsed(*since).as_secs_f64(),
+            );
         }
     }
     let name = "tremor_restarts_total";

@@ -5,10 +5,7 @@ pub(crate) mod fault;
 mod running;
 pub(crate) mod sides;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use tremor_abi::connector::Hook;
 use tremor_pdk::{Error, ErrorKind, Sides};
@@ -176,10 +173,11 @@ impl ConnectorTask {
                 }
                 Fault::Requested => (None, Duration::ZERO),
             };
+            let slept = self.control.clock().sleep(wait);
             let waited = async {
                 // A requested restart ends the wait.
                 let requested = async { _ = connection.until_replaced().await };
-                executor::first(executor::sleep(wait), requested).await;
+                executor::first(slept, requested).await;
             };
             if self.ending().or(waited).await.is_none() {
                 let error = error.filter(|_| self.control.has_reached(Phase::Stopped));
@@ -253,15 +251,16 @@ impl ConnectorTask {
             connection.restore();
             let halves = self.connect(connector, connection).await?;
             let Some(halves) = halves else { return Ok(()) };
-            let since = Instant::now();
+            let since = self.control.clock().now();
             let outcome = self.run_connection(connector, connection, halves, &mut hooks).await?;
             if let (Outcome::Lost(_), Some(reason)) = (&outcome, connection.replaced()) {
                 return Err(reason.into());
             }
-            let has_lasted = since.elapsed() > self.reconnect.policy().max;
+            let has_lasted = self.control.clock().elapsed(since) > self.reconnect.policy().max;
             let was_useful = has_lasted || connection.has_passed_events();
             let Some(wait) = self.reconnect_after(outcome, was_useful)? else { return Ok(()) };
-            if self.while_needed(connection, executor::sleep(wait)).await?.is_none() {
+            let slept = self.control.clock().sleep(wait);
+            if self.while_needed(connection, slept).await?.is_none() {
                 return Ok(());
             }
         }
@@ -330,7 +329,7 @@ impl ConnectorTask {
     /// # Errors
     /// Returns the error if no restart is left.
     fn restart_after(&mut self, error: &Error) -> Result<Duration, Error> {
-        let wait = self.restarts.after(error)?;
+        let wait = self.restarts.after(error, self.control.clock().now())?;
         self.handle.note(error);
         self.enter(State::Restarting);
         if self.mark_down("restarts") {
@@ -367,7 +366,8 @@ impl ConnectorTask {
             } else {
                 tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
             }
-            if self.while_needed(connection, executor::sleep(wait)).await?.is_none() {
+            let slept = self.control.clock().sleep(wait);
+            if self.while_needed(connection, slept).await?.is_none() {
                 return Ok(None);
             }
             attempt += 1;

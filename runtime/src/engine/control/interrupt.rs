@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn completed_work_takes_precedence_over_an_interrupt() {
-        let (control, connection) = (Control::new(), Connection::default());
+        let (control, connection) =
+            (Control::new(crate::clock::Clock::default()), Connection::default());
         let mut interrupt = Interrupt::new(&control, Phase::Draining, Some(&connection));
         assert_eq!((interrupt.now(), block_on(interrupt.or(ready(1)))), (None, Ok(1)));
         connection.break_off();

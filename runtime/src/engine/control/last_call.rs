@@ -26,7 +26,7 @@ pub(crate) async fn close_in_time(
 ) -> Result<(), Error> {
     let stopped = async {
         control.reached(Phase::Stopped).await;
-        executor::sleep(LAST_COMMIT).await;
+        control.clock().sleep(LAST_COMMIT).await;
         let seconds = LAST_COMMIT.as_secs();
         Err(Error::timeout(format_args!(
             "`close` did not finish within {seconds} s after the flow was stopped"
@@ -47,7 +47,7 @@ pub(crate) async fn in_time(
     phase: Phase,
 ) -> Result<(), Error> {
     let limit = async {
-        executor::sleep(LAST_CALL).await;
+        control.clock().sleep(LAST_CALL).await;
         let seconds = LAST_CALL.as_secs();
         Err(Error::timeout(format_args!("`{what}` did not finish within {seconds} s")))
     };

@@ -34,7 +34,7 @@ use crate::engine::{
     retry::breaker::Outage,
     sync::watch::{Waiter, Watch},
 };
-use crate::{memory::FlowMemory, watchdog::Calls};
+use crate::{clock::Clock, memory::FlowMemory, watchdog::Calls};
 
 /// The phase of a flow. A flow never returns to an earlier phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,15 +173,17 @@ pub(crate) struct Control {
     /// Processors of the run that the flow belongs to.
     processors: Processors,
     memory: FlowMemory,
+    clock: Clock,
 }
 
 impl Control {
-    pub(crate) fn new() -> Self {
+    /// Creates the control of a flow that takes the time from `clock`.
+    pub(crate) fn new(clock: Clock) -> Self {
         let state = State::default();
-        let (phase, losses) = (AtomicU8::new(0), Losses::default());
+        let (phase, losses) = (AtomicU8::new(0), Losses::new(clock.clone()));
         let (calls, processors) = (Arc::default(), Processors::default());
         let memory = FlowMemory::default();
-        Self { phase, state: Watch::new(state), losses, calls, processors, memory }
+        Self { phase, state: Watch::new(state), losses, calls, processors, memory, clock }
     }
 
     /// Sets the records of the flow's calls to plugins, the processors that the flow shares with the other flows of
@@ -193,6 +195,11 @@ impl Control {
         memory: FlowMemory,
     ) -> Self {
         Self { calls, processors, memory, ..self }
+    }
+
+    /// Returns the clock from which the tasks of the flow take the time.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Returns the memory of the flow.
@@ -444,14 +451,14 @@ mod tests {
     };
 
     use super::{Awaited, ConnectorHandle, Control};
-    use crate::engine::handle::status::State;
+    use crate::{clock::Clock, engine::handle::status::State};
 
     #[test]
     fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
-        let control = Control::new();
+        let control = Control::new(Clock::default());
         let names = ["fast", "slow", "up", "down"];
         let [_, _, up, down] = names.map(|name| {
-            let connector = Arc::new(ConnectorHandle::new(name.into(), None));
+            let connector = Arc::new(ConnectorHandle::new(name.into(), None, Clock::default()));
             control.add(connector.clone());
             connector
         });
@@ -472,9 +479,9 @@ mod tests {
 
     #[test]
     fn full_queue_of_running_or_paused_sink_is_a_reason() {
-        let control = Control::new();
+        let control = Control::new(Clock::default());
         let [source, sink] = ["source", "sink"].map(|name| {
-            let connector = Arc::new(ConnectorHandle::new(name.into(), None));
+            let connector = Arc::new(ConnectorHandle::new(name.into(), None, Clock::default()));
             control.add(connector.clone());
             connector.enter(State::Running);
             connector

@@ -20,6 +20,7 @@ use std::{
 use tremor_pdk::{Error, InFlight, lock};
 
 use crate::{
+    clock::Clock,
     engine::{
         handle::{
             connection::{Connection, Replaced},
@@ -41,6 +42,7 @@ const LONG_CONNECT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ConnectorHandle {
     name: Arc<str>,
+    clock: Clock,
     now: Mutex<Now>,
     /// Fill level of the sink's queue. `None` if the connector has no sink.
     queue: Option<Gauge>,
@@ -85,10 +87,10 @@ struct LastError {
 
 impl ConnectorHandle {
     /// Creates the handle of a connector that has no instance yet. `queue` is the queue of its sink, if it has one.
-    pub(crate) fn new(name: Arc<str>, queue: Option<Gauge>) -> Self {
+    pub(crate) fn new(name: Arc<str>, queue: Option<Gauge>, clock: Clock) -> Self {
         let now = Now {
             state: State::Connecting,
-            since: Instant::now(),
+            since: clock.now(),
             drains: false,
             last_error: None,
             series: Series::default(),
@@ -99,6 +101,7 @@ impl ConnectorHandle {
         };
         Self {
             name,
+            clock,
             now: Mutex::new(now),
             queue,
             in_flight: AtomicUsize::new(0),
@@ -132,8 +135,9 @@ impl ConnectorHandle {
     /// Returns the current status, without the components that the source waits for.
     pub(crate) fn status(&self) -> Status {
         let now = lock(&self.now);
-        let (state, since) = now.shown();
-        let lasts_long = now.state == State::Connecting && now.since.elapsed() >= LONG_CONNECT;
+        let (state, since) = now.shown(self.clock.now());
+        let lasts_long =
+            now.state == State::Connecting && self.clock.elapsed(now.since) >= LONG_CONNECT;
         Status {
             connector: self.name.to_string(),
             state,
@@ -181,7 +185,7 @@ impl ConnectorHandle {
             _ => {}
         }
         now.is_tried |= state != State::Connecting;
-        now.enter(state);
+        now.enter(state, self.clock.now());
         now.state
     }
 
@@ -190,13 +194,13 @@ impl ConnectorHandle {
         let mut now = lock(&self.now);
         now.drains = true;
         let state = now.state;
-        now.enter(state);
+        now.enter(state, self.clock.now());
     }
 
     /// Sets the `limit` of events or bytes in flight because of which the source is not pulled. `None` means that the
     /// source has not reached a limit.
     pub(crate) fn set_bound(&self, limit: Option<InFlight>) {
-        lock(&self.now).bound = limit.map(|limit| (Instant::now(), limit));
+        lock(&self.now).bound = limit.map(|limit| (self.clock.now(), limit));
     }
 
     /// Returns the limits because of which the source is not pulled, with the time at which the source reached them.
@@ -219,19 +223,19 @@ impl ConnectorHandle {
     pub(crate) fn retry(&self, what: Retried, error: &Error, wait: Duration) {
         let mut now = lock(&self.now);
         now.note(error);
-        now.series.retry(what, error, wait);
+        now.series.retry(what, error, wait, self.clock.now());
     }
 
     /// Records that the source is idle: see [`Series::idle`].
     pub(crate) fn idle(&self, wait: Duration) -> bool {
-        lock(&self.now).series.idle(Instant::now(), wait)
+        lock(&self.now).series.idle(self.clock.now(), wait)
     }
 
     /// Records that an operation no longer fails, or is no longer retried.
     pub(crate) fn recover(&self, what: Retried) {
         let mut now = lock(&self.now);
         now.series.end(what);
-        if now.series.earliest(Instant::now()).is_none() {
+        if now.series.earliest(self.clock.now()).is_none() {
             now.resolve_error();
         }
     }
@@ -280,7 +284,7 @@ impl ConnectorHandle {
             (State::Running | State::Draining, Some(since)) => ("waiting to deliver", since),
             (state, _) => (state.as_str(), now.since),
         };
-        let mut doing = format!("{doing} for {:.1} s", since.elapsed().as_secs_f64());
+        let mut doing = format!("{doing} for {:.1} s", self.clock.elapsed(since).as_secs_f64());
         // Writing to a string cannot fail.
         if events > 0 {
             _ = write!(doing, ", {events} events are not delivered");
@@ -298,9 +302,9 @@ impl ConnectorHandle {
 }
 
 impl Now {
-    /// Returns the state that is reported, and the time since which it applies.
-    fn shown(&self) -> (State, Instant) {
-        let series = self.series.earliest(Instant::now()).filter(|_| self.state == State::Running);
+    /// Returns the state that is reported at `now`, and the time since which it applies.
+    fn shown(&self, now: Instant) -> (State, Instant) {
+        let series = self.series.earliest(now).filter(|_| self.state == State::Running);
         series.map_or((self.state, self.since), |since| (State::Retrying, since))
     }
 
@@ -310,14 +314,14 @@ impl Now {
         self.last_error = Some(LastError { error: error.to_string(), is_resolved: false });
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: State, now: Instant) {
         let state = match state {
             State::Running | State::Paused if self.drains => State::Draining,
             state => state,
         };
         // A failed connector stays failed, although its task may still have work to do.
         if self.state != state && self.state != State::Failed {
-            (self.state, self.since) = (state, Instant::now());
+            (self.state, self.since) = (state, now);
         }
     }
 

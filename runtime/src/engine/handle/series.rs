@@ -50,10 +50,9 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Counts a retry that follows `error` after `wait`, and begins a series if there is none. Attempts to connect have
+    /// Counts a retry that follows an error at `now` after `wait`, and begins a series if there is none. Attempts to connect have
     /// no series, because the state of the connector shows that it connects.
-    pub(super) fn retry(&mut self, what: Retried, error: &Error, wait: Duration) {
-        let now = Instant::now();
+    pub(super) fn retry(&mut self, what: Retried, error: &Error, wait: Duration, now: Instant) {
         *self.counts.entry((what.as_str(), error.kind().as_str())).or_default() += 1;
         match what {
             Retried::Connect => {}
@@ -112,10 +111,11 @@ mod tests {
     fn pull_that_is_pending_for_long_ends_its_series() {
         let (mut series, error) = (Series::default(), Error::timeout("no answer"));
         let wait = Duration::from_secs(30);
-        series.retry(Retried::Pull, &error, wait);
-        let since = series.earliest(Instant::now()).unwrap();
-        assert_eq!(series.earliest(since + wait + PENDING / 2), Some(since));
-        assert_eq!(series.earliest(since + 2 * (wait + PENDING)), None);
+        let since = Instant::now();
+        series.retry(Retried::Pull, &error, wait, since);
+        let end = since + wait + PENDING;
+        assert_eq!(series.earliest(end - Duration::from_nanos(1)), Some(since));
+        assert_eq!(series.earliest(end), None);
         assert_eq!(series.counts.get(&("pull", "timeout")), Some(&1));
     }
 
@@ -123,8 +123,8 @@ mod tests {
     fn series_lasts_until_the_poll_after_the_idle_time() {
         let (mut series, error) = (Series::default(), Error::timeout("no answer"));
         let interval = Duration::from_mins(5);
-        series.retry(Retried::Pull, &error, Duration::ZERO);
-        let since = series.earliest(Instant::now()).unwrap();
+        let since = Instant::now();
+        series.retry(Retried::Pull, &error, Duration::ZERO, since);
         assert!(series.idle(since, interval));
         assert_eq!(series.earliest(since + interval), Some(since));
         // If a source is idle several times in a row, its pulls do not fail.
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn later_failure_keeps_the_start_of_its_series() {
         let (mut series, error) = (Series::default(), Error::full("quota"));
+        let (since, now) = (Instant::now(), Instant::now() + PENDING / 2);
         for what in [Retried::Pull, Retried::Deliver] {
-            series.retry(what, &error, Duration::ZERO);
-            let since = series.earliest(Instant::now());
-            series.retry(what, &error, Duration::MAX);
-            assert_eq!(series.earliest(Instant::now()), since);
+            series.retry(what, &error, Duration::ZERO, since);
+            series.retry(what, &error, Duration::MAX, now);
+            assert_eq!(series.earliest(now), Some(since));
             series.end(what);
-            assert_eq!(series.earliest(Instant::now()), None);
+            assert_eq!(series.earliest(now), None);
         }
-        series.retry(Retried::Connect, &error, Duration::ZERO);
-        assert_eq!(series.earliest(Instant::now()), None);
+        series.retry(Retried::Connect, &error, Duration::ZERO, now);
+        assert_eq!(series.earliest(now), None);
         assert_eq!(series.counts.values().sum::<u64>(), 5);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tremor_pdk::Error;
 
 use super::{ConnectorHandle, Retried, State};
+use crate::clock::Clock;
 
 fn doing(handle: &ConnectorHandle) -> Option<String> {
     handle.unfinished(false).map(|it| it.doing)
@@ -12,13 +13,15 @@ fn doing(handle: &ConnectorHandle) -> Option<String> {
 
 #[test]
 fn unconnected_sink_is_unfinished_while_events_wait() {
-    let handle = ConnectorHandle::new("output".into(), None);
+    let clock = Clock::simulated(0);
+    let handle = ConnectorHandle::new("output".into(), None, clock.clone());
     handle.enter(State::Connecting);
+    clock.advance(Duration::from_millis(1_500));
     handle.note(&Error::connection_refused("nobody there"));
     assert_eq!(doing(&handle), None, "no event waits for the sink");
     handle.set_in_flight(3);
     let text = doing(&handle).unwrap();
-    assert!(text.starts_with("connecting for "), "{text}");
+    assert!(text.starts_with("connecting for 1.5 s, "), "{text}");
     assert!(text.contains("3 events are not delivered; the last attempt failed"), "{text}");
     assert!(text.contains("nobody there"), "{text}");
     handle.enter(State::Running);
@@ -30,7 +33,7 @@ fn unconnected_sink_is_unfinished_while_events_wait() {
 
 #[test]
 fn connector_drains_once_its_source_reads_nothing_more() {
-    let handle = ConnectorHandle::new("both".into(), None);
+    let handle = ConnectorHandle::new("both".into(), None, Clock::simulated(0));
     let state = || handle.status().state;
     handle.drains();
     assert_eq!(state(), State::Connecting, "a connector that is not connected stays in its state");
@@ -45,22 +48,25 @@ fn connector_drains_once_its_source_reads_nothing_more() {
 
 #[test]
 fn last_error_is_kept_after_recovery() {
-    let handle = ConnectorHandle::new("output".into(), None);
+    let clock = Clock::simulated(0);
+    let handle = ConnectorHandle::new("output".into(), None, clock.clone());
     handle.set_in_flight(2);
     handle.enter(State::Running);
+    clock.advance(Duration::from_secs(3));
     handle.retry(Retried::Deliver, &Error::full("no room"), Duration::ZERO);
+    clock.advance(Duration::from_secs(2));
     let text = doing(&handle).unwrap();
-    assert!(text.starts_with("waiting to deliver for "), "{text}");
+    assert!(text.starts_with("waiting to deliver for 2.0 s, "), "{text}");
     assert_eq!(handle.status().state, State::Retrying);
     handle.recover(Retried::Deliver);
     assert_eq!(handle.status().state, State::Running);
-    assert!(doing(&handle).unwrap().starts_with("running for "));
+    assert!(doing(&handle).unwrap().starts_with("running for 5.0 s, "));
     assert!(handle.status().error.unwrap().contains("no room"));
 }
 
 #[test]
 fn failed_connector_stays_failed() {
-    let handle = ConnectorHandle::new("output".into(), None);
+    let handle = ConnectorHandle::new("output".into(), None, Clock::simulated(0));
     handle.enter(State::Running);
     handle.fail(&Error::internal("broken"));
     for state in State::ALL {

@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use tremor_pdk::Error;
 
-use crate::{engine::sync::watch::Watch, executor};
+use crate::{clock::Clock, engine::sync::watch::Watch, executor};
 
 /// Shortest time between two lines of a component.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Events of a flow that failed and were not logged yet.
-#[derive(Debug, Default)]
-pub(crate) struct Losses(Watch<Vec<Loss>>);
+#[derive(Debug)]
+pub(crate) struct Losses {
+    losses: Watch<Vec<Loss>>,
+    clock: Clock,
+}
 
 /// Failed events of one component.
 #[derive(Debug)]
@@ -36,10 +39,14 @@ struct Line {
 }
 
 impl Losses {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { losses: Watch::default(), clock }
+    }
+
     /// Adds `events` failed events of a component. Logs a line at once if the component's last line is at least
     /// [`INTERVAL`] ago. `first` returns the error of the first event, and is called only if the error is needed.
     pub(crate) fn add(&self, component: &str, events: usize, first: impl FnOnce() -> Error) {
-        if let Some(line) = self.add_at(component, events, first, Instant::now()) {
+        if let Some(line) = self.add_at(component, events, first, self.clock.now()) {
             line.log(component);
         }
     }
@@ -52,7 +59,7 @@ impl Losses {
         first: impl FnOnce() -> Error,
         now: Instant,
     ) -> Option<Line> {
-        self.0.update(|losses| {
+        self.losses.update(|losses| {
             let Some(loss) = losses.iter_mut().find(|it| *it.component == *component) else {
                 losses.push(Loss { component: component.into(), logged_at: now, pending: None });
                 return Some(Line { events, first: first() });
@@ -70,9 +77,10 @@ impl Losses {
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let logging = async {
             loop {
-                let due = self.0.wait(|losses| losses.iter().filter_map(Loss::due).min()).await;
-                executor::sleep(due.saturating_duration_since(Instant::now())).await;
-                self.log_pending(Some(Instant::now()));
+                let due =
+                    self.losses.wait(|losses| losses.iter().filter_map(Loss::due).min()).await;
+                self.clock.sleep(due.saturating_duration_since(self.clock.now())).await;
+                self.log_pending(Some(self.clock.now()));
             }
         };
         let result = executor::first(work, logging).await;
@@ -82,7 +90,7 @@ impl Losses {
 
     /// Logs the pending lines that are due at `now`, or all of them if `now` is `None`.
     fn log_pending(&self, now: Option<Instant>) {
-        let lines: Vec<_> = self.0.update(|losses| {
+        let lines: Vec<_> = self.losses.update(|losses| {
             let line = |loss: &mut Loss| {
                 let line = match now {
                     Some(now) => loss.take_line(now),
@@ -129,11 +137,11 @@ mod tests {
 
     use tremor_pdk::Error;
 
-    use super::{INTERVAL, Losses};
+    use super::{Clock, INTERVAL, Losses};
 
     #[test]
     fn losses_are_logged_once_a_second_with_first_cause() {
-        let (losses, start) = (Losses::default(), Instant::now());
+        let (losses, start) = (Losses::new(Clock::default()), Instant::now());
         let add = |component, events, cause, at| {
             let line = losses.add_at(component, events, || Error::bad_data(cause), at)?;
             Some((line.events, line.first.to_string()))
@@ -149,9 +157,9 @@ mod tests {
 
     #[test]
     fn pending_lines_are_logged_at_the_end() {
-        let losses = Losses::default();
+        let losses = Losses::new(Clock::default());
         let add = || losses.add("one", 1, || Error::bad_data("no"));
         crate::executor::block_on(losses.during(async { (0..10).for_each(|_| add()) }));
-        losses.0.read(|losses| assert!(losses[0].pending.is_none()));
+        losses.losses.read(|losses| assert!(losses[0].pending.is_none()));
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use tremor_pdk::lock;
 
-use crate::engine::{retry::backoff::Budget, sync::alarm::Alarm};
+use crate::{clock::Clock, engine::retry::backoff::Budget};
 
 /// Duration of the window to which the limits apply.
 const WINDOW: Duration = Duration::from_mins(1);
@@ -71,6 +71,7 @@ pub(crate) struct FlowNotices(Mutex<Lines<ALL>>);
 #[derive(Debug)]
 pub(crate) struct Notices {
     component: Arc<str>,
+    clock: Clock,
     own: Mutex<Own>,
     all: Arc<FlowNotices>,
 }
@@ -85,8 +86,8 @@ struct Own {
 }
 
 impl Notices {
-    pub(crate) fn new(component: Arc<str>, all: Arc<FlowNotices>) -> Self {
-        Self { component, own: Mutex::default(), all }
+    pub(crate) fn new(component: Arc<str>, all: Arc<FlowNotices>, clock: Clock) -> Self {
+        Self { component, clock, own: Mutex::default(), all }
     }
 
     /// Returns the name of the connector.
@@ -97,7 +98,7 @@ impl Notices {
     /// Returns whether a line about `state`, which is a state or an activity of the connector, may be logged now. If
     /// not, counts the line as left out.
     pub(crate) fn admits(&self, state: &'static str) -> bool {
-        self.admits_at(state, Instant::now())
+        self.admits_at(state, self.clock.now())
     }
 
     fn admits_at(&self, state: &'static str, now: Instant) -> bool {
@@ -116,19 +117,19 @@ impl Notices {
     /// Returns whether the permanent failure of the connector may be logged. Only the limit of the flow applies,
     /// because the failure is the last line of the connector.
     pub(crate) fn admits_last(&self) -> bool {
-        lock(&self.all.0).admits(Instant::now())
+        lock(&self.all.0).admits(self.clock.now())
     }
 
     /// Runs the `work` of the connector and returns its result. Meanwhile reports lines that were left out.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut alarm = Alarm::default();
+        let mut alarm = self.clock.alarm();
         let result = poll_fn(|context| {
             if let Poll::Ready(result) = work.as_mut().poll(context) {
                 return Poll::Ready(result);
             }
-            while alarm.poll(context, [(self.due(context), ())]).is_ready() {
-                let now = Some(Instant::now());
+            while alarm.poll_earliest(context, [(self.due(context), ())]).is_ready() {
+                let now = Some(self.clock.now());
                 self.report(now);
                 self.all.report(now);
             }
@@ -154,7 +155,7 @@ impl Notices {
             (own.lines.take_left_out(now), own.last)
         };
         let Some(left_out) = left_out else { return };
-        if lock(&self.all.0).admits_count_of(left_out, Instant::now()) {
+        if lock(&self.all.0).admits_count_of(left_out, self.clock.now()) {
             tracing::warn!(
                 component = %self.component,
                 left_out,
@@ -190,11 +191,11 @@ impl Drop for FlowNotices {
 mod tests {
     use std::{sync::Arc, time::Instant};
 
-    use super::{ALL, FlowNotices, Notices, OWN, WINDOW, lock};
+    use super::{ALL, Clock, FlowNotices, Notices, OWN, WINDOW, lock};
 
     #[test]
     fn lines_of_a_connector_are_limited_and_left_out_ones_counted() {
-        let notices = Notices::new("input".into(), Arc::default());
+        let notices = Notices::new("input".into(), Arc::default(), Clock::default());
         let start = Instant::now();
         let lines = (0..10_000).filter(|_| notices.admits_at("lost", start)).count();
         assert_eq!(lines as u64, OWN);
@@ -209,7 +210,7 @@ mod tests {
     fn lines_of_all_connectors_of_a_flow_are_limited_together() {
         let all = Arc::<FlowNotices>::default();
         let start = Instant::now();
-        let each = |_| Notices::new("input".into(), all.clone());
+        let each = |_| Notices::new("input".into(), all.clone(), Clock::default());
         let connectors: Vec<_> = (0..10_000).map(each).collect();
         let lines = connectors.iter().filter(|it| it.admits_at("lost", start)).count();
         assert_eq!(lines as u64, ALL);
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn due_count_is_reported_while_lines_continue() {
-        let notices = Notices::new("input".into(), Arc::default());
+        let notices = Notices::new("input".into(), Arc::default(), Clock::default());
         let start = Instant::now();
         (0..100).for_each(|_| _ = notices.admits_at("lost", start));
         let later = start + 2 * WINDOW;

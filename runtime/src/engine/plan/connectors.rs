@@ -74,7 +74,11 @@ impl Connectors<'_> {
         let queue = sink_id.map(|id| self.queues.receiver(id));
         let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
         let mut task = ConnectorTask {
-            notices: Arc::new(Notices::new(name.clone(), self.notices.clone())),
+            notices: Arc::new(Notices::new(
+                name.clone(),
+                self.notices.clone(),
+                self.control.clock().clone(),
+            )),
             handle: handle(spec, &name, queue.as_ref().map(Receiver::gauge), control),
             name,
             make,
@@ -149,11 +153,15 @@ impl Connectors<'_> {
             postprocessors: self.postprocessors.remove(&id).unwrap_or_default(),
             codec: encoder.map_err(|error| self.broken(spec, &error))?,
             control: self.control.clone(),
-            backlog: Backlog::new(None),
+            backlog: Backlog::new(None, self.control.clock().clone()),
             terms: terms(spec),
             is_grant_logged: false,
             tick: TICK,
-            retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), task.notices.clone()),
+            retries: Retries::new(
+                Policy::of(spec.retry, retry::MAX_BACKOFF),
+                task.notices.clone(),
+                self.control.clock().clone(),
+            ),
             undrained: false,
             handle: task.handle.clone(),
             outage: task.outage.clone(),
@@ -183,7 +191,7 @@ fn handle(
     queue: Option<Gauge>,
     control: &Arc<Control>,
 ) -> Arc<ConnectorHandle> {
-    let handle = ConnectorHandle::new(name.clone(), queue)
+    let handle = ConnectorHandle::new(name.clone(), queue, control.clock().clone())
         .on_failure(spec.on_failure)
         .counted_in(control.memory().account(name));
     let handle = Arc::new(handle);

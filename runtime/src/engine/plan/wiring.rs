@@ -4,6 +4,7 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
 use super::placement::Runners;
 use crate::{
+    clock::Clock,
     engine::{
         control::Control,
         processors::Processors,
@@ -35,7 +36,7 @@ impl Queues {
                 Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
                 Role::Pipeline | Role::Source => continue,
             };
-            let (sender, receiver) = queue::bounded(bounds, control.processors());
+            let (sender, receiver) = queue::bounded(bounds, control.processors(), control.clock());
             receiver.gauge().count_in(control.memory().account(&node.name));
             control.add_queue(id.number(), receiver.senders());
             counters.set_queue(&node.name, node.role, receiver.gauge());
@@ -55,7 +56,8 @@ impl Queues {
     /// created: it drops the original sender, so that the queue ends with the last outlet.
     pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
-        let none = || queue::bounded(Bounds::default(), &Processors::default()).1;
+        let none =
+            || queue::bounded(Bounds::default(), &Processors::default(), &Clock::default()).1;
         self.receivers.remove(&id).unwrap_or_else(none)
     }
 }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 
 use tremor_pdk::Batch;
 
+use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
     queue::{self, Bounds},
@@ -18,7 +19,8 @@ pub struct Receiver(queue::Receiver);
 
 /// Creates a queue with the default limits of a flow's queues.
 pub fn queue() -> (Sender, Receiver) {
-    let (sender, receiver) = queue::bounded(Bounds::default(), &Processors::default());
+    let (sender, receiver) =
+        queue::bounded(Bounds::default(), &Processors::default(), &Clock::default());
     (Sender(sender), Receiver(receiver))
 }
 

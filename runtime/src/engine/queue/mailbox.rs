@@ -15,6 +15,7 @@ use std::{
     time::Instant,
 };
 
+use crate::clock::Clock;
 use crate::engine::{
     queue::Bounds,
     sync::{
@@ -28,6 +29,7 @@ use crate::sync::{Arc, Mutex, fault, lock};
 /// A bounded queue with the task that empties it.
 pub(crate) struct Mailbox<T> {
     bounds: Bounds,
+    clock: Clock,
     state: Mutex<State<T>>,
     gauge: Gauge,
 }
@@ -104,7 +106,7 @@ pub(super) struct Parked<'m, T> {
 
 impl<T> Mailbox<T> {
     /// Creates an empty mailbox with one sender.
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds, clock: Clock) -> Self {
         let state = State {
             items: VecDeque::new(),
             load: Load::default(),
@@ -116,7 +118,12 @@ impl<T> Mailbox<T> {
             waiting_bytes: 0,
             waits: Waits::default(),
         };
-        Self { bounds, state: Mutex::new(state), gauge: Gauge::default() }
+        Self { bounds, clock, state: Mutex::new(state), gauge: Gauge::default() }
+    }
+
+    /// Returns the clock by which waits are measured.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Puts an item into the mailbox. If `waits` is set, this waits for capacity, and the item's memory is counted
@@ -132,7 +139,7 @@ impl<T> Mailbox<T> {
         let mut state = lock(&self.state);
         let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
         if waits && !state.has_capacity(self.bounds, load) {
-            state.wait(slot, context.waker());
+            state.wait(slot, context.waker(), &self.clock);
             if slot.bytes != load.bytes {
                 state.waiting_bytes += load.bytes;
                 state.waiting_bytes -= std::mem::replace(&mut slot.bytes, load.bytes);
@@ -163,7 +170,7 @@ impl<T> Mailbox<T> {
         if state.has_capacity(self.bounds, Load::default()) {
             return Poll::Ready(());
         }
-        state.wait(slot, context.waker());
+        state.wait(slot, context.waker(), &self.clock);
         Poll::Pending
     }
 
@@ -285,7 +292,7 @@ impl<T> State<T> {
     }
 
     /// Registers a sender to be woken when an item is taken out, and records the start of its node's wait.
-    fn wait(&mut self, slot: &mut WakerSlot, waker: &Waker) {
+    fn wait(&mut self, slot: &mut WakerSlot, waker: &Waker, clock: &Clock) {
         self.waiting.wait(slot, waker);
         let Waits { round, since } = &mut self.waits;
         if *round != self.waiting.round() {
@@ -293,7 +300,7 @@ impl<T> State<T> {
             since.clear();
         }
         if since.iter().all(|(node, _)| *node != slot.node()) {
-            since.push((slot.node(), Instant::now()));
+            since.push((slot.node(), clock.now()));
         }
     }
 

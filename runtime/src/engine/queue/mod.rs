@@ -19,6 +19,7 @@ use tremor_pdk::Batch;
 
 use self::mailbox::{Load, Mailbox};
 pub(crate) use self::{receiver::Receiver, sender::Sender};
+use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
     tracking::token::InFlight,
@@ -104,9 +105,13 @@ impl Queued {
     }
 }
 
-/// Creates a queue between tasks that share `processors`.
-pub(crate) fn bounded(bounds: Bounds, processors: &Processors) -> (Sender, Receiver) {
-    let mailbox = Arc::new(Mailbox::new(bounds));
+/// Creates a queue between tasks that share `processors`. Waits of senders are measured by `clock`.
+pub(crate) fn bounded(
+    bounds: Bounds,
+    processors: &Processors,
+    clock: &Clock,
+) -> (Sender, Receiver) {
+    let mailbox = Arc::new(Mailbox::new(bounds, clock.clone()));
     let sender = Sender::new(mailbox.clone());
     (sender, Receiver::new(mailbox, processors.clone()))
 }

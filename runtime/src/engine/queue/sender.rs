@@ -5,7 +5,7 @@ use std::{
     ops::AddAssign,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tremor_abi::batch::HostBatch;
@@ -80,7 +80,7 @@ impl Sender {
     ) -> Option<Queued> {
         let load = batch.load();
         let mut batch = Some((batch, load));
-        let start = Instant::now();
+        let start = self.mailbox.clock().now();
         let is_full = self.mailbox.is_full();
         let mut broken = connection.map(Connection::broken);
         let refused = poll_fn(|context| {
@@ -92,8 +92,7 @@ impl Sender {
             self.poll_send(context, &mut batch, false)
         })
         .await;
-        let end = Instant::now();
-        let spent = end.saturating_duration_since(start).saturating_sub(self.spent.running);
+        let spent = self.mailbox.clock().elapsed(start).saturating_sub(self.spent.running);
         if is_full {
             self.spent.waiting += spent;
         } else {
@@ -133,9 +132,9 @@ impl Sender {
             Poll::Ready(Put::Refused(batch)) => return Poll::Ready(Some(batch)),
             Poll::Ready(Put::Taken) => {}
             Poll::Ready(Put::Awaited(receiver)) if receiver.is_lent() => {
-                let start = Instant::now();
+                let start = mailbox.clock().now();
                 receiver.run_or_wake();
-                spent.running += start.elapsed();
+                spent.running += mailbox.clock().elapsed(start);
             }
             Poll::Ready(Put::Awaited(receiver)) => {
                 spent.woke = true;

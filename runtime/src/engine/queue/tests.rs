@@ -15,6 +15,7 @@ use super::{
     Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,
     mailbox::{Host, Load},
 };
+use crate::clock::Clock;
 use crate::{
     engine::{
         processors::Processors,
@@ -25,7 +26,7 @@ use crate::{
 };
 
 fn bounded(bounds: Bounds) -> (Sender, Receiver) {
-    bounded_on(bounds, &Processors::default())
+    bounded_on(bounds, &Processors::default(), &Clock::default())
 }
 
 fn batch(events: usize) -> Option<(Queued, Load)> {

@@ -182,16 +182,12 @@ impl Restarts {
         Self { budget, policy, backoff: Backoff::new(policy) }
     }
 
-    /// Uses up a restart after `error`. Returns the wait before the restart. A shortage of the system's resources does
+    /// Uses up a restart after `error`, which occurred at `now`. Returns the wait before the restart. A shortage of the system's resources does
     /// not use up a restart, so that restarts are left when the shortage has passed.
     ///
     /// # Errors
     /// Returns `error`, with the number of restarts as context, if no restart is left.
-    pub(crate) fn after(&mut self, error: &Error) -> Result<Duration, Error> {
-        self.after_at(error, Instant::now())
-    }
-
-    fn after_at(&mut self, error: &Error, now: Instant) -> Result<Duration, Error> {
+    pub(crate) fn after(&mut self, error: &Error, now: Instant) -> Result<Duration, Error> {
         // A shortage is not caused by the component, and a new instance cannot end it.
         if error.kind().is_shortage() {
             return Ok(self.backoff.next().max(error.delay()));
@@ -299,8 +295,8 @@ mod tests {
             (restarts(Some(1), Some(9 * MS)), 1, "failed again after a restart within 9ms: broken"),
             (restarts(Some(0), None), 0, "broken"),
         ] {
-            assert!((0..most).all(|_| restarts.after_at(&error, start).is_ok()));
-            let last = restarts.after_at(&error, start).unwrap_err().to_string();
+            assert!((0..most).all(|_| restarts.after(&error, start).is_ok()));
+            let last = restarts.after(&error, start).unwrap_err().to_string();
             assert!(last.ends_with(says), "{last}");
         }
     }
@@ -310,10 +306,10 @@ mod tests {
         let (error, start) = (Error::internal("broken"), Instant::now());
         let mut restarts = restarts(Some(1), None);
         for shortage in [Error::shortage("too many open files"), Error::full("disk")] {
-            assert!((0..100).all(|_| restarts.after_at(&shortage, start).is_ok()));
+            assert!((0..100).all(|_| restarts.after(&shortage, start).is_ok()));
         }
-        assert!(restarts.after_at(&error, start).is_ok());
-        assert!(restarts.after_at(&error, start).is_err());
+        assert!(restarts.after(&error, start).is_ok());
+        assert!(restarts.after(&error, start).is_err());
     }
 
     /// A wait is at least as long as the delay that the error contains.
@@ -324,10 +320,10 @@ mod tests {
         for window in 0..100 {
             let now = start + window * Duration::from_secs(61);
             for bound in [100, 200, 300] {
-                assert!(restarts.after_at(&error, now).unwrap() <= bound * MS);
+                assert!(restarts.after(&error, now).unwrap() <= bound * MS);
             }
         }
         let named = error.retry_after(Duration::from_secs(9));
-        assert!(restarts.after_at(&named, start).unwrap() >= Duration::from_secs(9));
+        assert!(restarts.after(&named, start).unwrap() >= Duration::from_secs(9));
     }
 }

@@ -148,14 +148,14 @@ impl Step {
         result
     }
 
-    /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
+    /// Replaces an operator that has panicked at `now`, if its budget allows it. Otherwise all further events of the step fail.
     /// Returns the number of events that the operator had buffered. These events fail.
-    fn restart(&mut self, name: &str, error: &Error) -> usize {
+    fn restart(&mut self, name: &str, error: &Error, now: Instant) -> usize {
         let lost = self.buffers.clear();
         // The results of this call are lost together with the operator.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
-        if !lock(&self.restarts.budget).take(Instant::now()) {
+        if !lock(&self.restarts.budget).take(now) {
             tracing::error!(component = name, %error, "operator has failed permanently");
             self.restarts.are_exhausted.store(true, Ordering::Relaxed);
             self.make = None;
@@ -358,7 +358,7 @@ impl Pipeline {
         let is_tracked = input.is_tracked() || step.buffers.is_tracked();
         let mut buffered = 0;
         if let (true, Some(error)) = (has_panicked, &error) {
-            buffered = step.restart(name, error);
+            buffered = step.restart(name, error, env.control.clock().now());
         }
         let is_replayable = input.is_replayable() || step.buffers.is_replayable();
         let merged = step.output.take_merged();

@@ -23,6 +23,7 @@ use std::{
 use tremor_abi::batch::{Pool, Rejected};
 use tremor_pdk::Batch;
 
+use crate::clock::Clock;
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
     handle::connection::Connection,
@@ -79,6 +80,7 @@ pub(crate) struct Egress {
     tickets: AtomicU64,
     routes: InOrder<Routes>,
     queues: InOrder<Vec<Outlet>>,
+    clock: Clock,
     /// Time at which the next timer of an operator is due.
     due: Single<Option<Instant>>,
 }
@@ -113,7 +115,9 @@ impl Router {
     ) -> Self {
         let name = routes.name.clone();
         let processors = routes.processors().clone();
+        let clock = routes.clock().clone();
         let egress = Arc::new(Egress {
+            clock,
             tickets: AtomicU64::new(0),
             routes: InOrder::new(routes, processors.clone()),
             queues: InOrder::new(queues, processors),
@@ -205,6 +209,11 @@ impl Router {
         self.egress.ticket().queues().await.clear();
     }
 
+    /// Returns the clock from which the tasks of the component take the time.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.egress.clock
+    }
+
     /// Returns the time spent on sending and on waiting for in-order sections since the last call, and resets it.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
@@ -215,15 +224,15 @@ impl Router {
     ///
     /// A ticket that [continues](Ticket::set_continues) keeps its position for the next part of its batch.
     pub(crate) async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
-        let start = Instant::now();
+        let start = self.clock().now();
         let mut routes = ticket.routes().await;
-        let entered = Instant::now();
+        let entered = self.clock().now();
         self.spent.in_order += entered - start;
         work(&mut routes);
         routes.take_outgoing(&mut self.outgoing);
         self.egress.set_due(routes.due());
         drop(routes);
-        self.spent.inside += entered.elapsed();
+        self.spent.inside += self.clock().elapsed(entered);
         while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let payload = match &mut self.encoding {
                 Some(encoding) => encoding.encode(&mut item.batch),
@@ -234,9 +243,9 @@ impl Router {
         if self.ready.is_empty() {
             return;
         }
-        let start = Instant::now();
+        let start = self.clock().now();
         let mut queues = ticket.queues().await;
-        let (entered, waited) = (Instant::now(), self.spent.waiting);
+        let (entered, waited) = (self.clock().now(), self.spent.waiting);
         self.spent.in_order += entered - start;
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
@@ -250,7 +259,7 @@ impl Router {
         }
         drop(queues);
         let waited = self.spent.waiting.saturating_sub(waited);
-        self.spent.inside += entered.elapsed().saturating_sub(waited);
+        self.spent.inside += self.clock().elapsed(entered).saturating_sub(waited);
     }
 }
 
@@ -269,7 +278,7 @@ impl Egress {
 
     /// Returns whether the timer of an operator is due now.
     pub(crate) fn is_due(&self) -> bool {
-        self.due().is_some_and(|due| due <= Instant::now())
+        self.due().is_some_and(|due| due <= self.clock.now())
     }
 
     /// Completes when [`Egress::due`] differs from `seen`. Only one task may wait for it.

@@ -27,7 +27,7 @@ use crate::engine::{
     },
     tuning::SHORTEST_WAIT,
 };
-use crate::flow::OUT;
+use crate::{clock::Clock, flow::OUT};
 
 /// The ports and pipelines through which the events of one component pass before they reach a queue.
 pub(crate) struct Routes {
@@ -43,14 +43,14 @@ pub(crate) struct Routes {
     /// Batches to send, in order, with the index of their queue.
     outgoing: VecDeque<(usize, InFlight)>,
     /// The clock of the operators' timers. `None` before the first batch.
-    clock: Option<Clock>,
+    clock: Option<EventClock>,
 }
 
 /// The clock of operator timers. Its time is the time of the last event plus the time that has passed since the task
 /// routed that event. Operators therefore treat old events, which a source reads again for example, in the same way as
 /// new ones.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
+struct EventClock {
     /// Ingest time of the last event, in ns since the Unix epoch.
     event: u64,
     /// Time at which that event was routed.
@@ -59,9 +59,11 @@ struct Clock {
     timers_run: Option<Instant>,
 }
 
-impl Clock {
-    fn now(&self) -> u64 {
-        let passed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+impl EventClock {
+    /// Returns the time of the events at `now`, in ns since the Unix epoch.
+    fn at(&self, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(self.at);
+        let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
         self.event.saturating_add(passed)
     }
 }
@@ -125,6 +127,11 @@ impl Routes {
         self.control.processors()
     }
 
+    /// Returns the clock from which the tasks of the flow take the time.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.control.clock()
+    }
+
     /// Moves the batches to send, with the index of their queue, to `to`, which must be empty.
     pub(crate) fn take_outgoing(&mut self, to: &mut VecDeque<(usize, InFlight)>) {
         std::mem::swap(&mut self.outgoing, to);
@@ -142,8 +149,9 @@ impl Routes {
     /// Calls the operators whose timer is due, and routes the events that they emit.
     pub(crate) fn run_timers(&mut self) {
         let Some(clock) = &mut self.clock else { return };
-        clock.timers_run = Some(Instant::now());
-        let now = clock.now();
+        let now = self.control.clock().now();
+        clock.timers_run = Some(now);
+        let now = clock.at(now);
         self.run_timers_at(now);
     }
 
@@ -197,7 +205,7 @@ impl Routes {
             return;
         }
         let timers_run = self.clock.and_then(|clock| clock.timers_run);
-        self.clock = Some(Clock { event, at: Instant::now(), timers_run });
+        self.clock = Some(EventClock { event, at: self.control.clock().now(), timers_run });
     }
 
     fn run(&mut self) {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use tremor_abi::batch::Pool;
 use tremor_pdk::Batch;
 
+use crate::clock::Clock;
 use crate::dynamic::DynSink;
 use crate::engine::{
     queue::Left,
@@ -30,6 +31,7 @@ const WEIGHT_TO_BYTES: usize = 4;
 pub(crate) struct Backlog {
     /// Limits of a delivery; `None` if batches are delivered as they arrive.
     batching: Option<Batching>,
+    clock: Clock,
     /// Batch storages in which several batches are joined to one delivery.
     pool: Pool,
     /// Waiting deliveries. There is one lane unless several streams are delivered in parallel and in order.
@@ -64,9 +66,10 @@ struct RetainedMemory {
 
 impl Backlog {
     /// Creates an empty backlog with one lane and one slot. [`Backlog::begin`] adapts it to the sink.
-    pub(crate) fn new(batching: Option<Batching>) -> Self {
+    pub(crate) fn new(batching: Option<Batching>, clock: Clock) -> Self {
         Self {
             batching,
+            clock,
             pool: storage_pool(batching, 1, 1),
             lanes: vec![Lane::default()],
             in_order: false,
@@ -181,7 +184,7 @@ impl Backlog {
         match self.batching.filter(|_| part.outgoing.is_some()) {
             Some(batching) => {
                 let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
-                self.lanes[lane].join(position, part, batching, store);
+                self.lanes[lane].join(position, part, batching, store, self.clock.now());
             }
             None => self.lanes[lane].push(Pending::new(position, part)),
         }
@@ -209,7 +212,7 @@ impl Backlog {
             return None;
         }
         self.update_loads();
-        let (leaving, now) = (self.leaving(), Instant::now());
+        let (leaving, now) = (self.leaving(), self.clock.now());
         let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
         let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
         let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };

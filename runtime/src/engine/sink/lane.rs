@@ -93,12 +93,14 @@ impl Lane {
     /// Joins as much of a batch as fits to the last delivery, and begins further deliveries with the remainder.
     ///
     /// If no delivery is being filled, a batch that has the size of a full delivery becomes a delivery without a copy.
+    /// The linger time of a delivery that is not full begins at `now`.
     pub(super) fn join(
         &mut self,
         position: (u64, usize),
         mut part: Part,
         batching: Batching,
         store: Store<'_>,
+        now: Instant,
     ) {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         loop {
@@ -123,7 +125,7 @@ impl Lane {
                 self.0.push_back(if is_full {
                     Pending::new(position, first)
                 } else {
-                    let until = Instant::now() + batching.linger;
+                    let until = now + batching.linger;
                     Pending::filling(position, first, size, until, store)
                 });
             }
@@ -150,6 +152,7 @@ impl Lane {
         pending: Pending,
         batching: Batching,
         store: Store<'_>,
+        now: Instant,
     ) -> Option<Pending> {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         let position = pending.position();
@@ -160,7 +163,7 @@ impl Lane {
             let (first, remainder) = part.cut(end);
             if let Some(remainder) = remainder {
                 if at == self.0.len() {
-                    self.join(position, remainder, batching, store);
+                    self.join(position, remainder, batching, store, now);
                 } else {
                     self.0.insert(at, Pending::oversized(position, remainder));
                 }
@@ -199,7 +202,7 @@ impl Lane {
         let mut pending = self.0.remove(at)?;
         pending.close();
         match batching.filter(|_| matches!(pending.state, State::Oversized { .. })) {
-            Some(batching) => self.cut(at, pending, batching, store),
+            Some(batching) => self.cut(at, pending, batching, store, now),
             None => Some(pending),
         }
     }

@@ -22,6 +22,7 @@ use std::{
 use tremor_abi::batch::HostBatch;
 use tremor_pdk::{Batch, Demand, Error, Exception};
 
+use crate::clock::Alarm;
 use crate::engine::{
     control::{Control, Phase, interrupt::Interrupt},
     handle::{
@@ -41,7 +42,7 @@ use crate::engine::{
         signals::next_tick,
         terms::Terms,
     },
-    sync::{alarm::Alarm, turn::Turn},
+    sync::turn::Turn,
     tracking::{tap::IN, token::InFlight},
 };
 use crate::{codec::BatchEncoder, dynamic::DynSink};
@@ -187,8 +188,8 @@ impl SinkSide {
             turn: Turn::default(),
             demand,
             is_flushed: false,
-            alarm: Alarm::default(),
-            tick: next_tick(self.tick, Instant::now() + self.tick),
+            alarm: control.clock().alarm(),
+            tick: next_tick(self.tick, control.clock().now() + self.tick),
             has_ended: false,
             gate: handle.gate.changes(),
             is_pause_reported: false,
@@ -297,7 +298,7 @@ impl Session<'_> {
 
     /// Waits for the next [`Step`].
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
-        let now = Instant::now();
+        let now = self.side.control.clock().now();
         self.turn.share(now).await;
         let conditions = self.conditions(is_paused, may_begin);
         // A sink that always has work never waits here, so due timers are checked before anything is polled.
@@ -339,7 +340,7 @@ impl Session<'_> {
             if gate.poll(context, conditions.is_paused).is_ready() {
                 return Poll::Ready(Step::Gate);
             }
-            let due = alarm.poll(context, conditions.times).map(Step::Due);
+            let due = alarm.poll_earliest(context, conditions.times).map(Step::Due);
             if due.is_pending() {
                 turn.end();
                 if side.backlog.is_empty() && side.retries.give_up() {

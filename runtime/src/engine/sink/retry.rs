@@ -7,6 +7,7 @@ use std::{
 
 use tremor_pdk::Error;
 
+use crate::clock::Clock;
 use crate::engine::{
     logging::notices::Notices,
     retry::backoff::{Attempts, Policy},
@@ -28,12 +29,14 @@ pub(crate) struct Retries {
     /// `true` if all failures of the current series are failures of `on_tick`.
     is_stuck_by_tick: bool,
     notices: Arc<Notices>,
+    clock: Clock,
 }
 
 impl Retries {
-    pub(crate) fn new(policy: Policy, notices: Arc<Notices>) -> Self {
+    pub(crate) fn new(policy: Policy, notices: Arc<Notices>, clock: Clock) -> Self {
         let (next, stuck, is_stuck_by_tick) = (None, None, false);
-        Self { policy, drains: Attempts::new(policy), next, stuck, is_stuck_by_tick, notices }
+        let drains = Attempts::new(policy);
+        Self { policy, drains, next, stuck, is_stuck_by_tick, notices, clock }
     }
 
     /// Returns the time of the next attempt to flush or close the sink, if an attempt has failed.
@@ -53,7 +56,7 @@ impl Retries {
         let Some(since) = self.stuck.take() else { return false };
         self.is_stuck_by_tick = false;
         if self.notices.admits("delivering") {
-            let (component, waited) = (self.notices.component(), since.elapsed());
+            let (component, waited) = (self.notices.component(), self.clock.elapsed(since));
             if has_taken {
                 tracing::info!(%component, ?waited, "delivers again");
             } else {
@@ -71,7 +74,7 @@ impl Retries {
         }
         let Some(since) = self.stuck.take() else { return false };
         if self.notices.admits("gave up") {
-            let (component, waited) = (self.notices.component(), since.elapsed());
+            let (component, waited) = (self.notices.component(), self.clock.elapsed(since));
             tracing::warn!(%component, ?waited, "retries ended because no attempt was left");
         }
         true
@@ -84,7 +87,7 @@ impl Retries {
     pub(crate) fn again(&mut self, pending: &mut Pending, error: &Error) -> Result<(), Error> {
         let policy = self.policy;
         let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
-        let due = wait(attempts, error, &self.notices)?;
+        let due = self.clock.now() + wait(attempts, error, &self.notices)?;
         pending.state = State::Returned { due: Some(due) };
         self.stuck_by(error);
         self.is_stuck_by_tick = false;
@@ -102,7 +105,7 @@ impl Retries {
     /// # Errors
     /// Returns `error` with the number of attempts if no attempt is left.
     pub(crate) fn drain_again(&mut self, error: &Error) -> Result<(), Error> {
-        self.next = Some(wait(&mut self.drains, error, &self.notices)?);
+        self.next = Some(self.clock.now() + wait(&mut self.drains, error, &self.notices)?);
         self.stuck_by(error);
         self.is_stuck_by_tick = false;
         Ok(())
@@ -125,15 +128,15 @@ impl Retries {
             let component = self.notices.component();
             tracing::warn!(%component, %error, "the peer accepts no events at the moment; deliveries wait");
         }
-        self.stuck.get_or_insert_with(Instant::now);
+        self.stuck.get_or_insert_with(|| self.clock.now());
     }
 }
 
-/// Counts a failed attempt. Returns the time of the next attempt.
+/// Counts a failed attempt. Returns the wait before the next attempt.
 ///
 /// # Errors
 /// Returns `error` with the number of attempts if no attempt is left.
-fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Instant, Error> {
+fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Duration, Error> {
     if !attempts.fail_with(error) {
         let error = error.clone().context(format_args!("not delivered after {attempts}"));
         attempts.restart();
@@ -141,22 +144,23 @@ fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Ins
     }
     let (attempt, wait) = (attempts.failed(), attempts.wait_after(error));
     tracing::debug!(component = %notices.component(), %error, attempt, ?wait, "not delivered");
-    Ok(Instant::now() + wait)
+    Ok(wait)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Duration, Error, Instant, Notices, Policy, Retries};
+    use super::{Arc, Clock, Duration, Error, Notices, Policy, Retries};
 
     #[test]
     fn delay_that_the_peer_asks_for_is_the_minimum_wait() {
         let policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::ZERO };
-        let mut retries = Retries::new(policy, Notices::new("sink".into(), Arc::default()).into());
-        let before = Instant::now();
+        let clock = Clock::simulated(0);
+        let notices = Notices::new("sink".into(), Arc::default(), clock.clone());
+        let mut retries = Retries::new(policy, notices.into(), clock.clone());
         let hour = Duration::from_hours(1);
         retries.drain_again(&Error::full("429").retry_after(hour)).unwrap();
-        assert!(retries.next() >= Some(before + hour));
+        assert_eq!(retries.next(), Some(clock.now() + hour));
         retries.drain_again(&Error::full("429")).unwrap();
-        assert!(retries.next() < Some(before + hour), "this error contains no delay");
+        assert_eq!(retries.next(), Some(clock.now()), "this error contains no delay");
     }
 }

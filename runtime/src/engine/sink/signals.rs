@@ -57,7 +57,7 @@ impl Session<'_> {
 
     /// Calls `on_tick` of the sink and schedules the next tick.
     pub(super) async fn tick(&mut self) -> Result<(), End> {
-        self.tick = next_tick(self.side.tick, Instant::now());
+        self.tick = next_tick(self.side.tick, self.side.control.clock().now());
         match self.interrupt.or(self.sink.on_tick()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {

@@ -5,11 +5,11 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::clock::Alarm;
 use crate::engine::{
     control::interrupt::Interrupt,
     handle::gate::{self, Gate, Side},
     retry::breaker::{self, Breaker},
-    sync::alarm::Alarm,
     tracking::token::{Ended, Ledger},
 };
 

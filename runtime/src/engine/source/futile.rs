@@ -73,13 +73,18 @@ impl Futile {
         (pulls > FREE).then(|| self.pulls.wait())
     }
 
-    /// Adds a failed pull, and logs failed pulls at most once a second. Returns the same as [`Futile::add`].
-    pub(super) fn fail(&mut self, component: &str, error: &Error) -> Option<Duration> {
+    /// Adds a pull that failed at `now`, and logs failed pulls at most once a second. Returns the same as [`Futile::add`].
+    pub(super) fn fail(
+        &mut self,
+        component: &str,
+        error: &Error,
+        now: Instant,
+    ) -> Option<Duration> {
         let (logged, pulls) = &mut self.failed;
         *pulls += 1;
-        if logged.is_none_or(|logged| logged.elapsed() >= APART) {
+        if logged.is_none_or(|logged| now.saturating_duration_since(logged) >= APART) {
             tracing::warn!(component, %error, pulls, "pulls failed; the source is pulled again");
-            (*logged, *pulls) = (Some(Instant::now()), 0);
+            (*logged, *pulls) = (Some(now), 0);
         }
         self.add(component, error, Duration::ZERO).map(|wait| wait.max(error.delay()))
     }

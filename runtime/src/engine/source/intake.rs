@@ -14,6 +14,7 @@ use std::{
 use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::{Acks, Batch, InFlight, Limit, Pull, Result};
 
+use crate::clock::Clock;
 use crate::engine::{
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
@@ -21,7 +22,7 @@ use crate::engine::{
     tracking::token::{Ended, Ledger, Token},
     tuning::{SHORTEST_WAIT, STEADY},
 };
-use crate::{dynamic::DynSource, memory::FlowMemory, time};
+use crate::{dynamic::DynSource, memory::FlowMemory};
 
 /// State of an intake that is kept across connections.
 #[derive(Default)]
@@ -57,6 +58,7 @@ pub(crate) struct Intake {
     /// Set in the steady state, in which helpers may pull. Counts the source as busy.
     steady: Option<Busy>,
     processors: Processors,
+    clock: Clock,
     memory: FlowMemory,
     /// Result of a helper's pull that the source's own task still has to handle, or error of `acks` that the first pull
     /// has to report.
@@ -105,6 +107,7 @@ impl Intake {
         state: IntakeState,
         mut source: Box<dyn DynSource>,
         processors: Processors,
+        clock: Clock,
     ) -> Self {
         // This function returns no error, so the first pull reports an error of `acks`.
         let (acks, deferred) = match source.acks() {
@@ -124,6 +127,7 @@ impl Intake {
             full_pulls: 0,
             steady: None,
             processors,
+            clock,
             memory: FlowMemory::default(),
             deferred,
             discards: false,
@@ -310,21 +314,21 @@ impl Intake {
     /// Returns the time at which the next timer of a preprocessor is due. Timers run at most once per
     /// [`SHORTEST_WAIT`].
     pub(crate) fn due(&self) -> Option<Instant> {
-        let due = time::instant_of(self.state.preprocessors.due()?);
+        let due = self.clock.instant_of(self.state.preprocessors.due()?);
         Some(self.timed_at.map_or(due, |at| due.max(at + SHORTEST_WAIT)))
     }
 
     /// Returns whether a round of preprocessing is due, because of pulled events or the timer of a preprocessor.
     pub(crate) fn has_round(&self) -> bool {
-        self.has_more() || self.due().is_some_and(|due| due <= Instant::now())
+        self.has_more() || self.due().is_some_and(|due| due <= self.clock.now())
     }
 
     /// Begins the round that [`Intake::has_round`] found. Returns the current time.
     pub(crate) fn begin_round(&mut self) -> Instant {
-        let now = Instant::now();
+        let now = self.clock.now();
         if !self.has_more() {
             self.timed_at = Some(now);
-            self.state.preprocessors.push_time(time::monotonic_ns());
+            self.state.preprocessors.push_time(self.clock.monotonic_ns());
         }
         now
     }
@@ -459,7 +463,7 @@ impl Intake {
 
     /// Sets the source, pull and ingest time of `events`. The clock is read once per call.
     fn stamp<'e>(&self, events: impl IntoIterator<Item = &'e mut Event>) {
-        let now = time::now_ns();
+        let now = self.clock.now_ns();
         for event in events {
             event.source = self.state.id;
             event.pull = self.pulls;

@@ -47,7 +47,7 @@ use crate::engine::{
         shared_intake::SharedIntake,
         worker::Worker,
     },
-    sync::{alarm::Alarm, turn::Turn},
+    sync::turn::Turn,
 };
 use crate::{dynamic::DynSource, executor, log};
 
@@ -153,12 +153,17 @@ impl SourceSide {
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
     ) -> Result<OutstandingAcks, End> {
-        let processors = self.control.processors();
+        let (processors, clock) = (self.control.processors(), self.control.clock());
         let _working = processors.working();
-        let intake = Intake::new(std::mem::take(&mut self.intake), source, processors.clone());
+        let intake = Intake::new(
+            std::mem::take(&mut self.intake),
+            source,
+            processors.clone(),
+            clock.clone(),
+        );
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
         let intake = intake.with_memory(self.control.memory().clone());
-        let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
+        let intake = Arc::new(SharedIntake::new(intake, processors.clone(), clock.clone()));
         self.worker.router.connection = Some(connection.clone());
         let gate = &self.handle.gate;
         let suspension = Suspension { by_gate: gate.is_closed(), by_breaker: false };
@@ -178,7 +183,7 @@ impl SourceSide {
             conditions: WaitConditions {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
-                alarm: Alarm::default(),
+                alarm: clock.alarm(),
                 suspension,
                 breaker: &self.breaker,
                 breaker_changes: self.breaker.changes(),
@@ -198,8 +203,8 @@ impl SourceSide {
             futile: Futile::default(),
             has_read: false,
             turn: Turn::default(),
-            pulled_at: Instant::now(),
-            began_at: Instant::now(),
+            pulled_at: clock.now(),
+            began_at: clock.now(),
         };
         session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
@@ -269,13 +274,13 @@ impl Session<'_> {
                 Ok(None)
             }
             Ok(Pull::Events) => {
-                let took = self.began_at.elapsed();
+                let took = self.shared.control.clock().elapsed(self.began_at);
                 let wait = self.futile.add(name, "`Pull::Events` without an event", took);
                 self.recover();
                 self.slow_down(wait).await
             }
             Ok(Pull::Idle(wait)) if wait.is_zero() && !self.has_read => {
-                let took = self.began_at.elapsed();
+                let took = self.shared.control.clock().elapsed(self.began_at);
                 let slowed = self.futile.add(name, "`Pull::Idle` of zero", took);
                 self.recover_after_idle(wait);
                 self.idle(slowed.unwrap_or_default()).await
@@ -289,7 +294,7 @@ impl Session<'_> {
                 self.finish(StreamEnd::Complete).await.map(Some)
             }
             Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                let wait = self.futile.fail(name, &error);
+                let wait = self.futile.fail(name, &error, self.shared.control.clock().now());
                 match wait {
                     // A few invalid messages in a row are skipped without a wait.
                     None => self.shared.handle.note(&error),
@@ -334,7 +339,7 @@ impl Session<'_> {
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
         let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, has_read, .. } = self;
         *has_read = false;
-        let Shared { intake, egress, conditions, handle, .. } = shared;
+        let Shared { intake, egress, control, conditions, handle, .. } = shared;
         let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
@@ -361,7 +366,7 @@ impl Session<'_> {
                     handle.set_bound(reaches_bound.then(|| intake.most_in_flight()));
                 }
                 if !was_polled && (waited || may_pull) {
-                    *pulled_at = Instant::now();
+                    *pulled_at = control.clock().now();
                     if !waited {
                         *began_at = *pulled_at;
                     }
@@ -384,7 +389,7 @@ impl Session<'_> {
                     (due, || Step::Due),
                     (timed, || Step::Round(Next::Nothing)),
                 ];
-                if let Poll::Ready(step) = conditions.alarm.poll(context, times) {
+                if let Poll::Ready(step) = conditions.alarm.poll_earliest(context, times) {
                     break step();
                 }
                 if egress.poll_due(context, due).is_ready() {

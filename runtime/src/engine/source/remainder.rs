@@ -3,7 +3,7 @@
 //! A few bytes may expand to terabytes in preprocessors. Each round of the loops in this module therefore does a
 //! bounded amount of work, then yields to other tasks and checks the conditions that may end the loop.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tremor_pdk::{Batch, Error};
 
@@ -69,8 +69,9 @@ impl Session<'_> {
     /// wait.
     pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
         self.process_remainder().await?;
-        let until = executor::after(wait);
-        if spin::until(self.shared.control.processors(), until) {
+        let clock = self.shared.control.clock();
+        let until = clock.after(wait);
+        if spin::until(self.shared.control.processors(), clock, until) {
             self.let_others_work().await;
             return Ok(None);
         }
@@ -155,14 +156,14 @@ impl Session<'_> {
 
     /// Waits until all queues have had capacity for a batch, for at most [`CAPACITY_WAIT`]. Returns whether they had.
     async fn has_capacity(&mut self) -> Result<bool, Error> {
-        let router = &mut self.worker.router;
+        let (router, clock) = (&mut self.worker.router, self.shared.control.clock());
         let waited = executor::first(
             async {
                 router.wait_for_capacity().await;
                 true
             },
             async {
-                executor::sleep(CAPACITY_WAIT).await;
+                clock.sleep(CAPACITY_WAIT).await;
                 false
             },
         );
@@ -173,7 +174,7 @@ impl Session<'_> {
     /// round.
     async fn round(&mut self) -> (bool, Result<(), Error>) {
         let next = self.shared.intake.lock().await.next(&self.shared.egress);
-        self.pulled_at = Instant::now();
+        self.pulled_at = self.shared.control.clock().now();
         if matches!(next, Next::Nothing) {
             return (true, Ok(()));
         }

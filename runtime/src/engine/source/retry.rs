@@ -1,6 +1,6 @@
 //! Retries of failed pulls.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tremor_pdk::Error;
 
@@ -17,7 +17,7 @@ impl Session<'_> {
         let component = &self.worker.router.name;
         self.shared.handle.retry(Retried::Pull, error, wait);
         if attempt == 1 {
-            self.failing_since = Some(Instant::now());
+            self.failing_since = Some(self.shared.control.clock().now());
         }
         if attempt == 1 && self.shared.notices.admits("retrying pulls") {
             tracing::warn!(%component, %error, ?wait, "the pull failed and is retried");
@@ -45,7 +45,8 @@ impl Session<'_> {
         self.shared.handle.recover(Retried::Pull);
         if self.shared.notices.admits("pulling") {
             let component = &self.worker.router.name;
-            tracing::info!(%component, attempts, duration = ?since.elapsed(), "pulls succeed again");
+            let duration = self.shared.control.clock().elapsed(since);
+            tracing::info!(%component, attempts, ?duration, "pulls succeed again");
         }
     }
 }

@@ -16,15 +16,16 @@ use crate::engine::{
     sync::{turn::Turn, watch::Watch},
     tuning::{HELPER_TIME_SLICE, WITHOUT_MORE_HELP},
 };
-use crate::executor;
 use crate::sync::{
     AtomicBool, AtomicUsize, Mutex, Ordering, TryMutex, TryMutexGuard, fault, fence, lock,
 };
+use crate::{clock::Clock, executor};
 
 /// The intake of one connection, shared between the source's own task and its helpers.
 pub(crate) struct SharedIntake {
     intake: TryMutex<Intake>,
     processors: Processors,
+    clock: Clock,
     /// Waker of the source's own task while it waits for the intake.
     waiting: Mutex<Option<Waker>>,
     /// `true` if the source's own task waits for the intake.
@@ -65,10 +66,11 @@ struct Offers {
 }
 
 impl SharedIntake {
-    pub(crate) fn new(intake: Intake, processors: Processors) -> Self {
+    pub(crate) fn new(intake: Intake, processors: Processors, clock: Clock) -> Self {
         Self {
             intake: TryMutex::new(intake),
             processors,
+            clock,
             waiting: Mutex::default(),
             is_awaited: AtomicBool::new(false),
             offers: Watch::default(),
@@ -150,12 +152,12 @@ impl SharedIntake {
             self.working.fetch_add(1, Ordering::Relaxed);
             worker.sizer.forget_waits();
             let mut turn = Turn::of(HELPER_TIME_SLICE);
-            turn.begin(Instant::now());
+            turn.begin(self.clock.now());
             while self.help_once(&mut worker).await
                 && !self.processors.are_crowded()
                 && !self.is_superfluous(&worker)
             {
-                let now = Instant::now();
+                let now = self.clock.now();
                 if turn.is_over(now) {
                     turn.begin(now);
                     executor::yield_now().await;
@@ -171,14 +173,14 @@ impl SharedIntake {
     fn is_superfluous(&self, worker: &Worker) -> bool {
         let leaves = worker.sizer.mostly_waits() && self.working.load(Ordering::Relaxed) > 1;
         if leaves {
-            *lock(&self.crowded_at) = Some(Instant::now());
+            *lock(&self.crowded_at) = Some(self.clock.now());
         }
         leaves
     }
 
     /// Returns whether a helper stopped as superfluous within the last [`WITHOUT_MORE_HELP`].
     fn was_crowded(&self) -> bool {
-        lock(&self.crowded_at).is_some_and(|at| at.elapsed() < WITHOUT_MORE_HELP)
+        lock(&self.crowded_at).is_some_and(|at| self.clock.elapsed(at) < WITHOUT_MORE_HELP)
     }
 
     /// Waits for an offer. Returns the processor that was offered, or `None` once the intake has ended.
@@ -200,7 +202,7 @@ impl SharedIntake {
     /// Processes one batch. Returns whether another batch may follow.
     pub(crate) async fn help_once(&self, worker: &mut Worker) -> bool {
         let mut batch = worker.batch();
-        let since = Instant::now();
+        let since = self.clock.now();
         let egress = &worker.router.egress;
         let (pulled, may_continue) = poll_fn(|context| {
             let Some(mut intake) = self.lock_soon() else {

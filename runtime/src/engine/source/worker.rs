@@ -41,7 +41,7 @@ impl Worker {
         since: Instant,
     ) -> bool {
         // The pull and the preprocessors are in order too.
-        let pulled_for = since.elapsed();
+        let pulled_for = self.router.clock().elapsed(since);
         let Preprocessed { mut batch, mut rejected, discarded, whole, token, events, .. } = pulled;
         let stats = &self.router.stats;
         stats.bytes(pulled.bytes);
@@ -93,7 +93,7 @@ impl Worker {
         }
         drop(ticket);
         let spent = self.router.take_spent();
-        let took = since.elapsed();
+        let took = self.router.clock().elapsed(since);
         let busy = took.saturating_sub(spent.waiting + spent.in_order);
         let in_order = if self.router.may_have_helpers { pulled_for + spent.inside } else { busy };
         self.router.stats.worked(busy, in_order);

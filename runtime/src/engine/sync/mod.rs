@@ -1,6 +1,5 @@
-//! Primitives for tasks that wait: values, timers and time slices. Also gauges, which any task can read.
+//! Primitives for tasks that wait: values and time slices. Also gauges, which any task can read.
 
-pub(crate) mod alarm;
 pub(crate) mod gauge;
 pub(crate) mod turn;
 pub(crate) mod wakers;

@@ -18,6 +18,7 @@ use super::{
     doubles::{Pulls, ScriptedSink, Shared, SinkScript},
     fragments,
 };
+use crate::clock::Clock;
 use crate::{
     dynamic::DynSource,
     engine::{
@@ -95,7 +96,8 @@ fn source_at_its_limit_is_pulled_only_to_complete_a_message() {
     let mut double = Pulls::of(&[&["half"], &[" a line\n"], &["whole\n"], &["more\n"]]);
     (double.fragments, double.most_in_flight) = (true, 1);
     let Harness { source, .. } = fragments::lines().harness();
-    let mut intake = Intake::new(source.intake, Box::new(double), Processors::default());
+    let mut intake =
+        Intake::new(source.intake, Box::new(double), Processors::default(), Clock::simulated(0));
     let egress = source.worker.router.egress.clone();
     let mut pull = || {
         let mut context = Context::from_waker(Waker::noop());

@@ -13,6 +13,7 @@ use super::{
     Harness, Setup, doubles,
     doubles::{Pulls, Records, Shared},
 };
+use crate::clock::Clock;
 use crate::{
     codec::{BatchDecoder, Decoded},
     dynamic::DynSource,
@@ -47,7 +48,12 @@ fn try_pull(intake: &mut Intake, batch: &mut Batch) -> bool {
 
 /// Returns an intake in the steady state, without pulled events.
 pub(super) fn steady(double: impl DynSource + 'static) -> Intake {
-    let mut intake = Intake::new(IntakeState::default(), Box::new(double), Processors::default());
+    let mut intake = Intake::new(
+        IntakeState::default(),
+        Box::new(double),
+        Processors::default(),
+        Clock::simulated(0),
+    );
     while !intake.is_steady() {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
@@ -66,8 +72,12 @@ fn drain(intake: &mut Intake) -> usize {
 
 #[test]
 fn helpers_may_pull_after_consecutive_full_pulls() {
-    let mut intake =
-        Intake::new(IntakeState::default(), Box::new(Pulls::numbers(100)), Processors::default());
+    let mut intake = Intake::new(
+        IntakeState::default(),
+        Box::new(Pulls::numbers(100)),
+        Processors::default(),
+        Clock::simulated(0),
+    );
     let mut own = 0;
     while !try_pull(&mut intake, &mut batch()) {
         assert!(pull(&mut intake, &mut batch()).is_ready());
@@ -78,8 +88,12 @@ fn helpers_may_pull_after_consecutive_full_pulls() {
 
 #[test]
 fn helpers_may_not_pull_if_a_source_has_less_than_a_batch() {
-    let mut intake =
-        Intake::new(IntakeState::default(), Box::new(Pulls::numbers(100)), Processors::default());
+    let mut intake = Intake::new(
+        IntakeState::default(),
+        Box::new(Pulls::numbers(100)),
+        Processors::default(),
+        Clock::simulated(0),
+    );
     for _ in 0..2 * STEADY {
         assert!(pull(&mut intake, &mut Batch::new()).is_ready());
         assert!(!intake.is_steady());
@@ -113,7 +127,12 @@ fn rejected_acknowledgement_does_not_prevent_later_reports() {
     let mut double = Pulls::numbers(3);
     let reports = double.reports.clone();
     double.rejects_acks = true;
-    let mut intake = Intake::new(IntakeState::default(), Box::new(double), Processors::default());
+    let mut intake = Intake::new(
+        IntakeState::default(),
+        Box::new(double),
+        Processors::default(),
+        Clock::simulated(0),
+    );
     for _ in 0..3 {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
@@ -157,8 +176,11 @@ fn batches_of_concurrent_tasks_keep_their_order() {
         (worker, count)
     });
     let counts = workers.each_ref().map(|(_, count)| count.clone());
-    let intake =
-        Arc::new(SharedIntake::new(steady(Pulls::numbers(PULLS + STEADY)), Processors::default()));
+    let intake = Arc::new(SharedIntake::new(
+        steady(Pulls::numbers(PULLS + STEADY)),
+        Processors::default(),
+        Clock::simulated(0),
+    ));
     let has_ended = Arc::<AtomicBool>::default();
     // The second worker belongs to the source's own task.
     let mut is_own = false;

@@ -14,6 +14,7 @@ use std::{
 use tremor_pdk::{Acks, Batch, Exception, Pull, Result};
 
 use super::{Harness, Reports, Setup, doubles::RecordingAcks, helping::steady};
+use crate::clock::Clock;
 use crate::dynamic::{DynSink, DynSource};
 use crate::engine::{
     Kind,
@@ -122,7 +123,11 @@ impl Flow {
                 _ = source.pull_until_end(double, &Arc::default()).await;
             }));
         } else {
-            let intake = SharedIntake::new(steady(endless.clone()), Processors::new(usize::MAX));
+            let intake = SharedIntake::new(
+                steady(endless.clone()),
+                Processors::new(usize::MAX),
+                Clock::simulated(0),
+            );
             endless.produced.store(0, Ordering::Relaxed);
             let intake = Arc::new(intake);
             for mut worker in source.helpers.into_iter().chain([source.worker]) {

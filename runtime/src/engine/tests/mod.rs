@@ -41,6 +41,7 @@ use self::{
     doubles::{Pulls, Reports, ScriptedSink, Shared, SinkScript},
     peer::Peer,
 };
+use crate::clock::Clock;
 use crate::engine::{
     Component, ComponentCounts, ConnectorType, Control, Counts, FlowCounters, Kind,
     MakePreprocessor, OperatorInstance, Parts, Planned, Processors, Report,
@@ -163,7 +164,11 @@ impl Default for Setup {
 /// Returns the control of a flow whose sources have this number of helper tasks.
 fn control(helpers: usize) -> Arc<Control> {
     let processors = Processors::new(1 + helpers);
-    Arc::new(Control::new().of_run(Arc::default(), processors, FlowMemory::default()))
+    Arc::new(Control::new(Clock::simulated(0)).of_run(
+        Arc::default(),
+        processors,
+        FlowMemory::default(),
+    ))
 }
 
 /// Creates an instance of the stateless operator of a test.

@@ -1,9 +1,14 @@
 //! A histogram of the duration of a sink's deliveries, filled only if metrics may be requested.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+
+use crate::clock::Clock;
 
 /// Upper bounds (inclusive) of the buckets, in seconds. A further bucket counts longer deliveries.
 pub const BOUNDS: [f64; 11] =
@@ -22,31 +27,31 @@ pub struct Latencies {
 /// The counters behind [`Latencies`].
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
-    /// `true` once the duration of deliveries is measured. Off by default, because each measurement reads the clock
-    /// twice.
-    is_watched: AtomicBool,
+    /// The clock by which the duration of deliveries is measured. Deliveries are not measured by default, because each
+    /// measurement reads the clock twice.
+    clock: OnceLock<Clock>,
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
 impl Deliveries {
     /// Turns on the measurement for all deliveries that begin after this call.
-    pub(crate) fn watch(&self) {
-        self.is_watched.store(true, Ordering::Relaxed);
+    pub(crate) fn watch(&self, clock: &Clock) {
+        self.clock.get_or_init(|| clock.clone());
     }
 
     /// Returns the start of a delivery that begins now, or `None` if deliveries are not measured.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Instant> {
-        self.is_watched.load(Ordering::Relaxed).then(Instant::now)
+        self.clock.get().map(Clock::now)
     }
 
     /// Counts a delivery that began at `begun` and was answered now. Does nothing if `begun` is `None`, because the
     /// delivery is not measured.
     #[inline]
     pub(crate) fn end(&self, begun: Option<Instant>) {
-        if let Some(begun) = begun {
-            self.count(begun.elapsed());
+        if let (Some(begun), Some(clock)) = (begun, self.clock.get()) {
+            self.count(clock.elapsed(begun));
         }
     }
 
@@ -70,7 +75,7 @@ impl Deliveries {
 mod tests {
     use std::time::Duration;
 
-    use super::Deliveries;
+    use super::{Clock, Deliveries};
 
     #[test]
     fn delivery_is_counted_in_the_first_bucket_that_fits() {
@@ -87,8 +92,13 @@ mod tests {
     fn unwatched_deliveries_do_not_read_the_clock() {
         let deliveries = Deliveries::default();
         assert_eq!(deliveries.begin(), None);
-        deliveries.watch();
-        deliveries.end(deliveries.begin());
-        assert_eq!(deliveries.latencies().counts.iter().sum::<u64>(), 1);
+        let clock = Clock::simulated(0);
+        deliveries.watch(&clock);
+        let begun = deliveries.begin();
+        clock.advance(Duration::from_millis(2));
+        deliveries.end(begun);
+        let latencies = deliveries.latencies();
+        assert_eq!(latencies.counts, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(latencies.sum, Duration::from_millis(2));
     }
 }

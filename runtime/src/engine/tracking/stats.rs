@@ -11,6 +11,7 @@ use std::{
 use async_channel::Receiver;
 use serde::Serialize;
 
+use crate::clock::Clock;
 use crate::engine::{
     sync::gauge::{Gauge, Queue},
     tracking::{
@@ -248,17 +249,17 @@ impl FlowCounters {
         (!ports.is_empty()).then_some(ports)
     }
 
-    /// Measures the duration of deliveries from now on.
-    pub(crate) fn watch_deliveries(&self) {
-        self.0.iter().for_each(|component| component.stats.deliveries.watch());
+    /// Measures the duration of deliveries by `clock` from now on.
+    pub(crate) fn watch_deliveries(&self, clock: &Clock) {
+        self.0.iter().for_each(|component| component.stats.deliveries.watch(clock));
     }
 
     /// Adds a listener at a port of the components called `name`. Returns a receiver for each of these components that
     /// has the port.
-    pub(crate) fn listen(&self, name: &str, port: &str) -> Vec<Receiver<String>> {
+    pub(crate) fn listen(&self, name: &str, port: &str, clock: &Clock) -> Vec<Receiver<String>> {
         let named = self.0.iter().filter(|component| component.name == name);
         let with_port = named.filter(|component| component.ports().any(|it| it == port));
-        with_port.map(|component| component.stats.tap.listen(port)).collect()
+        with_port.map(|component| component.stats.tap.listen(port, clock.clone())).collect()
     }
 
     fn component(&mut self, name: &str, kind: Role) -> &mut ComponentCounters {

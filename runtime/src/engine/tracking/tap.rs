@@ -12,6 +12,8 @@ use serde::Serialize;
 use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::{Batch, ValueRef, lock};
 
+use crate::clock::Clock;
+
 /// The port through which events enter a component.
 pub(crate) const IN: &str = "in";
 /// Maximum number of events of one batch that a listener receives.
@@ -42,6 +44,7 @@ struct Listener {
     missed: u64,
     /// Time from which the listener may receive another event.
     due: Instant,
+    clock: Clock,
 }
 
 /// An event in the form that listeners receive as JSON.
@@ -84,13 +87,13 @@ impl Tap {
 
     /// Adds a listener at `port`. The receiver yields JSON objects, one for each event. Secrets in the events are not
     /// redacted.
-    pub(crate) fn listen(&self, port: &str) -> Receiver<String> {
+    pub(crate) fn listen(&self, port: &str, clock: Clock) -> Receiver<String> {
         let (events, receiver) = async_channel::bounded(QUEUE_EVENTS);
-        let (port, due) = (port.to_owned(), Instant::now());
+        let (port, due) = (port.to_owned(), clock.now());
         let mut listeners = lock(&self.listeners);
         // `sample` removes closed listeners too, but only while events pass.
         listeners.retain(|listener| !listener.events.is_closed());
-        listeners.push(Listener { port, events, missed: 0, due });
+        listeners.push(Listener { port, events, missed: 0, due, clock });
         self.is_open.store(true, Ordering::Relaxed);
         receiver
     }
@@ -110,18 +113,18 @@ impl Tap {
             self.is_open.store(false, Ordering::Relaxed);
             return;
         }
-        let (now, skipped) = (Instant::now(), self.skipped.swap(0, Ordering::Relaxed));
+        let skipped = self.skipped.swap(0, Ordering::Relaxed);
         for listener in listeners.iter_mut().filter(|listener| listener.port == port) {
             listener.missed += skipped;
-            listener.sample(batch, now);
+            listener.sample(batch);
         }
     }
 }
 
 impl Listener {
-    /// Sends at most [`EVENTS_PER_BATCH`] events, evenly spread over the batch. Sends none if `now` is before `due`.
-    fn sample(&mut self, batch: &Batch, now: Instant) {
-        let all = batch.events();
+    /// Sends at most [`EVENTS_PER_BATCH`] events, evenly spread over the batch. Sends none before the time `due`.
+    fn sample(&mut self, batch: &Batch) {
+        let (all, now) = (batch.events(), self.clock.now());
         let step =
             if now < self.due { usize::MAX } else { all.len().div_ceil(EVENTS_PER_BATCH).max(1) };
         for (position, event) in all.iter().enumerate() {
@@ -184,7 +187,7 @@ mod tests {
     use tremor_abi::{batch::HostBatch, literal};
     use tremor_pdk::Batch;
 
-    use super::{MAX_JSON_BYTES, QUEUE_EVENTS, Tap};
+    use super::{Clock, Duration, INTERVAL, MAX_JSON_BYTES, QUEUE_EVENTS, Tap};
 
     fn batch(events: usize) -> Batch {
         let mut batch = Batch::new();
@@ -194,30 +197,34 @@ mod tests {
 
     #[test]
     fn listener_gets_a_sample_of_its_port_and_the_missed_count() {
-        let tap = Tap::default();
+        let (tap, clock) = (Tap::default(), Clock::simulated(0));
         tap.pass("out", &batch(1));
-        let receiver = tap.listen("out");
+        let receiver = tap.listen("out", clock.clone());
         tap.pass("err", &batch(1));
         tap.pass("out", &batch(100));
         // The ten events of the last batch use up the rate of the next 100 ms.
+        clock.advance(10 * INTERVAL - Duration::from_nanos(1));
         tap.pass("out", &batch(7));
         let events: Vec<String> = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
         assert_eq!(events.len(), 10);
         assert_eq!(events[0], r#"{"event":0}"#);
         assert_eq!(events[1], r#"{"event":10,"missed":9}"#);
+        clock.advance(Duration::from_nanos(1));
+        tap.pass("out", &batch(1));
+        assert_eq!(receiver.try_recv().unwrap(), r#"{"event":0,"missed":16}"#);
     }
 
     #[test]
     fn slow_listener_does_not_block_and_closed_one_is_removed() {
-        let tap = Tap::default();
-        let receiver = tap.listen("out");
+        let (tap, clock) = (Tap::default(), Clock::simulated(0));
+        let receiver = tap.listen("out", clock.clone());
         for _ in 0..1_000 {
-            tap.listeners.lock().unwrap()[0].due = std::time::Instant::now();
+            clock.advance(10 * INTERVAL);
             tap.pass("out", &batch(20));
         }
         assert_eq!(receiver.len(), QUEUE_EVENTS);
         drop(receiver);
-        let next = tap.listen("in");
+        let next = tap.listen("in", clock);
         assert_eq!(tap.listeners.lock().unwrap().len(), 1, "the closed listener is removed");
         drop(next);
         tap.pass("out", &batch(1));
@@ -227,7 +234,7 @@ mod tests {
     #[test]
     fn event_with_large_value_or_metadata_is_sent_as_its_size() {
         let (tap, mut batch) = (Tap::default(), Batch::new());
-        let receiver = tap.listen("out");
+        let receiver = tap.listen("out", Clock::simulated(0));
         batch.push(&literal!({ "long": "x".repeat(MAX_JSON_BYTES + 1) })).unwrap();
         batch.push_message(b"raw \xff");
         batch.push_message(b"short");

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Put, WakerSlot};
+use crate::clock::Clock;
 use crate::{engine::queue::Bounds, sync::lock};
 
 /// A waker that counts its calls.
@@ -28,7 +29,7 @@ impl Woken {
 }
 
 fn mailbox() -> Arc<Mailbox<u32>> {
-    Arc::new(Mailbox::new(Bounds::default()))
+    Arc::new(Mailbox::new(Bounds::default(), Clock::default()))
 }
 
 /// Adds a number to the mailbox. Returns the task if it was waiting.
@@ -177,7 +178,7 @@ fn task_does_not_use_the_waker_of_an_earlier_task() {
 
 #[test]
 fn node_waits_for_full_queue_until_an_item_is_taken_out() {
-    let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 });
+    let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 }, Clock::default());
     let context = Context::from_waker(Waker::noop());
     let mut sender = WakerSlot::of(7);
     let mut send = || {

@@ -1,16 +1,13 @@
 //! Tests of the order and the size of a sink's deliveries.
 
-use std::{
-    collections::BTreeMap,
-    num::NonZeroUsize,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use proptest::prelude::*;
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
 use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
+use crate::clock::Clock;
 use crate::engine::sink::pending::{CUT_EVENTS, State};
 use crate::engine::{
     retry::backoff::{Attempts, Policy},
@@ -33,7 +30,7 @@ fn part(streams: &[u64], message: impl Fn(usize) -> String) -> Part {
 }
 
 fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Backlog {
-    let mut backlog = Backlog::new(batching);
+    let mut backlog = Backlog::new(batching, Clock::simulated(0));
     backlog.begin(slots, true, backlog.batching);
     for (number, streams) in batches.iter().enumerate() {
         backlog.push(part(streams, |_| number.to_string()));
@@ -82,7 +79,8 @@ fn answered(backlog: &mut Backlog) -> Vec<Pending> {
 #[test]
 fn large_delivery_is_filled_beyond_the_waiting_limit() {
     let most = 2 * SINK_WAITING_BYTES;
-    let mut backlog = Backlog::new(Some(batching(1 << 20, most, Duration::from_hours(1))));
+    let mut backlog =
+        Backlog::new(Some(batching(1 << 20, most, Duration::from_hours(1))), Clock::simulated(0));
     backlog.begin(1, true, backlog.batching);
     let message = "x".repeat(1 << 20);
     let mut bytes = 0;
@@ -112,7 +110,7 @@ fn streams_are_parallel_and_batches_of_a_stream_sequential() {
 fn retried_delivery_delays_only_its_own_streams() {
     let mut backlog = backlog(&[&[1], &[2], &[1]], 2, None);
     let mut first = backlog.take_next().unwrap();
-    let later = Instant::now() + Duration::from_hours(1);
+    let later = backlog.clock.now() + Duration::from_hours(1);
     first.state = State::Returned { due: Some(later) };
     backlog.put_back(first);
     assert_eq!(taken(&mut backlog), [1]);
@@ -158,7 +156,7 @@ fn small_batches_are_joined_and_large_ones_are_split() {
     assert!(next().is_none());
     backlog.push(part(&[1], |_| "4".to_owned()));
     assert!(backlog.take_next().is_none(), "the delivery waits for more batches");
-    assert!(backlog.next_due() > Some(Instant::now() + Duration::from_mins(59)));
+    assert_eq!(backlog.next_due(), Some(backlog.clock.now() + Duration::from_hours(1)));
     assert!(backlog.complete(), "no more batches follow");
     assert_eq!(backlog.take_next().map(messages).unwrap(), ["4"]);
     assert!(backlog.is_empty() && backlog.events() == 0);
@@ -208,7 +206,8 @@ fn edited_value_is_only_in_the_delivery_of_its_event() {
         Part::new(InFlight::new(batch.clone(), Token::untracked()), Some(batch))
     };
     for max_events in [1, 7, 64] {
-        let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
+        let mut backlog =
+            Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)), Clock::simulated(0));
         backlog.begin(4, true, backlog.batching);
         for events in [60, 3, 70] {
             backlog.push(edited(events));
@@ -268,7 +267,7 @@ fn few_events_wait_if_they_retain_much_memory() {
 #[test]
 fn share_of_a_batch_does_not_retain_the_other_shares() {
     let limits = batching(100, 1 << 20, Duration::from_hours(1));
-    let (pool, mut backlog) = (Pool::new(100), Backlog::new(Some(limits)));
+    let (pool, mut backlog) = (Pool::new(100), Backlog::new(Some(limits), Clock::simulated(0)));
     backlog.begin(4, true, backlog.batching);
     for number in 0..20 {
         let storage = |text: &str| {
@@ -340,7 +339,8 @@ fn blocked_lane_does_not_retain_events_of_other_lanes() {
 }
 
 fn check_blocked_lane(max_events: usize) {
-    let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
+    let mut backlog =
+        Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)), Clock::simulated(0));
     backlog.begin(2, true, backlog.batching);
     for number in 0..100 {
         let is_first = number == 0;
@@ -394,7 +394,7 @@ proptest! {
         steps in prop::collection::vec((0..4usize, answer()), 0..100),
     ) {
         let limits = limits.map(|(events, bytes)| batching(events, bytes, Duration::ZERO));
-        let mut backlog = Backlog::new(limits);
+        let mut backlog = Backlog::new(limits, Clock::simulated(0));
         backlog.begin(slots, true, backlog.batching);
         let (mut pushed, mut received) = (BTreeMap::new(), BTreeMap::new());
         let mut number = 0;
@@ -453,7 +453,10 @@ proptest! {
 fn cutting_a_batch_into_deliveries_is_not_quadratic() {
     const EVENTS: usize = 40_000;
     for (max_events, max_bytes) in [(1, usize::MAX), (7, usize::MAX), (usize::MAX, 20)] {
-        let mut backlog = Backlog::new(Some(batching(max_events, max_bytes, Duration::ZERO)));
+        let mut backlog = Backlog::new(
+            Some(batching(max_events, max_bytes, Duration::ZERO)),
+            Clock::simulated(0),
+        );
         backlog.begin(1, true, backlog.batching);
         CUT_EVENTS.set(0);
         backlog.push(part(&vec![1; EVENTS], |position| format!("{position:05}")));
