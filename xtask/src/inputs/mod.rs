@@ -7,6 +7,7 @@
 mod lock;
 mod modules;
 mod names;
+mod tests_folder;
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use anyhow::{Context, Result};
 use twox_hash::XxHash3_128;
 
 use self::lock::Lock;
+use self::tests_folder::Tests;
 use crate::packages::{Package, Target, WORKSPACES, read_packages};
 use crate::project::{files, is_on_path, root};
 
@@ -130,34 +132,11 @@ impl Sources {
 
     /// Returns the inputs of the tests in one target of a package, with the files and packages that its code names.
     pub(crate) fn of_target(&self, package: &Package, target: &Target) -> Inputs {
-        let mut inputs = Inputs::default();
-        self.add_build(Some(package), true, &mut inputs);
-        let tests = format!("{}tests/", package.folder());
-        // Name of a test program, or of a folder that test programs share.
-        let part =
-            |file: &str| Some(file.strip_prefix(&tests)?.split(['/', '.']).next()?.to_owned());
-        let is_program = |part: &str| {
-            package.targets.iter().any(|target| target.kind == "test" && target.name == part)
-        };
-        let is_own = |file: &str| {
-            part(file)
-                .map_or(target.kind != "test", |it| target.kind == "test" && it == target.name)
-        };
-        let own: Vec<_> = self.own_files(package).filter(|file| is_own(file)).collect();
-        let shared: BTreeSet<_> = self.own_files(package).filter_map(|file| part(file)).collect();
-        let texts: Vec<_> = own.iter().map(|file| self.text(file)).collect();
-        let is_used = |folder: &str| texts.iter().any(|it| it.contains(&format!("{folder}/")));
-        let shared: BTreeSet<_> =
-            shared.into_iter().filter(|it| !is_program(it) && is_used(it)).collect();
-        let is_read =
-            |file: &str| part(file).is_none_or(|part| is_own(file) || shared.contains(&part));
-        inputs.files.retain(|file| !file.starts_with(package.folder()) || is_read(file));
-        for file in self.own_files(package).filter(|file| is_read(file)) {
-            // The code of the library names files of its own unit tests.
-            if is_own(file) || part(file).is_some() {
-                self.add_named(file, &mut inputs);
-            }
-        }
+        let mut inputs = self.of_package(package);
+        let tests = Tests::new(self, package, target);
+        inputs.files.retain(|file| !tests.is_of_another(file));
+        let files = self.own_files(package).filter(|file| tests.may_name_inputs(file));
+        files.for_each(|file| self.add_named(file, &mut inputs));
         inputs
     }
 

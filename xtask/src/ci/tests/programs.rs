@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -109,7 +110,7 @@ pub(super) fn run(mut programs: Vec<Program>) -> Result<Vec<String>> {
     };
     let lanes: Vec<Result<()>> = thread::scope(|scope| {
         let lanes: Vec<_> = (0..processors).map(|_| scope.spawn(lane)).collect();
-        lanes.into_iter().filter_map(|lane| lane.join().ok()).collect()
+        lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|it| resume_unwind(it))).collect()
     });
     lanes.into_iter().collect::<Result<()>>()?;
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
