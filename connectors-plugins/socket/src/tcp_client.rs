@@ -101,12 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn refused_connection_error_names_the_address() -> Result<()> {
+    fn refused_connection_error_names_the_address() {
         let config = r#"{ "address": "127.0.0.1:1" }"#;
         let error = TestHost::new().connect::<TcpClient>(config).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
         assert!(error.to_string().contains("`127.0.0.1:1`"), "{error}");
-        Ok(())
     }
 
     #[test]

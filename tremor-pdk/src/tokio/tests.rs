@@ -124,11 +124,17 @@ fn futures_of_a_connector_end_with_its_handle_only() {
         let _last = last;
         pending::<()>().await;
     }));
-    let other = two.run(async { ::tokio::time::sleep(Duration::from_millis(20)).await });
+    let (end, ends) = mpsc::channel();
+    let other = two.run(async move {
+        while ends.try_recv().is_err() {
+            ::tokio::task::yield_now().await;
+        }
+    });
     assert!(test.poll_once(waits.as_mut()).is_pending());
     drop(one);
     dropped.recv().unwrap();
     assert_eq!(test.block_on(waits).unwrap_err().kind(), ErrorKind::INTERNAL);
+    end.send(()).unwrap();
     assert_eq!(test.block_on(other), Ok(()));
 }
 

@@ -1,7 +1,7 @@
 //! Monitored calls of a component, to detect calls that panic, block the thread, or wait forever.
 
 use std::{
-    cell::Cell,
+    cell::RefCell,
     future::Future,
     pin::{Pin, pin},
     rc::Rc,
@@ -23,30 +23,41 @@ const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// Time that a check waits for an answer of a peer or of a thread of the plugin.
 ///
-/// Most checks pull a source whose peer is silent. After the first wait without an answer, further waits are shorter.
-#[derive(Clone, Debug)]
-pub struct Patience(Rc<Cell<bool>>);
+/// Most checks pull a source whose peer is silent at some time. After the first wait without an answer, further waits
+/// for the same kind of answer are shorter. If each instance gets events and then no more, checks therefore wait long
+/// for the first events, and short for those that never arrive.
+#[derive(Clone, Debug, Default)]
+pub struct Patience(Rc<RefCell<Vec<Awaited>>>);
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self(Rc::new(Cell::new(true)))
-    }
+/// A kind of answer of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// The first events of a connection.
+    FirstEvents,
+    MoreEvents,
+    /// The answer to any call except `pull`.
+    Answer,
 }
 
 impl Patience {
-    /// Returns whether a check has to stop waiting for an answer after `time`. If so, further waits are shorter.
-    fn ends_after(&self, time: Duration) -> bool {
-        let ends = time > Duration::from_millis(if self.0.get() { 1_000 } else { 20 });
-        if ends {
-            self.0.set(false);
+    /// Returns whether a check has to stop waiting after `time`. If so, further waits are shorter.
+    fn ends_after(&self, time: Duration, awaited: Awaited) -> bool {
+        let is_short = self.is_short(awaited);
+        let ends = time > Duration::from_millis(if is_short { 20 } else { 1_000 });
+        if ends && !is_short {
+            self.0.borrow_mut().push(awaited);
         }
         ends
     }
 
     /// Returns the time after which a timer ends early. Even after waits without an answer, the time is long enough
     /// for a peer that answers.
-    pub(super) fn of_timers(&self) -> Duration {
-        Duration::from_millis(if self.0.get() { 1_000 } else { 200 })
+    fn of_timers(&self, awaited: Awaited) -> Duration {
+        Duration::from_millis(if self.is_short(awaited) { 200 } else { 1_000 })
+    }
+
+    fn is_short(&self, awaited: Awaited) -> bool {
+        self.0.borrow().contains(&awaited)
     }
 }
 
@@ -116,7 +127,8 @@ impl Calls {
         future: impl Future<Output = Result<T>>,
     ) -> Verdict<Result<T>> {
         let mut future = pin!(future);
-        let finished = self.poll(what, usize::MAX, |context| future.as_mut().poll(context))?;
+        let poll = |context: &mut Context<'_>| future.as_mut().poll(context);
+        let finished = self.poll(what, Awaited::Answer, usize::MAX, poll)?;
         finished.ok_or_else(|| {
             Finding::skip(format_args!("`{what}` waits for a peer that does not answer here"))
         })
@@ -127,9 +139,11 @@ impl Calls {
     pub(super) fn poll<T>(
         &self,
         what: &str,
+        awaited: Awaited,
         polls: usize,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
     ) -> Verdict<Option<Result<T>>> {
+        self.host.set_patience(self.patience.of_timers(awaited));
         let started = Instant::now();
         let mut polled = 0;
         loop {
@@ -159,7 +173,7 @@ impl Calls {
                     Step::Waited => {}
                 }
                 let waits_for_time = timers < TIMERS && self.host.0.next_timer().is_some();
-                if !waits_for_time && self.patience.ends_after(idle.elapsed()) {
+                if !waits_for_time && self.patience.ends_after(idle.elapsed(), awaited) {
                     return Ok(None);
                 }
                 if !self.host.0.is_expected(&wakeup) {

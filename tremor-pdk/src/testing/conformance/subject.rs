@@ -1,11 +1,11 @@
 //! The component that is checked. Each check creates new instances of the component.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, task::Context};
 
 use serde_json::Value as Json;
 
 use super::{
-    call::{Calls, OF_CALLS, Patience, answer, direct, timed},
+    call::{Awaited, Calls, OF_CALLS, Patience, answer, direct, timed},
     report::{Finding, UNCONNECTED, Verdict, ensure, fault},
 };
 use tremor_abi::{batch::HostBatch, connector::Hook};
@@ -69,7 +69,6 @@ impl Subject {
     pub(super) fn host(&self) -> TestHost {
         let host = TestHost::new();
         host.set_folder(&self.folder);
-        host.set_patience(self.patience.of_timers());
         host
     }
 
@@ -248,7 +247,9 @@ impl Connected {
         };
         // After a pull without an event, the next pull has the same number.
         batch.set_pull(self.pulls + 1);
-        let pulled = self.calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
+        let awaited = if self.pulls == 0 { Awaited::FirstEvents } else { Awaited::MoreEvents };
+        let poll = |context: &mut Context<'_>| source.poll_pull(context, batch);
+        let pulled = self.calls.poll("pull", awaited, polls, poll)?;
         if pulled.is_none() {
             source.give_up(batch);
         }
@@ -271,7 +272,8 @@ impl Connected {
         let Some(sink) = &mut self.sink else {
             return Err(Finding::skip("the connector has no sink"));
         };
-        self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
+        let poll = |context: &mut Context<'_>| sink.poll_deliver(context, slot, batch);
+        self.calls.poll("deliver", Awaited::Answer, polls, poll)
     }
 
     /// Cancels the delivery in `slot`.
