@@ -175,10 +175,10 @@ pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
 
 /// Returns a free port, for a program that cannot report its port, or for a peer that does not exist.
 pub(crate) fn free_port() -> u16 {
-    attackers::free_address().unwrap().port()
+    hostile_peers::reserved::free_address().unwrap().port()
 }
 
 /// Returns a free address of the loopback interface.
 pub(crate) fn free_address() -> String {
-    attackers::free_address().unwrap().to_string()
+    hostile_peers::reserved::free_address().unwrap().to_string()
 }

@@ -1,23 +1,26 @@
 //! An HTTP peer that receives lines and answers on demand. Events without an answer stay in flight in the flow.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::{BufReader, Write},
+    net::TcpStream,
     sync::{Arc, Condvar, Mutex},
     thread,
     time::Instant,
 };
 
-use crate::PATIENCE;
+use crate::{Acceptor, PATIENCE, http::read_request};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// A peer that runs until the test ends.
+/// A peer that answers until it is dropped.
 #[derive(Clone)]
-pub struct Peer(Arc<Shared>);
+pub struct Peer {
+    shared: Arc<Shared>,
+    address: String,
+    _acceptor: Arc<Acceptor>,
+}
 
 struct Shared {
-    address: String,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -40,25 +43,21 @@ impl Default for Peer {
 impl Peer {
     /// Starts a peer that answers immediately.
     pub fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let state =
             State { is_delayed: Box::new(|_| false), received: Vec::new(), answered: Vec::new() };
-        let peer =
-            Self(Arc::new(Shared { address, state: Mutex::new(state), changed: Condvar::new() }));
-        let own = peer.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let own = own.clone();
-                thread::spawn(move || own.serve(stream));
-            }
-        });
-        peer
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let own = shared.clone();
+        let serve = move |stream| {
+            let own = own.clone();
+            thread::spawn(move || own.serve(&stream));
+        };
+        let (acceptor, address) = Acceptor::tcp(serve).unwrap();
+        Self { shared, address: address.to_string(), _acceptor: Arc::new(acceptor) }
     }
 
     /// Returns a sink, in the notation of a flow file, that sends each event to the peer as a request.
     pub fn sink(&self) -> String {
-        let address = &self.0.address;
+        let address = &self.address;
         format!(
             "{{ type: http_client, codec: json, in_flight: 16, batch: {{ max_events: 1 }}, \
              config: {{ url: 'http://{address}/', max_connections: 16, timeout: 5m }} }}"
@@ -68,8 +67,8 @@ impl Peer {
     /// Delays the answers to the lines for which `which` returns `true`. All other lines are answered, including the
     /// lines that were delayed before.
     pub fn delay_answers(&self, which: impl Fn(&str) -> bool + Send + 'static) {
-        self.0.state.lock().unwrap().is_delayed = Box::new(which);
-        self.0.changed.notify_all();
+        self.shared.state.lock().unwrap().is_delayed = Box::new(which);
+        self.shared.changed.notify_all();
     }
 
     /// Answers all lines.
@@ -79,53 +78,39 @@ impl Peer {
 
     /// Returns the lines received so far, answered or not.
     pub fn received(&self) -> Vec<String> {
-        self.0.state.lock().unwrap().received.clone()
+        self.shared.state.lock().unwrap().received.clone()
     }
 
     /// Returns the lines answered so far.
     pub fn answered(&self) -> Vec<String> {
-        self.0.state.lock().unwrap().answered.clone()
+        self.shared.state.lock().unwrap().answered.clone()
     }
 
     /// Waits until `condition` returns `true` for the received lines. `what` describes this condition in the message of
     /// a panic.
     pub fn receives(&self, what: &str, condition: impl Fn(&[String]) -> bool) {
         let start = Instant::now();
-        let mut state = self.0.state.lock().unwrap();
+        let mut state = self.shared.state.lock().unwrap();
         while !condition(&state.received) {
             let left = PATIENCE.checked_sub(start.elapsed());
             let left = left.unwrap_or_else(|| panic!("{what}: received only {:?}", state.received));
-            state = self.0.changed.wait_timeout(state, left).unwrap().0;
+            state = self.shared.changed.wait_timeout(state, left).unwrap().0;
         }
     }
+}
 
-    fn serve(&self, stream: TcpStream) -> Option<()> {
-        let mut input = BufReader::new(stream.try_clone().ok()?);
-        let mut output = stream;
+impl Shared {
+    fn serve(&self, stream: &TcpStream) -> Option<()> {
+        let (mut input, mut output) = (BufReader::new(stream), stream);
         loop {
-            let mut length = 0;
-            loop {
-                let mut line = String::new();
-                if input.read_line(&mut line).ok()? == 0 {
-                    return None;
-                }
-                let line = line.trim().to_ascii_lowercase();
-                if let Some(found) = line.strip_prefix("content-length:") {
-                    length = found.trim().parse().ok()?;
-                }
-                if line.is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            input.read_exact(&mut body).ok()?;
+            let body = read_request(&mut input)?;
             let body = String::from_utf8(body).ok()?;
             let lines: Vec<String> = body.lines().map(str::to_owned).collect();
-            let mut state = self.0.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             state.received.extend_from_slice(&lines);
-            self.0.changed.notify_all();
+            self.changed.notify_all();
             while lines.iter().any(|line| (state.is_delayed)(line)) {
-                state = self.0.changed.wait(state).unwrap();
+                state = self.changed.wait(state).unwrap();
             }
             state.answered.extend(lines);
             drop(state);
