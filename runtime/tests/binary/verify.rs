@@ -5,8 +5,8 @@ mod table;
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     sync::mpsc::{self, Receiver, TrySendError},
@@ -14,7 +14,11 @@ use std::{
     time::Duration,
 };
 
-use hostile_peers::{Acceptor, PATIENCE, Reserved, acceptor::accept_within, http::read_request};
+use hostile_peers::{
+    PATIENCE, Reserved,
+    acceptor::accept_within,
+    http::{Server, response},
+};
 use serde_json::{Value as Json, json};
 
 use self::table::{CONNECTOR, OTHERS};
@@ -304,23 +308,6 @@ fn server_without_clients_has_its_own_exit_status() {
     assert!(skipped.iter().any(|(check, _)| check == "pulls"), "{skipped:#?}");
 }
 
-/// Starts an HTTP server that answers each request with an event, on any number of connections. Returns the server and
-/// its address.
-fn http_server() -> (Acceptor, SocketAddr) {
-    let serve = |stream: TcpStream| {
-        thread::spawn(move || {
-            let mut reader = BufReader::new(&stream);
-            while read_request(&mut reader).is_some() {
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nevent";
-                if (&stream).write_all(answer).is_err() {
-                    return;
-                }
-            }
-        });
-    };
-    Acceptor::tcp(serve).unwrap()
-}
-
 /// Starts an HTTP client that repeatedly connects to a port until the receiver is dropped.
 fn http_client(port: &Reserved) -> Receiver<()> {
     let address = port.address();
@@ -341,9 +328,9 @@ fn http_client(port: &Reserved) -> Receiver<()> {
 
 #[test]
 fn all_checks_run_with_peers_of_client_and_server() {
-    let ((_server, address), port) = (http_server(), Reserved::tcp().unwrap());
+    let (http, port) = (Server::start(|_| response("200 OK", "event")), Reserved::tcp().unwrap());
     let _client = http_client(&port);
-    let client = format!(r#"{{ "url": "http://{address}/", "interval": "10s" }}"#);
+    let client = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http.address());
     let server = format!(r#"{{ "listen": "{}" }}"#, port.address());
     let scene = Scene::new("").write("client.json", client.as_bytes());
     let scene = scene.write("server.json", server.as_bytes());

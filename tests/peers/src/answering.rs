@@ -1,23 +1,20 @@
 //! An HTTP peer that receives lines and answers on demand. Events without an answer stay in flight in the flow.
 
 use std::{
-    io::{BufReader, Write},
-    net::TcpStream,
     sync::{Arc, Condvar, Mutex},
-    thread,
     time::Instant,
 };
 
-use crate::{Acceptor, PATIENCE, http::read_request};
-
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+use crate::{
+    PATIENCE,
+    http::{Request, Server, response},
+};
 
 /// A peer that answers until it is dropped.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<Shared>,
-    address: String,
-    _acceptor: Arc<Acceptor>,
+    server: Arc<Server>,
 }
 
 struct Shared {
@@ -47,17 +44,13 @@ impl Peer {
             State { is_delayed: Box::new(|_| false), received: Vec::new(), answered: Vec::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let own = shared.clone();
-        let serve = move |stream| {
-            let own = own.clone();
-            thread::spawn(move || own.serve(&stream));
-        };
-        let (acceptor, address) = Acceptor::tcp(serve).unwrap();
-        Self { shared, address: address.to_string(), _acceptor: Arc::new(acceptor) }
+        let server = Server::start(move |request| own.answer(request));
+        Self { shared, server: Arc::new(server) }
     }
 
     /// Returns a sink, in the notation of a flow file, that sends each event to the peer as a request.
     pub fn sink(&self) -> String {
-        let address = &self.address;
+        let address = self.server.address();
         format!(
             "{{ type: http_client, codec: json, in_flight: 16, batch: {{ max_events: 1 }}, \
              config: {{ url: 'http://{address}/', max_connections: 16, timeout: 5m }} }}"
@@ -100,21 +93,15 @@ impl Peer {
 }
 
 impl Shared {
-    fn serve(&self, stream: &TcpStream) -> Option<()> {
-        let (mut input, mut output) = (BufReader::new(stream), stream);
-        loop {
-            let body = read_request(&mut input)?;
-            let body = String::from_utf8(body).ok()?;
-            let lines: Vec<String> = body.lines().map(str::to_owned).collect();
-            let mut state = self.state.lock().unwrap();
-            state.received.extend_from_slice(&lines);
-            self.changed.notify_all();
-            while lines.iter().any(|line| (state.is_delayed)(line)) {
-                state = self.changed.wait(state).unwrap();
-            }
-            state.answered.extend(lines);
-            drop(state);
-            output.write_all(ANSWER).ok()?;
+    fn answer(&self, request: &Request) -> Vec<u8> {
+        let lines: Vec<String> = request.text().lines().map(str::to_owned).collect();
+        let mut state = self.state.lock().unwrap();
+        state.received.extend_from_slice(&lines);
+        self.changed.notify_all();
+        while lines.iter().any(|line| (state.is_delayed)(line)) {
+            state = self.changed.wait(state).unwrap();
         }
+        state.answered.extend(lines);
+        response("200 OK", "")
     }
 }

@@ -5,7 +5,7 @@
 //! | [`acceptor`] | a listener on a free port, which hands each connection to a function until it is dropped |
 //! | [`connection`] | a client over TCP, UDP or a Unix socket, which can stop in the middle and reset its connection |
 //! | [`reserved`] | a port for a server in another process, which no third process can take meanwhile |
-//! | [`http`] | reading requests of HTTP |
+//! | [`http`] | requests of HTTP, and a server that answers them with what a test returns |
 //! | [`answering`] | an HTTP server that answers when the test wants it to |
 //! | [`proxy`] | a proxy that delays, silences and cuts connections |
 //! | [`attack`], [`table`] | attacks on connectors that strangers can reach, each with the attacked flow |
