@@ -9,7 +9,7 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::mpsc::{self, Receiver, TrySendError},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
     time::Duration,
 };
@@ -308,22 +308,21 @@ fn server_without_clients_has_its_own_exit_status() {
     assert!(skipped.iter().any(|(check, _)| check == "pulls"), "{skipped:#?}");
 }
 
-/// Starts an HTTP client that repeatedly connects to a port until the receiver is dropped.
-fn http_client(port: &Reserved) -> Receiver<()> {
+/// Starts an HTTP client that repeatedly connects to a port until the sender is dropped.
+fn http_client(port: &Reserved) -> Sender<()> {
     let address = port.address();
-    let (is_needed, receiver) = mpsc::sync_channel(0);
+    let (sender, ends) = mpsc::channel();
     thread::spawn(move || {
-        while is_needed.try_send(()) != Err(TrySendError::Disconnected(())) {
-            // Ignore an error: no server listens between two instances.
+        // No server listens between two instances, and nothing notifies of the next one.
+        while ends.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
             if let Ok(mut client) = TcpStream::connect(&address) {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3";
                 let _ = write!(client, "{head}\r\n\r\none");
                 let _ = client.read_to_end(&mut Vec::new());
             }
-            thread::sleep(Duration::from_millis(5));
         }
     });
-    receiver
+    sender
 }
 
 #[test]
