@@ -331,10 +331,6 @@ pub(crate) fn load() -> String {
     text.split(' ').take(3).collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(attackers::free_address()?.port())
-}
-
 /// Returns whether `/proc/net/tcp` lists a listener on a port. Opening a connection would disturb
 /// servers that accept only one.
 fn has_listener(text: &str, port: u16) -> bool {

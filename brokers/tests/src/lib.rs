@@ -13,8 +13,6 @@ pub mod jwt;
 pub mod kafka;
 pub mod lines;
 pub mod nats;
-pub mod peer;
-pub mod proxy;
 pub mod records;
 pub mod scale_out;
 pub mod small_disk;
@@ -23,6 +21,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+pub use hostile_peers::{answering as peer, proxy};
 
 /// Maximum time that a test waits for a condition.
 pub const PATIENCE: Duration = Duration::from_mins(1);

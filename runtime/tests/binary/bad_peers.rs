@@ -9,10 +9,10 @@ use std::{
     thread,
 };
 
-use rustix::net::sockopt::set_socket_linger;
+use hostile_peers::connection::reset;
 
 use crate::{
-    peer::{as_frames, free_address},
+    peer::as_frames,
     running::Running,
     servers::{as_lines, as_requests},
     tremor::Scene,
@@ -54,9 +54,10 @@ struct Servers {
 
 impl Servers {
     fn start() -> Self {
-        let api = free_address();
-        let arguments = ["--api", &api, "flow.yaml"];
+        let arguments = ["--api", "127.0.0.1:0", "flow.yaml"];
         let mut run = Running::of(Scene::new(SERVERS), &arguments, |command| command);
+        let line = run.until("the admin API listens address=");
+        let api = line.rsplit_once('=').unwrap().1.to_owned();
         let mut addresses = [const { String::new() }; 6];
         for _ in NAMES {
             let (address, fields) = run.listens();
@@ -147,7 +148,7 @@ fn reset_at_any_byte_of_a_message_leaves_no_event() {
         let whole = says("never whole", true);
         for count in 0..whole.len() {
             let peer = servers.peer(name, &whole[..count]);
-            set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
+            reset(&peer).unwrap();
         }
         servers.expect_service();
         // Wait until only the well-behaved peer is connected.

@@ -4,12 +4,14 @@
 use std::{
     collections::HashSet,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use hostile_peers::{PATIENCE, acceptor::accept_within, http::Request};
 
 use crate::{
     running::Running,
@@ -17,23 +19,11 @@ use crate::{
     tremor::Scene,
 };
 
-/// Returns the body of the next request on a connection; `None` if the connection ends first.
-fn request(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap();
-        }
-        if line == "\r\n" {
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).ok()?;
-            return String::from_utf8(body).ok();
-        }
-    }
+/// Accepts a connection, and returns its stream and the body of its first request.
+fn request(listener: &TcpListener) -> (TcpStream, String) {
+    let stream = accept_within(listener, PATIENCE).unwrap();
+    let request = Request::read(&mut BufReader::new(&stream)).unwrap();
+    (stream, request.text())
 }
 
 /// Starts a peer that answers each request with the next of these answers, and closes the connection after it.
@@ -43,10 +33,9 @@ fn peer(answers: Vec<&'static str>) -> (String, thread::JoinHandle<Vec<(String, 
     let requests = thread::spawn(move || {
         let mut requests = Vec::new();
         for answer in answers {
-            let mut stream = BufReader::new(listener.accept().unwrap().0);
-            let body = request(&mut stream).unwrap();
+            let (mut stream, body) = request(&listener);
             requests.push((body, Instant::now()));
-            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
         }
         requests
     });
@@ -94,15 +83,15 @@ fn limiter(bodies: usize) -> (String, thread::JoinHandle<()>) {
     let requests = thread::spawn(move || {
         let (mut seen, mut taken) = (HashSet::new(), 0);
         while taken < bodies {
-            let mut stream = BufReader::new(listener.accept().unwrap().0);
-            let answer = if seen.insert(request(&mut stream).unwrap()) {
+            let (mut stream, body) = request(&listener);
+            let answer = if seen.insert(body) {
                 "429 Slow down\r\nRetry-After: 1"
             } else {
                 taken += 1;
                 "200 OK"
             };
             let end = "Content-Length: 0\r\nConnection: close";
-            write!(stream.get_mut(), "HTTP/1.1 {answer}\r\n{end}\r\n\r\n").unwrap();
+            write!(stream, "HTTP/1.1 {answer}\r\n{end}\r\n\r\n").unwrap();
         }
     });
     (address, requests)
@@ -186,12 +175,12 @@ links: [input -> output]"
         let scene = Scene::new(&flow).write("hosts", b"127.0.0.1 moves.test\n");
         let hosts = scene.path().join("hosts");
         let Some(running) = with_hosts(scene) else { return };
-        let (stream, _) = first.accept().unwrap();
+        let stream = accept_within(&first, PATIENCE).unwrap();
         // Wait until the first event is in flight to the first address.
         assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
         fs::write(&hosts, "127.0.0.2 moves.test\n").unwrap();
         drop(stream);
-        let (stream, _) = second.accept().unwrap();
+        let stream = accept_within(&second, PATIENCE).unwrap();
         assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
         drop(running);
         // Ignore connections that the listeners have received meanwhile.

@@ -4,15 +4,11 @@
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
     thread,
     time::{Duration, Instant},
 };
 
-use attackers::{ATTACKS, Attack, Peer};
+use hostile_peers::ATTACKS;
 use serde_json::Value;
 
 use crate::{
@@ -32,30 +28,6 @@ const METRONOME: &str = "connectors:
   ticks: { type: metronome, config: { interval_ms: 10 } }
   output: { type: file, codec: json, postprocessors: [lines], config: { path: ticks, mode: write } }
 links: [ticks -> output]";
-
-/// An attack that continues until this value is dropped.
-struct Attacker {
-    rounds: Arc<AtomicUsize>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl Attacker {
-    fn start(attack: &'static Attack, peer: Peer) -> Self {
-        let (rounds, is_over) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
-        let shared = (rounds.clone(), is_over.clone());
-        let thread = thread::spawn(move || attack.run(peer, &shared.0, &shared.1));
-        Self { rounds, is_over, thread: Some(thread) }
-    }
-}
-
-impl Drop for Attacker {
-    fn drop(&mut self) {
-        self.is_over.store(true, Relaxed);
-        let ended = self.thread.take().map(thread::JoinHandle::join);
-        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
-    }
-}
 
 /// Returns the sequence number and the time in ns of each event that the other flow has delivered.
 fn ticks(output: &File) -> Vec<(u64, u64)> {
@@ -100,9 +72,9 @@ fn survives(name: &str) {
     let asked = start_with(scene, &flows, 2, |command| {
         command.env("TREMOR_THREADS", "1").env("TREMOR_LOG", "info")
     });
-    let attacker = Attacker::start(attack, peer);
+    let attacker = attack.start(peer);
     crate::peer::wait_until(|| folder.join("ticks").exists());
-    crate::peer::wait_until(|| attacker.rounds.load(Relaxed) > 0);
+    attacker.wait_for_round(PATIENCE);
     // Open the file now: it remains readable after the end of the run, which removes the folder.
     let output = File::open(folder.join("ticks")).unwrap();
     until_delivered(&asked, &output, ticks(&output).len() + EVENTS);

@@ -12,6 +12,12 @@ use std::{
     thread,
 };
 
+use hostile_peers::{
+    PATIENCE,
+    acceptor::accept_within,
+    http::{Server, read_head},
+};
+
 use crate::{
     network::{are_the_logs, example},
     peer::free_address,
@@ -46,30 +52,9 @@ fn post(address: &str, body: &str) -> Option<(u16, String)> {
     Some((status, answer))
 }
 
-/// Starts a server that answers each request with `answer`, until the test ends.
-fn peer(answer: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let mut chunk = [0; 4096];
-                // Each request ends with `}`.
-                while let Ok(count @ 1..) = stream.read(&mut chunk) {
-                    bytes.extend_from_slice(&chunk[..count]);
-                    if bytes.ends_with(b"}") {
-                        bytes.clear();
-                        if stream.write_all(answer.as_bytes()).is_err() {
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
-    address
+/// Starts a server that answers each request with `answer`.
+fn peer(answer: &'static str) -> Server {
+    Server::start(move |_| answer.as_bytes().to_vec())
 }
 
 fn relay(to: &str) -> String {
@@ -98,7 +83,7 @@ fn response_reports_result_of_its_events() {
         (refuses, 500, Some("answered with 422 Unprocessable Entity: no field")),
         (is_down, 500, Some("answered with 503 Service Unavailable")),
     ] {
-        let (mut server, address) = running(&relay(&to));
+        let (mut server, address) = running(&relay(&to.address().to_string()));
         let (found, answer) = post(&address, "{\"a\":1}").expect("an answer");
         assert_eq!(found, status, "{answer}");
         if let Some(part) = logged {
@@ -324,14 +309,10 @@ fn proxy(answer: &'static str) -> (String, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let asked = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = Vec::new();
-        let mut byte = [0];
-        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
-            request.push(byte[0]);
-        }
+        let mut stream = accept_within(&listener, PATIENCE).unwrap();
+        let request = read_head(&mut stream).unwrap();
         stream.write_all(answer.as_bytes()).unwrap();
-        String::from_utf8(request).unwrap()
+        request
     });
     (format!("http://us%65r:secret@{address}"), asked)
 }
@@ -374,12 +355,8 @@ fn tunnel_to(address: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = listener.local_addr().unwrap();
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = Vec::new();
-        let mut byte = [0];
-        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
-            request.push(byte[0]);
-        }
+        let mut stream = accept_within(&listener, PATIENCE).unwrap();
+        read_head(&mut stream).unwrap();
         let mut peer = TcpStream::connect(address).unwrap();
         stream.write_all(b"HTTP/1.1 200 Connected\r\nVia: 1.1 x\r\n\r\n").unwrap();
         let (mut from, mut to) = (stream.try_clone().unwrap(), peer.try_clone().unwrap());

@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use hostile_peers::{PATIENCE, acceptor::accept_within};
+
 use crate::{
     api::{Asked, start_with},
     tremor::Scene,
@@ -86,7 +88,7 @@ links: [input -> output, alive -> nothing]"
     ));
     let scene = scene.write("in", b"");
     let asked = start_limited(scene);
-    let (peer, _): (TcpStream, _) = listener.accept().unwrap();
+    let peer = accept_within(&listener, PATIENCE).unwrap();
     let idle = memory(&asked, "VmRSS");
     append(&asked.path().join("in"), LINES, LINE);
 
@@ -120,7 +122,7 @@ pipelines: {{ main: {{ operators: [hoard] }} }}
 links: [input -> main, main -> output]"
     ));
     let asked = start_limited(scene.write("in", b""));
-    let (peer, _) = listener.accept().unwrap();
+    let peer = accept_within(&listener, PATIENCE).unwrap();
     let idle = memory(&asked, "VmRSS");
     append(&asked.path().join("in"), LINES, LINE);
     read_all(peer, LINES * LINE);
@@ -202,7 +204,8 @@ fn deliveries_in_flight_without_batch_stay_within_memory_limit() {
     let scene = Scene::new(&format!("name: slow\nconnectors:\n{connectors}links: [{links}]"));
     let scene = (0..PAIRS).fold(scene, |scene, pair| scene.write(&format!("in{pair}"), b""));
     let asked = start_limited(scene);
-    let peers: Vec<TcpStream> = listeners.iter().map(|it| it.accept().unwrap().0).collect();
+    let peers: Vec<TcpStream> =
+        listeners.iter().map(|it| accept_within(it, PATIENCE).unwrap()).collect();
     let idle = memory(&asked, "VmRSS");
     for pair in 0..PAIRS {
         append(&asked.path().join(format!("in{pair}")), 1, LINE);
@@ -254,7 +257,7 @@ links: [input -> output{links}]"
     ));
     let arguments = ["--memory-limit", "16MiB", "flow.yaml"];
     let asked = start_with(scene.write("in", b""), &arguments, 1, |command| command);
-    let (mut peer, _) = listener.accept().unwrap();
+    let mut peer = accept_within(&listener, PATIENCE).unwrap();
     append(&asked.path().join("in"), LINES, LINE);
     // The last lines wait until the flow ends, because the sink waits for more lines.
     read_all(peer.try_clone().unwrap(), LINES * LINE / 2);

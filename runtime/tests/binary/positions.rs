@@ -1,11 +1,17 @@
 //! Test of the position of a source after a drain that its sink did not complete.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::SocketAddr,
     process::Command,
-    sync::mpsc::{Receiver, Sender, channel},
-    thread,
+    sync::{
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, channel},
+    },
+};
+
+use hostile_peers::{
+    PATIENCE,
+    http::{Server, response},
 };
 
 use crate::tremor::{Run, Scene, finish};
@@ -20,61 +26,32 @@ const PULL: usize = (64 << 10) / LENGTH;
 
 /// A peer that answers a given number of requests and hangs at the next one.
 struct Peer {
-    address: String,
+    server: Server,
     /// Receiver of the line of each request.
     lines: Receiver<usize>,
 }
 
 impl Peer {
     fn start(answers: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let (sender, lines) = channel();
-        thread::spawn(move || {
-            let mut left = answers;
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                serve(&stream, &mut left, &sender);
+        let left = AtomicUsize::new(answers);
+        let server = Server::start(move |request| {
+            let _ = sender.send(request.text().trim().parse().unwrap());
+            let one_less = |left: usize| left.checked_sub(1);
+            match left.fetch_update(Relaxed, Relaxed, one_less) {
+                Ok(_) => response("200 OK", ""),
+                Err(_) => Vec::new(),
             }
         });
-        Self { address, lines }
+        Self { server, lines }
     }
 
     fn line(&self) -> usize {
-        self.lines.recv().unwrap()
+        self.lines.recv_timeout(PATIENCE).expect("the peer receives another request")
     }
 }
 
-/// Serves one connection until it ends.
-fn serve(mut stream: &TcpStream, left: &mut usize, lines: &Sender<usize>) {
-    let mut requests = BufReader::new(stream);
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if requests.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = line.trim().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        requests.read_exact(&mut body).unwrap();
-        let _ = lines.send(String::from_utf8(body).unwrap().trim().parse().unwrap());
-        if *left == 0 {
-            continue;
-        }
-        *left -= 1;
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    }
-}
-
-fn flow(address: &str) -> String {
+fn flow(address: SocketAddr) -> String {
     format!(
         "connectors:
   input:
@@ -95,7 +72,7 @@ fn drain_that_times_out_keeps_delivered_positions() {
     let width = LENGTH - 1;
     let lines: Vec<_> = (0..LINES).map(|line| format!("{line:>width$}\n")).collect();
     let hangs = Peer::start(ANSWERED);
-    let scene = Scene::new(&flow(&hangs.address)).write("in", lines.concat().as_bytes());
+    let scene = Scene::new(&flow(hangs.server.address())).write("in", lines.concat().as_bytes());
     let arguments = ["run", "--drain-timeout", "1", "flow.yaml"];
     let child = scene.command(&arguments).spawn().unwrap();
     while hangs.line() < ANSWERED {}
@@ -104,7 +81,7 @@ fn drain_that_times_out_keeps_delivered_positions() {
     assert!(run.stderr.contains("cut_off=true"), "{}", run.stderr);
 
     let answers = Peer::start(usize::MAX);
-    let scene = scene.write("flow.yaml", flow(&answers.address).as_bytes());
+    let scene = scene.write("flow.yaml", flow(answers.server.address()).as_bytes());
     scene.run().expect(0, &[" out"]);
     drop(hangs);
     let first = answers.line();

@@ -2,18 +2,18 @@
 //! service manager.
 
 use std::{
-    io::{ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{ErrorKind, Read},
     os::unix::net::UnixDatagram,
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU16, Ordering},
+        atomic::{AtomicU16, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use hostile_peers::http::{Server, response};
 use serde_json::Value;
 
 use crate::{
@@ -24,57 +24,11 @@ use crate::{
 /// Maximum time to wait for a condition. Longer than these tests take.
 const LONG: Duration = Duration::from_mins(2);
 
-/// An HTTP server that answers all requests with the same status.
-struct Server {
-    address: SocketAddr,
-    status: Arc<AtomicU16>,
-    is_over: Arc<AtomicBool>,
-}
-
-impl Server {
-    fn start(status: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Self {
-            address: listener.local_addr().unwrap(),
-            status: Arc::new(status.into()),
-            is_over: Arc::default(),
-        };
-        let (status, is_over) = (server.status.clone(), server.is_over.clone());
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let (stream, status) = (stream.unwrap(), status.clone());
-                thread::spawn(move || Self::answer(stream, &status));
-            }
-        });
-        server
-    }
-
-    /// Answers requests, each of which arrives in a single read.
-    fn answer(mut stream: TcpStream, status: &AtomicU16) {
-        let mut request = [0; 4096];
-        while matches!(stream.read(&mut request), Ok(1..)) {
-            let status = status.load(Ordering::Relaxed);
-            let answer = format!("HTTP/1.1 {status} S\r\ncontent-length: 1\r\n\r\n1");
-            if stream.write_all(answer.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn answer_with(&self, status: u16) {
-        self.status.store(status, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Connect, so that the thread that accepts connections notices the end.
-        _ = TcpStream::connect(self.address);
-    }
+/// Starts an HTTP server that answers all requests with the same status, which the test can change.
+fn server(status: u16) -> (Server, Arc<AtomicU16>) {
+    let status = Arc::new(AtomicU16::new(status));
+    let own = status.clone();
+    (Server::start(move |_| response(&format!("{} S", own.load(Ordering::Relaxed)), "1")), status)
 }
 
 /// Waits until a connector of the flow is in this state, and returns the connector.
@@ -115,7 +69,7 @@ fn expect_counts(log: &str, counts: &[(&str, usize)]) {
 
 #[test]
 fn source_whose_pulls_fail_is_retrying_until_they_succeed() {
-    let server = Server::start(503);
+    let (server, status) = server(503);
     let scene = Scene::new(&format!(
         "connectors:
   input:
@@ -124,7 +78,7 @@ fn source_whose_pulls_fail_is_retrying_until_they_succeed() {
     config: {{ url: 'http://{}/', interval: 200ms }}
   output: {{ type: 'null' }}
 links: [input -> output]",
-        server.address
+        server.address()
     ));
     let mut asked = start(scene, &["flow.yaml"]);
     let input = until_state(&asked, "input", "retrying");
@@ -137,7 +91,7 @@ links: [input -> output]",
     let (_, metrics) = asked.request("GET", "/metrics");
     let state = "tremor_connector_state{flow=\"flow\",component=\"input\",state=\"retrying\"} 1\n";
     assert!(metrics.contains(state), "{metrics}");
-    server.answer_with(200);
+    status.store(200, Ordering::Relaxed);
     asked.until_log("pulls succeed again");
     until_state(&asked, "input", "running");
     until_ready(&asked, 200);
@@ -157,14 +111,14 @@ links: [input -> output]"
 
 #[test]
 fn sink_whose_deliveries_fail_is_retrying_until_they_succeed() {
-    let server = Server::start(503);
+    let (server, status) = server(503);
     let keys = "retry: { backoff: 1ms, max_backoff: 10ms },";
-    let mut asked = start(to_http("", &server.address.to_string(), keys), &["flow.yaml"]);
+    let mut asked = start(to_http("", &server.address().to_string(), keys), &["flow.yaml"]);
     until_state(&asked, "output", "retrying");
     let body = until_ready(&asked, 503);
     assert!(body.contains("the connector `output` of `flow` has been retrying for "), "{body}");
     assert!(retries(&asked, "output", "deliver") > 0);
-    server.answer_with(200);
+    status.store(200, Ordering::Relaxed);
     asked.until_log("delivers again");
     until_state(&asked, "output", "running");
     until_ready(&asked, 200);
@@ -174,9 +128,9 @@ fn sink_whose_deliveries_fail_is_retrying_until_they_succeed() {
 
 #[test]
 fn sink_that_gave_up_is_not_retrying_and_never_delivers_again() {
-    let server = Server::start(503);
+    let (server, _) = server(503);
     let keys = "retry: { attempts: 2, backoff: 1ms, max_backoff: 1ms },";
-    let mut asked = start(to_http("count: 1", &server.address.to_string(), keys), &["flow.yaml"]);
+    let mut asked = start(to_http("count: 1", &server.address().to_string(), keys), &["flow.yaml"]);
     asked.until_log("retries ended because no attempt was left");
     let run = asked.stop("TERM");
     run.expect(

@@ -6,6 +6,8 @@ use std::{
     os::unix::net::UnixListener,
 };
 
+use hostile_peers::{PATIENCE, acceptor::accept_within};
+
 use crate::{running::Running, tremor::Scene};
 
 /// The first connections of both servers have the same stream number.
@@ -68,7 +70,9 @@ fn each_connection_of_tcp_client_is_a_stream() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let source = format!("type: tcp_client, config: {{ address: '{address}' }}");
-    expect_stream_for_each_peer(Scene::new(&paragraphs(&source)), || listener.accept().unwrap().0);
+    expect_stream_for_each_peer(Scene::new(&paragraphs(&source)), || {
+        accept_within(&listener, PATIENCE).unwrap()
+    });
 }
 
 #[test]

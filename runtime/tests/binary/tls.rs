@@ -13,6 +13,8 @@ use rcgen::{
     date_time_ymd,
 };
 
+use hostile_peers::{PATIENCE, acceptor::accept_within};
+
 use crate::{
     network::example_flow,
     peer::{free_address, wait_until},
@@ -245,7 +247,7 @@ fn messages_of_logger_arrive_over_tls_by_rfc_5425() {
             .spawn()
             .unwrap();
         let mut bytes = Vec::new();
-        listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+        accept_within(&listener, PATIENCE).unwrap().read_to_end(&mut bytes).unwrap();
         assert!(logger.wait().unwrap().success());
         stdin.write_all(&bytes).unwrap();
         let event: serde_json::Value = serde_json::from_str(&server.event()).unwrap();

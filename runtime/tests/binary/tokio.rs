@@ -6,6 +6,8 @@ use std::{
     net::TcpListener,
 };
 
+use hostile_peers::{PATIENCE, acceptor::accept_within};
+
 use crate::{running::Running, tremor::Scene};
 
 /// Returns the number of threads of tokio runtimes in a process.
@@ -30,10 +32,10 @@ links: [one -> peer, two -> peer]"
     let running = Running::of(scene, &["flow.yaml"], |it| it);
     // Each lost connection is established again on the same tokio runtime.
     for _ in 0..3 {
-        let (peer, _) = listener.accept().unwrap();
+        let peer = accept_within(&listener, PATIENCE).unwrap();
         assert!(BufReader::new(peer).lines().take(10).all(|line| line.is_ok()));
     }
-    let (peer, _) = listener.accept().unwrap();
+    let peer = accept_within(&listener, PATIENCE).unwrap();
     let mut lines = BufReader::new(peer).lines();
     assert!(lines.next().unwrap().is_ok());
     assert_eq!(threads(running.pid()), 3, "three connectors of two libraries");

@@ -5,19 +5,24 @@ mod table;
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
+    sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
     time::Duration,
 };
 
+use hostile_peers::{
+    PATIENCE, Reserved,
+    acceptor::accept_within,
+    http::{Server, response},
+};
 use serde_json::{Value as Json, json};
 
 use self::table::{CONNECTOR, OTHERS};
 use crate::{
-    peer::free_address,
     support::library,
     tremor::{Run, Scene},
 };
@@ -237,9 +242,9 @@ fn component_that_needs_a_configuration_is_reported() {
 
 #[test]
 fn unconnected_connector_has_its_own_exit_status() {
-    // An address on which no process listens.
-    let free = free_address();
-    let config = format!(r#"{{ "address": "{free}" }}"#);
+    // No process listens on this port.
+    let port = Reserved::tcp().unwrap();
+    let config = format!(r#"{{ "address": "{}" }}"#, port.address());
     let scene = Scene::new("").write("config.json", config.as_bytes());
     let library = library("connector-socket");
     let arguments = [library.to_str().unwrap(), "--config", "tcp_client=config.json"];
@@ -257,7 +262,7 @@ fn connector_that_connects_only_once_is_reported_as_unconnected() {
     let scene = Scene::new("").write("config.json", config.as_bytes());
     // The peer closes the listener after the first connection, so that the second one is refused.
     let peer = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
+        let stream = accept_within(&listener, PATIENCE).unwrap();
         drop((listener, stream));
     });
     let library = library("connector-socket");
@@ -270,9 +275,9 @@ fn connector_that_connects_only_once_is_reported_as_unconnected() {
 
 #[test]
 fn verify_shows_no_value_that_a_schema_marks_as_secret() {
-    let free = free_address();
+    let port = Reserved::tcp().unwrap();
     let auth = r#"{ "basic": { "user": "known", "password": "hidden \"word\"" } }"#;
-    let config = format!(r#"{{ "url": "http://{free}/", "auth": {auth} }}"#);
+    let config = format!(r#"{{ "url": "http://{}/", "auth": {auth} }}"#, port.address());
     let scene = Scene::new("").write("config.json", config.as_bytes());
     let library = library("connector-http");
     let path = library.to_str().unwrap();
@@ -303,67 +308,29 @@ fn server_without_clients_has_its_own_exit_status() {
     assert!(skipped.iter().any(|(check, _)| check == "pulls"), "{skipped:#?}");
 }
 
-/// Reads a request with its body. Returns `None` if the connection has ended.
-fn read_request(stream: &mut impl BufRead) -> Option<()> {
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        match line.trim_end().to_lowercase().split_once("content-length: ") {
-            Some((_, value)) => length = value.parse().ok()?,
-            None if line.trim_end().is_empty() => break,
-            None => {}
-        }
-    }
-    stream.read_exact(&mut vec![0; length]).ok()
-}
-
-/// Starts an HTTP server that answers each request with an event, on any number of connections. Returns its
-/// address.
-fn http_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+/// Starts an HTTP client that repeatedly connects to a port until the sender is dropped.
+fn http_client(port: &Reserved) -> Sender<()> {
+    let address = port.address();
+    let (sender, ends) = mpsc::channel();
     thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || {
-                let mut reader = BufReader::new(&stream);
-                while read_request(&mut reader).is_some() {
-                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nevent";
-                    if (&stream).write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
-/// Starts an HTTP client that repeatedly connects to a free port until the process of the test ends. Returns
-/// the address that it connects to.
-fn http_client() -> String {
-    let free = free_address();
-    let address = free.clone();
-    thread::spawn(move || {
-        loop {
-            // Ignore an error: no server listens between two instances.
+        // No server listens between two instances, and nothing notifies of the next one.
+        while ends.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
             if let Ok(mut client) = TcpStream::connect(&address) {
                 let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3";
                 let _ = write!(client, "{head}\r\n\r\none");
                 let _ = client.read_to_end(&mut Vec::new());
             }
-            thread::sleep(Duration::from_millis(5));
         }
     });
-    free
+    sender
 }
 
 #[test]
 fn all_checks_run_with_peers_of_client_and_server() {
-    let client = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http_server());
-    let server = format!(r#"{{ "listen": "{}" }}"#, http_client());
+    let (http, port) = (Server::start(|_| response("200 OK", "event")), Reserved::tcp().unwrap());
+    let _client = http_client(&port);
+    let client = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http.address());
+    let server = format!(r#"{{ "listen": "{}" }}"#, port.address());
     let scene = Scene::new("").write("client.json", client.as_bytes());
     let scene = scene.write("server.json", server.as_bytes());
     let library = library("connector-http");

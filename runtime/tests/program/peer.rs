@@ -177,12 +177,12 @@ pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
 
 /// Returns a port that is reserved until this process ends, for a program that cannot report its port.
 pub(crate) fn free_port() -> u16 {
-    attackers::free_address().unwrap().port()
+    hostile_peers::reserved::free_address().unwrap().port()
 }
 
 /// Returns an address of the loopback interface whose port is reserved until this process ends.
 pub(crate) fn free_address() -> String {
-    attackers::free_address().unwrap().to_string()
+    hostile_peers::reserved::free_address().unwrap().to_string()
 }
 
 /// Returns a line as a WebSocket frame of a client, masked with zeros. Before the first frame, the handshake request of

@@ -210,7 +210,7 @@ pub(super) const STEPS: [Step; 19] = [
     Step::remembered(
         "faults",
         || done(faults::check()),
-        Reads { packages: &["attackers", "tremor-runtime"], ..scenario(&["faults"]) },
+        Reads { packages: &["hostile-peers", "tremor-runtime"], ..scenario(&["faults"]) },
     )
     .on_one_processor()
     .after("test"),

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: runs each fault of the connector `hostile`, and each attack of `bench/attackers`, in one process
+//! `cargo xtask faults`: runs each fault of the connector `hostile`, and each attack of `tests/peers`, in one process
 //! with a flow at full load (the loaded flow) and a metronome.
 //!
 //! Three measurements are made for each fault: without the fault, with the fault, and with the fault but without the
@@ -7,12 +7,11 @@
 
 mod table;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{fmt::Display, fs, process::Command, sync::Arc, thread};
+use std::{fmt::Display, fs, process::Command, thread};
 
-use anyhow::{Context, Result, ensure};
-use attackers::ATTACKS;
+use anyhow::{Context, Result, anyhow, ensure};
+use hostile_peers::{ATTACKS, Attacker};
 use serde_json::Value;
 
 use self::table::Row;
@@ -68,7 +67,7 @@ impl Scenario for Arguments {
         faults.retain(|fault| self.only.is_empty() || self.only.contains(fault));
         ensure!(
             !faults.is_empty(),
-            "unknown fault: expected a fault that `tremor plugin inspect hostile` lists, or an attack of bench/attackers"
+            "unknown fault: expected a fault that `tremor plugin inspect hostile` lists, or an attack of tests/peers"
         );
         eprintln!("{}", table::HEAD);
         let row = |fault: &String| {
@@ -155,12 +154,11 @@ fn processors_taken(stage: &Stage<'_>, fault: &str, seconds: f64) -> Result<f64>
     Ok((taken + own).as_secs_f64() / elapsed.as_secs_f64())
 }
 
-/// A process with the fault, and the thread that attacks a connector of its flow as its peer, if the fault is an attack.
+/// A process with the fault, and the attacker of a connector of its flow, if the fault is an attack.
 struct Running {
     process: Process,
     api: Api,
-    attacker: Option<thread::JoinHandle<()>>,
-    is_over: Arc<AtomicBool>,
+    attacker: Option<Attacker>,
 }
 
 impl Running {
@@ -180,21 +178,16 @@ impl Running {
         stage.write("metronome.yaml", include_str!("../flows/metronome.yaml"))?;
         let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], flows].concat();
         let mut process = stage.start(name, &arguments)?;
-        let (api, is_over) = (process.api()?, Arc::<AtomicBool>::default());
-        let attacker = attack.zip(peer).map(|(attack, peer)| {
-            let ends = is_over.clone();
-            thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends))
-        });
-        Ok(Self { process, api, attacker, is_over })
+        let api = process.api()?;
+        let attacker = attack.zip(peer).map(|(attack, peer)| attack.start(peer));
+        Ok(Self { process, api, attacker })
     }
 
     /// Ends the process and the attacker.
     fn end(self) -> Result<()> {
         drop(self.process);
-        self.is_over.store(true, Ordering::Relaxed);
-        let has_panicked = self.attacker.is_some_and(|thread| thread.join().is_err());
-        ensure!(!has_panicked, "the attacker panicked");
-        Ok(())
+        let ended = self.attacker.map_or(Ok(()), Attacker::end);
+        ended.map_err(|_| anyhow!("the attacker panicked"))
     }
 }
 

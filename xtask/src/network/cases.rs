@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 use std::{io::Read, process::Stdio, thread};
 
 use anyhow::{Context, Result};
+use hostile_peers::Reserved;
 
 use super::client::{Client, Found};
 use super::{BARE, Bench, COST, GO, InMemory, KAFKA, KCAT, NATS, NATS_JSON, OURS, RATE, SETTLE};
 use super::{brokers, syslog};
-use crate::process::{Program, free_port};
+use crate::process::Program;
 use crate::samples::{Figures, Samples, within};
 use crate::scenario::Judgement;
 
@@ -202,7 +203,8 @@ fn loaded(
 
 /// Measures lines that arrive one by one.
 fn trickle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, InMemory::new()?);
+    let (reserved, output) = (Reserved::tcp()?, InMemory::new()?);
+    let port = reserved.port();
     let server = match name {
         OURS => bench.flow("forward.yaml", port).variable("OUTPUT", output.shown()),
         TOKIO => bench.at("to-file", port).argument(output.shown()),
@@ -218,7 +220,8 @@ fn trickle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures
 }
 
 fn idle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, InMemory::new()?);
+    let (reserved, output) = (Reserved::tcp()?, InMemory::new()?);
+    let port = reserved.port();
     let mut server = match name {
         OURS_TLS => bench.flow("forward-tls.yaml", port).variable("OUTPUT", output.shown()),
         OURS_HTTP => bench.flow("requests.yaml", port),
@@ -257,7 +260,8 @@ fn idle(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
 
 /// Measures the shares of connections that send as fast as they can.
 fn fair(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let port = free_port()?;
+    let reserved = Reserved::tcp()?;
+    let port = reserved.port();
     let mut server = match name {
         OURS => bench.flow("to-pipe.yaml", port),
         _ => bench.at("to-file", port).argument("/dev/stdout"),
@@ -287,7 +291,8 @@ fn fair(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
 
 /// Measures requests with one event each, with the server on one processor.
 fn http(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let port = free_port()?;
+    let reserved = Reserved::tcp()?;
+    let port = reserved.port();
     let server = match name {
         OURS => bench.flow("requests.yaml", port),
         _ => bench.at("hello", port),
@@ -303,7 +308,8 @@ fn http(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
 }
 
 fn tls(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, InMemory::new()?);
+    let (reserved, output) = (Reserved::tcp()?, InMemory::new()?);
+    let port = reserved.port();
     let flow = |file| bench.flow(file, port).variable("OUTPUT", output.shown());
     let bytes = || bench.at("bytes", port).argument(output.shown());
     let server = match name {
@@ -324,7 +330,8 @@ fn tls(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
 /// same load, although its own maximum is higher.
 fn latency(bench: &Bench<'_>, name: &'static str, samples: &Samples) -> Result<Figures> {
     let measure = |rate: Option<f64>| -> Result<Found> {
-        let (port, to) = (free_port()?, free_port()?);
+        let reserved = [Reserved::tcp()?, Reserved::tcp()?];
+        let [port, to] = reserved.each_ref().map(Reserved::port);
         let client = bench.timed("latency", port).argument(to);
         let rate = rate.map(|rate| format!("--rate={}", rate.round()));
         let mut client = client.arguments(rate);
@@ -356,7 +363,8 @@ fn latency(bench: &Bench<'_>, name: &'static str, samples: &Samples) -> Result<F
 }
 
 fn threads(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, to) = (free_port()?, free_port()?);
+    let reserved = [Reserved::tcp()?, Reserved::tcp()?];
+    let [port, to] = reserved.each_ref().map(Reserved::port);
     let process = match name {
         OURS => bench.flow("all-plugins.yaml", port).variable("TO", to).listen(to)?,
         _ => bench.flow("no-plugins.yaml", port).start()?,

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use std::{env, net::TcpStream, path::Path, thread};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use hostile_peers::Reserved;
 
 use super::{BARE, Bench, COST, InMemory, OURS, RATE, SETTLE};
-use crate::process::{Program, free_port, wait};
+use crate::process::{Program, wait};
 use crate::project::{root, write};
 use crate::samples::{Figures, Samples};
 use crate::scenario::PATIENCE;
@@ -31,7 +32,8 @@ const STILL: Duration = Duration::from_millis(1_500);
 
 /// Starts a server, sends all lines to it, ends it, and checks its file.
 pub(super) fn turn(bench: &Bench<'_>, name: &'static str, _: &Samples) -> Result<Figures> {
-    let (port, output) = (free_port()?, InMemory::new()?);
+    let (reserved, output) = (Reserved::tcp()?, InMemory::new()?);
+    let port = reserved.port();
     let server = program(bench, name, port, &output)?.listen(port)?;
     let block: Vec<u8> = (0..BLOCK).flat_map(|number| line(number).into_bytes()).collect();
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;

@@ -143,14 +143,14 @@ impl Scenario for Arguments {
             ("TIMEOUT", &timing.timeout.as_millis()),
         ];
         stage.flow("outage.yaml", include_str!("../flows/outage.yaml"), &values)?;
-        let peer =
+        let mut peer =
             Peer::new(&stage.folder.join("peer"), timing.slow, Received::new(RECORD, STREAMS));
         let mut process = stage.start("tremor", &["outage.yaml"])?;
-        let (before, outages) = turns(&mut process, &peer, timing)?;
+        let (before, outages) = turns(&mut process, &mut peer, timing)?;
         let peak = process.peak_memory()?;
         let (sent, delivered) = counts(&process.stop(PATIENCE)?, "outage")?;
         ensure!(sent == delivered, "the flow has lost events: {sent} in, {delivered} out");
-        let found = peer.ask(|received| Found {
+        Ok(peer.ask(|received| Found {
             outages,
             sent,
             lost: received.missing(sent),
@@ -159,9 +159,7 @@ impl Scenario for Arguments {
             torn: received.torn,
             before,
             peak,
-        });
-        peer.end()?;
-        Ok(found)
+        }))
     }
 
     fn judge(&self, found: &Found) -> Result<Judgement> {
@@ -210,21 +208,21 @@ impl Scenario for Arguments {
 }
 
 /// Runs the outages. Returns the memory before the first event, and the figures of the outages.
-fn turns(process: &mut Process, peer: &Peer, timing: Timing) -> Result<(u64, Vec<Outage>)> {
+fn turns(process: &mut Process, peer: &mut Peer, timing: Timing) -> Result<(u64, Vec<Outage>)> {
     // No event flows until the sink has connected once.
     process.until("an attempt to connect", PATIENCE, |process| {
         Ok(process.log()?.contains("no peer").then_some(()))
     })?;
     let before = process.memory()?;
-    peer.turn(Behaviour::Answers);
+    peer.turn(Behaviour::Answers)?;
     process.until("the first delivery", PATIENCE, |_| Ok(peer.first()))?;
     thread::sleep(timing.between);
     let mut outages = Vec::new();
     for behaviour in TURNS.repeat(timing.rounds) {
-        peer.turn(behaviour);
+        peer.turn(behaviour)?;
         thread::sleep(timing.outage);
         let end = Instant::now();
-        peer.turn(Behaviour::Answers);
+        peer.turn(Behaviour::Answers)?;
         let what = format!("a delivery after the peer {}", behaviour.name());
         let first = process.until(&what, PATIENCE, |_| Ok(peer.first()))?;
         let (lasted_ms, recovery_ms) = (timing.outage.as_millis(), (first - end).as_millis());

@@ -1,22 +1,20 @@
 //! The peer of the sink, which answers deliveries or fails according to its current behaviour.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use std::{fs, net::Shutdown};
+use std::{fs, net::Shutdown, thread};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use hostile_peers::Acceptor;
 use serde::Serialize;
 
 use super::received::Received;
 
 /// Time from a delivery to an answer that is not slow.
 const DELIVERY: Duration = Duration::from_millis(20);
-/// Time between two checks for new connections and for changes of the behaviour.
-const CHECK: Duration = Duration::from_millis(1);
 /// Maximum size of a delivery, in bytes.
 const MAX_DELIVERY: usize = 64 << 20;
 
@@ -43,22 +41,24 @@ impl Behaviour {
     }
 }
 
-/// The peer, with its threads.
+/// The peer, which ends when it is dropped.
 pub(super) struct Peer {
+    path: PathBuf,
     shared: Arc<Shared>,
-    accepts: JoinHandle<Result<()>>,
+    /// The listener, unless the peer is stopped.
+    acceptor: Option<Acceptor>,
 }
 
 struct Shared {
-    path: PathBuf,
     /// Time from a delivery to its answer while the peer is slow.
     slow: Duration,
     state: Mutex<State>,
+    /// Notified when the behaviour changes, and when a connection is accepted.
+    changed: Condvar,
 }
 
 struct State {
     behaviour: Behaviour,
-    has_ended: bool,
     received: Received,
     /// Time of the first delivery since the peer last began to answer.
     first: Option<Instant>,
@@ -72,23 +72,33 @@ impl Peer {
     /// Creates a peer that does not listen yet.
     pub(super) fn new(path: &Path, slow: Duration, received: Received) -> Self {
         let (behaviour, connections) = (Behaviour::Stopped, Vec::new());
-        let (has_ended, first, silences) = (false, None, 0);
-        let state = State { behaviour, has_ended, received, first, connections, silences };
-        let shared = Arc::new(Shared { path: path.to_owned(), slow, state: Mutex::new(state) });
-        let accepting = shared.clone();
-        Self { shared, accepts: thread::spawn(move || accepting.accept()) }
+        let (first, silences) = (None, 0);
+        let state = Mutex::new(State { behaviour, received, first, connections, silences });
+        let shared = Arc::new(Shared { slow, state, changed: Condvar::new() });
+        Self { path: path.to_owned(), shared, acceptor: None }
     }
 
     /// Changes the behaviour.
-    pub(super) fn turn(&self, behaviour: Behaviour) {
+    ///
+    /// # Errors
+    /// The peer cannot listen.
+    pub(super) fn turn(&mut self, behaviour: Behaviour) -> Result<()> {
         let mut state = self.shared.state();
         state.behaviour = behaviour;
         state.first = None;
-        match behaviour {
-            Behaviour::Stopped => state.close(),
-            Behaviour::Silent => state.silences += 1,
-            _ => {}
+        state.silences += usize::from(behaviour == Behaviour::Silent);
+        self.shared.changed.notify_all();
+        drop(state);
+        if behaviour == Behaviour::Stopped {
+            self.acceptor = None;
+            let _ = fs::remove_file(&self.path);
+            self.shared.state().close();
+        } else if self.acceptor.is_none() {
+            let shared = self.shared.clone();
+            let acceptor = Acceptor::unix(&self.path, move |connection| shared.accept(connection));
+            self.acceptor = Some(acceptor.context("the peer cannot listen")?);
         }
+        Ok(())
     }
 
     /// Returns the time of the first delivery since the peer last began to answer.
@@ -100,15 +110,12 @@ impl Peer {
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Received) -> T) -> T {
         question(&self.shared.state().received)
     }
+}
 
-    /// Ends the peer.
-    ///
-    /// # Errors
-    /// The peer could not listen or accept connections.
-    pub(super) fn end(self) -> Result<()> {
-        self.turn(Behaviour::Stopped);
-        self.shared.state().has_ended = true;
-        self.accepts.join().map_err(|_| anyhow!("the peer panicked"))?
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // A peer that stops does not listen, so there is no error.
+        let _ = self.turn(Behaviour::Stopped);
     }
 }
 
@@ -126,47 +133,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections until the peer ends, except while it is stopped.
-    fn accept(self: &Arc<Self>) -> Result<()> {
-        let mut listener: Option<UnixListener> = None;
-        loop {
-            let mut state = self.state();
-            if state.has_ended {
-                return Ok(());
-            }
-            if state.behaviour == Behaviour::Stopped {
-                listener = None;
-                let _ = fs::remove_file(&self.path);
-            } else if listener.is_none() {
-                listener = Some(self.listen()?);
-            }
-            let accepted = listener.as_ref().map(UnixListener::accept).transpose();
-            match accepted {
-                Ok(Some((connection, _))) => {
-                    connection.set_nonblocking(false)?;
-                    state.connections.push(connection.try_clone()?);
-                    // A connection that is accepted during a silence counts as accepted before that silence, so it stays
-                    // silent.
-                    let is_silent = state.behaviour == Behaviour::Silent;
-                    let since = state.silences - usize::from(is_silent);
-                    let shared = self.clone();
-                    thread::spawn(move || shared.serve(&connection, since));
-                }
-                Err(error) if error.kind() != ErrorKind::WouldBlock => {
-                    return Err(error).context("the peer cannot accept");
-                }
-                _ => {
-                    drop(state);
-                    thread::sleep(CHECK);
-                }
-            }
-        }
-    }
-
-    fn listen(&self) -> Result<UnixListener> {
-        let listener = UnixListener::bind(&self.path).context("the peer cannot listen")?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
+    fn accept(self: &Arc<Self>, connection: UnixStream) {
+        let mut state = self.state();
+        // Without another descriptor, the connection is closed.
+        let Ok(other) = connection.try_clone() else { return };
+        state.connections.push(other);
+        self.changed.notify_all();
+        // A connection that is accepted during a silence counts as accepted before that silence, so it stays silent.
+        let since = state.silences - usize::from(state.behaviour == Behaviour::Silent);
+        let shared = self.clone();
+        thread::spawn(move || shared.serve(&connection, since));
     }
 
     /// Answers the deliveries of a connection until it ends or falls silent. A silent connection stays open, because
@@ -186,8 +162,8 @@ impl Shared {
     fn answer(&self, delivery: &[u8], silences: usize) -> Option<u8> {
         let begun = Instant::now();
         let mut is_accepted = false;
+        let mut state = self.state();
         loop {
-            let mut state = self.state();
             let takes = match state.behaviour {
                 _ if state.silences != silences => return None,
                 Behaviour::Silent | Behaviour::Stopped => return None,
@@ -201,11 +177,12 @@ impl Shared {
                 let is_first = state.behaviour == Behaviour::Answers;
                 state.first = state.first.or(is_first.then(Instant::now));
             }
-            drop(state);
-            if begun.elapsed() >= takes {
+            let Some(left) = takes.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())
+            else {
                 return Some(b'+');
-            }
-            thread::sleep(CHECK);
+            };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -223,21 +200,13 @@ fn read(mut connection: &UnixStream) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use hostile_peers::PATIENCE;
+
     use super::*;
 
     /// Returns a delivery of one record, whose eight bytes are its number.
     fn delivery(number: u64) -> Vec<u8> {
         [&8_u32.to_le_bytes()[..], &number.to_le_bytes()].concat()
-    }
-
-    fn connect(path: &Path) -> UnixStream {
-        loop {
-            // The peer may not listen yet.
-            if let Ok(connection) = UnixStream::connect(path) {
-                return connection;
-            }
-            thread::yield_now();
-        }
     }
 
     /// Sends a delivery, and returns the answer; `None` if the connection ends.
@@ -250,40 +219,40 @@ mod tests {
     #[test]
     fn peer_keeps_accepted_records_and_closes_when_stopped() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-peer-{}", std::process::id()));
-        let peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
+        let mut peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
         assert!(UnixStream::connect(&path).is_err());
-        peer.turn(Behaviour::Slow);
-        let connection = connect(&path);
+        peer.turn(Behaviour::Slow)?;
+        let connection = UnixStream::connect(&path)?;
         assert_eq!((send(&connection, 0), peer.first()), (Some(b'+'), None));
-        peer.turn(Behaviour::Refuses);
+        peer.turn(Behaviour::Refuses)?;
         assert_eq!(send(&connection, 1), Some(b'-'));
-        peer.turn(Behaviour::Answers);
+        peer.turn(Behaviour::Answers)?;
         assert_eq!(send(&connection, 1), Some(b'+'));
         assert!(peer.first().is_some());
-        peer.turn(Behaviour::Stopped);
+        peer.turn(Behaviour::Stopped)?;
         assert_eq!(send(&connection, 2), None);
-        peer.turn(Behaviour::Answers);
-        assert_eq!(send(&connect(&path), 2), Some(b'+'));
+        peer.turn(Behaviour::Answers)?;
+        assert_eq!(send(&UnixStream::connect(&path)?, 2), Some(b'+'));
         assert_eq!(peer.ask(|received| (received.missing(3), received.again)), (0, 0));
-        peer.end()
+        Ok(())
     }
 
     #[test]
     fn connection_of_a_silent_peer_stays_silent() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-silent-{}", std::process::id()));
-        let peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
-        peer.turn(Behaviour::Silent);
-        let (mut silent, time) = (connect(&path), Some(Duration::from_millis(50)));
+        let mut peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
+        peer.turn(Behaviour::Silent)?;
+        let (mut silent, time) = (UnixStream::connect(&path)?, Some(Duration::from_millis(50)));
         silent.write_all(&delivery(7))?;
-        while peer.shared.state().connections.is_empty() {
-            thread::yield_now();
-        }
+        let (shared, is_alone) = (&peer.shared, |it: &mut State| it.connections.is_empty());
+        let accepted = shared.changed.wait_timeout_while(shared.state(), PATIENCE, is_alone);
+        assert!(!accepted.expect("the peer did not panic").1.timed_out(), "no connection");
         silent.set_read_timeout(time)?;
         assert!(silent.read(&mut [0]).is_err(), "no answer");
-        peer.turn(Behaviour::Answers);
+        peer.turn(Behaviour::Answers)?;
         assert!(silent.read(&mut [0]).is_err(), "and none later");
-        assert_eq!(send(&connect(&path), 0), Some(b'+'));
+        assert_eq!(send(&UnixStream::connect(&path)?, 0), Some(b'+'));
         assert_eq!(peer.ask(|received| (received.missing(1), received.missing(8))), (0, 7));
-        peer.end()
+        Ok(())
     }
 }

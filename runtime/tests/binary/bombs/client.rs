@@ -3,13 +3,14 @@
 
 use std::{
     io::{self, Write},
-    net::{Ipv4Addr, TcpStream, UdpSocket},
-    os::{fd::AsFd, unix::net::UnixStream},
     path::PathBuf,
     time::Duration,
 };
 
-use rustix::net::{Shutdown, shutdown, sockopt::set_socket_linger};
+use hostile_peers::{
+    Address, Connection, Reserved,
+    connection::{limited, reset},
+};
 
 use super::{
     row::{Peer, Then},
@@ -19,15 +20,24 @@ use super::{
 /// Maximum time of a write, so that a server that does not read cannot block the test.
 const WRITE: Duration = Duration::from_secs(5);
 
-/// The server's address.
-#[derive(Clone)]
+/// The server's address, with the reservation of its port.
 pub(super) enum Server {
-    Tcp(String),
+    Tcp(Reserved),
     Unix(PathBuf),
-    Udp(String),
-    /// The address of a server with TLS, and the server's certificate in PEM. The client sends bombs without a TLS
+    Udp(Reserved),
+    /// The port of a server with TLS, and the server's certificate in PEM. The client sends bombs without a TLS
     /// handshake, unless they are [half records](Client::halves).
-    Tls(String, String),
+    Tls(Reserved, String),
+}
+
+impl Server {
+    fn address(&self) -> Address {
+        match self {
+            Self::Tcp(port) | Self::Tls(port, _) => Address::Tcp(port.address()),
+            Self::Unix(path) => Address::Unix(path.clone()),
+            Self::Udp(port) => Address::Udp(port.address()),
+        }
+    }
 }
 
 /// A client that sends each of its bombs on a connection of its own, or over UDP as one datagram.
@@ -42,69 +52,45 @@ pub(super) struct Client {
     pub(super) good: Box<dyn Fn(usize) -> Vec<u8>>,
     /// `true` if the client has to end the stream after the valid event.
     pub(super) ends: bool,
-    pub(super) open: Vec<Connection>,
+    pub(super) open: Vec<Link>,
 }
 
-/// A connection to the server.
-pub(super) enum Connection {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    Udp(UdpSocket),
+/// A connection to the server, without or with TLS.
+pub(super) enum Link {
+    Plain(Connection),
     Tls(Box<tls::Client>),
 }
 
-impl Connection {
+impl Link {
     fn to(server: &Server) -> io::Result<Self> {
-        Ok(match server {
-            Server::Tcp(address) | Server::Tls(address, _) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_write_timeout(Some(WRITE))?;
-                Self::Tcp(stream)
-            }
-            Server::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_write_timeout(Some(WRITE))?;
-                Self::Unix(stream)
-            }
-            Server::Udp(address) => {
-                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-                socket.connect(address)?;
-                Self::Udp(socket)
-            }
-        })
+        Connection::to(&server.address(), WRITE).map(Self::Plain)
     }
 
     /// Connects, and performs the TLS handshake if the server uses TLS.
     fn with_handshake(server: &Server) -> io::Result<Self> {
-        let Server::Tls(address, certificate) = server else { return Self::to(server) };
-        let stream = TcpStream::connect(address)?;
-        stream.set_write_timeout(Some(WRITE))?;
-        stream.set_read_timeout(Some(WRITE))?;
+        let Server::Tls(port, certificate) = server else { return Self::to(server) };
+        let stream = limited(std::net::TcpStream::connect(port.address())?, WRITE)?;
         Ok(Self::Tls(Box::new(tls::connect(stream, certificate)?)))
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-            Self::Udp(socket) => socket.send(bytes).map(drop),
+            Self::Plain(connection) => connection.send(bytes),
             Self::Tls(client) => client.write_all(bytes).and_then(|()| client.flush()),
         }
     }
 
     fn reset(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => Ok(set_socket_linger(stream, Some(Duration::ZERO))?),
-            Self::Tls(client) => Ok(set_socket_linger(&client.sock, Some(Duration::ZERO))?),
-            Self::Unix(_) | Self::Udp(_) => Ok(()),
+            Self::Plain(connection) => connection.reset(),
+            Self::Tls(client) => reset(&client.sock),
         }
     }
 
     fn end(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => Ok(shutdown(stream.as_fd(), Shutdown::Write)?),
-            Self::Unix(stream) => Ok(shutdown(stream.as_fd(), Shutdown::Write)?),
-            Self::Udp(_) | Self::Tls(_) => Ok(()),
+            Self::Plain(connection) => connection.end(),
+            Self::Tls(_) => Ok(()),
         }
     }
 }
@@ -112,21 +98,21 @@ impl Connection {
 impl Client {
     fn try_attack(&mut self, then: Then) -> io::Result<()> {
         if let Server::Udp(_) = self.server {
-            let mut socket = Connection::to(&self.server)?;
+            let mut socket = Link::to(&self.server)?;
             return self.bombs.iter().try_for_each(|bomb| socket.send(bomb));
         }
         for bomb in &self.bombs {
             let mut connection = if self.halves {
-                Connection::with_handshake(&self.server)?
+                Link::with_handshake(&self.server)?
             } else {
-                Connection::to(&self.server)?
+                Link::to(&self.server)?
             };
             connection.send(&self.opening)?;
             let length = if then == Then::Breaks { bomb.len() / 2 } else { bomb.len() };
             // A server may reject the bomb before it has read all of it.
             let _ = match &mut connection {
-                Connection::Tls(client) => tls::send_half(client, &bomb[..length]),
-                connection => connection.send(&bomb[..length]),
+                Link::Tls(client) => tls::send_half(client, &bomb[..length]),
+                connection @ Link::Plain(_) => connection.send(&bomb[..length]),
             };
             self.open.push(connection);
         }
@@ -140,7 +126,7 @@ impl Client {
     }
 
     fn try_send_good(&mut self, number: usize) -> io::Result<()> {
-        let mut connection = Connection::with_handshake(&self.server)?;
+        let mut connection = Link::with_handshake(&self.server)?;
         connection.send(&self.opening)?;
         connection.send(&(self.good)(number))?;
         if self.ends {

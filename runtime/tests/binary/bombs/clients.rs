@@ -15,10 +15,7 @@ use super::{
     server::{Behaviour, Form, Greet, Server},
     tls,
 };
-use crate::{
-    peer::{free_address, wait_until},
-    tls::certificate,
-};
+use crate::{peer::wait_until, tls::certificate};
 
 /// An attack by the server of a client connector.
 struct Attack<'n> {
@@ -39,22 +36,20 @@ fn run<const N: usize>(attacks: [Attack<'_>; N]) {
 impl Attack<'_> {
     fn run(self) {
         let Self { name, input, greet, bomb, good } = self;
-        let address = free_address();
-        let target = Target::source(&input.replace("ADDRESS", &address));
         let behaviour = Behaviour { greet, tls: None, form: Form::Whole };
-        let server = Server::start(&address, behaviour, bomb.clone(), good);
+        let server = Server::start(behaviour, bomb.clone(), good);
+        let target = Target::source(&input.replace("ADDRESS", server.address()));
         row::survives(name, target, bomb.len(), |_| Box::new(server));
     }
 
     /// Attacks the connector through TLS.
     fn run_with_tls(self, form: Form) {
         let Self { name, input, greet, bomb, good } = self;
-        let address = free_address();
         let (certificate, key) = certificate();
-        let target = Target::source(&input.replace("ADDRESS", &address))
-            .write("cert.pem", certificate.as_bytes());
         let tls = Some(tls::server(&certificate, &key));
-        let server = Server::start(&address, Behaviour { greet, tls, form }, bomb.clone(), good);
+        let server = Server::start(Behaviour { greet, tls, form }, bomb.clone(), good);
+        let target = Target::source(&input.replace("ADDRESS", server.address()))
+            .write("cert.pem", certificate.as_bytes());
         row::survives(name, target, bomb.len(), |_| Box::new(server));
     }
 }

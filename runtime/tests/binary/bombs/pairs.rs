@@ -2,6 +2,7 @@
 //! one.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use hostile_peers::Reserved;
 use tremor_runtime::{components::built_in_names, flow::Kind};
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     row::{self, Target},
     sample,
 };
-use crate::peer::free_address;
 
 /// Number of pairs in the sample.
 const SAMPLE: usize = 5;
@@ -38,7 +38,8 @@ fn pairs_of_preprocessors_expand_within_bounds() {
 }
 
 fn survives(first: &'static str, second: &'static str) {
-    let address = free_address();
+    let port = Reserved::tcp().unwrap();
+    let address = port.address();
     let [one, two] = [first, second].map(configured);
     let target = Target::source(&format!(
         "type: tcp_server, preprocessors: [{one}, {two}], codec: string, config: {{ listen: '{address}' }}"
@@ -52,7 +53,7 @@ fn survives(first: &'static str, second: &'static str) {
         })
     };
     let client = Client {
-        server: Server::Tcp(address),
+        server: Server::Tcp(port),
         opening: Vec::new(),
         bombs: vec![bomb],
         halves: false,

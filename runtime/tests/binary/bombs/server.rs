@@ -2,29 +2,25 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-    thread,
+    net::TcpStream,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use rustix::net::sockopt::set_socket_linger;
+use hostile_peers::{
+    Acceptor, PATIENCE,
+    connection::{limited, reset},
+    http::read_head,
+};
 use rustls::ServerConfig;
 
 use super::{
     row::{Peer, Then},
     tls,
 };
-use crate::peer::wait_until;
 
 /// Maximum time of a read or a write, so that a client that does nothing cannot block the test.
 const LIMIT: Duration = Duration::from_secs(5);
-
-/// Pause between checks for a new connection.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Function that returns the first bytes of an answer for the head of a request. These bytes are not sent before an
 /// answer that is an HTTP response. `None` for protocols without a request.
@@ -48,70 +44,83 @@ pub(super) struct Behaviour {
     pub(super) form: Form,
 }
 
-/// A server that gives the same answer to all clients.
+/// A server that gives the same answer to all clients, on a free port.
 pub(super) struct Server {
     shared: Arc<Shared>,
     bomb: Vec<u8>,
     form: Form,
     /// Returns the answer with the valid event of a given number.
     good: fn(usize) -> Vec<u8>,
-    thread: Option<thread::JoinHandle<()>>,
+    address: String,
+    _acceptor: Acceptor,
 }
 
 struct Shared {
-    answer: Mutex<Answer>,
-    /// Number of connections that got the current answer.
-    served: AtomicUsize,
-    is_over: AtomicBool,
+    state: Mutex<State>,
+    /// Notified when a connection got the answer.
+    changed: Condvar,
 }
 
+struct State {
+    answer: Answer,
+    /// `true` if a connection got the answer.
+    is_served: bool,
+    /// The last connection, if it stays open.
+    open: Option<TcpStream>,
+}
+
+#[derive(Clone)]
 struct Answer {
+    /// Number of earlier answers.
+    number: usize,
     bytes: Vec<u8>,
     form: Form,
     then: Then,
 }
 
 impl Server {
-    pub(super) fn start(
-        address: &str,
-        behaviour: Behaviour,
-        bomb: Vec<u8>,
-        good: fn(usize) -> Vec<u8>,
-    ) -> Self {
+    pub(super) fn start(behaviour: Behaviour, bomb: Vec<u8>, good: fn(usize) -> Vec<u8>) -> Self {
         let form = behaviour.form;
-        let answer = Answer { bytes: Vec::new(), form: Form::Whole, then: Then::Closes };
-        let answer = Mutex::new(answer);
-        let served = AtomicUsize::new(0);
-        let shared = Arc::new(Shared { answer, served, is_over: AtomicBool::new(false) });
-        let listener = TcpListener::bind(address).unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let (number, bytes, then) = (0, Vec::new(), Then::Closes);
+        let answer = Answer { number, bytes, form: Form::Whole, then };
+        let state = Mutex::new(State { answer, is_served: false, open: None });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let serving = shared.clone();
-        let thread = Some(thread::spawn(move || serving.serve(&listener, &behaviour)));
-        Self { shared, bomb, form, good, thread }
+        let serve = move |stream| serving.serve(stream, &behaviour);
+        let (acceptor, address) = Acceptor::tcp(serve).unwrap();
+        Self { shared, bomb, form, good, address: address.to_string(), _acceptor: acceptor }
+    }
+
+    /// Returns the address at which the server listens.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     fn set(&self, bytes: &[u8], form: Form, then: Then) {
-        let mut answer = self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        *answer = Answer { bytes: bytes.to_vec(), form, then };
-        self.shared.served.store(0, Relaxed);
+        let mut state = self.shared.state();
+        let number = state.answer.number + 1;
+        state.answer = Answer { number, bytes: bytes.to_vec(), form, then };
+        state.is_served = false;
+        // A client that waits on the last connection has to reconnect.
+        state.open = None;
     }
 }
 
 impl Shared {
-    fn serve(&self, listener: &TcpListener, behaviour: &Behaviour) {
-        let mut _open = None;
-        while !self.is_over.load(Relaxed) {
-            if self.served.load(Relaxed) == 0 {
-                // The answer has changed, so close the last connection. A client that waits on it has to reconnect.
-                _open = None;
-            }
-            let Ok((stream, _)) = listener.accept() else {
-                thread::sleep(PAUSE);
-                continue;
-            };
-            // Ignore errors, because the client may close its connection at any time.
-            _open = self.answer(stream, behaviour).unwrap_or(None);
-            self.served.fetch_add(1, Relaxed);
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, stream: TcpStream, behaviour: &Behaviour) {
+        let mut number = self.state().answer.number;
+        // Ignore errors, because the client may close its connection at any time.
+        let open = self.answer(stream, behaviour, &mut number).unwrap_or(None);
+        let mut state = self.state();
+        // The answer may have changed meanwhile.
+        if number == state.answer.number {
+            state.open = open;
+            state.is_served = true;
+            self.changed.notify_all();
         }
     }
 
@@ -119,13 +128,13 @@ impl Shared {
         &self,
         mut stream: TcpStream,
         behaviour: &Behaviour,
+        number: &mut usize,
     ) -> io::Result<Option<TcpStream>> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.set_write_timeout(Some(LIMIT))?;
-        let answer = || {
-            let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-            (answer.bytes.clone(), answer.form, answer.then)
+        stream = limited(stream, LIMIT)?;
+        let mut answer = || {
+            let answer = self.state().answer.clone();
+            *number = answer.number;
+            (answer.bytes, answer.form, answer.then)
         };
         let (bytes, form, mut then) = answer();
         stream = match &behaviour.tls {
@@ -159,7 +168,7 @@ impl Shared {
             }
         };
         if then == Then::Breaks {
-            set_socket_linger(&stream, Some(Duration::ZERO))?;
+            reset(&stream)?;
         }
         Ok((then == Then::Stays).then_some(stream))
     }
@@ -175,31 +184,17 @@ fn answer_of(greeting: &[u8], bytes: &[u8]) -> Vec<u8> {
     if bytes.starts_with(b"HTTP/") { bytes.to_vec() } else { [greeting, bytes].concat() }
 }
 
-fn read_head(stream: &mut impl Read) -> io::Result<String> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
-}
-
 impl Peer for Server {
     fn attack(&mut self, then: Then) {
         let half = &self.bomb[..self.bomb.len() / 2];
         self.set(if then == Then::Breaks { half } else { &self.bomb }, self.form, then);
-        wait_until(|| self.shared.served.load(Relaxed) > 0);
+        let state = self.shared.state();
+        let waited = self.shared.changed.wait_timeout_while(state, PATIENCE, |it| !it.is_served);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(state.is_served, "no client got the bomb within {PATIENCE:?}");
     }
 
     fn send_good(&mut self, number: usize) {
         self.set(&(self.good)(number), Form::Whole, Then::Closes);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.is_over.store(true, Relaxed);
-        let ended = self.thread.take().map(thread::JoinHandle::join);
-        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
     }
 }

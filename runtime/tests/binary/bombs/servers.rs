@@ -1,5 +1,6 @@
 //! Tests of servers with hostile clients.
 
+use hostile_peers::Reserved;
 use rustix::process::{Resource, getrlimit};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     sample, tls,
 };
 use crate::{
-    peer::{as_frames, free_address},
+    peer::as_frames,
     servers::as_requests,
     tls::certificate,
 };
@@ -42,21 +43,22 @@ impl Attack<'_> {
     /// Runs the attack on a process that may use `most` bytes of memory.
     fn run_within(self, most: u64) {
         let Self { name, input, opening, bombs, halves, good } = self;
-        let address = free_address();
+        let is_udp = input.contains("udp_server");
+        let port = if is_udp { Reserved::udp() } else { Reserved::tcp() }.unwrap();
         let (certificate, key) = certificate();
-        let target = Target::source(&input.replace("ADDRESS", &address))
+        let target = Target::source(&input.replace("ADDRESS", &port.address()))
             .write("cert.pem", certificate.as_bytes())
             .write("key.pem", key.as_bytes());
         let bytes = bombs.iter().map(Vec::len).sum();
         row::survives_within(most, name, target, bytes, |asked| {
             let server = if input.contains("unix_server") {
                 Server::Unix(asked.path().join("socket"))
-            } else if input.contains("udp_server") {
-                Server::Udp(address)
+            } else if is_udp {
+                Server::Udp(port)
             } else if input.contains("cert.pem") {
-                Server::Tls(address, certificate)
+                Server::Tls(port, certificate)
             } else {
-                Server::Tcp(address)
+                Server::Tcp(port)
             };
             let open = Vec::new();
             let good = Box::new(good);
@@ -100,9 +102,10 @@ const OCTET_COUNTING: &str = "type: tcp_server, preprocessors: [{ length-prefixe
     codec: string, config: { listen: 'ADDRESS' }";
 const UNIX: &str = "type: unix_server, preprocessors: [decompress, lines], codec: string, \
     config: { listen: socket }";
-const UDP: &str = "type: udp_server, codec: string, config: { listen: 'ADDRESS' }";
-const UDP_DECOMPRESS: &str =
-    "type: udp_server, preprocessors: [decompress], codec: string, config: { listen: 'ADDRESS' }";
+const UDP: &str =
+    "type: udp_server, codec: string, config: { listen: 'ADDRESS', reuse_port: true }";
+const UDP_DECOMPRESS: &str = "type: udp_server, preprocessors: [decompress], codec: string, \
+    config: { listen: 'ADDRESS', reuse_port: true }";
 const HTTP: &str = "type: http_server, preprocessors: [lines], codec: string, \
     config: { listen: 'ADDRESS', headers: [large] }";
 const TLS: &str = ", tls: { cert_file: cert.pem, key_file: key.pem }";

@@ -8,7 +8,6 @@ use super::{
     sample,
     server::{Behaviour, Form, Greet, Server},
 };
-use crate::peer::free_address;
 
 const HTTP: &str = "type: http_client, codec: json, retry: { backoff: 1ms, max_backoff: 1ms }, \
     config: { url: 'http://ADDRESS/', timeout: 1s }";
@@ -35,13 +34,12 @@ fn http_client_as_sink_stays_within_bounds() {
     ];
     let rows = rows.map(|(what, bomb)| (format!("http_client as a sink, {what}"), bomb));
     sample::run(rows, &[], 1, |name, bomb| {
-        let address = free_address();
-        let target = Target::sink(&HTTP.replace("ADDRESS", &address));
         let greet: Greet = Some(|_| Vec::new());
         let behaviour = Behaviour { greet, tls: None, form: Form::Whole };
         let bytes = bomb.len();
         let good = |_| b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec();
-        let server = Server::start(&address, behaviour, bomb, good);
+        let server = Server::start(behaviour, bomb, good);
+        let target = Target::sink(&HTTP.replace("ADDRESS", server.address()));
         row::survives(name, target, bytes, |_| Box::new(server));
     });
 }

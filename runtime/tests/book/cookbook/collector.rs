@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::Read,
     sync::{Arc, Mutex, PoisonError},
-    thread,
 };
 
 use flate2::read::GzDecoder;
+use hostile_peers::http::{Request, Server, response};
 use serde_json::Value;
 
 use crate::peer::wait_until;
@@ -17,6 +16,7 @@ use crate::peer::wait_until;
 pub(super) struct Collector {
     address: String,
     state: Arc<Mutex<State>>,
+    _server: Server,
 }
 
 /// Returns the status of the response to a request with these events.
@@ -33,19 +33,12 @@ struct State {
 impl Collector {
     /// Starts a server that answers each request with `status`.
     pub(super) fn start(status: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let status: Status = Box::new(move |_| status);
         let state = State { status, responses: BTreeMap::new(), events: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let served = state.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let state = served.clone();
-                thread::spawn(move || serve(stream, &state));
-            }
-        });
-        Self { address, state }
+        let server = Server::start(move |request| answer(request, &served));
+        Self { address: server.address().to_string(), state, _server: server }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -78,51 +71,26 @@ impl Collector {
     }
 }
 
-/// Answers the requests of a connection until the connection ends.
-fn serve(stream: TcpStream, state: &Mutex<State>) {
-    let mut stream = BufReader::new(stream);
-    while let Some(body) = body(&mut stream) {
-        let lines = body.lines().map(|line| serde_json::from_str(line).unwrap());
-        let events: Vec<Value> = lines.collect();
-        let status = {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            let status = (state.status)(&events);
-            *state.responses.entry(status).or_default() += 1;
-            if status == 200 {
-                state.events.extend(events);
-            }
-            status
-        };
-        let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
-        if stream.get_mut().write_all(response.as_bytes()).is_err() {
-            return;
-        }
+/// Returns the response to a request, and keeps its events.
+fn answer(request: &Request, state: &Mutex<State>) -> Vec<u8> {
+    let lines = body(request);
+    let events: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let status = (state.status)(&events);
+    *state.responses.entry(status).or_default() += 1;
+    if status == 200 {
+        state.events.extend(events);
     }
+    response(&format!("{status} X"), "")
 }
 
-/// Returns the decompressed body of the next request; `None` if the connection ends before.
-fn body(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let (mut length, mut is_compressed) = (0, false);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let line = line.trim_end().to_ascii_lowercase();
-        if let Some(text) = line.strip_prefix("content-length:") {
-            length = text.trim().parse().unwrap();
-        }
-        is_compressed |= line == "content-encoding: gzip";
-        if line.is_empty() {
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).ok()?;
-            let mut text = String::new();
-            if is_compressed {
-                GzDecoder::new(&*body).read_to_string(&mut text).unwrap();
-            } else {
-                text = String::from_utf8(body).unwrap();
-            }
-            return Some(text);
-        }
+/// Returns the decompressed body of a request.
+fn body(request: &Request) -> String {
+    if request.header("content-encoding") != Some("gzip") {
+        return request.text();
     }
+    let mut text = String::new();
+    GzDecoder::new(&*request.body).read_to_string(&mut text).unwrap();
+    text
 }

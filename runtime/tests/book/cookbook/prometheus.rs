@@ -1,12 +1,8 @@
 //! Tests of the page "Prometheus to OpenTelemetry".
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
-    thread,
-};
+use std::fs;
 
+use hostile_peers::http::Server;
 use serde_json::{Value, json};
 
 use super::{Kitchen, flows};
@@ -28,35 +24,24 @@ links: [input -> output]";
 /// Series that the flow drops.
 const DROPPED: &str = "# TYPE go_goroutines gauge\ngo_goroutines 7\n";
 
-/// Starts a server that answers each request with these metrics, until the test ends. Returns its address.
-fn exporter(metrics: String) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let mut stream = BufReader::new(stream);
-            let mut line = String::new();
-            while stream.read_line(&mut line).is_ok_and(|count| count > 2) {
-                line.clear();
-            }
-            let length = metrics.len();
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n";
-            let answer = format!("{head}Content-Length: {length}\r\n\r\n{metrics}");
-            let _ = stream.get_mut().write_all(answer.as_bytes());
-        }
-    });
-    address
+/// Starts a server that answers each request with these metrics.
+fn exporter(metrics: &str) -> Server {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n";
+    let answer = format!("{head}Content-Length: {}\r\n\r\n{metrics}", metrics.len());
+    Server::start(move |_| answer.clone().into_bytes())
 }
 
 #[test]
 #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` does"]
 fn vrl_makes_one_request_of_the_series_of_a_scrape() {
     let metrics = fs::read_to_string(workspace().join("examples/scrape.prom")).unwrap();
-    let exporter = exporter(format!("{metrics}{DROPPED}"));
+    let exporter = exporter(&format!("{metrics}{DROPPED}"));
     let mut collector = Running::of(Scene::new(COLLECTOR), &["flow.yaml"], |command| command);
     let (address, _) = collector.listens();
-    let replaced =
-        [("node-1.example.com:9100", &*exporter), ("collector.example.com:4318", &*address)];
+    let replaced = [
+        ("node-1.example.com:9100", &*exporter.address().to_string()),
+        ("collector.example.com:4318", &*address),
+    ];
     let kitchen = Kitchen::new();
     let scene = kitchen.flow(&flows("prometheus.md")[0], &replaced);
     scene.tremor_with_vrl(&["check", "--deny-warnings", "flow.yaml"]).expect(0, &[]);

@@ -2,11 +2,13 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{Arc, Condvar, Mutex},
     thread,
     time::Duration,
 };
+
+use crate::{Acceptor, PATIENCE};
 
 /// Treatment of the bytes between client and broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +23,15 @@ pub enum Way {
     Cut,
 }
 
-/// A proxy that runs until the test ends.
+/// A proxy that accepts connections until it is dropped.
 #[derive(Clone)]
-pub struct Proxy(Arc<Shared>);
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    _acceptor: Arc<Acceptor>,
+}
 
 struct Shared {
-    port: u16,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -46,42 +51,42 @@ impl Default for Proxy {
 impl Proxy {
     /// Starts a proxy that does not have the address of a broker yet.
     pub fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let state = Mutex::new(State { way: Way::Cut, to: None, streams: Vec::new() });
-        let proxy = Self(Arc::new(Shared { port, state, changed: Condvar::new() }));
-        let own = proxy.clone();
-        thread::spawn(move || listener.incoming().flatten().for_each(|it| own.accept(&it)));
-        proxy
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let own = shared.clone();
+        let (acceptor, address) = Acceptor::tcp(move |client| own.accept(&client)).unwrap();
+        Self { shared, address, _acceptor: Arc::new(acceptor) }
     }
 
     /// Returns the address of the proxy.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.0.port)
+        self.address.to_string()
     }
 
     /// Sets the address of the broker for new connections.
     pub fn lead_to(&self, address: &str) {
-        self.0.state.lock().unwrap().to = Some(address.parse().unwrap());
+        self.shared.state.lock().unwrap().to = Some(address.parse().unwrap());
         self.set(Way::Open);
     }
 
     /// Sets the treatment of bytes.
     pub fn set(&self, way: Way) {
-        let mut state = self.0.state.lock().unwrap();
+        let mut state = self.shared.state.lock().unwrap();
         state.way = way;
         if way == Way::Cut {
             for stream in state.streams.drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
     }
+}
 
-    fn accept(&self, client: &TcpStream) {
-        let mut state = self.0.state.lock().unwrap();
+impl Shared {
+    fn accept(self: &Arc<Self>, client: &TcpStream) {
+        let mut state = self.state.lock().unwrap();
         let Some(to) = state.to.filter(|_| state.way != Way::Cut) else { return };
-        let Ok(broker) = TcpStream::connect(to) else { return };
+        let Ok(broker) = TcpStream::connect_timeout(&to, PATIENCE) else { return };
         for (from, to) in [(client, &broker), (&broker, client)] {
             state.streams.push(from.try_clone().unwrap());
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
@@ -93,9 +98,9 @@ impl Proxy {
     fn copy(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = vec![0; 64 << 10];
         while let Ok(count) = from.read(&mut bytes) {
-            let mut state = self.0.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             while state.way == Way::Silent {
-                state = self.0.changed.wait(state).unwrap();
+                state = self.changed.wait(state).unwrap();
             }
             let way = state.way;
             drop(state);

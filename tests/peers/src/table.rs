@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use crate::{
     Attack, Peer,
-    peer::Via::{Accepted, Tcp, Udp, Unix},
+    attacker::Via::{Accepted, Tcp, Udp, Unix},
 };
 
 /// The attacks on connectors that strangers can reach.
@@ -12,7 +12,7 @@ pub const ATTACKS: [Attack; 20] = [
     Attack {
         name: "tcp_server_endless_line_of_a_bomb",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [decompress, lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [decompress, lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.open(Tcp, 3, &bomb(b'x')),
@@ -20,7 +20,7 @@ links: [input -> output]",
     Attack {
         name: "tcp_server_empty_lines_of_a_bomb",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [decompress, lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [decompress, lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.open(Tcp, 3, &bomb(b'\n')),
@@ -28,7 +28,7 @@ links: [input -> output]",
     Attack {
         name: "tcp_server_endless_line",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.flood(Tcp, 3, b"", &[b'x'; CHUNK]),
@@ -36,7 +36,7 @@ links: [input -> output]",
     Attack {
         name: "tcp_server_lines_to_batches_of_one",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null', batch: { max_events: 1 } }
 links: [input -> output]",
         round: |peer| peer.flood(Tcp, 3, b"", &b"x\n".repeat(CHUNK / 2)),
@@ -44,7 +44,7 @@ links: [input -> output]",
     Attack {
         name: "tcp_server_half_messages",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.open(Tcp, 200, &[b'x'; CHUNK]),
@@ -52,7 +52,7 @@ links: [input -> output]",
     Attack {
         name: "tcp_server_connections_that_close",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.close(Tcp, 2_000, b""),
@@ -68,7 +68,7 @@ links: [input -> output]",
     Attack {
         name: "udp_server_empty_datagrams",
         flow: "connectors:
-  input: { type: udp_server, codec: string, config: { listen: ADDRESS } }
+  input: { type: udp_server, codec: string, config: { listen: DATAGRAMS, reuse_port: true } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.flood(Udp, 3, b"x", b""),
@@ -76,7 +76,7 @@ links: [input -> output]",
     Attack {
         name: "http_server_empty_bodies_with_large_headers",
         flow: "connectors:
-  input: { type: http_server, codec: string, config: { listen: ADDRESS, headers: [large] } }
+  input: { type: http_server, codec: string, config: { listen: LISTEN, headers: [large] } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| {
@@ -89,7 +89,7 @@ links: [input -> output]",
     Attack {
         name: "http_server_body_of_a_bomb",
         flow: "connectors:
-  input: { type: http_server, preprocessors: [lines], codec: string, config: { listen: ADDRESS } }
+  input: { type: http_server, preprocessors: [lines], codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| {
@@ -104,7 +104,7 @@ links: [input -> output]",
     Attack {
         name: "http_server_half_requests",
         flow: "connectors:
-  input: { type: http_server, codec: string, config: { listen: ADDRESS } }
+  input: { type: http_server, codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| {
@@ -115,7 +115,7 @@ links: [input -> output]",
     Attack {
         name: "ws_server_empty_messages",
         flow: "connectors:
-  input: { type: ws_server, codec: string, config: { listen: ADDRESS } }
+  input: { type: ws_server, codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.flood(Tcp, 3, UPGRADE, &EMPTY_MESSAGE.repeat(CHUNK / 6)),
@@ -123,14 +123,14 @@ links: [input -> output]",
     Attack {
         name: "ws_server_empty_messages_to_clients_that_do_not_read",
         flow: "connectors:
-  peers: { type: ws_server, codec: string, config: { listen: ADDRESS } }
+  peers: { type: ws_server, codec: string, config: { listen: LISTEN } }
 links: [peers -> peers]",
         round: |peer| peer.flood(Tcp, 3, UPGRADE, &EMPTY_MESSAGE.repeat(CHUNK / 6)),
     },
     Attack {
         name: "ws_server_half_messages",
         flow: "connectors:
-  input: { type: ws_server, codec: string, config: { listen: ADDRESS } }
+  input: { type: ws_server, codec: string, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| {
@@ -141,7 +141,7 @@ links: [input -> output]",
     Attack {
         name: "syslog_invalid_lines",
         flow: "connectors:
-  input: { type: tcp_server, preprocessors: [lines], codec: syslog, err: discard, config: { listen: ADDRESS } }
+  input: { type: tcp_server, preprocessors: [lines], codec: syslog, err: discard, config: { listen: LISTEN } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.flood(Tcp, 3, b"", &b"<34>1 -\n<\n".repeat(CHUNK / 10)),
@@ -149,7 +149,7 @@ links: [input -> output]",
     Attack {
         name: "syslog_invalid_datagrams",
         flow: "connectors:
-  input: { type: udp_server, codec: syslog, err: discard, config: { listen: ADDRESS } }
+  input: { type: udp_server, codec: syslog, err: discard, config: { listen: DATAGRAMS, reuse_port: true } }
   output: { type: 'null' }
 links: [input -> output]",
         round: |peer| peer.flood(Udp, 3, b"<", b"<34>1 -"),
@@ -162,7 +162,7 @@ links: [input -> output]",
     preprocessors: [decompress, lines]
     codec: string
     reconnect: { backoff: 1ms, max_backoff: 1ms }
-    config: { address: ADDRESS }
+    config: { address: PEER }
   output: { type: 'null', batch: { max_events: 1 } }
 links: [input -> output]",
         round: |peer| peer.close(Accepted, 50, &bomb(b'\n')),
@@ -171,7 +171,7 @@ links: [input -> output]",
         name: "tcp_client_peer_that_does_not_read",
         flow: "connectors:
   input: { type: exec, preprocessors: [lines], codec: string, config: { command: 'yes' } }
-  output: { type: tcp_client, postprocessors: [lines], codec: string, config: { address: ADDRESS } }
+  output: { type: tcp_client, postprocessors: [lines], codec: string, config: { address: PEER } }
 links: [input -> output]",
         round: |peer| peer.open(Accepted, 3, b""),
     },
