@@ -56,6 +56,11 @@ impl Clock {
         Self(Some(Arc::new(Simulated { origin: Instant::now(), now_ns, timers })))
     }
 
+    /// Returns whether the clock is simulated, so that it does not advance while a task is busy.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns the current time of the monotonic clock.
     #[inline]
     pub fn now(&self) -> Instant {

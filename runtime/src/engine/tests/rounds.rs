@@ -29,7 +29,7 @@ use crate::{
         },
         source::SourceSide,
     },
-    executor::block_on,
+    executor::{alone, block_on},
     processor::endless::Endless,
 };
 
@@ -140,7 +140,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
     let setup = Setup::default().preprocessor(many(40), move || many(0));
     let setup = setup.set("sink", |it| it.queue.max_events = NonZeroU64::new(4));
-    let Harness { mut source, mut sink, letters: _letters, .. } = setup.harness();
+    let Harness { mut source, mut sink, letters: _letters, control, .. } = setup.harness();
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
     let (script, own, lost) = (SinkScript::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
@@ -148,7 +148,7 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
         let mut sink_runs = Box::pin(sink.run(Box::new(ScriptedSink(script.clone())), &own));
         let mut source_runs =
             Box::pin(source.pull_until_end(Box::new(Untracked(tracked())), &lost));
-        let end = block_on(poll_fn(|context| {
+        let end = alone::run(control.clock(), poll_fn(|context| {
             turns += 1;
             if sink_works && turns % 5 == 0 {
                 assert!(sink_runs.as_mut().poll(context).is_pending());
