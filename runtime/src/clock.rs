@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(clock.next_timer(), None, "the sleep was not polled");
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         assert_eq!(clock.next_timer(), Some(5 * MS));
-        clock.advance(5 * MS - Duration::from_nanos(1));
+        clock.advance(Duration::from_nanos(4_999_999));
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         assert_eq!(clock.next_timer(), Some(Duration::from_nanos(1)));
         clock.advance(Duration::from_nanos(1));

@@ -153,7 +153,10 @@ impl DynSink for Answers {
 pub(super) async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
     until_idle().await;
     let desk = desk.lock().unwrap();
-    assert_eq!((desk.begun.len(), desk.messages()), (begun, messages.iter().map(ToString::to_string).collect()));
+    assert_eq!(
+        (desk.begun.len(), desk.messages()),
+        (begun, messages.iter().map(ToString::to_string).collect())
+    );
 }
 
 /// Runs a source with these streams, a sink, and `work`, which sets the answers of the sink, at the same time.

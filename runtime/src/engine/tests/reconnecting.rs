@@ -75,7 +75,8 @@ fn abandoned_sink_fails_the_pulls_of_its_batches() {
 #[test]
 fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
     for helpers in [0, 3] {
-        let Harness { mut source, mut sink, control, .. } = Setup::default().helpers(helpers).harness();
+        let Harness { mut source, mut sink, control, .. } =
+            Setup::default().helpers(helpers).harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
         let script = SinkScript::of([Ok(Vec::new()), lost]);

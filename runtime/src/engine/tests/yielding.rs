@@ -13,8 +13,8 @@ use std::{
 use tremor_pdk::{Batch, Error, Pull, Result};
 
 use super::{Harness, Setup, both};
-use crate::{clock::Clock, dynamic::DynSource, engine::tuning::TIME_SLICE};
 use crate::executor::{self, alone};
+use crate::{clock::Clock, dynamic::DynSource, engine::tuning::TIME_SLICE};
 
 /// A source that gives the same answer to every pull immediately, until `until` is set.
 struct Restless<F> {
