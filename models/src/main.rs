@@ -19,6 +19,7 @@ extern crate self as tremor_abi;
 extern crate self as tremor_pdk;
 
 mod batch;
+mod clock;
 mod doubles;
 mod driver;
 mod engine;

@@ -10,6 +10,7 @@ use std::{
 use super::sync::wakers::{self, WakerSlot};
 use crate::{
     Model,
+    clock::Clock,
     rt::{UnsafeCell, block_on, sync::Arc, thread},
 };
 
@@ -93,7 +94,7 @@ fn task_is_dropped() {
 
 /// Returns a mailbox for `events` items, with one sender.
 fn mailbox(events: usize) -> Arc<Mailbox<u64>> {
-    Arc::new(Mailbox::new(Bounds { events, bytes: 100 }))
+    Arc::new(Mailbox::new(Bounds { events, bytes: 100 }, Clock))
 }
 
 /// Sends numbers, runs the receiving task if the mailbox lends it, and leaves. Returns the sum of refused numbers.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::processors::Processors;
 use crate::{
     Model,
+    clock::Clock,
     rt::{block_on, thread},
 };
 
@@ -37,7 +38,7 @@ pub(crate) const MODELS: &[Model] = &[
 
 /// The source's own task takes the intake twice, and a helper pulls on another thread.
 fn source_and_helper_pull() {
-    let intake = Arc::new(SharedIntake::new(Intake::of(3), Processors));
+    let intake = Arc::new(SharedIntake::new(Intake::of(3), Processors, Clock));
     let helps = intake.clone();
     let helps = thread::spawn(move || block_on(helps.help_once(&mut Worker::default())));
     for _ in 0..2 {
@@ -49,7 +50,7 @@ fn source_and_helper_pull() {
 
 /// A helper waits for work, gets a batch, and ends when the intake ends.
 fn helper_ends() {
-    let intake = Arc::new(SharedIntake::new(Intake::of(2), Processors));
+    let intake = Arc::new(SharedIntake::new(Intake::of(2), Processors, Clock));
     let helps = intake.clone();
     let helps = thread::spawn(move || block_on(helps.help(Worker::default())));
     intake.offer();

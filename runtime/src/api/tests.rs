@@ -180,7 +180,7 @@ fn incomplete_request_and_idle_connection_time_out() {
     for (request, response) in [
         ("", ""),
         ("GET /healthz HTTP/1.1\r\nhost: loc", ""),
-        ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", "{\"healthy\":true}"),
+        ("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", "{\"healthy\":true}\n"),
     ] {
         let mut connection = TcpStream::connect(server.address()).unwrap();
         connection.write_all(request.as_bytes()).unwrap();

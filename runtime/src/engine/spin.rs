@@ -27,7 +27,7 @@ pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
 /// task needs the processor. Returns whether this function has spun.
 pub(crate) fn until(processors: &Processors, clock: &Clock, deadline: Instant) -> bool {
     let wait = deadline.saturating_duration_since(clock.now());
-    if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.suffice() {
+    if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.suffice() || clock.is_simulated() {
         return false;
     }
     spin(|| clock.now() >= deadline);

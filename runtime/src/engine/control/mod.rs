@@ -179,11 +179,10 @@ pub(crate) struct Control {
 impl Control {
     /// Creates the control of a flow that takes the time from `clock`.
     pub(crate) fn new(clock: Clock) -> Self {
-        let state = State::default();
-        let (phase, losses) = (AtomicU8::new(0), Losses::new(clock.clone()));
+        let (phase, state) = (AtomicU8::new(0), Watch::new(State::default()));
+        let (losses, memory) = (Losses::new(clock.clone()), FlowMemory::default());
         let (calls, processors) = (Arc::default(), Processors::default());
-        let memory = FlowMemory::default();
-        Self { phase, state: Watch::new(state), losses, calls, processors, memory, clock }
+        Self { phase, state, losses, calls, processors, memory, clock }
     }
 
     /// Sets the records of the flow's calls to plugins, the processors that the flow shares with the other flows of
@@ -445,13 +444,10 @@ impl Future for Reached<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Weak},
-        time::Instant,
-    };
+    use std::sync::{Arc, Weak};
 
-    use super::{Awaited, ConnectorHandle, Control};
-    use crate::{clock::Clock, engine::handle::status::State};
+    use super::{Awaited, Clock, ConnectorHandle, Control};
+    use crate::engine::handle::status::State;
 
     #[test]
     fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
@@ -490,7 +486,7 @@ mod tests {
         let sources = vec![(0, source.name().to_owned()), idle];
         control.add_sink(1, sink.clone(), sources, Weak::new());
         control.sink_ready("sink");
-        let since = Instant::now();
+        let since = control.clock().now();
         control.add_queue(1, Box::new(move || vec![(0, since)]));
         let waits = || -> Vec<_> {
             let waits = control.connectors().into_iter().flat_map(|it| it.waits_for);

@@ -113,9 +113,10 @@ mod tests {
         let wait = Duration::from_secs(30);
         let since = Instant::now();
         series.retry(Retried::Pull, &error, wait, since);
-        let end = since + wait + PENDING;
-        assert_eq!(series.earliest(end - Duration::from_nanos(1)), Some(since));
-        assert_eq!(series.earliest(end), None);
+        let lasts = wait + PENDING;
+        let last = since + lasts.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(series.earliest(last), Some(since));
+        assert_eq!(series.earliest(since + lasts), None);
         assert_eq!(series.counts.get(&("pull", "timeout")), Some(&1));
     }
 

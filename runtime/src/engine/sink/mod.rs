@@ -189,7 +189,7 @@ impl SinkSide {
             demand,
             is_flushed: false,
             alarm: control.clock().alarm(),
-            tick: next_tick(self.tick, control.clock().now() + self.tick),
+            tick: next_tick(self.tick, control.clock(), self.tick),
             has_ended: false,
             gate: handle.gate.changes(),
             is_pause_reported: false,

@@ -1,12 +1,10 @@
 //! Calls of a sink without a batch: `on_tick`, `flush` and `close`.
 
-use std::{
-    sync::LazyLock,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tremor_pdk::ErrorPolicy;
 
+use crate::clock::Clock;
 use crate::engine::{
     handle::{connection::End, series::Retried},
     sink::{Session, SinkSide},
@@ -57,7 +55,7 @@ impl Session<'_> {
 
     /// Calls `on_tick` of the sink and schedules the next tick.
     pub(super) async fn tick(&mut self) -> Result<(), End> {
-        self.tick = next_tick(self.side.tick, self.side.control.clock().now());
+        self.tick = next_tick(self.side.tick, self.side.control.clock(), Duration::ZERO);
         match self.interrupt.or(self.sink.on_tick()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
@@ -90,12 +88,12 @@ impl SinkSide {
     }
 }
 
-/// Returns the time of the first tick of a sink after `after`. The time between two ticks is `every`. The ticks of all
-/// sinks of a process are aligned, because waking the process separately for each sink would cost more than the work of
-/// the ticks.
-pub(super) fn next_tick(every: Duration, after: Instant) -> Instant {
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let since = after.saturating_duration_since(*ORIGIN).as_nanos();
+/// Returns the time of the first tick of a sink that is later than `after` from now. The time between two ticks is
+/// `every`. The ticks of all sinks of a process are aligned, because waking the process separately for each sink would
+/// cost more than the work of the ticks.
+pub(super) fn next_tick(every: Duration, clock: &Clock, after: Duration) -> Instant {
+    let after = clock.now() + after;
+    let since = after.saturating_duration_since(clock.instant_of(0)).as_nanos();
     let phase = since.checked_rem(every.as_nanos()).unwrap_or_default();
     after + every.saturating_sub(Duration::from_nanos(phase.try_into().unwrap_or_default()))
 }

@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tremor_pdk::{Acks, Batch, Pull, Result};
@@ -26,10 +26,12 @@ use crate::{
         handle::connection::{Connection, End},
         sink::lane::Batching,
     },
-    executor::{self, block_on},
+    executor::alone::{self, pass, until_idle},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
+/// Time for which a delivery waits for further events.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// A future that counts its wake-ups.
 struct Watched<F> {
@@ -105,7 +107,6 @@ struct Controls {
     reports: Reports,
     script: Shared<SinkScript>,
     wakes: Arc<Wakes>,
-    linger: Duration,
 }
 
 impl Controls {
@@ -115,27 +116,21 @@ impl Controls {
         feed.waits.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Lets the source read a message, and waits until the sink was woken because of that.
+    /// Lets the source read a message, and waits until the sink has received it.
     async fn send(&self, message: &'static str) {
-        let before = self.wakes.count.load(Ordering::Relaxed);
         self.change(|feed| feed.messages.push_back(message));
-        while self.wakes.count.load(Ordering::Relaxed) == before {
-            executor::yield_now().await;
-        }
-        executor::yield_now().await;
+        until_idle().await;
     }
 
-    /// Waits until `count` pulls are acknowledged.
-    async fn are_acknowledged(&self, count: usize) {
-        while self.reports.lock().unwrap().len() < count {
-            executor::yield_now().await;
-        }
+    /// Returns the number of acknowledged pulls.
+    fn acknowledged(&self) -> usize {
+        self.reports.lock().unwrap().len()
     }
 
-    /// Waits for several linger times, and returns the number of wake-ups of the sink in this time.
+    /// Lets several linger times pass, and returns the number of wake-ups of the sink in this time.
     async fn wakes_while_idle(&self) -> usize {
         let before = self.wakes.count.load(Ordering::Relaxed);
-        executor::sleep(4 * self.linger).await;
+        pass(4 * LINGER).await;
         self.wakes.count.load(Ordering::Relaxed) - before
     }
 
@@ -146,11 +141,11 @@ impl Controls {
 
 /// Runs a source, a sink whose deliveries have at most two events, and `work` at the same time. Returns how the pulls
 /// ended.
-fn run(linger: Duration, work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
+fn run(work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
     let max_events = NonZeroUsize::new(2).unwrap();
-    let batching = Batching { max_events, max_bytes: NonZeroUsize::MAX, linger };
+    let batching = Batching { max_events, max_bytes: NonZeroUsize::MAX, linger: LINGER };
     let setup = Setup::default().set("sink", |it| it.batch = Some(batch(batching)));
-    let Harness { mut source, mut sink, mut letters, .. } = setup.harness();
+    let Harness { mut source, mut sink, mut letters, control, .. } = setup.harness();
     sink.tick = HOUR;
     let (fed, script, wakes) = (Fed::default(), SinkScript::of([]), Arc::<Wakes>::default());
     let reports = fed.reports.clone();
@@ -159,7 +154,6 @@ fn run(linger: Duration, work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
         reports: reports.clone(),
         script: script.clone(),
         wakes: wakes.clone(),
-        linger,
     };
     let connection = Arc::<Connection>::default();
     let double: Box<dyn DynSink> = Box::new(ScriptedSink(script));
@@ -173,17 +167,21 @@ fn run(linger: Duration, work: impl AsyncFnOnce(Controls)) -> Vec<(u64, bool)> {
     let no_letters = async {
         assert!(std::future::poll_fn(|it| letters.poll_receive(it)).await.is_none());
     };
-    block_on(both(both(sink_runs, no_letters), both(source_runs, work(controls))));
+    let all = both(both(sink_runs, no_letters), both(source_runs, work(controls)));
+    alone::run(control.clock(), all);
     sorted(&reports)
 }
 
 #[test]
 fn sink_without_waiting_events_is_not_woken_by_linger_time() {
-    let reports = run(Duration::from_millis(2), async |controls| {
+    let reports = run(async |controls| {
         assert_eq!(controls.wakes_while_idle().await, 0, "no event has arrived");
         for count in 1..=3 {
             controls.send("1").await;
-            controls.are_acknowledged(count).await;
+            pass(LINGER.saturating_sub(Duration::from_nanos(1))).await;
+            assert_eq!(controls.acknowledged(), count - 1);
+            pass(Duration::from_nanos(1)).await;
+            assert_eq!(controls.acknowledged(), count);
             assert_eq!(controls.wakes_while_idle().await, 0, "the event was delivered");
         }
         assert_eq!(controls.delivered(), [["1"]; 3]);
@@ -194,19 +192,13 @@ fn sink_without_waiting_events_is_not_woken_by_linger_time() {
 
 #[test]
 fn full_delivery_leaves_no_timer_of_its_first_event() {
-    run(Duration::from_millis(50), async |controls| {
-        // On a busy machine the linger time of the first event may end before the second one arrives.
-        for round in 1.. {
-            let begun = Instant::now();
-            controls.send("1").await;
-            controls.send("2").await;
-            controls.are_acknowledged(2 * round).await;
-            if begun.elapsed() < controls.linger / 2 {
-                break;
-            }
-        }
+    run(async |controls| {
+        controls.send("1").await;
+        pass(LINGER / 2).await;
+        controls.send("2").await;
+        assert_eq!(controls.acknowledged(), 2);
         assert_eq!(controls.wakes_while_idle().await, 0);
-        assert_eq!(controls.delivered().pop().unwrap(), ["1", "2"]);
+        assert_eq!(controls.delivered(), [["1", "2"]]);
         controls.change(|feed| feed.is_over = true);
     });
 }

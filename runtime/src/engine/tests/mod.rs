@@ -56,7 +56,7 @@ use crate::{
     codec::MakeCodec,
     components,
     dynamic::{DynSink, DynSource},
-    executor::block_on,
+    executor::{alone, block_on},
     flow::{self, Environment, Flow, Limits, Span},
     memory::FlowMemory,
     plugin::HostContext,
@@ -161,10 +161,13 @@ impl Default for Setup {
     }
 }
 
-/// Returns the control of a flow whose sources have this number of helper tasks.
+/// Time that the simulated clock of a flow shows at its start, in ns.
+const START_NS: u64 = 1_000_000_000;
+
+/// Returns the control of a flow whose sources have this number of helper tasks. The clock of the flow is simulated.
 fn control(helpers: usize) -> Arc<Control> {
     let processors = Processors::new(1 + helpers);
-    Arc::new(Control::new(Clock::simulated(0)).of_run(
+    Arc::new(Control::new(Clock::simulated(START_NS)).of_run(
         Arc::default(),
         processors,
         FlowMemory::default(),
@@ -361,11 +364,17 @@ impl Planned {
         tasks.remove(found)
     }
 
-    /// Runs the flow until its end, and `work` at the same time.
+    /// Runs the flow until its end, and `work` at the same time. If the sources have helpers, the tasks run on several
+    /// threads and the clock stands still. Otherwise they run on this thread, and the clock advances while they wait.
     fn run_with(self, work: impl Future<Output = ()>) -> Report {
-        let (flow, mut report) = (self.start(), None);
-        let ended = async { report = Some(flow.ended(Duration::from_hours(1)).await) };
-        block_on(both(ended, work));
+        let control = self.control.clone();
+        let mut report = None;
+        let ended = async { report = Some(self.start().ended(Duration::from_hours(1)).await) };
+        if control.processors().count() > 1 {
+            block_on(both(ended, work));
+        } else {
+            alone::run(control.clock(), both(ended, work));
+        }
         report.unwrap()
     }
 }

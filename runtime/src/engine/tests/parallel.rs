@@ -23,7 +23,7 @@ use crate::{
         handle::connection::{Connection, End},
         sink::lane::Batching,
     },
-    executor::{self, block_on},
+    executor::alone::{self, pass, until_idle},
     flow,
 };
 
@@ -151,18 +151,12 @@ impl DynSink for Answers {
 
 /// Waits until `begun` deliveries have begun and exactly `messages` are in flight.
 pub(super) async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
-    for _ in 0..10_000 {
-        let (so_far, in_flight) = {
-            let desk = desk.lock().unwrap();
-            (desk.begun.len(), desk.messages())
-        };
-        assert!(so_far <= begun, "{in_flight:?} instead of {messages:?}");
-        if so_far == begun && in_flight == messages {
-            return;
-        }
-        executor::yield_now().await;
-    }
-    panic!("in flight are {:?} instead of {messages:?}", desk.lock().unwrap().messages());
+    until_idle().await;
+    let desk = desk.lock().unwrap();
+    assert_eq!(
+        (desk.begun.len(), desk.messages()),
+        (begun, messages.iter().map(ToString::to_string).collect())
+    );
 }
 
 /// Runs a source with these streams, a sink, and `work`, which sets the answers of the sink, at the same time.
@@ -192,7 +186,7 @@ pub(super) fn run_batching(
     let setup = Setup::default().set("sink", |it| {
         (it.in_flight, it.ordered, it.batch) = (in_flight, Some(ordered), batching.map(batch));
     });
-    let Harness { mut source, mut sink, counters, mut letters, .. } = setup.harness();
+    let Harness { mut source, mut sink, counters, mut letters, control } = setup.harness();
     desk.lock().unwrap().most = slots;
     let connection = Arc::<Connection>::default();
     let sink_runs = async {
@@ -212,7 +206,8 @@ pub(super) fn run_batching(
             letter.item.token.settle();
         }
     };
-    block_on(both(both(sink_runs, letters_are_read), both(source_runs, work)));
+    let all = both(both(sink_runs, letters_are_read), both(source_runs, work));
+    alone::run(control.clock(), all);
     assert!(desk.lock().unwrap().drained);
     settled(&counters.components());
     sorted(&reports)
@@ -309,7 +304,7 @@ fn due_retry_without_a_free_slot_keeps_no_task_busy() {
         desk.lock().unwrap().answer("1", Err(Error::full("429").retry_after(later)));
         until(&desk, 3, &["2", "3"]).await;
         // The retry is due, but no slot is free. If the sink's task polled in a loop, this wait would never end.
-        executor::sleep(later).await;
+        pass(later).await;
         desk.lock().unwrap().answer("2", Ok(Vec::new()));
         until(&desk, 4, &["1", "3"]).await;
         desk.lock().unwrap().answer("1", Ok(Vec::new()));

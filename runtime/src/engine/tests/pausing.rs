@@ -6,19 +6,20 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tremor_pdk::{Batch, Buffered, Error, Exception, Operator, Output, Pull, Result};
 
 use super::{
-    Harness, Setup, both,
+    Harness, Setup, both, control,
     doubles::{Pulls, ScriptedSink, Shared, SinkScript},
     peer::Peer,
     pulls, sorted,
 };
 use crate::{
+    clock::Clock,
     dynamic::{DynSink, DynSource},
     engine::{
         control::Phase,
@@ -28,17 +29,14 @@ use crate::{
             status::State,
         },
         retry::breaker::Breaker,
+        tuning::TIME_SLICE,
     },
-    executor::{self, block_on},
+    executor::{
+        self,
+        alone::{self, until_idle},
+    },
     flow,
 };
-
-/// Yields several times, so that all tasks run.
-async fn turns() {
-    for _ in 0..100 {
-        executor::yield_now().await;
-    }
-}
 
 /// A sink that accepts nothing until `is_up` is set.
 #[derive(Clone)]
@@ -66,7 +64,7 @@ fn source_of_a_down_sink_is_notified_and_not_pulled() {
     let soon = Some(Duration::from_millis(1));
     let retry = flow::Retry { attempts: None, backoff: soon, max_backoff: soon };
     let setup = Setup::default().set("sink", |it| it.retry = retry);
-    let Harness { mut source, mut sink, .. } = setup.harness();
+    let Harness { mut source, mut sink, control, .. } = setup.harness();
     let (double, script) = (Pulls::numbers(50), SinkScript::of([]));
     let (breaker, reports) = (double.breaker.clone(), double.reports.clone());
     let stats = source.worker.router.stats.clone();
@@ -85,12 +83,12 @@ fn source_of_a_down_sink_is_notified_and_not_pulled() {
             executor::yield_now().await;
         }
         let before = stats.counts().taken;
-        turns().await;
+        until_idle().await;
         assert!(before < 50 * 3, "the source has more data");
         assert_eq!(stats.counts().taken, before);
         is_up.store(true, Ordering::Relaxed);
     };
-    block_on(both(both(sink_runs, source_runs), others));
+    alone::run(control.clock(), both(both(sink_runs, source_runs), others));
     assert_eq!(*breaker.lock().unwrap(), [true, false]);
     assert_eq!(script.lock().unwrap().delivered.len(), 50);
     assert_eq!(sorted(&reports), pulls(50, true));
@@ -121,14 +119,16 @@ fn sink_is_down_until_it_is_connected() {
     assert_eq!(peer.count("connect"), 3);
 }
 
-/// A source that always has data, one event per pull.
-#[derive(Clone, Default)]
+/// A source that always has data. A pull takes the time after which a task yields, and reads one event.
+#[derive(Clone)]
 struct Ticks {
+    clock: Clock,
     pulled: Arc<AtomicUsize>,
 }
 
 impl DynSource for Ticks {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        self.clock.advance(TIME_SLICE);
         self.pulled.fetch_add(1, Ordering::Relaxed);
         batch.push_message(b"1");
         Poll::Ready(Ok(Pull::Events))
@@ -137,9 +137,16 @@ impl DynSource for Ticks {
     fn give_up(&mut self, _: &mut Batch) {}
 }
 
+/// Whether deliveries wait, and the waker of the delivery that waits.
+#[derive(Default)]
+struct Blocks {
+    is_set: bool,
+    waiting: Option<Waker>,
+}
+
 /// A sink whose deliveries wait while `blocks` is set.
 struct Slow {
-    blocks: Arc<AtomicBool>,
+    blocks: Shared<Blocks>,
     in_flight: Arc<AtomicBool>,
     delivered: Arc<AtomicUsize>,
 }
@@ -152,8 +159,9 @@ impl DynSink for Slow {
         batch: &mut Batch,
     ) -> Poll<Result<Vec<Exception>>> {
         self.in_flight.store(true, Ordering::Relaxed);
-        if self.blocks.load(Ordering::Relaxed) {
-            context.waker().wake_by_ref();
+        let mut blocks = self.blocks.lock().unwrap();
+        if blocks.is_set {
+            blocks.waiting = Some(context.waker().clone());
             return Poll::Pending;
         }
         self.in_flight.store(false, Ordering::Relaxed);
@@ -167,24 +175,25 @@ struct Scene {
     peer: Arc<Peer>,
     pulled: Arc<AtomicUsize>,
     delivered: Arc<AtomicUsize>,
-    blocks: Arc<AtomicBool>,
+    blocks: Shared<Blocks>,
     in_flight: Arc<AtomicBool>,
 }
 
 impl Scene {
     fn new() -> Self {
-        let ticks = Ticks::default();
-        let pulled = ticks.pulled.clone();
-        let [blocks, in_flight] = [(); 2].map(|()| Arc::<AtomicBool>::default());
+        let (control, pulled) = (control(0), Arc::<AtomicUsize>::default());
+        let ticks = Ticks { clock: control.clock().clone(), pulled: pulled.clone() };
+        let (blocks, in_flight) = (Shared::<Blocks>::default(), Arc::<AtomicBool>::default());
         let delivered = Arc::<AtomicUsize>::default();
         let (held, way, count) = (blocks.clone(), in_flight.clone(), delivered.clone());
-        let peer = Peer::new(
+        let mut peer = Peer::new(
             Box::new(move |_| Ok(Box::new(ticks.clone()))),
             Box::new(move |_| {
                 let (blocks, in_flight) = (held.clone(), way.clone());
                 Ok(Box::new(Slow { blocks, in_flight, delivered: count.clone() }))
             }),
         );
+        peer.control = control;
         Self { peer: Arc::new(peer), pulled, delivered, blocks, in_flight }
     }
 
@@ -211,6 +220,13 @@ impl Scene {
         assert!(self.peer.count("on_pause") - self.peer.count("on_resume") <= replaced);
     }
 
+    /// Sets whether deliveries wait.
+    fn set_blocks(&self, is_set: bool) {
+        let mut blocks = self.blocks.lock().unwrap();
+        blocks.is_set = is_set;
+        blocks.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
     fn delivered(&self) -> usize {
         self.delivered.load(Ordering::Relaxed)
     }
@@ -228,7 +244,7 @@ impl Scene {
     /// Checks that no event is pulled or delivered.
     async fn nothing_flows(&self) {
         let before = (self.pulled.load(Ordering::Relaxed), self.delivered());
-        turns().await;
+        until_idle().await;
         assert_eq!((self.pulled.load(Ordering::Relaxed), self.delivered()), before);
         assert!(!self.in_flight.load(Ordering::Relaxed));
     }
@@ -252,7 +268,7 @@ fn no_event_flows_while_a_connector_is_paused() {
             }
             assert_eq!(scene.state(), State::Running);
         }
-        // The connector, which runs on another thread, may or may not notice a pause that is ended immediately.
+        // The connector does not notice a pause that ends before its task runs.
         gate.pause();
         gate.resume();
         let before = scene.delivered();
@@ -260,23 +276,21 @@ fn no_event_flows_while_a_connector_is_paused() {
             executor::yield_now().await;
         }
     });
-    let pauses = scene.peer.count("on_pause");
-    assert!((3..=4).contains(&pauses), "{pauses}");
-    assert_eq!(scene.peer.count("on_resume"), pauses);
+    assert_eq!((scene.peer.count("on_pause"), scene.peer.count("on_resume")), (3, 3));
 }
 
 #[test]
 fn pause_begins_once_the_sink_has_answered() {
     let scene = Scene::new();
     scene.run(async |gate| {
-        scene.blocks.store(true, Ordering::Relaxed);
+        scene.set_blocks(true);
         while !scene.in_flight.load(Ordering::Relaxed) {
             executor::yield_now().await;
         }
         gate.pause();
-        turns().await;
+        until_idle().await;
         assert_eq!(scene.peer.count("on_pause"), 0, "a delivery is in flight");
-        scene.blocks.store(false, Ordering::Relaxed);
+        scene.set_blocks(false);
         scene.until("on_pause", 1).await;
         scene.nothing_flows().await;
         gate.resume();
@@ -318,14 +332,11 @@ fn source_is_not_pulled_while_output_of_a_timer_is_blocked() {
         setup.set("peer", |it| it.queue.max_events = NonZeroU64::new(1))
     };
     scene.run_with(later, async |gate| {
-        scene.blocks.store(true, Ordering::Relaxed);
-        let mut before = usize::MAX;
-        // The source is pulled each time this test yields, until it has to wait.
-        while std::mem::replace(&mut before, scene.pulled.load(Ordering::Relaxed)) != before {
-            turns().await;
-        }
+        scene.set_blocks(true);
+        // The source is pulled until it has to wait.
+        until_idle().await;
         gate.pause();
-        scene.blocks.store(false, Ordering::Relaxed);
+        scene.set_blocks(false);
         scene.until("on_pause", 1).await;
         scene.nothing_flows().await;
         gate.resume();
@@ -388,14 +399,14 @@ fn restart_repeats_the_delivery_in_flight_and_keeps_pause() {
     let scene = Scene::new();
     scene.run(async |gate| {
         let handle = scene.peer.control.connector("peer").unwrap();
-        scene.blocks.store(true, Ordering::Relaxed);
+        scene.set_blocks(true);
         while !scene.in_flight.load(Ordering::Relaxed) {
             executor::yield_now().await;
         }
         handle.restart();
         scene.until("sink", 2).await;
         let before = scene.delivered();
-        scene.blocks.store(false, Ordering::Relaxed);
+        scene.set_blocks(false);
         while scene.delivered() == before {
             executor::yield_now().await;
         }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     engine::handle::connection::{Connection, End},
-    executor::{self, block_on},
+    executor::{self, alone, block_on},
 };
 
 #[test]
@@ -75,7 +75,8 @@ fn abandoned_sink_fails_the_pulls_of_its_batches() {
 #[test]
 fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
     for helpers in [0, 3] {
-        let Harness { mut source, mut sink, .. } = Setup::default().helpers(helpers).harness();
+        let Harness { mut source, mut sink, control, .. } =
+            Setup::default().helpers(helpers).harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
         let script = SinkScript::of([Ok(Vec::new()), lost]);
@@ -93,7 +94,7 @@ fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
             let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Interrupted), "{end:?}");
         };
-        block_on(both(sink_runs, source_runs));
+        alone::run(control.clock(), both(sink_runs, source_runs));
         assert_eq!(
             *closed.lock().unwrap(),
             [reports.lock().unwrap().len()],
@@ -108,7 +109,7 @@ fn source_with_a_full_queue_ends_when_its_own_sink_is_lost() {
             let end = source.run(Box::new(Pulls::numbers(0)), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
-        block_on(both(sink_runs, source_runs));
+        alone::run(control.clock(), both(sink_runs, source_runs));
         let delivered = script.lock().unwrap().delivered.concat();
         let numbers: Vec<String> = (0..delivered.len()).map(|it| it.to_string()).collect();
         assert_eq!(delivered, numbers);

@@ -13,17 +13,19 @@ use std::{
 use tremor_pdk::{Batch, Error, Pull, Result};
 
 use super::{Harness, Setup, both};
-use crate::dynamic::DynSource;
-use crate::executor::{self, block_on};
+use crate::executor::{self, alone};
+use crate::{clock::Clock, dynamic::DynSource, engine::tuning::TIME_SLICE};
 
 /// A source that gives the same answer to every pull immediately, until `until` is set.
 struct Restless<F> {
     answer: F,
+    clock: Clock,
     until: Arc<AtomicBool>,
 }
 
 impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
     fn poll_pull(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Pull>> {
+        self.clock.advance(TIME_SLICE / 10);
         let ends = self.until.load(Ordering::Relaxed);
         Poll::Ready(if ends { Ok(Pull::Finished) } else { (self.answer)() })
     }
@@ -33,16 +35,17 @@ impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
 
 /// Runs a source and another task on one thread. The other task ends the source when it is polled for the second time.
 fn runs_beside_others(answer: impl FnMut() -> Result<Pull> + Send + 'static) {
-    let Harness { mut source, .. } = Setup::default().harness();
-    let until = Arc::<AtomicBool>::default();
-    let restless = Box::new(Restless { answer, until: until.clone() });
+    let Harness { mut source, control, .. } = Setup::default().harness();
+    let (clock, until) = (control.clock().clone(), Arc::<AtomicBool>::default());
+    let restless = Box::new(Restless { answer, clock, until: until.clone() });
     let source_runs = async {
         assert!(source.pull_until_end(restless, &Arc::default()).await.is_ok());
     };
-    block_on(both(source_runs, async {
+    let ends = async {
         executor::yield_now().await;
         until.store(true, Ordering::Relaxed);
-    }));
+    };
+    alone::run(control.clock(), both(source_runs, ends));
 }
 
 #[test]
@@ -61,10 +64,11 @@ fn source_with_endless_empty_pulls_yields() {
     runs_beside_others(|| Ok(Pull::Events));
 }
 
-/// Polls the task of a source a thousand times. The source gives `answer` to every pull. Returns the number of pulls,
+/// Polls the task of a source a thousand times, within less time than its first wait. The source gives `answer` to every pull. Returns the number of pulls,
 /// and the numbers of events that were counted as read and as failed.
 fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64; 2]) {
-    let Harness { mut source, .. } = Setup::default().harness();
+    let Harness { mut source, control, .. } = Setup::default().harness();
+    let clock = control.clock().clone();
     let stats = source.worker.router.stats.clone();
     let pulls = Arc::<AtomicUsize>::default();
     let answer = {
@@ -74,7 +78,7 @@ fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64;
             answer()
         }
     };
-    let restless = Box::new(Restless { answer, until: Arc::default() });
+    let restless = Box::new(Restless { answer, clock, until: Arc::default() });
     let connection = Arc::default();
     let mut runs = pin!(source.pull_until_end(restless, &connection));
     let mut context = Context::from_waker(Waker::noop());
@@ -91,8 +95,8 @@ fn answers_without_events_slow_the_source_down() {
         [|| Ok(Pull::Events), || Ok(Pull::Idle(Duration::ZERO)), || Err(Error::bad_data("again"))]
     {
         let (pulls, events) = pulls_of(answer);
-        // The first pulls follow each other immediately. A few more pulls follow after short random waits.
-        assert!((16..100).contains(&pulls), "{pulls}");
+        // The first pulls follow each other immediately.
+        assert_eq!(pulls, 17);
         assert_eq!(events, [0, 0], "no event was read or lost");
     }
 }

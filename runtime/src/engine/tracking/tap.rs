@@ -203,7 +203,7 @@ mod tests {
         tap.pass("err", &batch(1));
         tap.pass("out", &batch(100));
         // The ten events of the last batch use up the rate of the next 100 ms.
-        clock.advance(10 * INTERVAL - Duration::from_nanos(1));
+        clock.advance((10 * INTERVAL).saturating_sub(Duration::from_nanos(1)));
         tap.pass("out", &batch(7));
         let events: Vec<String> = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
         assert_eq!(events.len(), 10);

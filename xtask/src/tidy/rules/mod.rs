@@ -1,5 +1,6 @@
 //! The rules, by subject, and the exceptions.
 
+mod clock;
 mod code;
 mod dependencies;
 mod files;
@@ -14,7 +15,8 @@ mod wording;
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 23] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 24] = [
+    clock::time_is_that_of_the_clock,
     code::crates_in_their_modules,
     code::unsafe_has_a_reason,
     dependencies::pdk_is_free_of_the_runtime,
