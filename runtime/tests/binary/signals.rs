@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    peer::wait_until,
     running::Running,
     tremor::{Run, Scene, finish},
 };
@@ -146,15 +147,14 @@ fn run(flows: &[Bad], drain_timeout: &str) -> Running {
 /// Sends signals until one of them does not belong to the same request as the first signal. That one has to stop the
 /// flows immediately.
 fn signal_again(running: &mut Running) {
-    loop {
+    wait_until(|| {
         running.signal(&["TERM"]);
         // Wait for the effect of the signal, because the system may merge two signals of one kind.
         let line = running.until(" signal=15");
-        if !line.contains("signal belongs to the same request") {
-            assert!(line.contains("the flows are stopping immediately"), "{line}");
-            return;
-        }
-    }
+        let is_same = line.contains("signal belongs to the same request");
+        assert!(is_same || line.contains("the flows are stopping immediately"), "{line}");
+        !is_same
+    });
 }
 
 /// Returns the number before `word` in the summary of a flow, or 0 if the summary does not contain the word.
