@@ -43,8 +43,6 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// `true` if `cargo test` runs the test functions of the target.
     pub(crate) is_tested: bool,
-    /// `true` if `cargo test` runs the examples in the documentation of the target.
-    pub(crate) has_doc_tests: bool,
 }
 
 impl Target {
@@ -56,7 +54,6 @@ impl Target {
             kind: if is_library { "lib".to_owned() } else { kind },
             name: text(&target["name"]),
             is_tested: target["test"] == true,
-            has_doc_tests: target["doctest"] == true,
         }
     }
 }

@@ -130,6 +130,21 @@ impl Sources {
         inputs
     }
 
+    /// Returns the inputs of the examples in the documentation of the packages of a workspace.
+    pub(crate) fn of_documentation(&self, workspace: &str) -> Inputs {
+        let mut inputs = Inputs::default();
+        let has_example = |file: &String| {
+            let text = self.text(file);
+            is_rust(file) && ["/// ```", "//! ```"].iter().any(|it| text.contains(it))
+        };
+        for package in self.packages(workspace) {
+            if self.own_files(package).any(has_example) {
+                self.add_build(Some(package), true, &mut inputs);
+            }
+        }
+        inputs
+    }
+
     /// Returns the inputs of the tests in one target of a package, with the files and packages that its code names.
     pub(crate) fn of_target(&self, package: &Package, target: &Target) -> Inputs {
         let mut inputs = self.of_package(package);
@@ -196,7 +211,7 @@ impl Sources {
 
     /// Adds the files, folders and packages that a Rust file names.
     fn add_named(&self, file: &str, inputs: &mut Inputs) {
-        if Path::new(file).extension().is_none_or(|it| it != "rs") {
+        if !is_rust(file) {
             return;
         }
         for name in names::names(&self.text(file)) {
@@ -228,6 +243,10 @@ impl Sources {
         let files = self.files[start..].iter().take_while(move |file| file.starts_with(folder));
         files.filter(move |file| !is_nested(file))
     }
+}
+
+fn is_rust(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|it| it == "rs")
 }
 
 /// Returns whether `file` is one of these files, or in one of these folders, whose paths end with a slash. A path that

@@ -147,6 +147,16 @@ fn test_program_reads_only_its_own_tests_and_what_they_name() {
 }
 
 #[test]
+fn documentation_reads_only_packages_with_examples() {
+    let scene = Scene::new();
+    scene.write("library/inner/src/lib.rs", "//! ```\n//! example();\n//! ```");
+    scene.write("double/src/lib.rs", "//! No example.");
+    let inputs = scene.sources().of_documentation("");
+    assert!(inputs.files.contains("library/inner/src/lib.rs"));
+    assert!(!inputs.files.contains("double/src/lib.rs"));
+}
+
+#[test]
 fn hash_changes_with_names_contents_and_tools() {
     let scene = Scene::new();
     let reads = Reads { files: &["docs/", "**/lib.rs"], ..Reads::default() };

@@ -17,33 +17,34 @@ const RUNTIME: &str = "tremor-runtime";
 /// that these builds find everything built.
 const PLUGINS: [&str; 5] = ["build", "--workspace", "--lib", "--examples", "--bin=tremor"];
 
-/// The tests of one target of a package, or in the documentation of its library.
-struct Unit<'s> {
-    package: &'s Package,
-    /// `None` for the tests in the documentation.
-    target: Option<&'s Target>,
-    /// Hash of the inputs before the tests run.
-    hash: String,
+/// Tests that one program runs.
+#[derive(Clone, Copy)]
+enum Unit<'s> {
+    Target(&'s Package, &'s Target),
+    /// The examples in the documentation of all libraries.
+    Documentation,
 }
 
-impl<'s> Unit<'s> {
-    fn new(sources: &Sources, package: &'s Package, target: Option<&'s Target>) -> Result<Self> {
-        let hash = sources.hash(&match target {
-            Some(target) => sources.of_target(package, target),
-            None => sources.of_package(package),
-        })?;
-        Ok(Self { package, target, hash })
+impl Unit<'_> {
+    /// Returns a hash of the inputs.
+    fn hash(&self, sources: &Sources) -> Result<String> {
+        sources.hash(&match self {
+            Self::Target(package, target) => sources.of_target(package, target),
+            Self::Documentation => sources.of_documentation(""),
+        })
     }
 
     /// Returns the name of the test program.
     fn name(&self) -> String {
-        let target = self.target.map_or("documentation", |target| &target.name);
-        format!("{} {target}", self.package.name)
+        match self {
+            Self::Target(package, target) => format!("{} {}", package.name, target.name),
+            Self::Documentation => "documentation".to_owned(),
+        }
     }
 
     /// Returns the name under which a pass is remembered.
     fn key(&self) -> String {
-        let kind = self.target.map_or("doc", |target| &target.kind);
+        let kind = if let Self::Target(_, target) = self { &target.kind } else { "doc" };
         format!("test {kind} {}", self.name())
     }
 }
@@ -51,80 +52,74 @@ impl<'s> Unit<'s> {
 /// Runs the tests without a remembered pass, or all tests if `all` is set. Returns a remark for the summary.
 pub(super) fn test(all: bool) -> Result<String> {
     let sources = Sources::read()?;
-    let units = units(&sources)?;
-    let count = units.len();
-    let is_known = |unit: &Unit<'_>| !all && passed::find(&unit.key(), &unit.hash).is_some();
-    let pending: Vec<_> = units.into_iter().filter(|unit| !is_known(unit)).collect();
-    if !pending.is_empty() {
-        let built = build(&pending)?;
-        let programs = pending.iter().map(|unit| program(unit, &built));
-        let failed = programs::run(programs.collect::<Result<_>>()?)?;
-        ensure!(failed.is_empty(), "{} failed", failed.join(", "));
-        let after = Sources::read()?;
-        for Unit { package, target, hash } in &pending {
-            let unit = Unit::new(&after, package, *target)?;
-            passed::keep_if_unchanged(&unit.key(), hash, &unit.hash, "");
+    let units = units(&sources);
+    let mut pending = Vec::new();
+    for unit in &units {
+        let hash = unit.hash(&sources)?;
+        if all || passed::find(&unit.key(), &hash).is_none() {
+            pending.push((*unit, hash));
         }
     }
-    Ok(passed::remark(count - pending.len(), count, "test programs"))
+    let targets: Vec<_> = pending.iter().filter_map(|(unit, _)| target(unit)).collect();
+    let built = build(&targets)?;
+    let programs = pending.iter().map(|(unit, _)| program(unit, &built));
+    let failed = programs::run(programs.collect::<Result<_>>()?)?;
+    let after = Sources::read()?;
+    for (unit, hash) in pending.iter().filter(|(unit, _)| !failed.contains(&unit.name())) {
+        passed::keep_if_unchanged(&unit.key(), hash, &unit.hash(&after)?, "");
+    }
+    ensure!(failed.is_empty(), "{} failed", failed.join(", "));
+    Ok(passed::remark(units.len() - pending.len(), units.len(), "test programs"))
 }
 
 /// Returns all tests of the main workspace.
-fn units(sources: &Sources) -> Result<Vec<Unit<'_>>> {
-    let mut units = Vec::new();
-    for package in sources.packages("") {
-        let tested = package.targets.iter().filter(|target| target.is_tested).map(Some);
-        let has_documentation = package.targets.iter().any(|target| target.has_doc_tests);
-        for target in tested.chain(has_documentation.then_some(None)) {
-            units.push(Unit::new(sources, package, target)?);
-        }
-    }
-    Ok(units)
+fn units(sources: &Sources) -> Vec<Unit<'_>> {
+    let targets = sources.packages("").flat_map(|package| {
+        let tested = package.targets.iter().filter(|target| target.is_tested);
+        tested.map(move |target| Unit::Target(package, target))
+    });
+    targets.chain([Unit::Documentation]).collect()
 }
 
-/// Builds the test programs of the units, and the program and the plugins that they run.
+fn target<'s>(unit: &Unit<'s>) -> Option<(&'s Package, &'s Target)> {
+    if let Unit::Target(package, target) = unit { Some((package, target)) } else { None }
+}
+
+/// Builds the test programs of these targets, and the program and the plugins that they run.
 ///
 /// Cargo unifies the features of the packages that it builds together. The tests of the runtime are built with the
 /// whole workspace, because the plugins that they load are built so too.
-fn build(pending: &[Unit<'_>]) -> Result<Vec<Executable>> {
-    let is_whole =
-        pending.iter().any(|unit| unit.package.name == RUNTIME && !unit.is_integration());
-    if is_whole {
-        let built = programs::build(&["--workspace".to_owned()])?;
-        return run_command(cargo(PLUGINS)).map(|()| built);
-    }
+fn build(targets: &[(&Package, &Target)]) -> Result<Vec<Executable>> {
     let (of_runtime, of_others): (Vec<_>, Vec<_>) =
-        pending.iter().partition(|unit| unit.package.name == RUNTIME);
-    let mut built = Vec::new();
+        targets.iter().partition(|(package, _)| package.name == RUNTIME);
+    let is_whole = of_runtime.iter().any(|(_, target)| target.kind != "test");
+    let mut selections = Vec::new();
     if !of_runtime.is_empty() {
-        let tests =
-            of_runtime.iter().filter_map(|unit| Some(format!("--test={}", unit.target?.name)));
-        built.extend(programs::build(
-            &["--workspace".to_owned()].into_iter().chain(tests).collect::<Vec<_>>(),
-        )?);
+        let tests = of_runtime.iter().map(|(_, target)| format!("--test={}", target.name));
+        let tests = tests.filter(|_| !is_whole);
+        selections.push([String::from("--workspace")].into_iter().chain(tests).collect());
+    }
+    if !is_whole && !of_others.is_empty() {
+        let names = of_others.iter().map(|(package, _)| format!("--package={}", package.name));
+        selections.push(names.collect::<Vec<_>>());
+    }
+    let built = selections.iter().map(|selection| programs::build(selection));
+    let built = built.collect::<Result<Vec<_>>>()?;
+    if !of_runtime.is_empty() {
         run_command(cargo(PLUGINS))?;
     }
-    let packages: Vec<_> =
-        of_others.iter().map(|unit| format!("--package={}", unit.package.name)).collect();
-    if !packages.is_empty() {
-        built.extend(programs::build(&packages)?);
-    }
-    Ok(built)
+    Ok(built.into_iter().flatten().collect())
 }
 
 /// Returns the program with the tests of a unit.
 fn program(unit: &Unit<'_>, built: &[Executable]) -> Result<Program> {
-    let name = unit.name();
-    let Some(target) = unit.target else {
-        return Ok(Program::new(name, cargo(["test", "--doc", "--package", &unit.package.name])));
+    let command = match unit {
+        Unit::Documentation => cargo(["test", "--workspace", "--doc"]),
+        Unit::Target(package, target) => {
+            let executable = built.iter().find(|executable| executable.is_of(package, target));
+            let missing = || format!("cargo has not built `{}`", unit.name());
+            executable.with_context(missing)?.command(package)
+        }
     };
-    let executable = built.iter().find(|executable| executable.is_of(unit.package, target));
-    let executable = executable.with_context(|| format!("cargo has not built `{name}`"))?;
-    Ok(Program::new(name, executable.command(unit.package)))
-}
-
-impl Unit<'_> {
-    fn is_integration(&self) -> bool {
-        self.target.is_some_and(|target| target.kind == "test")
-    }
+    Ok(Program::new(unit.name(), command))
 }
