@@ -10,7 +10,7 @@ mod allocator;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::{env, fs, process::Command, time::Duration};
+use std::{fs, time::Duration};
 
 use tremor_runtime::{
     components::Components,
@@ -50,27 +50,20 @@ links: [io -> p -> io]"
     (host, plugin.parse().unwrap())
 }
 
-/// Name of the test, with which it runs itself again.
-const TEST: &str = "json_flow_allocates_once_per_batch";
-
 #[test]
-fn json_flow_allocates_once_per_batch() {
+fn json_flow_allocates_at_most_twice_per_batch() {
     const FEW: u64 = 1_000; // enough for every buffer to have grown
     const MORE: usize = 2_000;
-    // Tasks on several threads sometimes wake each other at the same time, and the queues of the executor and of the
-    // flow then grow. The number of threads cannot be changed once the executor has started.
-    if env::var_os("TREMOR_THREADS").is_none_or(|threads| threads != "1") {
-        let again = Command::new(env::current_exe().unwrap())
-            .args(["--exact", TEST, "--nocapture"])
-            .env("TREMOR_THREADS", "1")
-            .status();
-        return assert!(again.unwrap().success());
-    }
     // The runs are in one process, and the count of the plugin continues from one run to the next.
     let (_, plugin_start) = allocations(FEW);
     let (host_few, plugin_few) = allocations(FEW);
     let (host_many, plugin_many) = allocations(FEW + MORE as u64);
-    let (host, plugin) =
-        (host_many - host_few, plugin_many - plugin_few - (plugin_few - plugin_start));
-    eprintln!("COUNTS {host} {plugin}");
+    let host = host_many.saturating_sub(host_few);
+    let plugin = (plugin_many - plugin_few).saturating_sub(plugin_few - plugin_start);
+    eprintln!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");
+    // Events cause no allocations. One allocation per batch is the list of its messages, which are not copied. Tasks that
+    // wake each other at the same time occasionally allocate.
+    assert!(host <= 2 * MORE + MORE / 10, "{host} allocations of the host for {MORE} batches");
+    // The plugin allocates less, because the pool reuses the buffers that host or plugin have enlarged.
+    assert!(plugin <= MORE / 100, "{plugin} allocations of the plugin for {MORE} batches");
 }
