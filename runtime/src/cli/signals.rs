@@ -2,7 +2,7 @@
 //! SIGHUP, SIGUSR1, SIGUSR2 and SIGXFSZ do not end the process.
 
 use std::{
-    io,
+    fs, io,
     sync::{Arc, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
@@ -20,11 +20,10 @@ use super::{failure::Reason, logging};
 
 /// Number of pauses of [`PAUSE`] in which a halted run can print its summary before the process ends. Before the last
 /// pause, an error is logged which says that the run did not end in time.
-///
-/// If the process gets little processor time, each pause takes longer. The total time is therefore longer on a busy
-/// machine.
 const PAUSES: u32 = 9;
 const PAUSE: Duration = Duration::from_millis(9);
+/// Maximum time of all pauses, if other programs keep the processors from this process meanwhile.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Time after the first signal in which further signals belong to the same request. The program `timeout`, for example,
 /// sends one signal to the process and one to its process group.
@@ -107,7 +106,7 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
                 }
                 Signalled::Halt => {
                     tracing::warn!(signal, "the flows are stopping immediately");
-                    (1..PAUSES).for_each(|_| thread::sleep(PAUSE));
+                    wait_for_summary();
                     tracing::error!("the run did not end in time, so the process exits");
                     logging::finish_within(PAUSE);
                     // Exit handlers of plugins are not run, because they may hang as well.
@@ -117,6 +116,30 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Waits for all pauses but the last one. A pause does not count if the threads of this process had to wait for a
+/// processor for most of it, because the run could not use it to print its summary.
+fn wait_for_summary() {
+    let end = Instant::now() + LONGEST;
+    let mut pauses = 1;
+    while pauses < PAUSES && Instant::now() < end {
+        let before = waited_for_processors();
+        thread::sleep(PAUSE);
+        let waited = waited_for_processors().saturating_sub(before);
+        pauses += u32::from(waited < PAUSE / 2);
+    }
+}
+
+/// Returns how long the threads of this process have waited for a processor in total. Zero if the system does not report
+/// the time (`/proc/PID/task/TID/schedstat`, whose second number is in ns).
+fn waited_for_processors() -> Duration {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let waited = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').nth(1)?.parse().ok().map(Duration::from_nanos)
+    });
+    waited.sum()
 }
 
 #[cfg(test)]

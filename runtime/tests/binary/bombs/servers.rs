@@ -11,11 +11,7 @@ use super::{
     row::{self, Target},
     sample, tls,
 };
-use crate::{
-    peer::as_frames,
-    servers::as_requests,
-    tls::certificate,
-};
+use crate::{peer::as_frames, servers::as_requests, tls::certificate};
 
 /// An attack by clients of a server connector.
 struct Attack<'a> {

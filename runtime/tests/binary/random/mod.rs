@@ -178,7 +178,9 @@ impl<'t> Disturbance<'t> {
             idle = if recorded > before { 0 } else { idle + 1 };
             before = recorded;
             let is_idle = idle >= IDLE_CHECKS && !self.paused.is_empty();
-            recorded - begin >= events || is_idle || self.flow.acknowledged(self.folder) == counts
+            recorded.saturating_sub(begin) >= events
+                || is_idle
+                || self.flow.acknowledged(self.folder) == counts
         });
     }
 }

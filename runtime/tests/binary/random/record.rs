@@ -20,7 +20,7 @@ pub(super) fn judge(flow: &Flow, folder: &Path) {
         let record = fs::read_to_string(folder.join(format!("{}.record", sink.name)));
         let record = record.unwrap_or_default();
         let dead = dead.get(&sink.name).cloned().unwrap_or_default();
-        let ended = ended(flow, sink, &record, &dead);
+        let ended = ended(flow, sink, whole_lines(&record), &dead);
         for &at in &sink.sources {
             let name = &flow.sources[at].name;
             let missing: Vec<_> = (0..acknowledged[at])
@@ -82,9 +82,16 @@ fn ended(flow: &Flow, sink: &Sink, record: &str, dead: &HashSet<String>) -> Hash
     ended
 }
 
+/// Returns the text without its last line if a process was killed while it wrote that line. The events of the line have
+/// no answer.
+fn whole_lines(text: &str) -> &str {
+    text.rsplit_once('\n').map_or("", |(whole, _)| whole)
+}
+
 /// Returns the dead letters of each component.
 fn dead_letters(folder: &Path) -> HashMap<String, HashSet<String>> {
     let text = fs::read_to_string(folder.join("dead")).unwrap_or_default();
+    let text = whole_lines(&text);
     let mut letters: HashMap<String, HashSet<String>> = HashMap::new();
     for line in text.lines() {
         let letter: Value = serde_json::from_str(line).unwrap();
