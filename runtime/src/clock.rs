@@ -56,6 +56,12 @@ impl Clock {
         Self(Some(Arc::new(Simulated { origin: Instant::now(), now_ns, timers })))
     }
 
+    /// Creates a clock that always shows the same time, for tests of a whole run.
+    #[doc(hidden)]
+    pub fn stopped() -> Self {
+        Self::simulated(START_NS)
+    }
+
     /// Returns whether the clock is simulated, so that it does not advance while a task is busy.
     pub(crate) fn is_simulated(&self) -> bool {
         self.0.is_some()

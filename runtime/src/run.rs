@@ -38,14 +38,34 @@ pub fn run_within(
     deadline: Duration,
     budget: &MemoryBudget,
 ) -> Result<Vec<Report>, flow::Error> {
-    let (watchdog, processors, clock) =
-        (Watchdog::start(), Processors::default(), Clock::default());
+    run_at(flows, run, deadline, budget, &Clock::default())
+}
+
+/// Does the same as [`run_within`] with another clock, for tests.
+///
+/// # Errors
+/// Errors of [`run_within`].
+#[doc(hidden)]
+pub fn run_at(
+    flows: &[(&Flow, &Components)],
+    run: &RunHandle,
+    deadline: Duration,
+    budget: &MemoryBudget,
+    clock: &Clock,
+) -> Result<Vec<Report>, flow::Error> {
+    let (watchdog, processors) = (Watchdog::start(clock), Processors::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
         let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
-        let parts =
-            FlowParts { components, flow, run, calls: &calls, memory: &memory, clock: &clock };
-        planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
+        let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
+        planned.push(engine::Flow::plan(
+            flow,
+            &parts,
+            calls.clone(),
+            &processors,
+            memory.clone(),
+            clock,
+        )?);
     }
     budget.divide();
     let mut handles = Vec::with_capacity(flows.len());
@@ -61,5 +81,5 @@ pub fn run_within(
         .collect();
     let running = executor::all(running);
     // This thread awaits the flows, because plugins may block all threads of the executor.
-    Ok(executor::block_on(executor::first(running, engine::waiting::report(handles, &clock))))
+    Ok(executor::block_on(executor::first(running, engine::waiting::report(handles, clock))))
 }

@@ -147,7 +147,7 @@ impl Report {
 
 impl Flow {
     /// Plans a checked flow and creates its components from `parts`. Calls to plugins are recorded in `calls`. All
-    /// flows of a run share `processors`; the flow takes its memory from `memory`.
+    /// flows of a run share `processors` and `clock`; the flow takes its memory from `memory`.
     ///
     /// # Errors
     /// Returns the reason why a component cannot be created, with its location in the flow file.
@@ -157,8 +157,9 @@ impl Flow {
         calls: Arc<Calls>,
         processors: &Processors,
         memory: FlowMemory,
+        clock: &Clock,
     ) -> Result<Planned, flow::Error> {
-        let control = Control::new(Clock::default()).of_run(calls, processors.clone(), memory);
+        let control = Control::new(clock.clone()).of_run(calls, processors.clone(), memory);
         Planned::new(flow, parts, Arc::new(control))
     }
 }
