@@ -27,7 +27,7 @@ impl Tool {
     /// Returns the program on the path, or else the one in [`folder`], where it is installed if it is missing. Returns
     /// `None` if that fails.
     ///
-    /// The installed program is not optimised, so that the build takes only a minute, because the
+    /// The installed program is not optimised and has no debug information, so that the build takes only a minute, because the
     /// program runs only for seconds.
     pub(crate) fn find(&self) -> Option<OsString> {
         let tools = folder();
@@ -40,6 +40,7 @@ impl Tool {
         let mut install = cargo(["install", self.name, "--version", self.version]);
         install.args(["--locked", "--debug"]).args(self.features).arg("--root").arg(&tools);
         install.arg("--target-dir").arg(target_folder().join("tools"));
+        install.env("CARGO_PROFILE_DEV_DEBUG", "false");
         (run_command(install).is_ok() && self.is_accepted(&ours)).then_some(ours)
     }
 

@@ -45,6 +45,9 @@ pub fn library(package: &str) -> PathBuf {
 }
 
 static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
+    if let Some(messages) = env::var_os(BUILT) {
+        return libraries(&fs::read_to_string(messages).expect("the messages of the build"));
+    }
     let fixtures = if env::var_os(FLAGS).is_some() { fixtures() } else { Vec::new() };
     let selected = match &fixtures[..] {
         [] => vec!["--workspace", "--lib"],
@@ -53,6 +56,10 @@ static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
     let arguments = [&["build", "--examples"], &selected[..]].concat();
     built_libraries(in_target(&arguments).current_dir(workspace()))
 });
+
+/// Name of the environment variable with the path of a file. The file has the messages ([`JSON`]) of the build of all
+/// plugins, with which `cargo xtask ci` prepares the tests.
+const BUILT: &str = "TREMOR_TEST_BUILT";
 
 /// Name of the environment variable with compiler flags for plugins. The variable allows plugins to be built with other
 /// flags than the test that loads them.
@@ -138,7 +145,11 @@ fn of(libraries: &HashMap<String, PathBuf>, package: &str) -> PathBuf {
 fn built_libraries(cargo: &mut Command) -> HashMap<String, PathBuf> {
     let output = cargo.stderr(Stdio::inherit()).output().expect("cargo can be run");
     assert!(output.status.success(), "{cargo:?} failed; see the compiler's messages above");
-    let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
+    libraries(&String::from_utf8(output.stdout).expect("cargo speaks UTF-8"))
+}
+
+/// Returns the paths of all libraries by package, as cargo's messages report them.
+fn libraries(messages: &str) -> HashMap<String, PathBuf> {
     let library = |message: serde_json::Value| {
         // The target name of an example has dashes, and that of a library has underscores.
         let name = message["target"]["name"].as_str()?.replace('-', "_");

@@ -117,7 +117,9 @@ pub(super) const STEPS: [Step; 19] = [
             ],
             except: TOOLS,
         },
-    ),
+    )
+    .on_one_processor()
+    .after("clippy"),
     Step::remembered(
         "vrl",
         workspaces::vrl,

@@ -3,19 +3,18 @@
 
 mod programs;
 
+use std::io::{self, Write};
+
 use anyhow::{Context, Result, ensure};
 
 use self::programs::{Executable, Program};
 use super::passed;
 use crate::inputs::Sources;
 use crate::packages::{Package, Target};
-use crate::project::{cargo, run as run_command};
+use crate::project::cargo;
 
 /// Package whose tests run `tremor` and load the plugins of the workspace.
 const RUNTIME: &str = "tremor-runtime";
-/// Builds `tremor` and all plugins. The selection is that with which the tests build them (`runtime/tests/support`), so
-/// that these builds find everything built.
-const PLUGINS: [&str; 5] = ["build", "--workspace", "--lib", "--examples", "--bin=tremor"];
 
 /// Tests that one program runs.
 #[derive(Clone, Copy)]
@@ -63,7 +62,8 @@ pub(super) fn test(all: bool) -> Result<String> {
     let targets: Vec<_> = pending.iter().filter_map(|(unit, _)| target(unit)).collect();
     let built = build(&targets)?;
     let programs = pending.iter().map(|(unit, _)| program(unit, &built));
-    let failed = programs::run(programs.collect::<Result<_>>()?)?;
+    let print = |output: &[u8]| io::stdout().write_all(output);
+    let failed = programs::run(programs.collect::<Result<_>>()?, print)?;
     let after = Sources::read()?;
     for (unit, hash) in pending.iter().filter(|(unit, _)| !failed.contains(&unit.name())) {
         passed::keep_if_unchanged(&unit.key(), hash, &unit.hash(&after)?, "");
@@ -106,7 +106,7 @@ fn build(targets: &[(&Package, &Target)]) -> Result<Vec<Executable>> {
     let built = selections.iter().map(|selection| programs::build(selection));
     let built = built.collect::<Result<Vec<_>>>()?;
     if !of_runtime.is_empty() {
-        run_command(cargo(PLUGINS))?;
+        programs::build_plugins()?;
     }
     Ok(built.into_iter().flatten().collect())
 }

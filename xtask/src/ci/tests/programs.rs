@@ -1,7 +1,8 @@
 //! Test programs: cargo builds them, and they run side by side.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -21,6 +22,9 @@ const FIRST: [&str; 3] =
 
 /// Maximum duration of a program. On two processors, each program takes less than a quarter of it.
 const LIMIT: &str = "15m";
+
+/// File with cargo's messages about the plugins, whose path the tests get in `TREMOR_TEST_BUILT`.
+const BUILT: &str = "target/ci/built.json";
 
 /// A test program that cargo has built.
 pub(super) struct Executable {
@@ -48,12 +52,28 @@ impl Executable {
 
 /// Builds the test programs that these options of cargo select.
 pub(super) fn build(options: &[String]) -> Result<Vec<Executable>> {
-    let mut command = cargo(["test", "--no-run", "--message-format=json-render-diagnostics"]);
-    command.args(options).stderr(Stdio::inherit());
-    let output = command.output().context("cannot start cargo")?;
-    ensure!(output.status.success(), "{} failed: {}", shown(&command), output.status);
-    let lines = output.stdout.split(|it| *it == b'\n');
+    let mut command = cargo(["test", "--no-run"]);
+    let messages = messages(command.args(options))?;
+    let lines = messages.split(|it| *it == b'\n');
     Ok(lines.filter_map(|line| executable(&serde_json::from_slice(line).ok()?)).collect())
+}
+
+/// Builds `tremor` and all plugins, and writes cargo's messages to [`BUILT`]. The tests then find the plugins without
+/// cargo, and do not wait while another step builds.
+///
+/// The selection is that with which the tests build plugins otherwise (`runtime/tests/support`).
+pub(super) fn build_plugins() -> Result<()> {
+    let messages =
+        messages(&mut cargo(["build", "--workspace", "--lib", "--examples", "--bin=tremor"]))?;
+    fs::write(root().join(BUILT), messages).with_context(|| format!("cannot write {BUILT}"))
+}
+
+/// Runs cargo, and returns its messages about what it has built.
+fn messages(command: &mut Command) -> Result<Vec<u8>> {
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let output = command.output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "{} failed: {}", shown(command), output.status);
+    Ok(output.stdout)
 }
 
 /// Returns the test program that a message of cargo reports.
@@ -82,9 +102,12 @@ impl Program {
     }
 }
 
-/// Runs the programs, as many at once as there are processors, and prints the output of each when it has ended. Returns
-/// the names of those that failed.
-pub(super) fn run(mut programs: Vec<Program>) -> Result<Vec<String>> {
+/// Runs the programs, as many at once as there are processors, and prints the output of each with `print` when it has
+/// ended. Returns the names of those that failed.
+pub(super) fn run(
+    mut programs: Vec<Program>,
+    print: impl Fn(&[u8]) -> io::Result<()> + Sync,
+) -> Result<Vec<String>> {
     programs.sort_by_key(Program::rank);
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let queue = Mutex::new(VecDeque::from(programs));
@@ -95,13 +118,14 @@ pub(super) fn run(mut programs: Vec<Program>) -> Result<Vec<String>> {
             let mut command = limited(LIMIT, &command);
             // Most tests wait for a process, so there are more of them at once than processors.
             command.env("RUST_TEST_THREADS", (2 * processors).to_string()).stdin(Stdio::null());
+            command.env("TREMOR_TEST_BUILT", root().join(BUILT));
             let start = Instant::now();
             let output = command.output().with_context(|| format!("cannot start {name}"))?;
             // The lock keeps the outputs of programs apart.
             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
             let seconds = start.elapsed().as_secs_f64();
             let head = format!("     Running {name}: {}, {seconds:.1} s\n", output.status);
-            io::stdout().write_all(&[head.as_bytes(), &output.stdout, &output.stderr].concat())?;
+            print(&[head.as_bytes(), &output.stdout, &output.stderr].concat())?;
             if !output.status.success() {
                 failed.push(name);
             }
@@ -132,7 +156,7 @@ mod tests {
         let file = folder.path().join("ran");
         let touches = format!("touch {}", file.display());
         let programs = vec![shell("a b", "exit 1"), shell("c", "kill -9 $$"), shell("d", &touches)];
-        let mut failed = run(programs).expect("the programs can be started");
+        let mut failed = run(programs, |_| Ok(())).expect("the programs can be started");
         failed.sort();
         assert_eq!(failed, ["a b", "c"]);
         assert!(file.exists());
