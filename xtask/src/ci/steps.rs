@@ -167,7 +167,8 @@ pub(super) const STEPS: [Step; 19] = [
             ..NOTHING
         },
     )
-    .on_one_processor(),
+    .on_one_processor()
+    .after("demo"),
     Step::remembered(
         "deny",
         deny::check,
