@@ -1,5 +1,5 @@
-//! Builds of `tremor` and plugins. The files are copied to a folder of the caller, so that a later build does not change
-//! them during a run.
+//! Builds of `tremor` and plugins. The files are copied to a folder of the caller, so that a later build does not
+//! change them during a run.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;

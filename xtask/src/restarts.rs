@@ -72,9 +72,9 @@ impl Scenario for Arguments {
 
     /// Judges the growth of the process.
     ///
-    /// Memory is compared by the medians of the first and the last quarter of the samples after the warm-up, descriptors
-    /// and threads by the minima of the first and the last quarter of all samples. The minimum excludes descriptors of
-    /// connections that are being closed, which are not leaked.
+    /// Memory is compared by the medians of the first and the last quarter of the samples after the warm-up,
+    /// descriptors and threads by the minima of the first and the last quarter of all samples. The minimum excludes
+    /// descriptors of connections that are being closed, which are not leaked.
     fn judge(&self, samples: &Vec<Sample>) -> Result<Judgement> {
         let restarts = self.restarts;
         let warm: Vec<Sample> =

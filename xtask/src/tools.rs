@@ -1,5 +1,5 @@
-//! Programs that steps of CI need and a machine may lack. They are installed in the user's cache folder, so that another
-//! clone does not build them again.
+//! Programs that steps of CI need and a machine may lack. They are installed in the user's cache folder, so that
+//! another clone does not build them again.
 
 use std::path::{Path, PathBuf};
 use std::{ffi::OsString, process::Command};
@@ -27,8 +27,8 @@ impl Tool {
     /// Returns the program on the path, or else the one in [`folder`], where it is installed if it is missing. Returns
     /// `None` if that fails.
     ///
-    /// The installed program is not optimised and has no debug information, so that the build takes only a minute, because the
-    /// program runs only for seconds.
+    /// The installed program is not optimised and has no debug information, so that the build takes only a minute,
+    /// because the program runs only for seconds.
     pub(crate) fn find(&self) -> Option<OsString> {
         let tools = folder();
         let ours = tools.join("bin").join(self.name).into_os_string();

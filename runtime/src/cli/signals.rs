@@ -131,8 +131,8 @@ fn wait_for_summary() {
     }
 }
 
-/// Returns how long the threads of this process have waited for a processor in total. Zero if the system does not report
-/// the time (`/proc/PID/task/TID/schedstat`, whose second number is in ns).
+/// Returns how long the threads of this process have waited for a processor in total. Zero if the system does not
+/// report the time (`/proc/PID/task/TID/schedstat`, whose second number is in ns).
 fn waited_for_processors() -> Duration {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let waited = threads.filter_map(|thread| {

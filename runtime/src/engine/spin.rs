@@ -23,8 +23,8 @@ pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
     }
 }
 
-/// Spins until `deadline` of `clock`, or for [`SPIN`] at most, if the deadline is so near that a timer would be late and no other
-/// task needs the processor. Returns whether this function has spun.
+/// Spins until `deadline` of `clock`, or for [`SPIN`] at most, if the deadline is so near that a timer would be late
+/// and no other task needs the processor. Returns whether this function has spun.
 pub(crate) fn until(processors: &Processors, clock: &Clock, deadline: Instant) -> bool {
     let wait = deadline.saturating_duration_since(clock.now());
     if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.suffice() || clock.is_simulated() {

@@ -63,7 +63,7 @@ impl Drop for Entered {
 /// is advanced to its next timer.
 ///
 /// # Panics
-/// All tasks wait, and no timer is set.
+/// Panics if every task waits and no timer is set, because the test would hang.
 pub(crate) fn run<T>(clock: &Clock, work: impl Future<Output = T>) -> T {
     let (ready, idle) = (Mutex::default(), Mutex::default());
     let tasks = Arc::new(Tasks { clock: clock.clone(), ready, idle });

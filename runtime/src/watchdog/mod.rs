@@ -186,7 +186,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the thread of the watchdog. With a simulated clock there is no such thread, because no call takes any time.
+    /// Starts the thread of the watchdog, unless the clock is simulated: calls take no simulated time, so none is late.
     pub(crate) fn start(clock: &Clock) -> Self {
         let flows = Arc::<Flows>::default();
         let (ends, ended) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! Tests of every fault of the connector `hostile`. Each fault has a flow of its own, and many flows run in one process.
-//! The process survives, and another flow in the process delivers every event.
+//! Tests of every fault of the connector `hostile`. Each fault has a flow of its own, and many flows run in one
+//! process. The process survives, and another flow in the process delivers every event.
 
 use serde_json::Value;
 

@@ -180,8 +180,8 @@ links: [ticks -> bad, ticks -> output]";
     drop(command);
     let mut events = BufReader::new(child.stdout.take().unwrap());
     events.read_line(&mut String::new()).unwrap();
-    // Signals that arrive soon after the first one belong to the same request. Nothing reports that here, because stderr
-    // is full.
+    // Signals that arrive soon after the first one belong to the same request. Nothing reports that here, because
+    // stderr is full.
     wait_until(|| {
         signal(&child);
         child.try_wait().unwrap().is_some()

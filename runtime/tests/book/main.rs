@@ -1,5 +1,5 @@
-//! Tests of what the pages of the book show, with the real binary and real plugin libraries. They are a program of their
-//! own, so that a change of a page does not run the other tests of the binary.
+//! Tests of what the pages of the book show, with the real binary and real plugin libraries. They are a program of
+//! their own, so that a change of a page does not run the other tests of the binary.
 
 #![allow(clippy::unwrap_used)] // a failed test reports its location
 #![allow(clippy::print_stderr)] // people read the output

@@ -1,5 +1,5 @@
-//! Tests of the operator `parse` with the whole program: the examples of its page, the result of a flow with events that
-//! cannot be parsed, and the mistakes that `tremor check` finds.
+//! Tests of the operator `parse` with the whole program: the examples of its page, the result of a flow with events
+//! that cannot be parsed, and the mistakes that `tremor check` finds.
 
 use std::fs;
 

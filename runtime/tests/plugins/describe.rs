@@ -26,8 +26,8 @@ fn describer() -> Describer {
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("tremor.sh");
     let text = format!("#!/bin/sh\n{text}\n").replace("@TREMOR@", env!("CARGO_BIN_EXE_tremor"));
-    // Let another process write the script. If this process wrote it, a process that another test starts meanwhile would
-    // inherit the descriptor, and executing the script would fail with "text file busy".
+    // Let another process write the script. If this process wrote it, a process that another test starts meanwhile
+    // would inherit the descriptor, and executing the script would fail with "text file busy".
     let mut write = Command::new("sh");
     write.args(["-c", "printf %s \"$0\" > \"$1\""]).arg(text).arg(&path);
     assert!(write.status().unwrap().success());

@@ -1,8 +1,8 @@
 //! Attacks on connectors that strangers can reach. An attacker is a peer of such a connector that tries to use much of
 //! the memory or processor time of the process.
 //!
-//! Each [`Attack`] has a flow with the attacked connector. The test `fair_share` of the runtime and `cargo xtask faults`
-//! run that flow together with a second flow, and judge whether the second flow still works.
+//! Each [`Attack`] has a flow with the attacked connector. The test `fair_share` of the runtime and `cargo xtask
+//! faults` run that flow together with a second flow, and judge whether the second flow still works.
 
 use std::{
     fs, io,
@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Attack {
     /// Name, which contains the connector and the kind of attack.
     pub name: &'static str,
-    /// The flow file. `LISTEN` and `DATAGRAMS` are replaced by addresses that are reserved for a server of the flow, and
-    /// `PEER` by the address at which the attacker listens.
+    /// The flow file. `LISTEN` and `DATAGRAMS` are replaced by addresses that are reserved for a server of the flow,
+    /// and `PEER` by the address at which the attacker listens.
     pub(crate) flow: &'static str,
     /// A round of the attack, which ends after a bounded time and is repeated.
     pub(crate) round: fn(&mut Peer) -> io::Result<()>,

@@ -59,8 +59,8 @@ impl<'s> Pending<'s> {
         Self { state: Mutex::new(state), changed: Condvar::new(), all }
     }
 
-    /// Removes the first step of this load that can start. Waits if the remaining ones have to wait for others. Each step
-    /// has a time limit, so the wait has one too. Returns `None` if no step of this load is left.
+    /// Removes the first step of this load that can start. Waits if the remaining ones have to wait for others. Each
+    /// step has a time limit, so the wait has one too. Returns `None` if no step of this load is left.
     fn next(&self, load: Load) -> Option<(usize, &'s Step)> {
         let mut state = self.lock();
         loop {

@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: runs the steps that a change has to pass.
 //!
 //! A failed step does not end the run, so that one run reports every failure. The output of each step is in
-//! `target/ci`. If the step fails, its failed tests and the end of its output are shown. A step that is requested by name
-//! prints to the terminal.
+//! `target/ci`. If the step fails, its failed tests and the end of its output are shown. A step that is requested by
+//! name prints to the terminal.
 
 mod lanes;
 mod logged;

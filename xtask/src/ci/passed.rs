@@ -34,9 +34,9 @@ fn find_in<'a>(text: &'a str, hash: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(hash)).map(str::trim_start)
 }
 
-/// Remembers that the step passed with the hash `before`, except for the skipped part `left_out`. If the hash is another
-/// one after the step, files have changed meanwhile, and the step has read one or the other version: such a pass is not
-/// remembered. A pass that is not remembered is reported, and does not fail the step.
+/// Remembers that the step passed with the hash `before`, except for the skipped part `left_out`. If the hash is
+/// another one after the step, files have changed meanwhile, and the step has read one or the other version: such a
+/// pass is not remembered. A pass that is not remembered is reported, and does not fail the step.
 pub(super) fn keep_if_unchanged(step: &str, before: &str, after: &str, left_out: &str) {
     let kept = if before == after {
         folder().and_then(|folder| keep_in(&folder, step, before, left_out))

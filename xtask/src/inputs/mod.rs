@@ -1,8 +1,8 @@
 //! The files on which the result of a step of CI depends, and a hash of them.
 //!
 //! The files are derived: from cargo's graph of packages, from the lock files, from the modules of `xtask` that a step
-//! uses, and from the string literals of these modules and of tests, which name the files, folders and packages that the
-//! code uses when it runs.
+//! uses, and from the string literals of these modules and of tests, which name the files, folders and packages that
+//! the code uses when it runs.
 
 mod lock;
 mod modules;
@@ -40,14 +40,14 @@ const FLAGS: [&str; 3] = ["RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"
 /// The inputs of a step, from which all its files follow.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Reads {
-    /// Modules of `xtask` with the step. The modules that these use are included, and the packages and files that all of
-    /// them name.
+    /// Modules of `xtask` with the step. The modules that these use are included, and the packages and files that all
+    /// of them name.
     pub(crate) modules: &'static [&'static str],
     /// Names of packages that the step builds. Their dependencies are included, except for those of tests.
     pub(crate) packages: &'static [&'static str],
     /// Workspaces of which the step builds and tests all packages.
     pub(crate) workspaces: &'static [&'static str],
-    /// Further files, folders with a slash at the end, and names of files in all folders behind `**/`.
+    /// Paths of further files. A path with a slash at its end is a folder, and `**/NAME` is each file with that name.
     pub(crate) files: &'static [&'static str],
     /// Files, and folders with a slash at the end, that the step does not read although the rest names them.
     pub(crate) except: &'static [&'static str],
@@ -193,6 +193,8 @@ impl Sources {
         let mut seen = BTreeSet::from([root.name.as_str()]);
         while let Some(package) = open.pop() {
             inputs.files.extend(self.own_files(package).cloned());
+            // A package inherits keys and versions from the manifest of its own workspace.
+            inputs.files.insert(within(&package.workspace, "Cargo.toml"));
             let is_used = |it: &&crate::packages::Dependency| {
                 let is_for_root = with_tests && package.name == root.name;
                 (is_for_root || !it.is_for_tests) && !(it.is_ours && it.is_optional)
@@ -205,8 +207,7 @@ impl Sources {
             let ours = used.iter().filter(|it| it.is_ours && seen.insert(&it.name));
             open.extend(ours.filter_map(|it| self.package(&it.name)));
         }
-        let manifest = within(&root.workspace, "Cargo.toml");
-        inputs.files.extend(BUILD.map(str::to_owned).into_iter().chain([manifest]));
+        inputs.files.extend(BUILD.map(str::to_owned));
     }
 
     /// Adds the files, folders and packages that a Rust file names.
@@ -215,7 +216,7 @@ impl Sources {
             return;
         }
         for name in names::names(&self.text(file)) {
-            // Of `xtask` a step reads the modules that it lists.
+            // The modules of `xtask` that a step reads are in its list already.
             let package = self.package(name.text).filter(|package| package.name != "xtask");
             self.add_build(package, false, inputs);
             inputs.files.extend(name.files(file, &self.files).cloned());

@@ -127,6 +127,18 @@ fn build_reads_dependencies_but_not_those_of_tests() {
 }
 
 #[test]
+fn package_reads_the_manifest_of_its_own_workspace() {
+    let mut scene = Scene::new();
+    scene.packages[0].workspace = "brokers".to_owned();
+    scene.write("brokers/Cargo.toml", "");
+    let sources = scene.sources();
+    let inputs = sources.of_package(&sources.packages[0]);
+    for manifest in ["brokers/Cargo.toml", "Cargo.toml"] {
+        assert!(inputs.files.contains(manifest), "{manifest}");
+    }
+}
+
+#[test]
 fn test_program_reads_only_its_own_tests_and_what_they_name() {
     let scene = Scene::new();
     let sources = scene.sources();

@@ -1,5 +1,5 @@
-//! The case `syslog`: lines of syslog over one TCP connection into a file, in turn through `tremor`, through a loop that
-//! only reads and writes, and through rsyslog and syslog-ng if they are installed.
+//! The case `syslog`: lines of syslog over one TCP connection into a file, in turn through `tremor`, through a loop
+//! that only reads and writes, and through rsyslog and syslog-ng if they are installed.
 //!
 //! The file is in memory, so that no disk is measured. The measured time begins when the first byte is sent, and ends
 //! when the last byte is in the file.

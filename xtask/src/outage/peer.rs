@@ -114,7 +114,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A peer that stops does not listen, so there is no error.
+        // Only a new listener can fail, and a stopped peer has none.
         let _ = self.turn(Behaviour::Stopped);
     }
 }

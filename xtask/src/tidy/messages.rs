@@ -1,8 +1,8 @@
 //! `cargo xtask messages`: texts in the shipped source files that an operator or the author of a plugin can see, for
 //! reviews of these texts.
 //!
-//! A string literal is a message if it contains a word and a space. A doc comment is a message if it becomes help or the
-//! description of a configuration key. Tests, reasons of lint exceptions and texts of panics are left out.
+//! A string literal is a message if it contains a word and a space. A doc comment is a message if it becomes help or
+//! the description of a configuration key. Tests, reasons of lint exceptions and texts of panics are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -50,8 +50,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Counts a retry that follows an error at `now` after `wait`, and begins a series if there is none. Attempts to connect have
-    /// no series, because the state of the connector shows that it connects.
+    /// Counts a retry that follows an error at `now` after `wait`, and begins a series if there is none. Attempts to
+    /// connect have no series, because the state of the connector shows that it connects.
     pub(super) fn retry(&mut self, what: Retried, error: &Error, wait: Duration, now: Instant) {
         *self.counts.entry((what.as_str(), error.kind().as_str())).or_default() += 1;
         match what {

@@ -182,8 +182,8 @@ impl Restarts {
         Self { budget, policy, backoff: Backoff::new(policy) }
     }
 
-    /// Uses up a restart after `error`, which occurred at `now`. Returns the wait before the restart. A shortage of the system's resources does
-    /// not use up a restart, so that restarts are left when the shortage has passed.
+    /// Uses up a restart after `error`, which occurred at `now`. Returns the wait before the restart. A shortage of the
+    /// system's resources does not use up a restart, so that restarts are left when the shortage has passed.
     ///
     /// # Errors
     /// Returns `error`, with the number of restarts as context, if no restart is left.

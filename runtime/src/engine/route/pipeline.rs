@@ -125,8 +125,9 @@ impl Step {
         Self { restarts, is_stateless: true, ..self }
     }
 
-    /// Calls the operator with a batch. First releases buffers of which the events use little: buffers that grew by edits
-    /// to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would copy all.
+    /// Calls the operator with a batch. First releases buffers of which the events use little: buffers that grew by
+    /// edits to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would
+    /// copy all.
     fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
         if self.restarts.are_exhausted.load(Ordering::Relaxed) {
             self.make = None;
@@ -148,8 +149,8 @@ impl Step {
         result
     }
 
-    /// Replaces an operator that has panicked at `now`, if its budget allows it. Otherwise all further events of the step fail.
-    /// Returns the number of events that the operator had buffered. These events fail.
+    /// Replaces an operator that has panicked at `now`, if its budget allows it. Otherwise all further events of the
+    /// step fail. Returns the number of events that the operator had buffered. These events fail.
     fn restart(&mut self, name: &str, error: &Error, now: Instant) -> usize {
         let lost = self.buffers.clear();
         // The results of this call are lost together with the operator.
@@ -424,8 +425,8 @@ impl Pipeline {
         env.work[bottom..].rotate_right(added);
     }
 
-    /// Calls the operator at `position` without events, and processes its output in the later steps. Stateless operators
-    /// are not called, because only calls with events have results.
+    /// Calls the operator at `position` without events, and processes its output in the later steps. Stateless
+    /// operators are not called, because only calls with events have results.
     pub(crate) fn call(&mut self, position: usize, call: Call, env: &mut Env<'_>) {
         let step = &mut self.steps[position];
         if step.is_stateless {

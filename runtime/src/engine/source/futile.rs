@@ -73,7 +73,8 @@ impl Futile {
         (pulls > FREE).then(|| self.pulls.wait())
     }
 
-    /// Adds a pull that failed at `now`, and logs failed pulls at most once a second. Returns the same as [`Futile::add`].
+    /// Adds a pull that failed at `now`, and logs failed pulls at most once a second. Returns the same as
+    /// [`Futile::add`].
     pub(super) fn fail(
         &mut self,
         component: &str,

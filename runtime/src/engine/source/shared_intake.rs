@@ -35,8 +35,8 @@ pub(crate) struct SharedIntake {
     idle: AtomicUsize,
     /// Number of helpers that work.
     working: AtomicUsize,
-    /// Time at which a helper last stopped because it mostly waited for in-order sections. See [`WITHOUT_MORE_HELP`] for
-    /// the benchmark runs.
+    /// Time at which a helper last stopped because it mostly waited for in-order sections. See [`WITHOUT_MORE_HELP`]
+    /// for the benchmark runs.
     crowded_at: Mutex<Option<Instant>>,
 }
 

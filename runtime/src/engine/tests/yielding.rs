@@ -64,8 +64,8 @@ fn source_with_endless_empty_pulls_yields() {
     runs_beside_others(|| Ok(Pull::Events));
 }
 
-/// Polls the task of a source a thousand times, within less time than its first wait. The source gives `answer` to every pull. Returns the number of pulls,
-/// and the numbers of events that were counted as read and as failed.
+/// Polls the task of a source a thousand times, within less time than its first wait. The source gives `answer` to
+/// every pull. Returns the number of pulls, and the numbers of events that were counted as read and as failed.
 fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64; 2]) {
     let Harness { mut source, control, .. } = Setup::default().harness();
     let clock = control.clock().clone();

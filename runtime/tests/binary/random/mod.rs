@@ -5,8 +5,8 @@
 //! `TREMOR_RANDOM_SECONDS`, it runs flows with new seeds for this time. A failure names its seed. With `TREMOR_SEED`,
 //! only that flow runs.
 //!
-//! The seed determines the flow, its faults, the changes, and how many events the sinks are given between two changes. It
-//! does not determine how the threads of the process are scheduled, and therefore not at which event a fault or a
+//! The seed determines the flow, its faults, the changes, and how many events the sinks are given between two changes.
+//! It does not determine how the threads of the process are scheduled, and therefore not at which event a fault or a
 //! change happens.
 
 mod flow;
@@ -168,8 +168,9 @@ impl<'t> Disturbance<'t> {
         self.change(connector, "resume");
     }
 
-    /// Waits until the sinks have been given `events` more or all events are acknowledged. A flow with a paused connector
-    /// can become idle before; as nothing reports that, it counts as idle when the records do not grow any more.
+    /// Waits until the sinks have been given `events` more or all events are acknowledged. A flow with a paused
+    /// connector can become idle before; as nothing reports that, it counts as idle when the records do not grow any
+    /// more.
     fn progress(&self, events: u64) {
         let (counts, begin) = (self.flow.counts(), self.flow.recorded(self.folder));
         let (mut before, mut idle) = (begin, 0);

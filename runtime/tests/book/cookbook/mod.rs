@@ -74,7 +74,8 @@ impl Kitchen {
     }
 }
 
-/// Returns the values of the complete lines of a file of JSON, to which a flow may be writing; none if there is no file.
+/// Returns the values of the complete lines of a file of JSON, to which a flow may be writing; none if there is no
+/// file.
 fn values(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let (lines, _) = text.rsplit_once('\n').unwrap_or_default();
