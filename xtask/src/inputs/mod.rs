@@ -34,8 +34,18 @@ const COMPILERS: [&[&str]; 3] = [
 /// Programs without which a part of a step is skipped.
 const PROGRAMS: [&str; 7] =
     ["go", "java", "mvn", "valgrind", "shellcheck", "systemd-analyze", "mdbook"];
-/// Environment variables with flags for compilers.
-const FLAGS: [&str; 3] = ["RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
+/// Environment variables with flags for compilers, and those that select the inputs of tests. With them, a test may pass
+/// that has run only a part.
+const VARIABLES: [&str; 8] = [
+    "RUSTFLAGS",
+    "RUSTDOCFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "PROPTEST_CASES",
+    "PROPTEST_RNG_SEED",
+    "TREMOR_BOMBS",
+    "TREMOR_RANDOM_SECONDS",
+    "TREMOR_SEED",
+];
 
 /// The inputs of a step, from which all its files follow.
 #[derive(Clone, Copy, Default)]
@@ -155,7 +165,7 @@ impl Sources {
         inputs
     }
 
-    /// Returns a hash of the names and contents of the files, of the locked packages, and of the tools.
+    /// Returns a hash of the names and contents of the files, of the locked packages, of the tools and of [`VARIABLES`].
     ///
     /// # Errors
     /// A file cannot be read.
@@ -265,10 +275,10 @@ fn within(folder: &str, file: &str) -> String {
     if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
 
-/// Returns the versions of the compilers, their flags, and which [`PROGRAMS`] are installed.
+/// Returns the versions of the compilers, the values of [`VARIABLES`], and which [`PROGRAMS`] are installed.
 fn tools() -> Vec<Vec<u8>> {
     let mut tools: Vec<_> = COMPILERS.into_iter().map(output).collect();
-    tools.extend(FLAGS.map(|name| env::var(name).unwrap_or_default().into_bytes()));
+    tools.extend(VARIABLES.map(|name| env::var(name).unwrap_or_default().into_bytes()));
     tools.push(PROGRAMS.map(|program| u8::from(is_on_path(program))).to_vec());
     tools
 }
