@@ -41,7 +41,7 @@ fn running(flow: &str) -> (Running, String) {
 
 /// Sends a body on a new connection. Returns the status and the remaining text of the response, or `None` if the
 /// connection ends without a response.
-fn post(address: &str, body: &str) -> Option<(u16, String)> {
+pub(crate) fn post(address: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");
