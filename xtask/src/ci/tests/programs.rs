@@ -65,7 +65,11 @@ pub(super) fn build(options: &[String]) -> Result<Vec<Executable>> {
 pub(super) fn build_plugins() -> Result<()> {
     let messages =
         messages(&mut cargo(["build", "--workspace", "--lib", "--examples", "--bin=tremor"]))?;
-    fs::write(root().join(BUILT), messages).with_context(|| format!("cannot write {BUILT}"))
+    let path = root().join(BUILT);
+    let folder = path.parent().unwrap_or(&path);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, messages))
+        .with_context(|| format!("cannot write {BUILT}"))
 }
 
 /// Runs cargo, and returns its messages about what it has built.
