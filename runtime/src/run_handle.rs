@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::{
     engine::{self, FlowState, State},
     instance_metrics::{InputSize, InstanceMetrics},
+    watchdog::GivenUp,
 };
 
 /// Handle of a run. Clones control the same run.
@@ -119,7 +120,7 @@ impl RunHandle {
     }
 
     /// Returns the reasons why a run of `flows` flows is not ready for events. The list is empty once all flows run,
-    /// all their connectors are connected, and no pull or delivery is being retried.
+    /// all their connectors are connected, no pull or delivery is being retried, and all parts are still called.
     pub fn awaited(&self, flows: usize) -> Vec<String> {
         let running = self.flows();
         let mut awaited = Vec::new();
@@ -134,6 +135,10 @@ impl RunHandle {
             if flow.state != FlowState::Running {
                 awaited.push(format!("the flow `{}` is {}", flow.name, flow.state.as_str()));
                 continue;
+            }
+            for GivenUp { component, part, .. } in &flow.given_up {
+                let flow = &flow.name;
+                awaited.push(format!("{part} of `{component}` of `{flow}` is not called again"));
             }
             for engine::Status { connector, state, since, .. } in &flow.connectors {
                 if !CONNECTED.contains(state) {

@@ -9,6 +9,7 @@ use crate::{
     engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status},
     memory::MemoryStatus,
     redact,
+    watchdog::GivenUp,
 };
 
 /// Status of all flows.
@@ -24,6 +25,7 @@ pub(super) struct FlowJson {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureJson>,
+    given_up: Vec<GivenUpJson>,
     connectors: Vec<ConnectorJson>,
     components: Vec<ComponentJson>,
     memory: MemoryJson,
@@ -47,6 +49,14 @@ struct MemoryJson {
 #[derive(Serialize)]
 struct FailureJson {
     component: String,
+    error: String,
+}
+
+/// A part of a component that has panicked too often, and is not called again.
+#[derive(Serialize)]
+struct GivenUpJson {
+    component: String,
+    part: String,
     error: String,
 }
 
@@ -107,10 +117,18 @@ impl From<&FlowStatus> for FlowJson {
                 component: failure.component.clone(),
                 error: redact::owned(failure.error.to_string()),
             }),
+            given_up: flow.given_up.iter().map(Into::into).collect(),
             connectors: flow.connectors.iter().map(Into::into).collect(),
             components: flow.components.iter().map(Into::into).collect(),
             memory: (&flow.memory).into(),
         }
+    }
+}
+
+impl From<&GivenUp> for GivenUpJson {
+    fn from(GivenUp { component, part, error }: &GivenUp) -> Self {
+        let error = redact::owned(error.to_string());
+        Self { component: component.to_string(), part: part.to_string(), error }
     }
 }
 

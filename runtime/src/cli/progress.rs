@@ -174,6 +174,7 @@ mod tests {
             latencies: None,
         };
         FlowStatus {
+            given_up: Vec::new(),
             name: "f".to_owned(),
             state: FlowState::Running,
             connectors: sources.iter().map(status).collect(),

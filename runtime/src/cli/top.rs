@@ -43,6 +43,8 @@ struct Flow {
     name: String,
     state: String,
     failure: Option<Failed>,
+    #[serde(default)]
+    given_up: Vec<GivenUp>,
     connectors: Vec<Connector>,
     components: Vec<Component>,
     memory: Option<Memory>,
@@ -57,6 +59,13 @@ struct Memory {
 }
 
 #[derive(Deserialize)]
+struct GivenUp {
+    component: String,
+    part: String,
+    error: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct Failed {
     component: String,
     error: String,
@@ -323,6 +332,10 @@ fn lines(
         );
         if let Some(Failed { component, error }) = &flow.failure {
             lines.push(line(Style::Failed, format!("{}/{component} failed: {error}", flow.name)));
+        }
+        for GivenUp { component, part, error } in &flow.given_up {
+            let text = format!("{}/{component}: {part} is not called again: {error}", flow.name);
+            lines.push(line(Style::Failed, text));
         }
         for connector in &flow.connectors {
             let Connector { name, state, state_seconds, error, restarts, waits_for } = connector;

@@ -5,6 +5,7 @@ mod ahead;
 mod built_in;
 mod codec;
 mod parts;
+mod supervised;
 
 use std::{
     collections::{HashMap, HashSet},

@@ -9,13 +9,14 @@ use super::{
     BuiltIn, Components,
     built_in::factory,
     codec::{Chosen, PluginCodec},
+    supervised::{Maker, Supervised, SupervisedPostprocessor, SupervisedPreprocessor},
     wrong,
 };
 use crate::{
     clock::Clock,
     codec::MakeCodec,
     dynamic::{BoxFuture, CodecRequirement},
-    engine::{Connection, ConnectorType, MakePreprocessor, OperatorInstance, Parts},
+    engine::{Connection, ConnectorType, MakePreprocessor, OperatorInstance, PartRestarts, Parts},
     flow::{self, Component, Flow, Kind},
     log,
     memory::{FlowMemory, Loan},
@@ -74,9 +75,10 @@ impl Parts for FlowParts<'_> {
                 let factory = self.component(Kind::Codec, component)?;
                 let (config, host) =
                     (component.config.value().clone(), self.host(&connector.name.value, component));
-                let codec = PluginCodec { factory, config, host: Box::new(move || host(None)) };
+                let make = Box::new(move || factory.codec(&config, &host(None)));
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
                 let part = part(Kind::Codec, component);
+                let codec = PluginCodec::new(self.maker(&connector, &part, make));
                 let watch = move || calls.watch(&connector, Some(&part));
                 Some(Box::new(WatchedCodec { codec, watch }))
             }
@@ -134,8 +136,18 @@ impl Parts for FlowParts<'_> {
             ComponentFactory::preprocessor,
             Watched::preprocessor,
         )?;
-        let first = make().map_err(|it| wrong(self.flow, Kind::Preprocessor, component, &it))?;
-        Ok((first, Box::new(make)))
+        let wrong = |error| wrong(self.flow, Kind::Preprocessor, component, &error);
+        if BuiltIn::find(Kind::Preprocessor, &component.name.value).is_some() {
+            return Ok((make().map_err(wrong)?, Box::new(make)));
+        }
+        let part = part(Kind::Preprocessor, component);
+        let maker = Arc::new(self.maker(connector, &part, Box::new(make)));
+        let restarts = Arc::<PartRestarts>::default();
+        let make = move || -> Result<Box<dyn Preprocessor>> {
+            let supervised = Supervised::new(maker.clone(), restarts.clone())?;
+            Ok(Box::new(SupervisedPreprocessor::new(supervised)))
+        };
+        Ok((make().map_err(wrong)?, Box::new(make)))
     }
 
     fn postprocessor(
@@ -150,7 +162,14 @@ impl Parts for FlowParts<'_> {
             ComponentFactory::postprocessor,
             Watched::postprocessor,
         )?;
-        make().map_err(|it| wrong(self.flow, Kind::Postprocessor, component, &it))
+        let wrong = |error| wrong(self.flow, Kind::Postprocessor, component, &error);
+        if BuiltIn::find(Kind::Postprocessor, &component.name.value).is_some() {
+            return make().map_err(wrong);
+        }
+        let part = part(Kind::Postprocessor, component);
+        let maker = Arc::new(self.maker(connector, &part, Box::new(make)));
+        let supervised = Supervised::new(maker, Arc::default()).map_err(wrong)?;
+        Ok(Box::new(SupervisedPostprocessor::new(supervised)))
     }
 }
 
@@ -184,6 +203,17 @@ impl FlowParts<'_> {
         }
     }
 
+    /// Returns the maker of the instances of a part of `connector`.
+    fn maker<T>(
+        &self,
+        connector: &str,
+        part: &str,
+        make: Box<dyn Fn() -> Result<T> + Send + Sync>,
+    ) -> Maker<T> {
+        let (calls, clock) = (self.calls.clone(), self.clock.clone());
+        Maker { connector: connector.to_owned(), part: part.to_owned(), make, calls, clock }
+    }
+
     /// Returns a function that creates instances of a preprocessor or a postprocessor of a connector.
     fn processor<T>(
         &self,
@@ -192,7 +222,7 @@ impl FlowParts<'_> {
         connector: &str,
         make: fn(&ComponentFactory, &Config, &Arc<HostContext>) -> Result<T>,
         record: fn(&Watched, T) -> T,
-    ) -> Result<impl Fn() -> Result<T> + Send + 'static, flow::Diagnostic>
+    ) -> Result<impl Fn() -> Result<T> + Send + Sync + 'static, flow::Diagnostic>
     where
         T: 'static,
     {

@@ -84,6 +84,7 @@ pub(crate) use self::{
     handle::connection::Connection,
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
+    retry::part_restarts::{Part, PartRestarts},
     simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;

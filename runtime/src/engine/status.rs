@@ -7,7 +7,7 @@ use crate::engine::{
     handle::status::Status,
     tracking::stats::{Component, FlowCounters},
 };
-use crate::memory::MemoryStatus;
+use crate::{memory::MemoryStatus, watchdog::GivenUp};
 
 /// The status of a flow at one moment.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct FlowStatus {
     pub components: Vec<Component>,
     /// The first permanent failure of a component, if any.
     pub failure: Option<Failure>,
+    /// Parts of components that have panicked too often, and are not called again.
+    pub given_up: Vec<GivenUp>,
     /// Number of long turns, by component and task. A turn is one poll of a task of the flow. It is long if it took
     /// more than 100 ms.
     pub long_turns: BTreeMap<(Box<str>, Box<str>), u64>,
@@ -76,13 +78,14 @@ impl FlowStatus {
         let mut components = counters.components();
         // The order of roles is the direction of events: source, pipeline, sink.
         components.sort_by_key(|component| component.kind);
-        let long_turns = control.calls().long_turns();
+        let (given_up, long_turns) = (control.calls().given_up(), control.calls().long_turns());
         Self {
             name: name.to_owned(),
             state,
             connectors,
             components,
             failure,
+            given_up,
             long_turns,
             memory: control.memory().status(),
         }

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::lock;
+use tremor_pdk::{Error, lock};
 
 pub(crate) use self::{
     limit::{Limit, Overrun},
@@ -101,6 +101,19 @@ pub(crate) struct Calls {
     /// Limits by component. A call that blocks its thread for longer than the limit is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
+    given_up: Mutex<Vec<GivenUp>>,
+}
+
+/// A part of a component that has panicked too often, and is not called again: an operator of a pipeline, or the codec or
+/// a processor of a connector. Its events fail.
+#[derive(Clone, Debug)]
+pub struct GivenUp {
+    /// Name of the connector or the pipeline.
+    pub component: Box<str>,
+    /// Description of the part, such as "codec `x`".
+    pub part: Box<str>,
+    /// Error of the last panic.
+    pub error: Error,
 }
 
 /// Numbers of turns that took at least 100 ms, by component and task.
@@ -146,6 +159,17 @@ impl Calls {
         let hangs = lock(&self.hangs);
         let found = hangs.iter().find(|(name, it)| **name == *component && it.samples == samples);
         found.map(|(_, limit)| limit.clone())
+    }
+
+    /// Records that `part` of a component is not called again.
+    pub(crate) fn give_up(&self, component: &str, part: &str, error: &Error) {
+        let (component, part, error) = (component.into(), part.into(), error.clone());
+        lock(&self.given_up).push(GivenUp { component, part, error });
+    }
+
+    /// Returns the parts that are not called again.
+    pub(crate) fn given_up(&self) -> Vec<GivenUp> {
+        lock(&self.given_up).clone()
     }
 
     /// Returns the numbers of long turns so far.

@@ -95,7 +95,7 @@ fn panicking_operator_is_recreated_and_its_events_go_to_err() {
     let behind = "y\n".repeat(400_000);
     let input = format!("{before}panic\n{behind}last\n");
     let (run, scene) = run(&through_operator("{ }", "p/err -> other"), &input);
-    run.expect(0, &["400012 events in", "operator restarts", "panicked in process"]);
+    run.expect(0, &["400012 events in", "operator 1 (`mischief`) restarts", "panicked in process"]);
     assert!(run.stdout.ends_with("\"last\"\n"));
     let letters = scene.read("other");
     let count = letters.lines().count();

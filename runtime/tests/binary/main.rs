@@ -44,6 +44,7 @@ mod many;
 mod memory;
 mod network;
 mod operators;
+mod panics;
 mod pipes;
 mod plugin_codecs;
 mod plugin_files;

@@ -125,6 +125,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
     };
     let errors = BTreeMap::from([("connection lost", 3)]);
     FlowStatus {
+        given_up: Vec::new(),
         name: ODD.to_owned(),
         state: FlowState::Draining,
         connectors: vec![Status {

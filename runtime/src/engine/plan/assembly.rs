@@ -8,10 +8,8 @@ use crate::{
     codec::MakeCodec,
     engine::{
         parts::{OperatorInstance, Parts},
-        route::{
-            leading::Factory,
-            pipeline::{Restarts, Step},
-        },
+        retry::part_restarts::PartRestarts,
+        route::{leading::Factory, pipeline::Step},
         sink::{postprocessors::Postprocessors, terms::Terms},
         source::{batch_sizer::BatchSizer, preprocessors::Preprocessors},
         target::Target,
@@ -49,7 +47,7 @@ pub(super) fn all_postprocessors(
 }
 
 /// The restarts of the operators of each pipeline, in the order of the flow file.
-pub(crate) struct FlowRestarts(Vec<Vec<Arc<Restarts>>>);
+pub(crate) struct FlowRestarts(Vec<Vec<Arc<PartRestarts>>>);
 
 impl FlowRestarts {
     pub(crate) fn new(flow: &Flow) -> Self {

@@ -158,6 +158,12 @@ impl Budget {
         allowed
     }
 
+    /// Takes back the last `uses` uses.
+    pub(crate) fn give_back(&mut self, uses: u64) {
+        let left = self.taken.len().saturating_sub(usize::try_from(uses).unwrap_or(usize::MAX));
+        self.taken.truncate(left);
+    }
+
     /// Returns the time at which the oldest use leaves the window, or `None` if there was no use. If the budget is
     /// exhausted, it can be used again from that time on.
     pub(crate) fn renewed(&self) -> Option<Instant> {

@@ -1,4 +1,5 @@
-//! Retry policies with back-off, and the circuit breakers of sources.
+//! Retry policies with back-off, the circuit breakers of sources, and restarts after panics.
 
 pub(crate) mod backoff;
 pub(crate) mod breaker;
+pub(crate) mod part_restarts;

@@ -16,9 +16,10 @@ use tremor_pdk::{Batch, Result};
 use crate::engine::{
     control::Control,
     parts::{MakeInstance, OperatorInstance},
+    retry::part_restarts::PartRestarts,
     route::{
         fan_out::{DeadLetters, Env, fan_out},
-        pipeline::{Pipeline, Restarts, Step},
+        pipeline::{Pipeline, Step},
     },
     target::{Ports, Target},
     tracking::{
@@ -58,7 +59,7 @@ pub(crate) struct Factory {
     /// Names and targets of the operator's own ports.
     pub(crate) ports: Vec<(String, Vec<Target>)>,
     /// Restarts of all instances together.
-    pub(crate) restarts: Arc<Restarts>,
+    pub(crate) restarts: Arc<PartRestarts>,
 }
 
 /// The instances of the leading stateless operators of a single task.

@@ -1,20 +1,14 @@
 //! A pipeline within one task. Operators run one after the other, a batch at a time.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use tremor_abi::batch::{Failed, HostBatch, HostOutput, Rejected};
-use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result, lock};
+use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
 
 use crate::engine::{
     control::Control,
     parts::MakeOperator,
-    retry::backoff::Budget,
+    retry::part_restarts::{Part, PartRestarts},
     route::{
         buffers::{Buffers, Outcome},
         fan_out::{DeadLetters, Env, fail, fan_out},
@@ -27,9 +21,6 @@ use crate::engine::{
     },
 };
 use crate::flow::OUT;
-
-/// Maximum number of restarts of an operator within one minute, after panics.
-const RESTARTS: u64 = 3;
 
 /// The operators of a pipeline, with its ports and metrics.
 pub(crate) struct Pipeline {
@@ -48,7 +39,7 @@ pub(crate) struct Step {
     /// restarts is exhausted.
     make: Option<MakeOperator>,
     /// Restarts after panics, of this instance and of the instances of other tasks.
-    restarts: Arc<Restarts>,
+    restarts: Arc<PartRestarts>,
     /// `true` if the operator is stateless.
     is_stateless: bool,
     /// Names of the operator's ports other than `in`, `out` and `err`, with the targets of their events.
@@ -58,14 +49,6 @@ pub(crate) struct Step {
     output: Output,
     /// `true` once the operator has left a batch with other buffers than the shared ones that it got, as an edit does.
     replaces_buffers: bool,
-}
-
-/// The restarts of all instances of an operator.
-#[derive(Debug)]
-pub(crate) struct Restarts {
-    budget: Mutex<Budget>,
-    /// `true` once the budget was exhausted. All further events of all instances fail.
-    are_exhausted: AtomicBool,
 }
 
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
@@ -91,13 +74,6 @@ pub(crate) enum Call {
     Drain,
 }
 
-impl Default for Restarts {
-    fn default() -> Self {
-        let budget = Mutex::new(Budget::new(RESTARTS, Duration::from_mins(1)));
-        Self { budget, are_exhausted: AtomicBool::new(false) }
-    }
-}
-
 impl Step {
     pub(crate) fn new(
         label: impl Into<Box<str>>,
@@ -121,7 +97,7 @@ impl Step {
     }
 
     /// Marks the operator as stateless, and shares `restarts` with its other instances.
-    pub(crate) fn stateless(self, restarts: Arc<Restarts>) -> Self {
+    pub(crate) fn stateless(self, restarts: Arc<PartRestarts>) -> Self {
         Self { restarts, is_stateless: true, ..self }
     }
 
@@ -129,13 +105,7 @@ impl Step {
     /// edits to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would
     /// copy all.
     fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
-        if self.restarts.are_exhausted.load(Ordering::Relaxed) {
-            self.make = None;
-            return Err(Error::panicked(format_args!(
-                "{} has panicked too often, and is not called again",
-                self.label
-            )));
-        }
+        self.restarts.check(&self.label).inspect_err(|_| self.make = None)?;
         batch.compact_if_grown(limit);
         if !batch.shares_buffers() {
             return self.operator.process(batch, &mut self.output);
@@ -149,25 +119,19 @@ impl Step {
         result
     }
 
-    /// Replaces an operator that has panicked at `now`, if its budget allows it. Otherwise all further events of the
-    /// step fail. Returns the number of events that the operator had buffered. These events fail.
-    fn restart(&mut self, name: &str, error: &Error, now: Instant) -> usize {
+    /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
+    /// Returns the number of events that the operator had buffered. These events fail.
+    fn restart(&mut self, name: &str, error: &Error, control: &Control) -> usize {
         let lost = self.buffers.clear();
         // The results of this call are lost together with the operator.
         self.output.begin(0);
         let Some(make) = &self.make else { return lost };
-        if !lock(&self.restarts.budget).take(now) {
-            tracing::error!(component = name, %error, "operator has failed permanently");
-            self.restarts.are_exhausted.store(true, Ordering::Relaxed);
+        let (label, calls, now) = (&*self.label, control.calls(), control.clock().now());
+        let part = Part { component: name, label, calls, now };
+        if let Some(operator) = self.restarts.restart(part, error, make) {
+            self.operator = operator;
+        } else if self.restarts.is_exhausted() {
             self.make = None;
-            return lost;
-        }
-        match make() {
-            Ok(operator) => {
-                tracing::warn!(component = name, %error, "operator restarts");
-                self.operator = operator;
-            }
-            Err(error) => tracing::error!(component = name, %error, "operator cannot be restarted"),
         }
         lost
     }
@@ -314,6 +278,9 @@ impl Pipeline {
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
             let result = step.process(&mut item.batch, &mut limit);
+            if result.is_ok() {
+                step.restarts.succeed();
+            }
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }
@@ -359,7 +326,7 @@ impl Pipeline {
         let is_tracked = input.is_tracked() || step.buffers.is_tracked();
         let mut buffered = 0;
         if let (true, Some(error)) = (has_panicked, &error) {
-            buffered = step.restart(name, error, env.control.clock().now());
+            buffered = step.restart(name, error, env.control);
         }
         let is_replayable = input.is_replayable() || step.buffers.is_replayable();
         let merged = step.output.take_merged();

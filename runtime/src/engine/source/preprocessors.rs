@@ -10,7 +10,7 @@ mod buffered;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
-use tremor_pdk::{Batch, Output, Preprocessor, Result};
+use tremor_pdk::{Batch, ErrorKind, Output, Preprocessor, Result};
 
 use self::buffered::{Buffered, drain_before, keep, tokens};
 use crate::engine::{parts::MakePreprocessor, tracking::token::Token};
@@ -319,15 +319,20 @@ impl Step {
              without that input"
         );
         self.futile_calls = 0;
-        for (stream, pulls) in std::mem::take(&mut self.buffered) {
-            origin.add(stream, tokens(pulls));
-        }
+        self.release_tokens(origin);
         match self.make.as_ref().map(|make| make()) {
             Some(Ok(preprocessor)) => (self.preprocessor, self.calls) = (preprocessor, 0),
             Some(Err(error)) => {
                 tracing::error!(preprocessor = self.name, %error, "cannot restart the preprocessor");
             }
             None => {}
+        }
+    }
+
+    /// Adds the tokens of all buffered bytes to `origin`, so that their pulls fail together with the lost input.
+    fn release_tokens(&mut self, origin: &mut Origin) {
+        for (stream, pulls) in std::mem::take(&mut self.buffered) {
+            origin.add(stream, tokens(pulls));
         }
     }
 
@@ -342,18 +347,24 @@ impl Step {
         self.calls += 1;
         let before = output.rejected().len();
         let mut process = |preprocessor: &mut dyn Preprocessor, batch: &mut Batch| {
-            preprocess(batch, output, |batch, output| match call {
+            preprocess(&self.name, batch, output, |batch, output| match call {
                 Call::Time(now) => preprocessor.on_time(now, batch, output),
                 Call::Input | Call::More => preprocessor.process(batch, output),
             })
         };
         let is_continued = call != Call::Input;
         if !origin.is_tracked() && self.buffered.is_empty() {
-            return process(&mut *self.preprocessor, batch);
+            return process(&mut *self.preprocessor, batch).is_none_or(|it| it.left_events);
         }
         let inputs =
             if is_continued { self.buffered.keys().copied().collect() } else { streams(batch) };
-        let whole = process(&mut *self.preprocessor, batch);
+        let failed = process(&mut *self.preprocessor, batch);
+        let mut whole = failed.is_none_or(|it| it.left_events);
+        if failed.is_some_and(|it| it.has_panicked) && !self.buffered.is_empty() {
+            // The bytes that the instance buffered are lost.
+            whole = false;
+            self.release_tokens(origin);
+        }
         let rejected = output.rejected();
         let (earlier, own) = rejected.split_at(before.min(rejected.len()));
         let stream_of = |rejected: &Rejected| rejected.event.stream;
@@ -466,19 +477,33 @@ fn streams(batch: &Batch) -> Vec<u64> {
     streams
 }
 
-/// Runs one preprocessor on a batch.
+/// A failed call of a preprocessor.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    /// `false` if the call left no event that could be rejected.
+    left_events: bool,
+    has_panicked: bool,
+}
+
+/// Runs one preprocessor on a batch. `name` is for messages. Returns `None` if the call succeeded.
 ///
 /// If the call fails, the events in the batch are rejected. Ends of streams are not rejected, because later
-/// preprocessors need them. Returns `false` if the call failed and left no event that could be rejected.
+/// preprocessors need them.
 fn preprocess(
+    name: &str,
     batch: &mut Batch,
     output: &mut Output,
     step: impl FnOnce(&mut Batch, &mut Output) -> Result<()>,
-) -> bool {
-    let Err(error) = step(batch, output) else { return true };
+) -> Option<Failed> {
+    let error = step(batch, output).err()?;
+    let has_panicked = error.kind() == ErrorKind::PANICKED;
     if batch.is_empty() {
-        tracing::error!(%error, "a preprocessor failed and left no event that could be sent to `err`");
-        return false;
+        tracing::error!(
+            preprocessor = name,
+            %error,
+            "the preprocessor failed and left no event that could be sent to `err`"
+        );
+        return Some(Failed { left_events: false, has_panicked });
     }
     batch.retain(|event| {
         if !event.is_stream_end() {
@@ -486,7 +511,7 @@ fn preprocess(
         }
         event.is_stream_end()
     });
-    true
+    Some(Failed { left_events: true, has_panicked })
 }
 
 #[cfg(test)]

@@ -447,10 +447,52 @@ fn failed_batch_is_rejected_except_for_ends_of_streams() {
     batch.stream(1).push_fragment(b"a");
     batch.stream(1).end();
     batch.stream(2).push_message(b"b");
-    preprocess(&mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
+    let failed = preprocess("", &mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
+    assert!(failed.is_some_and(|it| it.left_events && !it.has_panicked));
     assert!(batch.events().iter().all(Event::is_stream_end));
     assert_eq!(batch.len(), 1);
     let rejected = output.take_rejected();
     let rejected: Vec<_> = rejected.iter().map(|it| batch.original(&it.event)).collect();
     assert_eq!(rejected, [b"a", b"b"]);
+}
+
+/// A preprocessor that buffers all bytes. `!` makes it panic: another instance takes its place, which has no bytes.
+#[derive(Default)]
+struct Fragile(BTreeSet<u64>);
+
+impl Preprocessor for Fragile {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> tremor_pdk::Result<()> {
+        if batch.events().iter().any(|event| batch.raw(event) == Some(b"!")) {
+            self.0.clear();
+            return Err(Error::panicked("oh"));
+        }
+        self.0.extend(batch.events().iter().map(|event| event.stream));
+        batch.retain(|_| false);
+        Ok(())
+    }
+
+    fn buffers(&self, stream: u64) -> bool {
+        self.0.contains(&stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.0.iter().copied().collect()
+    }
+}
+
+#[test]
+fn panic_rejects_input_and_fails_pulls_of_all_buffered_bytes() {
+    let mut scene = lines();
+    scene.chain = Preprocessors::new(vec![Box::new(Fragile::default())]);
+    let [piece] = &mut scene.pull_only(&[(1, b"!")])[..] else { panic!("one piece") };
+    assert!(piece.whole && piece.rejected.len() == 1, "nothing was buffered");
+    std::mem::replace(&mut piece.token, Token::untracked()).settle();
+    assert_eq!(scene.failed(), Vec::<u64>::new());
+    scene.pull(&[(1, b"a")]);
+    scene.pull(&[(2, b"b")]);
+    assert_eq!(scene.open(), [2, 3]);
+    let pieces = scene.pull_only(&[(1, b"!")]);
+    assert!(!pieces[0].whole && pieces[0].rejected.len() == 1);
+    drop(pieces);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![2, 3, 4]));
 }

@@ -1,0 +1,199 @@
+//! Restarts of parts: operators of a pipeline, codecs and processors of a connector. After a panic, a part gets another
+//! instance.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{Error, Result, lock};
+
+use super::backoff::Budget;
+use crate::watchdog::Calls;
+
+/// Maximum number of restarts of a part within one minute without a successful call after them.
+const RESTARTS: u64 = 3;
+/// Shortest time between two log lines about restarts of a part.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Every instance works, or a call has succeeded since the last restart.
+const WORKING: u8 = 0;
+/// No call has succeeded since the last restart.
+const UNPROVEN: u8 = 1;
+/// The budget is exhausted, and the part is not called again.
+const EXHAUSTED: u8 = 2;
+
+/// The restarts of all instances of a part.
+#[derive(Debug)]
+pub(crate) struct PartRestarts {
+    state: AtomicU8,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    budget: Budget,
+    /// Restarts since the last successful call. They use no budget once a call succeeds: the part works, and single
+    /// events make it panic.
+    unproven: u64,
+    logged_at: Option<Instant>,
+    /// Restarts since the last log line.
+    unlogged: u64,
+}
+
+/// A part that has panicked.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'p> {
+    /// Name of the connector or the pipeline.
+    pub(crate) component: &'p str,
+    /// Description of the part within the component, such as "codec `x`".
+    pub(crate) label: &'p str,
+    /// Records of the flow, one of which is added if the part is not called again.
+    pub(crate) calls: &'p Calls,
+    pub(crate) now: Instant,
+}
+
+impl Default for PartRestarts {
+    fn default() -> Self {
+        let budget = Budget::new(RESTARTS, Duration::from_mins(1));
+        let counts = Counts { budget, unproven: 0, logged_at: None, unlogged: 0 };
+        Self { state: AtomicU8::new(WORKING), counts: Mutex::new(counts) }
+    }
+}
+
+impl PartRestarts {
+    /// Checks that the part may still be called.
+    ///
+    /// # Errors
+    /// Kind panicked, once the budget is exhausted.
+    #[inline]
+    pub(crate) fn check(&self, label: &str) -> Result<()> {
+        if self.is_exhausted() { Err(exhausted(label)) } else { Ok(()) }
+    }
+
+    /// Returns whether the part is not called again.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == EXHAUSTED
+    }
+
+    /// Records that a call has succeeded, so that earlier restarts use no budget.
+    #[inline]
+    pub(crate) fn succeed(&self) {
+        if self.state.load(Ordering::Relaxed) == UNPROVEN {
+            self.give_back();
+        }
+    }
+
+    #[cold]
+    fn give_back(&self) {
+        let counts = &mut *lock(&self.counts);
+        counts.budget.give_back(std::mem::take(&mut counts.unproven));
+        // Another instance may have exhausted the budget meanwhile.
+        let (from, to) = (UNPROVEN, WORKING);
+        let _ = self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns the instance that replaces one that has panicked with `error`. Returns `None` if the budget is exhausted,
+    /// so that the part is not called again, or if the constructor fails.
+    #[cold]
+    pub(crate) fn restart<T>(
+        &self,
+        part: Part<'_>,
+        error: &Error,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Option<T> {
+        let Part { component, label, .. } = part;
+        let logged = self.count(part, error)?;
+        match make() {
+            Ok(instance) => {
+                if let Some(others) = logged {
+                    tracing::warn!(component, %error, others, "{label} restarts");
+                }
+                Some(instance)
+            }
+            Err(error) => {
+                tracing::error!(component, %error, "{label} cannot be restarted");
+                None
+            }
+        }
+    }
+
+    /// Counts a restart. Returns `None` if the budget is exhausted. The inner value is `None` if the restart is not
+    /// logged, and otherwise the number of earlier restarts that were not.
+    fn count(&self, part: Part<'_>, error: &Error) -> Option<Option<u64>> {
+        let Part { component, label, calls, now } = part;
+        let counts = &mut *lock(&self.counts);
+        if self.is_exhausted() {
+            return None;
+        }
+        if !counts.budget.take(now) {
+            self.state.store(EXHAUSTED, Ordering::Relaxed);
+            let remedy = "restart the process once the plugin is mended";
+            tracing::error!(component, %error, "{label} has panicked too often, and is not called again; {remedy}");
+            calls.give_up(component, label, error);
+            return None;
+        }
+        counts.unproven += 1;
+        self.state.store(UNPROVEN, Ordering::Relaxed);
+        if counts.logged_at.is_some_and(|at| now.saturating_duration_since(at) < INTERVAL) {
+            counts.unlogged += 1;
+            return Some(None);
+        }
+        counts.logged_at = Some(now);
+        Some(Some(std::mem::take(&mut counts.unlogged)))
+    }
+}
+
+#[cold]
+fn exhausted(label: &str) -> Error {
+    Error::panicked(format_args!("{label} has panicked too often, and is not called again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tremor_pdk::Error;
+
+    use super::{Part, PartRestarts};
+    use crate::{clock::Clock, watchdog::Calls};
+
+    /// Restarts a part `second` seconds after the start. Returns whether that was possible.
+    fn restart(restarts: &PartRestarts, calls: &Calls, clock: &Clock, second: u64) -> bool {
+        let now = clock.now() + Duration::from_secs(second);
+        let part = Part { component: "input", label: "codec `x`", calls, now };
+        restarts.restart(part, &Error::panicked("oh"), || Ok(())).is_some()
+    }
+
+    #[test]
+    fn fourth_restart_in_a_minute_without_success_is_the_end() {
+        let (restarts, calls, clock) =
+            (PartRestarts::default(), Calls::default(), Clock::simulated(0));
+        assert!((0..3).all(|second| restart(&restarts, &calls, &clock, second)));
+        restarts.check("codec `x`").unwrap();
+        assert!(!restart(&restarts, &calls, &clock, 60));
+        let error = restarts.check("codec `x`").unwrap_err().to_string();
+        assert!(error.starts_with("codec `x` has panicked too often"), "{error}");
+        // Neither a later success of another instance nor time changes that.
+        restarts.succeed();
+        assert!(!restart(&restarts, &calls, &clock, 600));
+        let given_up = calls.given_up();
+        assert_eq!(given_up.len(), 1);
+        assert_eq!((&*given_up[0].component, &*given_up[0].part), ("input", "codec `x`"));
+    }
+
+    #[test]
+    fn restarts_followed_by_success_use_no_budget() {
+        let (restarts, calls, clock) =
+            (PartRestarts::default(), Calls::default(), Clock::simulated(0));
+        for _ in 0..1_000 {
+            assert!(restart(&restarts, &calls, &clock, 1) && restart(&restarts, &calls, &clock, 1));
+            restarts.succeed();
+        }
+        assert!(calls.given_up().is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! Tests of codecs and processors that panic. A panic costs the messages that caused it, and is never the end of the
+//! component unless nothing else succeeds.
+
+use serde_json::Value;
+
+use crate::{api, tremor::Scene};
+
+const LINES: usize = 1_000;
+/// Length of a line with its end, in bytes.
+const LINE: usize = 10;
+
+fn is_poison(line: usize) -> bool {
+    line % 100 == 42
+}
+
+/// Returns lines of which some make the components of the fixture panic.
+fn input() -> String {
+    let line =
+        |number| format!("{}{number:04}\n", if is_poison(number) { "panic" } else { "good " });
+    (0..LINES).map(line).collect()
+}
+
+fn good(lines: impl Iterator<Item = usize>) -> Vec<String> {
+    lines.filter(|line| !is_poison(*line)).map(|number| format!("good {number:04}")).collect()
+}
+
+/// Runs a flow from a file to a file with these keys of the source and of the sink. Returns the lines that were
+/// delivered, and the dead letters.
+fn run(source: &str, sink: &str, count: usize) -> (Vec<String>, Vec<Value>) {
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, {source}, config: {{ path: in, mode: read, chunk_bytes: {} }} }}
+  output: {{ type: file, {sink}, config: {{ path: out, mode: write }} }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead, output/err -> dead]",
+        20 * LINE
+    );
+    let scene = Scene::new(&flow).write("in", input().as_bytes());
+    let run = scene.run();
+    run.expect(0, &[&format!("{count} events in"), "` restarts component="]);
+    assert!(!run.stderr.contains("is not called again"), "{}", run.stderr);
+    let letters = scene.read("dead").lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    (scene.read("out").lines().map(str::to_owned).collect(), letters)
+}
+
+const HOSTILE_CODEC: &str = "codec: { type: hostile_codec, config: { fault: word_panics } }";
+
+#[test]
+fn panic_of_a_codec_or_postprocessor_costs_one_message() {
+    let lines = "preprocessors: [lines], codec: string";
+    let hostile = "hostile_postprocessor, config: { fault: word_panics }";
+    for (source, sink) in [
+        (
+            &*format!("preprocessors: [lines], {HOSTILE_CODEC}"),
+            "codec: string, postprocessors: [lines]",
+        ),
+        (lines, &*format!("{HOSTILE_CODEC}, postprocessors: [lines]")),
+        (lines, &*format!("codec: string, postprocessors: [{{ type: {hostile} }}]")),
+    ] {
+        let (delivered, letters) = run(source, sink, LINES);
+        assert_eq!(delivered, good(0..LINES), "{source}, {sink}");
+        let originals: Vec<_> = letters.iter().map(|it| it["original"].as_str().unwrap()).collect();
+        let poison = (0..LINES).filter(|it| is_poison(*it)).map(|it| format!("panic{it:04}"));
+        assert_eq!(originals, poison.collect::<Vec<_>>(), "{source}, {sink}");
+        assert!(letters.iter().all(|it| it["error"]["kind"] == "panicked"), "{letters:?}");
+    }
+}
+
+/// A preprocessor gets bytes and not messages, so its panic costs the bytes of the call.
+#[test]
+fn panic_of_a_preprocessor_costs_its_input() {
+    let hostile = "hostile_preprocessor, config: { fault: word_panics }";
+    let source = format!("preprocessors: [{{ type: {hostile} }}], codec: string");
+    // Each pull has 20 lines, and 10 of the pulls contain a line that panics.
+    let (delivered, letters) =
+        run(&source, "codec: string, postprocessors: [lines]", LINES - 10 * 20 + 10);
+    let is_lost = |line: &usize| (40..60).contains(&(line % 100));
+    assert_eq!(delivered, good((0..LINES).filter(|line| !is_lost(line))));
+    let originals: String = letters.iter().map(|it| it["original"].as_str().unwrap()).collect();
+    let lost = (0..LINES).filter(is_lost).map(|line| line * LINE);
+    let lost: String = lost.map(|start| input()[start..start + LINE].to_owned()).collect();
+    assert_eq!(originals, lost);
+}
+
+#[test]
+fn codec_that_always_panics_is_given_up_and_shown() {
+    let flow = format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    {HOSTILE_CODEC}
+    config: {{ path: in, mode: read, follow: true }}
+  output: {{ type: 'null' }}
+  dead: {{ type: 'null' }}
+links: [input -> output, input/err -> dead]"
+    );
+    let scene = Scene::new(&flow).write("in", "panic\n".repeat(100).as_bytes());
+    let mut asked = api::start(scene, &["flow.yaml"]);
+    let flow = asked.until("/v1/flows/flow", |flow| flow["given_up"] != Value::Array(Vec::new()));
+    let given_up = &flow["given_up"][0];
+    assert_eq!(given_up["component"], "input");
+    assert_eq!(given_up["part"], "codec `hostile_codec`");
+    assert!(given_up["error"].as_str().unwrap().contains("panicked in decode"), "{given_up}");
+    let (status, body) = asked.request("GET", "/readyz");
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("codec `hostile_codec` of `input` of `flow` is not called"), "{body}");
+    asked.until_log("codec `hostile_codec` has panicked too often");
+    asked.end();
+}
