@@ -68,12 +68,7 @@ impl Flow {
 
     /// Waits for a line of the log that contains `text`, and returns the first one.
     pub fn says(&self, text: &str) -> String {
-        self.says_again(text, 0)
-    }
-
-    /// Waits for a line that contains `text` after `after` other such lines, and returns it.
-    pub fn says_again(&self, text: &str, after: usize) -> String {
-        let look = || self.lines("err").into_iter().filter(|line| line.contains(text)).nth(after);
+        let look = || self.lines("err").into_iter().find(|line| line.contains(text));
         eventually(&format!("`{text}` in the log:\n{}", self.log()), look)
     }
 

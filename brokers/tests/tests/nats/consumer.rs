@@ -15,14 +15,15 @@ pub(super) fn flow(nats: &Nats, keys: &str, sink: &str) -> Flow {
     flow_from(&nats.address(), keys, sink)
 }
 
-/// Starts a flow from the server at `address` to a sink.
+/// Starts a flow from the server at `address` to a sink, with the admin API.
 pub(super) fn flow_from(address: &str, keys: &str, sink: &str) -> Flow {
-    Flow::run(&format!(
+    let flow = format!(
         "connectors:\n  \
            input: {{ type: nats_consumer, codec: json, config: {{ servers: ['{address}'], {keys} }} }}\n  \
            output: {sink}\n\
          links: [input -> output]\n"
-    ))
+    );
+    Flow::run_in(tempfile::tempdir().unwrap(), &flow, &["--api", "127.0.0.1:0"])
 }
 
 fn await_output(flow: &Flow, count: usize) {
