@@ -107,12 +107,12 @@ impl PartRestarts {
         make: impl FnOnce() -> Result<T>,
     ) -> Option<T> {
         let Part { component, label, .. } = part;
-        let logged = self.count(part, error)?;
+        if !self.count(part, error) {
+            return None;
+        }
         match make() {
             Ok(instance) => {
-                if let Some(others) = logged {
-                    tracing::warn!(component, %error, others, "{label} restarts");
-                }
+                self.log(part, error);
                 Some(instance)
             }
             Err(error) => {
@@ -122,29 +122,37 @@ impl PartRestarts {
         }
     }
 
-    /// Counts a restart. Returns `None` if the budget is exhausted. The inner value is `None` if the restart is not
-    /// logged, and otherwise the number of earlier restarts that were not.
-    fn count(&self, part: Part<'_>, error: &Error) -> Option<Option<u64>> {
+    /// Counts a restart. Returns `false` if the budget is exhausted.
+    fn count(&self, part: Part<'_>, error: &Error) -> bool {
         let Part { component, label, calls, now } = part;
         let counts = &mut *lock(&self.counts);
         if self.is_exhausted() {
-            return None;
+            return false;
         }
-        if !counts.budget.take(now) {
+        let is_allowed = counts.budget.take(now);
+        if is_allowed {
+            counts.unproven += 1;
+            self.state.store(UNPROVEN, Ordering::Relaxed);
+        } else {
             self.state.store(EXHAUSTED, Ordering::Relaxed);
             let remedy = "restart the process once the plugin is mended";
             tracing::error!(component, %error, "{label} has panicked too often, and is not called again; {remedy}");
             calls.give_up(component, label, error);
-            return None;
         }
-        counts.unproven += 1;
-        self.state.store(UNPROVEN, Ordering::Relaxed);
+        is_allowed
+    }
+
+    /// Logs a restart, unless the last line is less than [`INTERVAL`] ago.
+    fn log(&self, part: Part<'_>, error: &Error) {
+        let Part { component, label, now, .. } = part;
+        let counts = &mut *lock(&self.counts);
         if counts.logged_at.is_some_and(|at| now.saturating_duration_since(at) < INTERVAL) {
             counts.unlogged += 1;
-            return Some(None);
+            return;
         }
         counts.logged_at = Some(now);
-        Some(Some(std::mem::take(&mut counts.unlogged)))
+        let others = std::mem::take(&mut counts.unlogged);
+        tracing::warn!(component, %error, others, "{label} restarts");
     }
 }
 

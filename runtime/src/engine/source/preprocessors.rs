@@ -6,13 +6,17 @@
 //! streams.
 
 mod buffered;
+mod origin;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
 use tremor_pdk::{Batch, ErrorKind, Output, Preprocessor, Result};
 
-use self::buffered::{Buffered, drain_before, keep, tokens};
+use self::{
+    buffered::{Buffered, drain_before, keep, tokens},
+    origin::Origin,
+};
 use crate::engine::{parts::MakePreprocessor, tracking::token::Token};
 
 /// The preprocessors of one source.
@@ -119,14 +123,6 @@ struct Progress {
     has_earlier_output: bool,
 }
 
-/// Tokens of the pulls that a batch comes from.
-struct Origin {
-    /// Token of the pull that is being processed.
-    pull: Option<Token>,
-    /// Tokens of earlier pulls, by stream.
-    earlier: BTreeMap<u64, Vec<Token>>,
-}
-
 impl Preprocessors {
     #[cfg(test)]
     pub(crate) fn new(preprocessors: Vec<Box<dyn Preprocessor>>) -> Self {
@@ -167,7 +163,7 @@ impl Preprocessors {
 
     /// Adds a pulled batch as input. [`Preprocessors::next`] returns the resulting messages.
     pub(crate) fn push(&mut self, batch: Batch, token: Option<Token>) {
-        let origin = Origin { pull: token, earlier: BTreeMap::new() };
+        let origin = Origin::of_pull(token);
         self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
     }
 
@@ -250,7 +246,7 @@ impl Preprocessors {
     /// Runs the step at `first` and all later steps. Returns their output, the tokens of the output, and `false` if
     /// events were lost.
     fn run(&mut self, first: usize, task: Task) -> (Batch, Origin, bool) {
-        let none = || Origin { pull: None, earlier: BTreeMap::new() };
+        let none = Origin::default;
         let (mut batch, mut origin, mut call) = match task {
             Task::Process(batch, origin) => (batch, origin, Call::Input),
             Task::Continue => (Batch::new(), none(), Call::More),
@@ -413,54 +409,10 @@ impl Step {
             origin.add(stream, buffered.iter().map(|it| it.token.clone()).collect());
         } else if !is_continued && !has_earlier_output {
             // The preprocessor has clones of these tokens now, and they leave with its next output.
-            origin.earlier.remove(&stream).into_iter().flatten().for_each(Token::settle);
+            origin.settle_earlier(stream);
         }
         origin.add(stream, tokens(left));
         inputs.into_iter().for_each(|token| keep(buffered, Buffered { token, call: self.calls }));
-    }
-}
-
-impl Origin {
-    fn is_tracked(&self) -> bool {
-        self.pull.as_ref().is_some_and(Token::is_tracked) || !self.earlier.is_empty()
-    }
-
-    /// Returns clones of the tokens of all pulls that read the input of `stream`.
-    fn of(&self, stream: u64) -> Vec<Token> {
-        let earlier = self.earlier.get(&stream).into_iter().flatten();
-        earlier.chain(&self.pull).cloned().collect()
-    }
-
-    fn add(&mut self, stream: u64, tokens: Vec<Token>) {
-        if !tokens.is_empty() {
-            add(self.earlier.entry(stream).or_default(), tokens);
-        }
-    }
-
-    /// Joins the tokens of all pulls into one.
-    fn token(self) -> Token {
-        match self.pull {
-            Some(pull) if self.earlier.is_empty() => pull,
-            pull => {
-                let mut all = Vec::new();
-                self.earlier.into_values().for_each(|earlier| add(&mut all, earlier));
-                Token::join(all.into_iter().chain(pull).collect())
-            }
-        }
-    }
-}
-
-/// Merges `tokens` into `to`. The result is sorted by pull and has at most one token for each pull.
-fn add(to: &mut Vec<Token>, tokens: Vec<Token>) {
-    for token in tokens {
-        if to.last().is_none_or(|last| last.pull() < token.pull()) {
-            to.push(token);
-            continue;
-        }
-        match to.binary_search_by_key(&token.pull(), Token::pull) {
-            Ok(_) => token.settle(),
-            Err(position) => to.insert(position, token),
-        }
     }
 }
 

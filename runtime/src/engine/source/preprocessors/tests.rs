@@ -456,7 +456,7 @@ fn failed_batch_is_rejected_except_for_ends_of_streams() {
     assert_eq!(rejected, [b"a", b"b"]);
 }
 
-/// A preprocessor that buffers all bytes. `!` makes it panic: another instance takes its place, which has no bytes.
+/// A preprocessor that buffers all bytes. `!` makes it panic: another instance replaces it, which has no bytes.
 #[derive(Default)]
 struct Fragile(BTreeSet<u64>);
 
