@@ -101,7 +101,7 @@ pub use self::{
         AnyBatch, Form, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,
         StructuredEvent, TypedBatch, TypedEvent, TypedEvents,
     },
-    codec::Codec,
+    codec::{Codec, Message},
     component::{Component, ComponentContext},
     config::NoConfig,
     connector::{Connector, Halves},
@@ -188,8 +188,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// `std::task::Context` and `std::path::Path`, are not in the prelude.
 pub mod prelude {
     pub use crate::{
-        Batch, ByteBuffer, Codec, Component, ComponentContext, Connector, Delivery, Error,
-        EventRef, Exceptions, Found, Halves, Host, Input, Operator, Output, Postprocessor, Pull,
+        Batch, Codec, Component, ComponentContext, Connector, Delivery, Error, EventRef,
+        Exceptions, Found, Halves, Host, Input, Message, Operator, Output, Postprocessor, Pull,
         RawBatch, Result, Sides, Sink, Source, StreamSplitter, StructuredBatch, ValueRef, Verdict,
         Writer,
     };

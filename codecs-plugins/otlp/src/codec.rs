@@ -139,19 +139,19 @@ impl Codec for Otlp {
         read(signal.request(), &self.normal, self.integers, most, value)
     }
 
-    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut tremor_pdk::Message<'_>) -> Result<()> {
         let Some(signal) = self.signal_of_value(value)? else {
             if self.encoding == Encoding::Json {
-                message.extend_from_copy_slice(b"{}");
+                message.extend_from_slice(b"{}");
             }
             return Ok(());
         };
         self.normalize(|normal| write(signal.request(), value, Unknown::Refused, normal))?;
         if self.encoding != Encoding::Json {
             if self.signal.is_none() {
-                message.extend_from_copy_slice(&signal.mark());
+                message.extend_from_slice(&signal.mark());
             }
-            message.extend_from_copy_slice(&self.normal);
+            message.extend_from_slice(&self.normal);
             return Ok(());
         }
         let (mut bytes, mut nodes) = Default::default();
@@ -159,7 +159,7 @@ impl Codec for Otlp {
         read(signal.request(), &self.normal, Integers::Text, usize::MAX, &mut writer)?;
         let root = writer.finish().map_err(Error::internal)?;
         let json = Document::new(&bytes, &nodes).root(root).to_string();
-        message.extend_from_copy_slice(json.as_bytes());
+        message.extend_from_slice(json.as_bytes());
         Ok(())
     }
 }

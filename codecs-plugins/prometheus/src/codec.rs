@@ -36,8 +36,8 @@ impl Codec for Prometheus {
         self.config.event == EventIs::Sample && !message.split(|byte| *byte == b'\n').any(is_event)
     }
 
-    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
-        message.extend_from_copy_slice(encode::encode(self.config, value)?.as_bytes());
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut Message<'_>) -> Result<()> {
+        message.extend_from_slice(encode::encode(self.config, value)?.as_bytes());
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ impl Codec for KeyValue {
         Ok(())
     }
 
-    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut Message<'_>) -> Result<()> {
         let Some(object) = value.as_object() else {
             return Err(Error::bad_data(format!("expected an object, found {value}")));
         };
@@ -71,7 +71,7 @@ impl Codec for KeyValue {
             if position > 0 {
                 message.push(b' ');
             }
-            message.extend_from_copy_slice(key.as_bytes());
+            message.extend_from_slice(key.as_bytes());
             match value.shape() {
                 Shape::Bool(true) => {}
                 Shape::String(text) => {
@@ -81,7 +81,7 @@ impl Codec for KeyValue {
                 Shape::Array(_) | Shape::Object(_) | Shape::Bytes(_) => {
                     return Err(Error::bad_data(format!("cannot write `{key}`: {value}")));
                 }
-                _ => message.extend_from_copy_slice(format!("={value}").as_bytes()),
+                _ => message.extend_from_slice(format!("={value}").as_bytes()),
             }
         }
         Ok(())
@@ -105,11 +105,11 @@ impl KeyValue {
     }
 }
 
-fn push_text(text: &str, message: &mut ByteBuffer) {
+fn push_text(text: &str, message: &mut Message<'_>) {
     let is_plain = !text.is_empty() && !text.contains(['=', ' ', '"', '\\']);
     if is_plain {
-        return message.extend_from_copy_slice(text.as_bytes());
+        return message.extend_from_slice(text.as_bytes());
     }
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    message.extend_from_copy_slice(format!("\"{escaped}\"").as_bytes());
+    message.extend_from_slice(format!("\"{escaped}\"").as_bytes());
 }

@@ -136,6 +136,7 @@ impl Instance {
             return Err(Error::internal(message));
         }
         self.check_counts(batch, 0)?;
+        check_messages(&encoded)?;
         Ok((encoded, self.output.take_rejected()))
     }
 
@@ -170,11 +171,27 @@ impl Instance {
     }
 }
 
+/// Checks that each message begins after the one before it. A plugin that was built with an older kit could remove bytes
+/// of an earlier message.
+fn check_messages(encoded: &Batch) -> Result<()> {
+    let mut end = std::ptr::null();
+    for event in encoded.events() {
+        let message = encoded.raw(event).unwrap_or_default().as_ptr_range();
+        if message.start < end {
+            return Err(Error::internal(
+                "the codec removed bytes of another message: build its plugin with a newer kit",
+            ));
+        }
+        end = message.end;
+    }
+    Ok(())
+}
+
 impl BatchDecoder for Instance {
     fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         match self.decode(batch) {
             Ok(decoded) => decoded,
-            Err(error) if self.codec.divides(&error, self.events.len()) => self.decode_each(batch),
+            Err(_) if self.codec.divides(self.events.len()) => self.decode_each(batch),
             Err(error) => Decoded { rejected: self.reject_all(batch, &error), discarded: 0 },
         }
     }
@@ -189,9 +206,7 @@ impl BatchEncoder for Instance {
     ) -> (Batch, Vec<Rejected>) {
         let (mut encoded, mut rejected) = match self.encode(batch, pool) {
             Ok(encoded) => encoded,
-            Err(error) if self.codec.divides(&error, self.events.len()) => {
-                self.encode_each(batch, pool)
-            }
+            Err(_) if self.codec.divides(self.events.len()) => self.encode_each(batch, pool),
             Err(error) => (Batch::from_pool(pool), self.reject_all(batch, &error)),
         };
         // A codec of a plugin may write any bytes, so its messages may contain the terminator.
@@ -199,3 +214,6 @@ impl BatchEncoder for Instance {
         (encoded, rejected)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,10 +63,10 @@ impl<T> Supervised<T> {
         }
     }
 
-    /// Returns whether the messages of a batch have to be passed one by one, after a call for all of them failed with
-    /// `error`.
-    pub(super) fn divides(&self, error: &Error, messages: usize) -> bool {
-        error.kind() == ErrorKind::PANICKED && messages > 1 && !self.restarts.is_exhausted()
+    /// Returns whether the messages of a batch have to be passed one by one, after a call for all of them failed, so that
+    /// only those fail that are the cause.
+    pub(super) fn divides(&self, messages: usize) -> bool {
+        messages > 1 && !self.restarts.is_exhausted()
     }
 }
 
@@ -113,7 +113,10 @@ impl Postprocessor for SupervisedPostprocessor {
         self.events.extend_from_slice(batch.events());
         let result = self.supervised.call(|it| it.process(batch, output));
         match result {
-            Err(error) if self.supervised.divides(&error, self.events.len()) => {
+            Err(error)
+                if error.kind() == ErrorKind::PANICKED
+                    && self.supervised.divides(self.events.len()) =>
+            {
                 output.clear();
                 self.process_each(batch, output);
                 Ok(())

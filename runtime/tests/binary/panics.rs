@@ -1,5 +1,7 @@
-//! Tests of codecs and processors that panic. A panic costs the messages that caused it, and is never the end of the
-//! component unless nothing else succeeds.
+//! Tests of codecs and processors that panic or write too much. This costs the messages that are the cause, and is never
+//! the end of the component unless nothing else succeeds.
+
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -80,6 +82,30 @@ fn panic_of_a_preprocessor_costs_its_input() {
     let lost = (0..LINES).filter(is_lost).map(|line| line * LINE);
     let lost: String = lost.map(|start| input()[start..start + LINE].to_owned()).collect();
     assert_eq!(originals, lost);
+}
+
+/// The process may have half a gibibyte, and the message of one event would have six.
+#[test]
+fn endless_message_of_a_codec_costs_its_event_and_no_memory() {
+    let flow = "connectors:
+  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
+  output:
+    type: file
+    codec: { type: hostile_codec, config: { fault: word_floods } }
+    postprocessors: [lines]
+    config: { path: out, mode: write }
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
+links: [input -> output, output/err -> dead]";
+    let scene = Scene::new(flow).write("in", b"one\nflood\ntwo\n");
+    let tremor = scene.command(&["run", "flow.yaml"]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--data=536870912").arg(tremor.get_program()).args(tremor.get_args());
+    limited.envs(tremor.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.current_dir(scene.path()).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && log.contains("1 dead-lettered"), "{log}");
+    assert_eq!(scene.read("out"), "one\ntwo\n");
+    assert!(scene.read("dead").contains("more than 67108864 bytes"), "{}", scene.read("dead"));
 }
 
 #[test]

@@ -3,9 +3,13 @@
 use tremor_abi::batch::{HostBatch, Payload};
 
 use crate::{
-    Batch, Codec, Document, Error, Output, Result, Writer,
+    Batch, Codec, Document, Error, Message, Output, Result, Writer,
     dynamic::{DynCodec, discard_empty},
 };
+
+/// Limit of the messages of a batch in bytes: this, or [`EXPANSION`] times the weight of the batch if that is more.
+const LEAST_LIMIT: usize = 64 << 20;
+const EXPANSION: usize = 8;
 
 /// Calls a codec for the messages of a batch, one after the other.
 ///
@@ -43,11 +47,17 @@ impl<T: Codec> DynCodec for CodecDriver<T> {
         output: &mut Output,
     ) -> Result<()> {
         let codec = &mut self.codec;
-        output.reject_all(batch.encode_into(encoded, |payload, message| match payload {
-            Payload::Document { bytes, nodes, root, .. } => {
-                codec.encode(Document::new(bytes, nodes).root(root), message)
-            }
-            Payload::Value(value) => codec.encode(value, message),
+        let most = LEAST_LIMIT.max(EXPANSION.saturating_mul(batch.weight()));
+        output.reject_all(batch.encode_into(encoded, |payload, bytes| {
+            let value = match payload {
+                Payload::Document { bytes, nodes, root, .. } => {
+                    Document::new(bytes, nodes).root(root)
+                }
+                Payload::Value(value) => value,
+            };
+            let mut message = Message::new(bytes, most);
+            codec.encode(value, &mut message)?;
+            message.finish()
         }));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use tremor_abi::ByteBuffer;
 
-use crate::{Codec, Document, Error, Result, Value, Writer};
+use crate::{Codec, Document, Error, Message, Result, Value, Writer};
 
 /// Decodes a message, and returns the value.
 ///
@@ -21,7 +21,9 @@ pub fn decode(codec: &mut impl Codec, message: &[u8]) -> Result<Value<'static>> 
 /// # Errors
 /// Returns the error of the codec.
 pub fn encode(codec: &mut impl Codec, value: &Value<'_>) -> Result<Vec<u8>> {
-    let mut message = ByteBuffer::new();
+    let mut bytes = ByteBuffer::new();
+    let mut message = Message::new(&mut bytes, usize::MAX);
     codec.encode(value.into(), &mut message)?;
-    Ok(message.into_vec())
+    message.finish()?;
+    Ok(bytes.into_vec())
 }

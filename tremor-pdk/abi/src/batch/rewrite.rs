@@ -128,7 +128,7 @@ impl Batch {
                 bytes.truncate(start);
                 return Err(error);
             }
-            let Some(span) = span(start, bytes.len() - start) else {
+            let Some(span) = span(start, bytes.len().saturating_sub(start)) else {
                 bytes.truncate(start);
                 return Err(too_large());
             };

@@ -294,10 +294,10 @@ impl Codec for Records {
         Ok(())
     }
 
-    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut Message<'_>) -> Result<()> {
         let id = value.get("record id").and_then(ValueRef::as_u64);
         let id = id.ok_or_else(|| Error::bad_data("this is not a record"))?;
-        message.extend_from_copy_slice(format!("id {id}").as_bytes());
+        message.extend_from_slice(format!("id {id}").as_bytes());
         Ok(())
     }
 }
