@@ -51,6 +51,7 @@ pub struct Config {
     pub max_open_files: Option<NonZeroU32>,
     /// File that stores the acknowledged positions, so that the next run continues after them. A
     /// relative path is resolved against the folder of the flow file.
+    #[schemars(extend("x-message-end" = "message_end"))]
     pub checkpoint: Option<PathBuf>,
     /// Minimum time between two durable writes of the checkpoint.
     #[serde(default = "default_checkpoint_interval")]
@@ -65,6 +66,7 @@ pub struct Config {
     /// `true` to set the metadata `%file.offset` of each event: the offset of the first byte of the
     /// message in the decompressed content.
     #[serde(default)]
+    #[schemars(extend("x-message-end" = "message_end"))]
     pub offset: bool,
     /// Terminator of each message in the file. Empty if the end of a message cannot be found.
     #[serde(default = "default_message_end")]

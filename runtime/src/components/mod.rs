@@ -5,6 +5,7 @@ mod ahead;
 mod built_in;
 mod codec;
 mod parts;
+mod positions;
 mod supervised;
 
 use std::{
@@ -283,7 +284,11 @@ impl Resolver for Components {
         flow: &Flow,
         connector: &flow::Connector,
     ) -> Result<(), flow::Diagnostic> {
-        self.codec_of(flow, connector).map(drop)
+        self.codec_of(flow, connector)?;
+        match self.find(Kind::Connector, &connector.component.name.value) {
+            Lookup::Known { schema: Some(schema) } => positions::check(flow, connector, &schema),
+            _ => Ok(()),
+        }
     }
 
     fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {

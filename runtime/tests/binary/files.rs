@@ -69,6 +69,47 @@ fn damaged_checkpoint_fails_flow_with_remedy() {
     assert!(!scene.has("out") || scene.read("out").is_empty());
 }
 
+/// With another terminator than that of the positions, the next run would begin within a message.
+#[test]
+fn positions_and_preprocessor_agree_on_ends_of_messages() {
+    let flow = |first: &str, keys: &str| {
+        format!(
+            "connectors:
+  input: {{ type: file, preprocessors: [{first}], codec: string, config: {{ path: in, mode: read, {keys} }} }}
+  output: {{ type: 'null' }}
+links: [input -> output]"
+        )
+    };
+    let separated = "{ type: lines, config: { separator: ';' } }";
+    for (first, keys) in [
+        ("length-prefixed", "checkpoint: at"),
+        ("length-prefixed", "checkpoint: at, message_end: \"\\n\""),
+        ("length-prefixed", "offset: true"),
+        ("gzip", "checkpoint: at"),
+        (separated, "checkpoint: at"),
+        ("lines", "checkpoint: at, message_end: ';'"),
+        ("hostile_preprocessor", "checkpoint: at"),
+    ] {
+        let scene = Scene::new(&flow(first, keys)).write("in", b"");
+        for command in ["check", "run"] {
+            let parts =
+                ["flow.yaml:2:", "after a restart, the source would begin within a message"];
+            scene.tremor(&[command, "flow.yaml"]).expect(2, &parts);
+        }
+    }
+    for (first, keys) in [
+        ("length-prefixed", "offset: false"),
+        ("length-prefixed", "checkpoint: at, message_end: ''"),
+        (separated, "checkpoint: at, message_end: ';'"),
+        ("lines", "checkpoint: at"),
+        ("cri", "checkpoint: at"),
+        ("hostile_preprocessor", "checkpoint: at, message_end: \"\\n\""),
+    ] {
+        let scene = Scene::new(&flow(first, keys)).write("in", b"");
+        scene.tremor(&["check", "flow.yaml"]).expect(0, &[]);
+    }
+}
+
 #[test]
 fn stopped_flow_keeps_position_of_followed_file() {
     let text = "connectors:
