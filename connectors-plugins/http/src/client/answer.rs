@@ -28,8 +28,8 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// that the server rejected some items of the request.
 ///
 /// # Errors
-/// Returns the errors of [`check`], and an error of the kind bad data if some items were rejected,
-/// because OTLP forbids sending such a request again.
+/// Returns the errors of [`check`], and an error of the kind bad data if some items were rejected
+/// or the response cannot be read, because OTLP forbids sending such a request again.
 pub(crate) fn check_otlp(
     host: &Host,
     url: &Url,
@@ -37,6 +37,12 @@ pub(crate) fn check_otlp(
     answer: &Answer,
 ) -> Result<(), Error> {
     let Err(error) = check(host, url, secrets, answer) else {
+        if let Some(why) = &answer.undecoded {
+            let text = format!(
+                "`{url}` accepted the request, but may have rejected some of its items: cannot read the response: {why}"
+            );
+            return Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER));
+        }
         let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
             return Ok(());
         };
@@ -85,6 +91,8 @@ pub(crate) fn check(
             );
         } else if !answer.body.is_empty() {
             let _ = write!(text, ": {}", printable(&secrets.redacted(&answer.body, SHOWN)));
+        } else if let Some(why) = &answer.undecoded {
+            let _ = write!(text, "; cannot read the response: {why}");
         }
         text
     };
@@ -145,8 +153,7 @@ mod tests {
 
     fn policy(status: u16, body: &[u8]) -> (Option<ErrorPolicy>, String) {
         let status = StatusCode::from_u16(status).unwrap();
-        let answer =
-            Answer { status, headers: HeaderMap::new(), body: body.to_vec(), is_cut: false };
+        let answer = Answer { status, body: body.to_vec(), ..Answer::default() };
         let url = "http://a/x?key=secret".parse().unwrap();
         let error = check(&TestHost::new().host(), &url, &Secrets::default(), &answer).err();
         (error.as_ref().map(Error::policy), error.map_or_else(String::new, |it| it.to_string()))

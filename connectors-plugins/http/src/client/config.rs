@@ -6,8 +6,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::{
     Method,
     header::{
-        AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap,
-        HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
+        HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
     },
     http::uri::PathAndQuery,
 };
@@ -19,7 +19,7 @@ use tremor_pdk::{
 };
 
 use super::{secrets::Secrets, url::Url};
-use crate::{Basic, Preset, Signal};
+use crate::{Basic, Preset, Signal, coding::ACCEPTED};
 
 /// Upper limit of `max_response_bytes`, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -213,6 +213,7 @@ impl Settings {
         let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         headers.insert(HOST, url.host_header());
+        headers.insert(ACCEPT_ENCODING, ACCEPTED);
         for (name, text) in &config.headers {
             let name = header_name("headers", name)?;
             headers.insert(name.clone(), value(&format!("headers.{name}"), text)?);
@@ -221,7 +222,7 @@ impl Settings {
             let (name, value) = credentials(auth)?;
             headers.insert(name, value);
         }
-        let is_public = |name: &HeaderName| [USER_AGENT, HOST].contains(name);
+        let is_public = |name: &HeaderName| [USER_AGENT, HOST, ACCEPT_ENCODING].contains(name);
         let secret = headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value);
         let secrets = Secrets::new(&url, secret);
         let mut body_headers = HeaderMap::new();

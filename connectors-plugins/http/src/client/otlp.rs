@@ -155,7 +155,7 @@ impl<'b> Iterator for Fields<'b> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+    use hyper::{HeaderMap, header::CONTENT_TYPE};
 
     use super::PartialSuccess;
     use crate::client::connection::Answer;
@@ -163,7 +163,7 @@ mod tests {
     fn of(content_type: &str, body: &[u8]) -> Option<(i64, String)> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        let answer = Answer { status: StatusCode::OK, headers, body: body.to_vec(), is_cut: false };
+        let answer = Answer { headers, body: body.to_vec(), ..Answer::default() };
         PartialSuccess::of(&answer).map(|it| (it.rejected, it.message))
     }
 

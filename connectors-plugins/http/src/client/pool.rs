@@ -84,7 +84,8 @@ impl Pool {
         lock(&self.idle)
     }
 
-    /// Sends a request to a URL of the peer, and reads at most `most` bytes of the response's body.
+    /// Sends a request to a URL of the peer, and reads at most `most` bytes of the response's body,
+    /// as received and decompressed.
     ///
     /// # Errors
     /// The server did not send a complete response, or could not be reached. The policy of the
@@ -120,8 +121,9 @@ impl Pool {
             let sent = within(&self.host, timeout.get(), connection.send(request()?, most)).await;
             match sent {
                 None => return Err(late()),
-                Some(Ok(answer)) => {
+                Some(Ok(mut answer)) => {
                     self.put(connection).await;
+                    answer.decode(&self.host, most).await?;
                     return Ok(answer);
                 }
                 // The peer closed an idle connection and sent no byte of a response, so it has

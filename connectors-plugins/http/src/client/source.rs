@@ -70,6 +70,12 @@ impl Source for Polls {
             return Ok(Pull::Idle(self.interval.get()));
         }
         answer::check(&self.host, &settings.url, &self.pool.secrets, &answer)?;
+        if let Some(why) = answer.undecoded {
+            return Err(Error::bad_data(format_args!(
+                "cannot read the response of `{}`: {why}",
+                settings.url
+            )));
+        }
         if answer.is_cut {
             return Err(Error::bad_data(format_args!(
                 "the response of `{}` exceeds {most} bytes; raise `max_response_bytes`",
