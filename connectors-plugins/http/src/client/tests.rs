@@ -126,6 +126,9 @@ fn each_event_is_a_request_on_the_same_connection() {
     let requests = peer.requests.join().unwrap();
     let bodies: Vec<_> = requests.iter().map(|(_, _, body)| &body[..]).collect();
     assert_eq!(bodies, [&b"one"[..], b"", b"two"]);
+    for (_, head, body) in &requests {
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+    }
     assert!(requests.iter().all(|(connection, ..)| *connection == 1));
     let head = &requests[0].1;
     assert!(head.starts_with("POST /in?key=secret HTTP/1.1\r\n"), "{head}");
@@ -152,6 +155,29 @@ fn requests_have_configured_credentials() {
         client.deliver(&batch_of(&["one"])).unwrap();
         let (_, head, _) = peer.requests.join().unwrap().remove(0);
         assert!(head.lines().any(|line| line == expected), "{head}");
+    }
+}
+
+#[test]
+fn empty_body_has_a_length_if_the_method_has_content() {
+    for (method, has_length) in
+        [("POST", true), ("PUT", true), ("PATCH", true), ("GET", false), ("DELETE", false)]
+    {
+        let peer = peer(vec![ok(), ok()]);
+        let host = TestHost::new();
+        let keys = format!(r#", "interval": "30s", "method": "{method}""#);
+        let mut client = client(&host, &peer.address, &keys);
+        client.deliver(&batch_of(&[""])).unwrap();
+        client.pull().unwrap();
+        for (_, head, _) in peer.requests.join().unwrap() {
+            assert!(head.starts_with(method), "{head}");
+            assert_eq!(
+                head.matches("content-length: 0").count(),
+                usize::from(has_length),
+                "{head}"
+            );
+            assert!(!head.contains("transfer-encoding"), "{head}");
+        }
     }
 }
 
