@@ -149,6 +149,32 @@ links: [input -> output{links}]"
 }
 
 #[test]
+fn request_without_events_is_answered_with_success() {
+    for (reads, bodies) in [
+        ("preprocessors: [lines], codec: json", &["", "\n", " \r\n\n"][..]),
+        ("codec: json", &["", " \n"]),
+        ("codec: string", &[""]),
+        ("codec: prometheus", &["", "# HELP a b\n# EOF\n"]),
+        ("preprocessors: [remove-empty], codec: string", &[""]),
+        ("preprocessors: [prometheus], codec: prometheus", &["", "# HELP a b\n"]),
+        ("preprocessors: [gzip], codec: json", &[""]),
+    ] {
+        let (server, address) = running(&format!(
+            "connectors:
+  input: {{ type: http_server, {reads}, config: {{ listen: '127.0.0.1:0', respond: delivered }} }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> output]"
+        ));
+        for body in bodies {
+            let (status, answer) = post(&address, body).expect("an answer");
+            assert_eq!(status, 200, "{reads} {body:?}: {answer}");
+        }
+        server.signal(&["TERM"]);
+        server.end().expect(0, &[]);
+    }
+}
+
+#[test]
 fn drain_under_load_loses_no_accepted_request() {
     for respond in ["accepted", "delivered"] {
         let flow = format!(

@@ -18,7 +18,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use super::{secrets::Secrets, url::Url};
+use super::{otlp, secrets::Secrets, url::Url};
 use crate::{Basic, Preset, Signal, coding::ACCEPTED};
 
 /// Upper limit of `max_response_bytes`, in bytes.
@@ -47,7 +47,8 @@ pub struct Config {
     /// Format of request bodies.
     #[serde(default)]
     pub format: Format,
-    /// The `Content-Type` of bodies. Default: determined by `format`.
+    /// The `Content-Type` of bodies. Default: determined by `format`, or with a `preset` by the
+    /// encoding of each body.
     pub content_type: Option<String>,
     /// Compression of request bodies.
     #[serde(default)]
@@ -159,7 +160,9 @@ pub(crate) struct Settings {
     /// Headers of every request.
     pub(crate) headers: HeaderMap,
     /// Headers that requests with a body have in addition.
-    pub(crate) body_headers: HeaderMap,
+    body_headers: HeaderMap,
+    /// `true` if the `Content-Type` of a body follows from its contents, as with a `preset`.
+    is_type_by_body: bool,
     pub(crate) max_response_bytes: usize,
     /// Values that no error may show, even if the peer quotes them.
     pub(crate) secrets: Secrets,
@@ -235,7 +238,8 @@ impl Settings {
             (None, Format::Ndjson) => HeaderValue::from_static("application/x-ndjson"),
             (None, Format::Array) => HeaderValue::from_static("application/json"),
         };
-        if !headers.contains_key(CONTENT_TYPE) || config.content_type.is_some() {
+        let has_type = headers.contains_key(CONTENT_TYPE);
+        if !has_type || config.content_type.is_some() {
             body_headers.insert(CONTENT_TYPE, content_type);
         }
         let encoding = match config.compression {
@@ -259,6 +263,7 @@ impl Settings {
             poll_method: method.unwrap_or(Method::GET),
             headers,
             body_headers,
+            is_type_by_body: config.preset.is_some() && !has_type && config.content_type.is_none(),
             max_response_bytes,
             secrets,
             config,
@@ -267,22 +272,33 @@ impl Settings {
 }
 
 impl Settings {
-    /// Returns the URL and the body of the request that a message becomes.
+    /// Returns the headers that a request with this body, before compression, has in addition.
+    pub(crate) fn body_headers(&self, body: &[u8]) -> HeaderMap {
+        let mut headers = self.body_headers.clone();
+        if self.is_type_by_body && otlp::is_json(body) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        headers
+    }
+
+    /// Returns the URL and the body of the request that a message becomes, or `None` for an OTLP
+    /// request without data, which need not be sent.
     ///
     /// # Errors
     /// The message has another signal than the configured one, or does not name its signal. The
     /// policy of the error makes the event a dead letter.
-    pub(crate) fn request<'m>(&self, message: &'m [u8]) -> Result<(&Url, &'m [u8])> {
+    pub(crate) fn request<'m>(&self, message: &'m [u8]) -> Result<Option<(&Url, &'m [u8])>> {
         let wrong = |text: String| Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER);
         let (named, body) = match self.config.preset {
-            None => return Ok((&self.url, message)),
+            None => return Ok(Some((&self.url, message))),
             Some(Preset::Otlp(_)) => Signal::split(message),
         };
         match (&self.otlp_urls[..], named) {
-            ([(_, url)], None) => Ok((url, body)),
+            _ if Signal::has_no_data(body) => Ok(None),
+            ([(_, url)], None) => Ok(Some((url, body))),
             (urls, Some(named)) => {
                 let found = urls.iter().find(|(signal, _)| *signal == named);
-                found.map(|(_, url)| (url, body)).ok_or_else(|| {
+                found.map(|(_, url)| Some((url, body))).ok_or_else(|| {
                     let path = named.path().unwrap_or_default();
                     wrong(format!(
                         "the message is for `{path}`, but `{}` is for another signal; set `preset: {{ otlp: any }}` \

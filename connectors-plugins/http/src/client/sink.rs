@@ -32,11 +32,12 @@ impl Posts {
             // The runtime truncates the delay to whole milliseconds, so add one.
             return Err(deferred.retry_after(time + Duration::from_millis(1)));
         }
+        let body_headers = settings.body_headers(&body);
         let body: Bytes = body::compressed(&self.host, body, settings.config.compression).await?;
         let head = || {
             let mut head = Request::builder().method(settings.method.clone());
             if let Some(headers) = head.headers_mut() {
-                headers.extend(settings.body_headers.clone());
+                headers.extend(body_headers.clone());
             }
             head
         };
@@ -56,7 +57,8 @@ impl Posts {
         let mut exceptions = Exceptions::none();
         for (position, event) in batch.iter().enumerate() {
             let posted = match self.pool.settings.request(event.raw()) {
-                Ok((url, body)) => self.post(url, body.to_vec()).await,
+                Ok(Some((url, body))) => self.post(url, body.to_vec()).await,
+                Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
             match posted {

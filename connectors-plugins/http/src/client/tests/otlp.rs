@@ -48,7 +48,7 @@ fn preset_any_routes_by_signal_and_rejects_unknown_signals() {
         b"\xc0\x3e\x02metrics",
         b"\xc0\x3e\x03traces",
         b"\x0a\x00",
-        br#" { "resourceSpans":[]}"#,
+        br#" { "resourceSpans":[{}]}"#,
         br#"{"resource":{}}"#,
         b"\xc0\x3e\x04",
     ] {
@@ -70,7 +70,7 @@ fn preset_any_routes_by_signal_and_rejects_unknown_signals() {
             ("POST /in/v1/logs?k=1 HTTP/1.1", &b"logs"[..]),
             ("POST /in/v1/metrics?k=1 HTTP/1.1", b"metrics"),
             ("POST /in/v1/traces?k=1 HTTP/1.1", b"traces"),
-            ("POST /in/v1/traces?k=1 HTTP/1.1", br#" { "resourceSpans":[]}"#),
+            ("POST /in/v1/traces?k=1 HTTP/1.1", br#" { "resourceSpans":[{}]}"#),
         ]
     );
 }
@@ -94,4 +94,54 @@ fn message_of_another_signal_is_not_sent() {
     let [(_, head, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };
     assert!(head.starts_with("POST /v1/logs "), "{head}");
     assert_eq!(body, b"logs");
+}
+
+#[test]
+fn content_type_follows_from_the_encoding_of_each_body() {
+    for (keys, json, protobuf) in [
+        ("", "application/json", "application/x-protobuf"),
+        (r#", "content_type": "text/x""#, "text/x", "text/x"),
+        (r#", "headers": { "content-type": "text/x" }"#, "text/x", "text/x"),
+    ] {
+        let peer = peer(vec![ok(); 2]);
+        let test = TestHost::new();
+        test.follow_real_time();
+        let config = format!(
+            r#"{{ "url": "http://{}", "preset": {{ "otlp": "any" }}, "compression": "gzip" {keys} }}"#,
+            peer.address
+        );
+        let mut client = test.connect::<HttpClient>(&config).unwrap();
+        let mut messages = Batch::new();
+        messages.push_message(br#"{"resourceLogs":[{}]}"#);
+        messages.push_message(b"\xc0\x3e\x01logs");
+        client.deliver(&messages).unwrap();
+        let found = peer.requests.join().unwrap();
+        for ((_, head, _), expected) in found.iter().zip([json, protobuf]) {
+            assert_eq!(head.matches("content-type: ").count(), 1, "{head}");
+            assert!(head.contains(&format!("content-type: {expected}\r\n")), "{head}");
+        }
+    }
+}
+
+#[test]
+fn request_without_data_is_delivered_without_being_sent() {
+    for signal in ["any", "logs"] {
+        let peer = peer(vec![ok()]);
+        let test = TestHost::new();
+        test.follow_real_time();
+        let config = format!(
+            r#"{{ "url": "http://{}", "preset": {{ "otlp": "{signal}" }} }}"#,
+            peer.address
+        );
+        let mut client = test.connect::<HttpClient>(&config).unwrap();
+        let mut messages = Batch::new();
+        for message in
+            [&b""[..], b"{}", br#"{"resourceLogs":[]}"#, b"\xc0\x3e\x01", b"\xc0\x3e\x01logs"]
+        {
+            messages.push_message(message);
+        }
+        client.deliver(&messages).unwrap();
+        let [(_, _, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };
+        assert_eq!(body, b"logs");
+    }
 }
