@@ -19,6 +19,7 @@ use hostile_peers::{
 };
 
 use crate::{
+    api,
     network::{are_the_logs, example},
     peer::free_address,
     running::Running,
@@ -433,4 +434,45 @@ links: [input -> output]"
     server.until("cannot establish TLS with");
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);
+}
+
+/// The certificate of the server is not in `ca_file`, until that file is corrected.
+#[test]
+fn refused_certificate_is_a_state_and_fails_no_event() {
+    let make = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (own, other) = (make(), make());
+    let server = Scene::new(
+        "connectors:
+  input:
+    type: http_server
+    codec: json
+    config: { listen: '127.0.0.1:0', tls: { cert_file: cert.pem, key_file: key.pem } }
+  output: { type: 'null' }
+links: [input -> output]",
+    );
+    let server = server
+        .write("cert.pem", own.cert.pem().as_bytes())
+        .write("key.pem", own.signing_key.serialize_pem().as_bytes());
+    let mut server = Running::of(server, &["flow.yaml"], |command| command);
+    let (address, _) = server.listens();
+    let client = Scene::new(&format!(
+        "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, count: 9 }} }}
+  output:
+    type: http_client
+    codec: json
+    config: {{ url: 'https://{address}/', tls: {{ ca_file: ca.pem }} }}
+links: [input -> output]"
+    ));
+    let client = client.write("ca.pem", other.cert.pem().as_bytes());
+    let authority = client.path().join("ca.pem");
+    let client = api::start(client, &["flow.yaml"]);
+    let output =
+        client.until("/v1/flows/flow/connectors/output", |output| output["state"] == "retrying");
+    assert!(output["error"].as_str().unwrap().contains("cannot establish TLS"), "{output}");
+    fs::write(authority, own.cert.pem()).unwrap();
+    let log = client.ended();
+    assert!(log.contains("9 events in, 9 out, 0 dead-lettered"), "{log}");
+    server.signal(&["TERM"]);
+    server.end().expect(0, &["9 events in, 9 out"]);
 }

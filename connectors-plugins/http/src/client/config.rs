@@ -66,6 +66,12 @@ pub struct Config {
     /// Time without a request after which a connection is closed.
     #[serde(default = "idle_timeout")]
     pub idle_timeout: Interval,
+    /// Statuses after which a request is sent again, in addition to the usual ones: `[409]`.
+    #[serde(default)]
+    pub retry_statuses: Vec<u16>,
+    /// Statuses after which a request is not sent again, so that its events go to `err`: `[401]`.
+    #[serde(default)]
+    pub fail_statuses: Vec<u16>,
     /// Time between two requests of a source, such as `30s`. Required for a source.
     pub interval: Option<Interval>,
     /// Maximum length of a response that a source accepts, in bytes.
@@ -211,6 +217,7 @@ impl Settings {
                 Some(tls.with_protocols(&["http/1.1"]))
             }
         };
+        statuses(&config)?;
         let method = config.method.as_deref().map(method).transpose()?;
         let mut headers = HeaderMap::new();
         let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
@@ -312,6 +319,24 @@ impl Settings {
                     .to_owned(),
             )),
         }
+    }
+}
+
+/// Validates `retry_statuses` and `fail_statuses`.
+fn statuses(config: &Config) -> Result<()> {
+    let Config { retry_statuses, fail_statuses, .. } = config;
+    for (key, all) in [("retry_statuses", retry_statuses), ("fail_statuses", fail_statuses)] {
+        if let Some(found) = all.iter().find(|it| !(300..600).contains(*it)) {
+            return Err(Error::configuration(format_args!(
+                "invalid `{key}` entry {found}: expected a status from 300 to 599, such as 409"
+            )));
+        }
+    }
+    match fail_statuses.iter().find(|it| retry_statuses.contains(it)) {
+        None => Ok(()),
+        Some(both) => Err(Error::configuration(format_args!(
+            "invalid `fail_statuses` entry {both}: `retry_statuses` contains it too; remove it from one of the two keys"
+        ))),
     }
 }
 

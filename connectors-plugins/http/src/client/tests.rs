@@ -2,6 +2,7 @@
 
 mod codings;
 mod otlp;
+mod statuses;
 
 use std::{
     io::{Read, Write},
@@ -103,13 +104,10 @@ fn client(host: &TestHost, address: &str, keys: &str) -> Connection {
     host.connect::<HttpClient>(&config).unwrap()
 }
 
-/// Returns the error of a delivery that failed as a whole.
+/// Returns the error of a delivery of one event.
 #[track_caller]
 fn error(delivery: Delivery) -> Error {
-    match delivery {
-        Err(Undelivered::All(error)) => error,
-        other => panic!("expected a delivery that failed as a whole, found {other:?}"),
-    }
+    delivery.expect_err("the delivery must fail").into_error()
 }
 
 #[test]
@@ -393,6 +391,12 @@ fn invalid_configuration_is_rejected_without_secrets() {
         (r#"{ "url": "http://a", "auth": { "bearer": "secret\n" } }"#, "`auth.bearer`"),
         (r#"{ "url": "http://a", "max_response_bytes": "2GiB" }"#, "at most"),
         (r#"{ "url": "http://a", "tls": {} }"#, "use a `url` with `https`"),
+        (r#"{ "url": "http://a", "retry_statuses": [200] }"#, "invalid `retry_statuses` entry 200"),
+        (r#"{ "url": "http://a", "fail_statuses": [600] }"#, "a status from 300 to 599"),
+        (
+            r#"{ "url": "http://a", "retry_statuses": [409, 500], "fail_statuses": [500] }"#,
+            "invalid `fail_statuses` entry 500",
+        ),
     ] {
         let error = TestHost::new().component::<HttpClient>(config).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("secret"), "{error}");
