@@ -176,6 +176,27 @@ links: [input -> output]"
 }
 
 #[test]
+fn polled_response_is_decompressed_before_it_is_split() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"one\ntwo\n").unwrap();
+    let body = encoder.finish().unwrap();
+    let head = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = [b"HTTP/1.1 200 OK\r\n", head.as_bytes(), &body].concat();
+    let server = Server::start(move |_| answer.clone());
+    let flow = format!(
+        "connectors:
+  input: {{ type: http_client, preprocessors: [lines], codec: string, config: {{ url: 'http://{}/', interval: 10ms }} }}
+  output: {{ type: stdio, codec: string, postprocessors: [lines] }}
+links: [input -> output]",
+        server.address()
+    );
+    let run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+    assert_eq!([(); 4].map(|()| run.event()), ["one", "two", "one", "two"]);
+    run.signal(&["TERM"]);
+    run.end().expect(0, &[]);
+}
+
+#[test]
 fn drain_under_load_loses_no_accepted_request() {
     for respond in ["accepted", "delivered"] {
         let flow = format!(
