@@ -83,4 +83,33 @@ impl Signal {
         let found = Self::ALL.into_iter().find(|(_, name)| key == Some(*name));
         (found.map(|(signal, _)| signal), message)
     }
+    /// Returns whether a request has no data: the body is empty, or an object in JSON without keys
+    /// or with an empty list.
+    pub(crate) fn has_no_data(body: &[u8]) -> bool {
+        /// Length in bytes that no such object exceeds.
+        const LONGEST: usize = 32;
+        if body.first() != Some(&b'{') {
+            return body.is_empty();
+        }
+        let text = body.iter().filter(|byte| !byte.is_ascii_whitespace()).take(LONGEST);
+        let text: Vec<u8> = text.copied().collect();
+        let is_empty = |key: &[u8]| text == [b"{\"", key, b"\":[]}"].concat();
+        text == b"{}" || Self::ALL.iter().any(|(_, key)| is_empty(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Signal;
+
+    #[test]
+    fn request_without_data_is_recognised() {
+        for body in [&b""[..], b"{}", b"{\n}\n", br#"{ "resourceMetrics" : [ ] }"#] {
+            assert!(Signal::has_no_data(body), "{body:?}");
+        }
+        for body in [&b"\n"[..], b"{", b"{}{}", br#"{"resource":[]}"#, br#"{"resourceSpans":[{}]}"#]
+        {
+            assert!(!Signal::has_no_data(body), "{body:?}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 compile_error!("the HTTP connectors need Linux, because they wait for sockets with epoll");
 
 pub mod client;
+mod coding;
 mod config;
 mod io;
 mod payload;

@@ -19,6 +19,7 @@ use hostile_peers::{
 };
 
 use crate::{
+    api,
     network::{are_the_logs, example},
     peer::free_address,
     running::Running,
@@ -146,6 +147,53 @@ links: [input -> output{links}]"
         server.signal(&["TERM"]);
         server.end().expect(0, &[]);
     }
+}
+
+#[test]
+fn request_without_events_is_answered_with_success() {
+    for (reads, bodies) in [
+        ("preprocessors: [lines], codec: json", &["", "\n", " \r\n\n"][..]),
+        ("codec: json", &["", " \n"]),
+        ("codec: string", &[""]),
+        ("codec: prometheus", &["", "# HELP a b\n# EOF\n"]),
+        ("preprocessors: [remove-empty], codec: string", &[""]),
+        ("preprocessors: [prometheus], codec: prometheus", &["", "# HELP a b\n"]),
+        ("preprocessors: [gzip], codec: json", &[""]),
+    ] {
+        let (server, address) = running(&format!(
+            "connectors:
+  input: {{ type: http_server, {reads}, config: {{ listen: '127.0.0.1:0', respond: delivered }} }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> output]"
+        ));
+        for body in bodies {
+            let (status, answer) = post(&address, body).expect("an answer");
+            assert_eq!(status, 200, "{reads} {body:?}: {answer}");
+        }
+        server.signal(&["TERM"]);
+        server.end().expect(0, &[]);
+    }
+}
+
+#[test]
+fn polled_response_is_decompressed_before_it_is_split() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"one\ntwo\n").unwrap();
+    let body = encoder.finish().unwrap();
+    let head = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = [b"HTTP/1.1 200 OK\r\n", head.as_bytes(), &body].concat();
+    let server = Server::start(move |_| answer.clone());
+    let flow = format!(
+        "connectors:
+  input: {{ type: http_client, preprocessors: [lines], codec: string, config: {{ url: 'http://{}/', interval: 10ms }} }}
+  output: {{ type: stdio, codec: string, postprocessors: [lines] }}
+links: [input -> output]",
+        server.address()
+    );
+    let run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+    assert_eq!([(); 4].map(|()| run.event()), ["one", "two", "one", "two"]);
+    run.signal(&["TERM"]);
+    run.end().expect(0, &[]);
 }
 
 #[test]
@@ -407,4 +455,45 @@ links: [input -> output]"
     server.until("cannot establish TLS with");
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);
+}
+
+/// The certificate of the server is not in `ca_file`, until that file is corrected.
+#[test]
+fn refused_certificate_is_a_state_and_fails_no_event() {
+    let make = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (own, other) = (make(), make());
+    let server = Scene::new(
+        "connectors:
+  input:
+    type: http_server
+    codec: json
+    config: { listen: '127.0.0.1:0', tls: { cert_file: cert.pem, key_file: key.pem } }
+  output: { type: 'null' }
+links: [input -> output]",
+    );
+    let server = server
+        .write("cert.pem", own.cert.pem().as_bytes())
+        .write("key.pem", own.signing_key.serialize_pem().as_bytes());
+    let mut server = Running::of(server, &["flow.yaml"], |command| command);
+    let (address, _) = server.listens();
+    let client = Scene::new(&format!(
+        "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, count: 9 }} }}
+  output:
+    type: http_client
+    codec: json
+    config: {{ url: 'https://{address}/', tls: {{ ca_file: ca.pem }} }}
+links: [input -> output]"
+    ));
+    let client = client.write("ca.pem", other.cert.pem().as_bytes());
+    let authority = client.path().join("ca.pem");
+    let client = api::start(client, &["flow.yaml"]);
+    let output =
+        client.until("/v1/flows/flow/connectors/output", |output| output["state"] == "retrying");
+    assert!(output["error"].as_str().unwrap().contains("cannot establish TLS"), "{output}");
+    fs::write(authority, own.cert.pem()).unwrap();
+    let log = client.ended();
+    assert!(log.contains("9 events in, 9 out, 0 dead-lettered"), "{log}");
+    server.signal(&["TERM"]);
+    server.end().expect(0, &["9 events in, 9 out"]);
 }

@@ -6,7 +6,7 @@ use std::{
     os::unix::net::UnixDatagram,
     process::Command,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU16, Ordering},
     },
     thread,
@@ -124,6 +124,66 @@ fn sink_whose_deliveries_fail_is_retrying_until_they_succeed() {
     until_ready(&asked, 200);
     let log = asked.end();
     expect_counts(&log, &[("deliveries wait", 1), ("delivers again", 1)]);
+}
+
+/// Each of these statuses says that the configuration is wrong, and not the events.
+#[test]
+fn wrong_configuration_is_a_state_and_fails_no_event() {
+    for (first, text) in [(401, "401 Unauthorized"), (407, "407 Proxy"), (404, "404 Not Found")] {
+        let (server, status) = server(first);
+        let keys = "retry: { backoff: 1ms, max_backoff: 10ms },";
+        let flow = to_http("count: 50", &server.address().to_string(), keys);
+        let mut asked = start(flow, &["flow.yaml"]);
+        let output = until_state(&asked, "output", "retrying");
+        assert!(output["error"].as_str().unwrap().contains(text), "{output}");
+        asked.until("/v1/flows/flow/connectors/output", |it| {
+            it["retries"]["deliver"].as_u64() > Some(2)
+        });
+        let line = asked.until_log("deliveries wait");
+        assert!(line.contains(text) && line.contains("; check `") || first == 407, "{line}");
+        status.store(200, Ordering::Relaxed);
+        let log = asked.ended();
+        expect_counts(&log, &[("50 events in, 50 out, 0 dead-lettered", 1)]);
+    }
+}
+
+/// A batch of which the peer refuses one event, and which is too large for it.
+#[test]
+fn refused_batch_loses_only_the_refused_event() {
+    let accepted = Arc::new(Mutex::new(Vec::new()));
+    let seen = accepted.clone();
+    let server = Server::start(move |request| {
+        let body = request.text();
+        if body.len() > 2_000 {
+            return response("413 Too large", "");
+        }
+        if body.lines().any(|line| line == "{\"n\":321}") {
+            return response("400 Bad", "wrong number");
+        }
+        seen.lock().unwrap().extend(body.lines().map(str::to_owned));
+        response("200 OK", "")
+    });
+    let lines: Vec<_> = (0..500).map(|number| format!("{{\"n\":{number}}}")).collect();
+    let scene = Scene::new(&format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: json, config: {{ path: in, mode: read }} }}
+  output:
+    type: http_client
+    codec: json
+    batch: {{ max_events: 500, linger: 1s }}
+    config: {{ url: 'http://{}/', format: ndjson }}
+  dead: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> output, output/err -> dead]",
+        server.address()
+    ));
+    let run = scene.write("in", lines.join("\n").as_bytes()).run();
+    run.expect(0, &["1 dead-lettered"]);
+    let letter: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(letter["original"], lines[321]);
+    let message = letter["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with("answered with 400 Bad Request: wrong number"), "{message}");
+    let expected = lines.iter().filter(|line| **line != lines[321]);
+    assert!(accepted.lock().unwrap().iter().eq(expected));
 }
 
 #[test]

@@ -173,6 +173,47 @@ links: [first -> sender, second -> output]"
     run.end().expect(0, &[]);
 }
 
+/// A sink that passes requests on has nothing to deliver either.
+#[test]
+fn request_without_data_is_answered_with_success() {
+    let next = free_address();
+    let flow = |signal: &str| {
+        format!(
+            "connectors:
+  first:
+    type: http_server
+    codec: {{ otlp: {{ signal: {signal}, encoding: any }} }}
+    config: {{ listen: '127.0.0.1:0', preset: {{ otlp: {signal} }}, respond: delivered }}
+  sender:
+    type: http_client
+    codec: {{ otlp: {{ signal: {signal} }} }}
+    retry: {{ attempts: 0 }}
+    config: {{ url: 'http://{next}', preset: {{ otlp: {signal} }} }}
+links: [first -> sender]"
+        )
+    };
+    for signal in ["any", "logs"] {
+        let mut run = Running::of(Scene::new(&flow(signal)), &["flow.yaml"], |command| command);
+        let (address, _) = run.listens();
+        for path in SIGNALS.iter().filter(|it| signal == "any" || **it == signal) {
+            let path = format!("/v1/{path}");
+            let answer = post_to(&path, &address, PROTOBUF, b"");
+            assert_eq!(answer, ["HTTP/1.1 200 OK", PROTOBUF, ""], "{path}");
+            let key = match &*path {
+                "/v1/logs" => "resourceLogs",
+                "/v1/metrics" => "resourceMetrics",
+                _ => "resourceSpans",
+            };
+            for body in ["{}", &format!("{{\"{key}\":[]}}"), ""] {
+                let answer = post_to(&path, &address, JSON, body.as_bytes());
+                assert_eq!(answer, ["HTTP/1.1 200 OK", JSON, "{}"], "{path} {body}");
+            }
+        }
+        run.signal(&["TERM"]);
+        run.end().expect(0, &[" 0 events in, 0 out, 0 dead-lettered"]);
+    }
+}
+
 #[test]
 fn collector_example_writes_a_file_for_each_signal() {
     let scene = Scene::new(&example_flow("otlp-collector.yaml"));

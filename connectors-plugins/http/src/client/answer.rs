@@ -12,6 +12,7 @@ use hyper::{
 use tremor_pdk::{Error, ErrorPolicy, Host};
 
 use super::{
+    config::Settings,
     connection::Answer,
     otlp::{self, PartialSuccess},
     secrets::Secrets,
@@ -24,83 +25,122 @@ pub(crate) const SHOWN: usize = 200;
 /// Maximum delay that a peer can request with `Retry-After`.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Checks the response to an OTLP request. A response with a successful status may still report
-/// that the server rejected some items of the request.
+/// Checks the response to a request. Returns `Ok` if the request succeeded. `has_accepted` is `true`
+/// if the peer has accepted a request before.
 ///
 /// # Errors
-/// Returns the errors of [`check`], and an error of the kind bad data if some items were rejected,
-/// because OTLP forbids sending such a request again.
-pub(crate) fn check_otlp(
-    host: &Host,
-    url: &Url,
-    secrets: &Secrets,
-    answer: &Answer,
-) -> Result<(), Error> {
-    let Err(error) = check(host, url, secrets, answer) else {
-        let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
-            return Ok(());
-        };
-        let message = printable(&secrets.redacted(message.as_bytes(), SHOWN));
-        if rejected == 0 {
-            tremor_pdk::info!(host, "`{url}` accepted a request with a message: {message}");
-            return Ok(());
-        }
-        let text =
-            format!("`{url}` accepted the request but rejected {rejected} of its items: {message}");
-        return Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER));
-    };
-    Err(if otlp::may_retry(answer.status) {
-        error
-    } else {
-        error.with_policy(ErrorPolicy::DEAD_LETTER)
-    })
-}
-
-/// Checks the response to a request. Returns `Ok` if the request succeeded.
-///
-/// # Errors
-/// An error of the kind bad data if the server would reject the same request again; otherwise an
-/// error whose policy is to retry.
+/// An error whose policy is to retry if the request has to be sent again. Otherwise an error of the
+/// kind bad data, also if an OTLP server has rejected some items of a request.
 pub(crate) fn check(
     host: &Host,
+    settings: &Settings,
     url: &Url,
     secrets: &Secrets,
     answer: &Answer,
+    has_accepted: bool,
 ) -> Result<(), Error> {
     let status = answer.status;
     if status.is_success() {
+        let is_otlp = settings.config.preset.is_some();
+        return if is_otlp { check_items(host, url, secrets, answer) } else { Ok(()) };
+    }
+    let message = describe(url, secrets, answer);
+    if !is_retried(settings, status, has_accepted) {
+        return Err(Error::bad_data(message).with_policy(ErrorPolicy::DEAD_LETTER));
+    }
+    let error = match status {
+        StatusCode::UNAUTHORIZED => {
+            Error::authentication(format_args!("{message}; check `auth` and `headers`"))
+        }
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => Error::authentication(format_args!(
+            "{message}; check the name and the password in the URL of the proxy"
+        )),
+        StatusCode::FORBIDDEN => {
+            Error::authentication(format_args!("{message}; check `auth` and `url`"))
+        }
+        StatusCode::NOT_FOUND => Error::configuration(format_args!("{message}; check `url`")),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Error::configuration(format_args!("{message}; check `method` and `url`"))
+        }
+        _ if status.is_redirection() => Error::configuration(message),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timeout(message),
+        _ => Error::full(message),
+    };
+    let delay = retry_after(&answer.headers, host.now_ns()).unwrap_or_default();
+    // The policy becomes to retry, whatever the kind is.
+    Err(error.retry_after(delay))
+}
+
+/// Returns whether a request is sent again after a response with this status.
+fn is_retried(settings: &Settings, status: StatusCode, has_accepted: bool) -> bool {
+    let config = &settings.config;
+    if config.retry_statuses.contains(&status.as_u16()) {
+        return true;
+    }
+    if config.fail_statuses.contains(&status.as_u16()) {
+        return false;
+    }
+    match status {
+        // The peer rejects the credentials, whatever the request contains.
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+        // As long as the peer has accepted no request, the configuration is probably wrong.
+        StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
+        | StatusCode::METHOD_NOT_ALLOWED
+        | StatusCode::MOVED_PERMANENTLY
+        | StatusCode::FOUND
+        | StatusCode::SEE_OTHER
+        | StatusCode::TEMPORARY_REDIRECT
+        | StatusCode::PERMANENT_REDIRECT => !has_accepted,
+        _ if config.preset.is_some() => otlp::may_retry(status),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => true,
+        _ => status.is_server_error(),
+    }
+}
+
+/// Checks the response to an OTLP request that the server has accepted, which may report that it
+/// rejected some items of the request.
+///
+/// # Errors
+/// An error of the kind bad data if some items were rejected, or if the response cannot be read,
+/// because OTLP forbids sending such a request again.
+fn check_items(host: &Host, url: &Url, secrets: &Secrets, answer: &Answer) -> Result<(), Error> {
+    if let Some(why) = &answer.undecoded {
+        let text = format!(
+            "`{url}` accepted the request, but may have rejected some of its items: cannot read the response: {why}"
+        );
+        return Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER));
+    }
+    let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
+        return Ok(());
+    };
+    let message = printable(&secrets.redacted(message.as_bytes(), SHOWN));
+    if rejected == 0 {
+        tremor_pdk::info!(host, "`{url}` accepted a request with a message: {message}");
         return Ok(());
     }
-    let message = || {
-        let mut text = format!("`{url}` answered with {}", status.as_u16());
-        text.extend(status.canonical_reason().into_iter().flat_map(|reason| [" ", reason]));
-        if let Some(location) = answer.headers.get(LOCATION).filter(|_| status.is_redirection()) {
-            // Omit the query of the location, which may contain a secret.
-            let location =
-                location.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
-            let location = printable(&secrets.redacted(location, SHOWN));
-            let _ = write!(
-                text,
-                " to `{location}`; redirects are not followed, set `url` to the target"
-            );
-        } else if !answer.body.is_empty() {
-            let _ = write!(text, ": {}", printable(&secrets.redacted(&answer.body, SHOWN)));
-        }
-        text
-    };
-    let error = match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timeout(message()),
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::TOO_EARLY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::INSUFFICIENT_STORAGE => Error::full(message()),
-        _ if status.is_server_error() => Error::full(message()),
-        _ => return Err(Error::bad_data(message()).with_policy(ErrorPolicy::DEAD_LETTER)),
-    };
-    Err(match retry_after(&answer.headers, host.now_ns()) {
-        Some(time) => error.retry_after(time),
-        None => error,
-    })
+    let text =
+        format!("`{url}` accepted the request but rejected {rejected} of its items: {message}");
+    Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER))
+}
+
+/// Describes a response whose status is not a success.
+fn describe(url: &Url, secrets: &Secrets, answer: &Answer) -> String {
+    let status = answer.status;
+    let mut text = format!("`{url}` answered with {}", status.as_u16());
+    text.extend(status.canonical_reason().into_iter().flat_map(|reason| [" ", reason]));
+    if let Some(location) = answer.headers.get(LOCATION).filter(|_| status.is_redirection()) {
+        // Omit the query of the location, which may contain a secret.
+        let location = location.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
+        let location = printable(&secrets.redacted(location, SHOWN));
+        let _ =
+            write!(text, " to `{location}`; redirects are not followed, set `url` to the target");
+    } else if !answer.body.is_empty() {
+        let _ = write!(text, ": {}", printable(&secrets.redacted(&answer.body, SHOWN)));
+    } else if let Some(why) = &answer.undecoded {
+        let _ = write!(text, "; cannot read the response: {why}");
+    }
+    text
 }
 
 /// Returns the delay that the header `Retry-After` requests, as a number of seconds or as a date.
@@ -141,33 +181,68 @@ mod tests {
     use tremor_pdk::{Error, ErrorPolicy, testing::TestHost};
 
     use super::{check, printable, retry_after};
-    use crate::client::{connection::Answer, secrets::Secrets};
+    use crate::client::{config::Settings, connection::Answer, secrets::Secrets};
 
-    fn policy(status: u16, body: &[u8]) -> (Option<ErrorPolicy>, String) {
+    fn policy(
+        keys: &str,
+        has_accepted: bool,
+        status: u16,
+        body: &[u8],
+    ) -> (Option<ErrorPolicy>, String) {
+        let host = TestHost::new().host();
+        let config = format!(r#"{{ "url": "http://a/x?key=secret" {keys} }}"#);
+        let settings = Settings::new(serde_json::from_str(&config).unwrap(), &host).unwrap();
         let status = StatusCode::from_u16(status).unwrap();
-        let answer =
-            Answer { status, headers: HeaderMap::new(), body: body.to_vec(), is_cut: false };
-        let url = "http://a/x?key=secret".parse().unwrap();
-        let error = check(&TestHost::new().host(), &url, &Secrets::default(), &answer).err();
+        let answer = Answer { status, body: body.to_vec(), ..Answer::default() };
+        let secrets = Secrets::default();
+        let checked = check(&host, &settings, &settings.url, &secrets, &answer, has_accepted);
+        let error = checked.err();
         (error.as_ref().map(Error::policy), error.map_or_else(String::new, |it| it.to_string()))
     }
 
     #[test]
     fn status_decides_between_dead_letter_and_retry() {
+        const DEAD_LETTER: ErrorPolicy = ErrorPolicy::DEAD_LETTER;
         for status in [200, 201, 202, 204] {
-            assert_eq!(policy(status, b"").0, None);
+            assert_eq!(policy("", true, status, b"").0, None);
         }
-        for status in [301, 400, 401, 403, 404, 413, 422] {
-            assert_eq!(policy(status, b"").0, Some(ErrorPolicy::DEAD_LETTER), "{status}");
+        for status in [300, 400, 406, 409, 410, 413, 415, 422] {
+            assert_eq!(policy("", false, status, b"").0, Some(DEAD_LETTER), "{status}");
         }
-        for status in [408, 425, 429, 500, 502, 503, 504, 507] {
-            assert_eq!(policy(status, b"").0, Some(ErrorPolicy::RETRY), "{status}");
+        for status in [401, 407, 408, 425, 429, 500, 502, 503, 504, 507] {
+            assert_eq!(policy("", true, status, b"").0, Some(ErrorPolicy::RETRY), "{status}");
         }
-        let (_, text) = policy(400, b"{\"error\":\n\"no `id`\"}\x00\xff");
+        for status in [301, 302, 303, 307, 308, 403, 404, 405] {
+            assert_eq!(policy("", false, status, b"").0, Some(ErrorPolicy::RETRY), "{status}");
+            assert_eq!(policy("", true, status, b"").0, Some(DEAD_LETTER), "{status}");
+        }
+        let (_, text) = policy("", true, 400, b"{\"error\":\n\"no `id`\"}\x00\xff");
         assert_eq!(
             text,
             "`http://a:80/x` answered with 400 Bad Request: {\"error\": \"no `id`\"} \u{fffd}"
         );
+        let (_, text) = policy("", true, 401, b"no such token");
+        assert_eq!(
+            text,
+            "`http://a:80/x` answered with 401 Unauthorized: no such token; check `auth` and `headers`"
+        );
+    }
+
+    #[test]
+    fn configured_statuses_have_precedence() {
+        let keys = r#", "retry_statuses": [400, 409, 301], "fail_statuses": [401, 503]"#;
+        for preset in ["", r#", "preset": { "otlp": "logs" }"#] {
+            let policy = |status| policy(&format!("{keys}{preset}"), true, status, b"").0;
+            for status in [400, 409, 301, 407, 429, 502] {
+                assert_eq!(policy(status), Some(ErrorPolicy::RETRY), "{status}");
+            }
+            for status in [401, 503, 403, 422] {
+                assert_eq!(policy(status), Some(ErrorPolicy::DEAD_LETTER), "{status}");
+            }
+            let expected =
+                if preset.is_empty() { ErrorPolicy::RETRY } else { ErrorPolicy::DEAD_LETTER };
+            assert_eq!(policy(500), Some(expected));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use tremor_pdk::{Error, Exceptions, Host, RawBatch, RawEvent, Result};
+use tremor_pdk::{Error, Host, RawEvent, Result};
 
 use super::config::{Compression, Format};
 
@@ -12,31 +12,37 @@ use super::config::{Compression, Format};
 /// compressed on the thread of the task.
 const AT_ONCE: usize = 256 << 10;
 
-/// Returns one body with the events of a delivery, and exceptions for the events that `format`
-/// cannot represent. Returns `None` instead of a body without events.
-pub(crate) fn of_batch(batch: &RawBatch, format: Format) -> (Option<Vec<u8>>, Exceptions) {
-    let bytes = batch.iter().map(RawEvent::raw).map(<[u8]>::len).sum::<usize>();
-    let mut body = Vec::with_capacity(bytes + batch.len() + 2);
-    let mut exceptions = Exceptions::none();
-    for event in batch {
-        let message = event.raw();
+/// Checks whether `format` can represent an event.
+///
+/// # Errors
+/// An error of the kind bad data if the event is several lines.
+pub(crate) fn check(event: RawEvent<'_>, format: Format) -> Result<()> {
+    let position = memchr::memchr(b'\n', line(event)).filter(|_| format == Format::Ndjson);
+    position.map_or(Ok(()), |position| Err(several_lines(position)))
+}
+
+/// Returns one body with these events. For `ndjson`, each event has to be a line.
+pub(crate) fn of_events(events: &[RawEvent<'_>], format: Format) -> Vec<u8> {
+    let bytes = events.iter().map(|event| event.raw().len()).sum::<usize>();
+    let mut body = Vec::with_capacity(bytes + events.len() + 2);
+    for event in events {
         if format == Format::Array {
             body.push(if body.is_empty() { b'[' } else { b',' });
-            body.extend_from_slice(message);
-            continue;
+            body.extend_from_slice(event.raw());
+        } else {
+            body.extend_from_slice(line(*event));
+            body.push(b'\n');
         }
-        let line = message.strip_suffix(b"\n").unwrap_or(message);
-        if let Some(at) = memchr::memchr(b'\n', line) {
-            exceptions.reject(event, several_lines(at));
-            continue;
-        }
-        body.extend_from_slice(line);
-        body.push(b'\n');
     }
-    if format == Format::Array && !body.is_empty() {
+    if format == Format::Array {
         body.push(b']');
     }
-    (Some(body).filter(|body| !body.is_empty()), exceptions)
+    body
+}
+
+/// Returns the message of an event without the line feed at its end.
+fn line(event: RawEvent<'_>) -> &[u8] {
+    event.raw().strip_suffix(b"\n").unwrap_or(event.raw())
 }
 
 #[cold]
@@ -75,32 +81,28 @@ pub(crate) async fn compressed(
 mod tests {
     use tremor_pdk::RawBatch;
 
-    use super::of_batch;
+    use super::{check, of_events};
     use crate::client::config::Format;
 
     #[test]
     fn events_become_lines_or_an_array() {
         let mut batch = RawBatch::new();
-        let of_batch = |batch: &RawBatch, format| of_batch(batch, format).0;
-        assert_eq!(of_batch(&batch, Format::Ndjson), None);
-        assert_eq!(of_batch(&batch, Format::Array), None);
         batch.push_message(b"1");
         batch.push_message(b"[2]\n");
         batch.stream(0).end();
-        assert_eq!(of_batch(&batch, Format::Ndjson).unwrap(), b"1\n[2]\n");
-        assert_eq!(of_batch(&batch, Format::Array).unwrap(), b"[1,[2]\n]");
+        let events: Vec<_> = batch.iter().collect();
+        assert_eq!(of_events(&events, Format::Ndjson), b"1\n[2]\n");
+        assert_eq!(of_events(&events, Format::Array), b"[1,[2]\n]");
     }
 
     #[test]
-    fn message_of_several_lines_is_left_out_of_ndjson() {
+    fn message_of_several_lines_does_not_fit_into_ndjson() {
         let mut batch = RawBatch::new();
         for message in ["1\n2", "3", "\n\n", "4\n"] {
             batch.push_message(message.as_bytes());
         }
-        let (body, exceptions) = of_batch(&batch, Format::Ndjson);
-        assert_eq!(body.unwrap(), b"3\n4\n");
-        let exceptions = exceptions.into();
-        let positions = tremor_pdk::testing::exceptions(exceptions).into_iter().map(|it| it.events);
-        assert_eq!(positions.collect::<Vec<_>>(), [0..1, 2..3]);
+        let fits = |format| batch.iter().map(|it| check(it, format).is_ok()).collect::<Vec<_>>();
+        assert_eq!(fits(Format::Ndjson), [false, true, false, true]);
+        assert_eq!(fits(Format::Array), [true; 4]);
     }
 }

@@ -6,8 +6,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::{
     Method,
     header::{
-        AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap,
-        HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
+        HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
     },
     http::uri::PathAndQuery,
 };
@@ -18,8 +18,8 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use super::{secrets::Secrets, url::Url};
-use crate::{Basic, Preset, Signal};
+use super::{otlp, secrets::Secrets, url::Url};
+use crate::{Basic, Preset, Signal, coding::ACCEPTED};
 
 /// Upper limit of `max_response_bytes`, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -47,7 +47,8 @@ pub struct Config {
     /// Format of request bodies.
     #[serde(default)]
     pub format: Format,
-    /// The `Content-Type` of bodies. Default: determined by `format`.
+    /// The `Content-Type` of bodies. Default: determined by `format`, or with a `preset` by the
+    /// encoding of each body.
     pub content_type: Option<String>,
     /// Compression of request bodies.
     #[serde(default)]
@@ -65,6 +66,12 @@ pub struct Config {
     /// Time without a request after which a connection is closed.
     #[serde(default = "idle_timeout")]
     pub idle_timeout: Interval,
+    /// Statuses after which a request is sent again, in addition to the usual ones: `[409]`.
+    #[serde(default)]
+    pub retry_statuses: Vec<u16>,
+    /// Statuses after which a request is not sent again, so that its events go to `err`: `[401]`.
+    #[serde(default)]
+    pub fail_statuses: Vec<u16>,
     /// Time between two requests of a source, such as `30s`. Required for a source.
     pub interval: Option<Interval>,
     /// Maximum length of a response that a source accepts, in bytes.
@@ -159,7 +166,9 @@ pub(crate) struct Settings {
     /// Headers of every request.
     pub(crate) headers: HeaderMap,
     /// Headers that requests with a body have in addition.
-    pub(crate) body_headers: HeaderMap,
+    body_headers: HeaderMap,
+    /// `true` if the `Content-Type` of a body follows from its contents, as with a `preset`.
+    is_type_by_body: bool,
     pub(crate) max_response_bytes: usize,
     /// Values that no error may show, even if the peer quotes them.
     pub(crate) secrets: Secrets,
@@ -208,11 +217,13 @@ impl Settings {
                 Some(tls.with_protocols(&["http/1.1"]))
             }
         };
+        statuses(&config)?;
         let method = config.method.as_deref().map(method).transpose()?;
         let mut headers = HeaderMap::new();
         let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         headers.insert(HOST, url.host_header());
+        headers.insert(ACCEPT_ENCODING, ACCEPTED);
         for (name, text) in &config.headers {
             let name = header_name("headers", name)?;
             headers.insert(name.clone(), value(&format!("headers.{name}"), text)?);
@@ -221,7 +232,7 @@ impl Settings {
             let (name, value) = credentials(auth)?;
             headers.insert(name, value);
         }
-        let is_public = |name: &HeaderName| [USER_AGENT, HOST].contains(name);
+        let is_public = |name: &HeaderName| [USER_AGENT, HOST, ACCEPT_ENCODING].contains(name);
         let secret = headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value);
         let secrets = Secrets::new(&url, secret);
         let mut body_headers = HeaderMap::new();
@@ -234,7 +245,8 @@ impl Settings {
             (None, Format::Ndjson) => HeaderValue::from_static("application/x-ndjson"),
             (None, Format::Array) => HeaderValue::from_static("application/json"),
         };
-        if !headers.contains_key(CONTENT_TYPE) || config.content_type.is_some() {
+        let has_type = headers.contains_key(CONTENT_TYPE);
+        if !has_type || config.content_type.is_some() {
             body_headers.insert(CONTENT_TYPE, content_type);
         }
         let encoding = match config.compression {
@@ -258,6 +270,7 @@ impl Settings {
             poll_method: method.unwrap_or(Method::GET),
             headers,
             body_headers,
+            is_type_by_body: config.preset.is_some() && !has_type && config.content_type.is_none(),
             max_response_bytes,
             secrets,
             config,
@@ -266,22 +279,33 @@ impl Settings {
 }
 
 impl Settings {
-    /// Returns the URL and the body of the request that a message becomes.
+    /// Returns the headers that a request with this body, before compression, has in addition.
+    pub(crate) fn body_headers(&self, body: &[u8]) -> HeaderMap {
+        let mut headers = self.body_headers.clone();
+        if self.is_type_by_body && otlp::is_json(body) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        headers
+    }
+
+    /// Returns the URL and the body of the request that a message becomes, or `None` for an OTLP
+    /// request without data, which need not be sent.
     ///
     /// # Errors
     /// The message has another signal than the configured one, or does not name its signal. The
     /// policy of the error makes the event a dead letter.
-    pub(crate) fn request<'m>(&self, message: &'m [u8]) -> Result<(&Url, &'m [u8])> {
+    pub(crate) fn request<'m>(&self, message: &'m [u8]) -> Result<Option<(&Url, &'m [u8])>> {
         let wrong = |text: String| Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER);
         let (named, body) = match self.config.preset {
-            None => return Ok((&self.url, message)),
+            None => return Ok(Some((&self.url, message))),
             Some(Preset::Otlp(_)) => Signal::split(message),
         };
         match (&self.otlp_urls[..], named) {
-            ([(_, url)], None) => Ok((url, body)),
+            _ if Signal::has_no_data(body) => Ok(None),
+            ([(_, url)], None) => Ok(Some((url, body))),
             (urls, Some(named)) => {
                 let found = urls.iter().find(|(signal, _)| *signal == named);
-                found.map(|(_, url)| (url, body)).ok_or_else(|| {
+                found.map(|(_, url)| Some((url, body))).ok_or_else(|| {
                     let path = named.path().unwrap_or_default();
                     wrong(format!(
                         "the message is for `{path}`, but `{}` is for another signal; set `preset: {{ otlp: any }}` \
@@ -295,6 +319,24 @@ impl Settings {
                     .to_owned(),
             )),
         }
+    }
+}
+
+/// Validates `retry_statuses` and `fail_statuses`.
+fn statuses(config: &Config) -> Result<()> {
+    let Config { retry_statuses, fail_statuses, .. } = config;
+    for (key, all) in [("retry_statuses", retry_statuses), ("fail_statuses", fail_statuses)] {
+        if let Some(found) = all.iter().find(|it| !(300..600).contains(*it)) {
+            return Err(Error::configuration(format_args!(
+                "invalid `{key}` entry {found}: expected a status from 300 to 599, such as 409"
+            )));
+        }
+    }
+    match fail_statuses.iter().find(|it| retry_statuses.contains(it)) {
+        None => Ok(()),
+        Some(both) => Err(Error::configuration(format_args!(
+            "invalid `fail_statuses` entry {both}: `retry_statuses` contains it too; remove it from one of the two keys"
+        ))),
     }
 }
 

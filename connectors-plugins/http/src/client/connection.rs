@@ -16,22 +16,55 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use tremor_pdk::{
-    Error, Result,
+    Error, Host, Result,
     net::futures_io::{AsyncRead, AsyncWrite},
 };
 
 use crate::{
+    coding::{self, Coding},
     io::{Io, Observer},
     payload::Payload,
 };
 
 /// A response, with at most the requested number of bytes of its body.
+#[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
     /// `true` if the body has more bytes than were read.
     pub(crate) is_cut: bool,
+    /// Reason why the body, or its end, could not be decoded. `body` has the bytes before.
+    pub(crate) undecoded: Option<String>,
+}
+
+/// Length in bytes above which a body is decompressed on a thread that may block.
+const AT_ONCE: usize = 16 << 10;
+
+impl Answer {
+    /// Undoes the codings of the body, up to a length of `most` bytes.
+    pub(crate) async fn decode(&mut self, host: &Host, most: usize) -> Result<()> {
+        let codings = match Coding::of(&self.headers) {
+            _ if self.body.is_empty() => return Ok(()),
+            Ok(codings) if codings.is_empty() => return Ok(()),
+            Ok(codings) => codings,
+            Err(unsupported) => {
+                self.body = Vec::new();
+                self.undecoded = Some(unsupported.to_string());
+                return Ok(());
+            }
+        };
+        let body = std::mem::take(&mut self.body);
+        let (body, is_cut, why) = if body.len() > AT_ONCE {
+            host.blocking(move || coding::decode(&codings, body, most)).await?
+        } else {
+            coding::decode(&codings, body, most)
+        };
+        self.is_cut |= is_cut;
+        // A body that was not read to its end cannot be decoded to its end.
+        (self.body, self.undecoded) = (body, why.filter(|_| !self.is_cut));
+        Ok(())
+    }
 }
 
 /// Transport of a connection: TCP, or a protocol on top of TCP.
@@ -120,8 +153,7 @@ impl HttpConnection {
             Err(error) => return Err(self.failed(&error)),
         };
         let (head, mut body) = response.into_parts();
-        let mut answer =
-            Answer { status: head.status, headers: head.headers, body: Vec::new(), is_cut: false };
+        let mut answer = Answer { status: head.status, headers: head.headers, ..Answer::default() };
         while let Some(frame) = self.next(&mut body).await {
             let frame = match frame {
                 Ok(frame) => frame,

@@ -69,6 +69,10 @@ impl Connector for HttpClient {
     /// Creates the pool of connections that both halves share. Does not connect yet: each request
     /// takes a connection from the pool, or makes a new one.
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Polls, Posts>> {
+        if let Some(tls) = &self.settings.tls {
+            // Detects errors in the files before the first request.
+            tls.client_config().await?;
+        }
         let invalid = |variable: &str, entry: &str| {
             tremor_pdk::warn!(
                 self.context,

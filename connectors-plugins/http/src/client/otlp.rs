@@ -1,6 +1,6 @@
 //! Responses of the OpenTelemetry protocol.
 
-use hyper::{StatusCode, header::CONTENT_TYPE};
+use hyper::StatusCode;
 use tremor_pdk::serde::Deserialize;
 
 use super::connection::Answer;
@@ -17,6 +17,11 @@ pub(crate) fn may_retry(status: StatusCode) -> bool {
     .contains(&status)
 }
 
+/// Returns whether a body of OTLP is JSON: no message in protobuf begins with `{`.
+pub(crate) fn is_json(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'{')
+}
+
 /// Message of an OTLP response with a successful status.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartialSuccess {
@@ -30,9 +35,7 @@ impl PartialSuccess {
     /// Parses the response. Returns `None` if the response reports neither a rejection nor a
     /// message, or is not an OTLP response.
     pub(crate) fn of(answer: &Answer) -> Option<Self> {
-        let content_type = answer.headers.get(CONTENT_TYPE).map_or(&b""[..], |it| it.as_bytes());
-        let is_json = content_type.to_ascii_lowercase().starts_with(b"application/json");
-        let found = if is_json {
+        let found = if is_json(&answer.body) {
             Self::of_json(&answer.body)
         } else {
             Some(Self::of_protobuf(&answer.body))
@@ -57,8 +60,7 @@ impl PartialSuccess {
                 alias = "rejectedSpans"
             )]
             rejected: Option<Integer>,
-            #[serde(default)]
-            error_message: String,
+            error_message: Option<String>,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", crate = "tremor_pdk::serde")]
@@ -71,7 +73,7 @@ impl PartialSuccess {
             Some(Integer::Number(number)) => number,
             Some(Integer::Text(text)) => text.parse().ok()?,
         };
-        Some(Self { rejected, message: partial.error_message })
+        Some(Self { rejected, message: partial.error_message.unwrap_or_default() })
     }
 
     fn of_protobuf(body: &[u8]) -> Self {
@@ -103,6 +105,10 @@ struct Field<'b> {
 enum Wire<'b> {
     Varint(u64),
     Bytes(&'b [u8]),
+    /// A number with a fixed length.
+    Fixed,
+    GroupStart,
+    GroupEnd,
 }
 
 impl<'b> Field<'b> {
@@ -115,16 +121,20 @@ impl<'b> Field<'b> {
     }
 }
 
-/// Iterates over the fields of a protobuf message, as long as they are varints or have a length. Ends at the first
-/// field that has another wire type or is malformed.
+/// Iterates over the fields of a protobuf message, without those in groups. Ends at the first field that is malformed.
 struct Fields<'b>(&'b [u8]);
 
-impl Fields<'_> {
+impl<'b> Fields<'b> {
+    fn take(&mut self, length: usize) -> Option<&'b [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for group in 0..10 {
-            let (&byte, rest) = self.0.split_first()?;
-            self.0 = rest;
+            let byte = self.take(1)?[0];
             value |= u64::from(byte & 0x7f) << (7 * group);
             if byte < 0x80 {
                 return Some(value);
@@ -132,61 +142,91 @@ impl Fields<'_> {
         }
         None
     }
-}
 
-impl<'b> Iterator for Fields<'b> {
-    type Item = Field<'b>;
-
-    fn next(&mut self) -> Option<Field<'b>> {
+    fn field(&mut self) -> Option<Field<'b>> {
         let key = self.varint()?;
         let value = match key & 7 {
             0 => Wire::Varint(self.varint()?),
+            1 => self.take(8).map(|_| Wire::Fixed)?,
             2 => {
                 let length = usize::try_from(self.varint()?).ok()?;
-                let (bytes, rest) = self.0.split_at_checked(length)?;
-                self.0 = rest;
-                Wire::Bytes(bytes)
+                Wire::Bytes(self.take(length)?)
             }
+            3 => Wire::GroupStart,
+            4 => Wire::GroupEnd,
+            5 => self.take(4).map(|_| Wire::Fixed)?,
             _ => return None,
         };
         Some(Field { number: key >> 3, value })
     }
 }
 
+impl<'b> Iterator for Fields<'b> {
+    type Item = Field<'b>;
+
+    fn next(&mut self) -> Option<Field<'b>> {
+        let mut groups = 0_usize;
+        loop {
+            let field = self.field()?;
+            match field.value {
+                Wire::GroupStart => groups += 1,
+                Wire::GroupEnd => groups = groups.checked_sub(1)?,
+                _ if groups == 0 => return Some(field),
+                _ => {}
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use hyper::{HeaderMap, StatusCode, header::CONTENT_TYPE};
-
     use super::PartialSuccess;
     use crate::client::connection::Answer;
 
-    fn of(content_type: &str, body: &[u8]) -> Option<(i64, String)> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        let answer = Answer { status: StatusCode::OK, headers, body: body.to_vec(), is_cut: false };
+    fn of(body: &[u8]) -> Option<(i64, String)> {
+        let answer = Answer { body: body.to_vec(), ..Answer::default() };
         PartialSuccess::of(&answer).map(|it| (it.rejected, it.message))
     }
 
     #[test]
     fn partial_success_is_read_in_either_encoding() {
         let three = Some((3, "too old".to_owned()));
-        assert_eq!(of("application/x-protobuf", b"\x0a\x0b\x08\x03\x12\x07too old"), three);
-        let json = br#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#;
-        assert_eq!(of("application/json; charset=utf-8", json), three);
+        assert_eq!(of(b"\x0a\x0b\x08\x03\x12\x07too old"), three);
+        let json = br#" {"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#;
+        assert_eq!(of(json), three);
         let json = br#"{"partialSuccess":{"rejectedSpans":3,"errorMessage":"too old"}}"#;
-        assert_eq!(of("application/json", json), three);
+        assert_eq!(of(json), three);
+        let json = br#"{"partialSuccess":{"rejectedSpans":3,"errorMessage":null}}"#;
+        assert_eq!(of(json), Some((3, String::new())));
         let warning = br#"{"partialSuccess":{"errorMessage":"slow down"}}"#;
-        assert_eq!(of("application/json", warning), Some((0, "slow down".to_owned())));
+        assert_eq!(of(warning), Some((0, "slow down".to_owned())));
+    }
+
+    #[test]
+    fn unknown_fields_do_not_hide_a_rejection() {
+        for unknown in [
+            &b"\x78\x01"[..],
+            b"\x79\0\0\0\0\0\0\0\0",
+            b"\x7a\x02\x08\x09",
+            b"\x7b\x0b\x08\x09\x0c\x08\x09\x7c",
+            b"\x7d\0\0\0\0",
+        ] {
+            let inner = [unknown, b"\x08\x03", unknown, b"\x12\x02no", unknown].concat();
+            let length = u8::try_from(inner.len()).unwrap();
+            let body = [unknown, &[0x0a, length], &inner, unknown].concat();
+            // A body that begins with `{` is JSON.
+            let body = if unknown[0] == b'{' { body[unknown.len()..].to_vec() } else { body };
+            assert_eq!(of(&body), Some((3, "no".to_owned())), "{unknown:?}");
+        }
     }
 
     #[test]
     fn empty_response_and_other_format_count_as_success() {
-        for body in [&b""[..], b"\x0a\x00", b"\x0a\x7f", b"\xff\xff\xff", b"<html>"] {
-            assert_eq!(of("application/x-protobuf", body), None, "{body:?}");
+        for body in [&b""[..], b"\x0a\x00", b"\x0a\x7f", b"\xff\xff\xff", b"<html>", b"[]"] {
+            assert_eq!(of(body), None, "{body:?}");
         }
-        for body in [&b"{}"[..], br#"{"partialSuccess":{}}"#, b"", b"[]", b"{\"partialSuccess\":1}"]
-        {
-            assert_eq!(of("application/json", body), None, "{body:?}");
+        for body in [&b"{}"[..], br#"{"partialSuccess":{}}"#, b"{\"partialSuccess\":1}"] {
+            assert_eq!(of(body), None, "{body:?}");
         }
     }
 }

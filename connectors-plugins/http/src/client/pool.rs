@@ -11,7 +11,12 @@ use std::{
     time::Duration,
 };
 
-use hyper::{body::Bytes, http::request::Builder};
+use hyper::{
+    Method,
+    body::Bytes,
+    header::{CONTENT_LENGTH, HeaderValue, PROXY_AUTHORIZATION},
+    http::request::Builder,
+};
 use tremor_pdk::{
     Descriptors, Error, ErrorPolicy, Host, Result, lock,
     net::{
@@ -33,6 +38,10 @@ use crate::payload::Payload;
 
 /// Maximum length of a proxy's response to `CONNECT`, in bytes.
 const PROXY_ANSWER: usize = 16 << 10;
+
+/// Methods whose requests have a `Content-Length` even if the body is empty. Some servers reject
+/// such a request without a length (411).
+const CONTENT: [Method; 3] = [Method::POST, Method::PUT, Method::PATCH];
 
 /// Idle connections of a connector.
 pub(crate) struct Pool {
@@ -84,7 +93,8 @@ impl Pool {
         lock(&self.idle)
     }
 
-    /// Sends a request to a URL of the peer, and reads at most `most` bytes of the response's body.
+    /// Sends a request to a URL of the peer, and reads at most `most` bytes of the response's body,
+    /// as received and decompressed.
     ///
     /// # Errors
     /// The server did not send a complete response, or could not be reached. The policy of the
@@ -99,12 +109,17 @@ impl Pool {
         let is_for_proxy = self.proxy.is_some();
         let request = || {
             let mut head = head().uri(url.request_target(is_for_proxy));
+            let has_content = head.method_ref().is_some_and(|method| CONTENT.contains(method));
             if let Some(headers) = head.headers_mut() {
                 headers.extend(self.settings.headers.clone());
+                // hyper sets the length only if a body has bytes.
+                if body.is_empty() && has_content {
+                    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+                }
                 if let Some(Proxy { authorization: Some(value), .. }) = &self.proxy
                     && !url.is_tls
                 {
-                    headers.insert(hyper::header::PROXY_AUTHORIZATION, value.clone());
+                    headers.insert(PROXY_AUTHORIZATION, value.clone());
                 }
             }
             head.body(Payload::new(body.clone())).map_err(Error::internal)
@@ -120,8 +135,9 @@ impl Pool {
             let sent = within(&self.host, timeout.get(), connection.send(request()?, most)).await;
             match sent {
                 None => return Err(late()),
-                Some(Ok(answer)) => {
+                Some(Ok(mut answer)) => {
                     self.put(connection).await;
+                    answer.decode(&self.host, most).await?;
                     return Ok(answer);
                 }
                 // The peer closed an idle connection and sent no byte of a response, so it has

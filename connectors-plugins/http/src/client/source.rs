@@ -20,6 +20,8 @@ pub struct Polls {
     next_ns: u64,
     /// `ETag` of the last response, if it had one.
     etag: Option<HeaderValue>,
+    /// `true` once the server has answered a request with a success.
+    has_accepted: bool,
     origin: Origin,
 }
 
@@ -35,7 +37,8 @@ impl Polls {
             writer.end_object();
             writer.end_object();
         });
-        Self { host: host.clone(), pool, interval, next_ns: 0, etag: None, origin }
+        let (next_ns, etag, has_accepted) = (0, None, false);
+        Self { host: host.clone(), pool, interval, next_ns, etag, has_accepted, origin }
     }
 
     /// Returns the time to wait before the next request.
@@ -69,7 +72,15 @@ impl Source for Polls {
         if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             return Ok(Pull::Idle(self.interval.get()));
         }
-        answer::check(&self.host, &settings.url, &self.pool.secrets, &answer)?;
+        self.has_accepted |= answer.status.is_success();
+        let (url, secrets) = (&settings.url, &self.pool.secrets);
+        answer::check(&self.host, settings, url, secrets, &answer, self.has_accepted)?;
+        if let Some(why) = answer.undecoded {
+            return Err(Error::bad_data(format_args!(
+                "cannot read the response of `{}`: {why}",
+                settings.url
+            )));
+        }
         if answer.is_cut {
             return Err(Error::bad_data(format_args!(
                 "the response of `{}` exceeds {most} bytes; raise `max_response_bytes`",

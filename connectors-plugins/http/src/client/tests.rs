@@ -1,5 +1,9 @@
 //! Tests of the client over real sockets, with a scripted peer.
 
+mod codings;
+mod otlp;
+mod statuses;
+
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -17,7 +21,7 @@ use super::HttpClient;
 #[derive(Clone)]
 enum Reply {
     /// Responds and keeps the connection.
-    With(String),
+    With(Vec<u8>),
     /// Closes the connection without a response.
     Close,
     /// Closes the connection after a part of a response.
@@ -25,12 +29,13 @@ enum Reply {
 }
 
 fn ok() -> Reply {
-    Reply::With("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned())
+    status(200, "", "")
 }
 
-fn status(status: u16, headers: &str, body: &str) -> Reply {
-    let length = body.len();
-    Reply::With(format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}"))
+fn status(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reply {
+    let body = body.as_ref();
+    let head = format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+    Reply::With([head.as_bytes(), body].concat())
 }
 
 /// A peer, and the requests that it received: for each, the number of the connection, the head and
@@ -57,7 +62,7 @@ fn peer(replies: Vec<Reply>) -> Peer {
                 requests.push((connections, head, body));
                 replies.next();
                 match reply {
-                    Reply::With(answer) => stream.write_all(answer.as_bytes()).unwrap(),
+                    Reply::With(answer) => stream.write_all(&answer).unwrap(),
                     Reply::Close => break,
                     Reply::Part(answer) => {
                         stream.write_all(answer.as_bytes()).unwrap();
@@ -99,13 +104,10 @@ fn client(host: &TestHost, address: &str, keys: &str) -> Connection {
     host.connect::<HttpClient>(&config).unwrap()
 }
 
-/// Returns the error of a delivery that failed as a whole.
+/// Returns the error of a delivery of one event.
 #[track_caller]
 fn error(delivery: Delivery) -> Error {
-    match delivery {
-        Err(Undelivered::All(error)) => error,
-        other => panic!("expected a delivery that failed as a whole, found {other:?}"),
-    }
+    delivery.expect_err("the delivery must fail").into_error()
 }
 
 #[test]
@@ -122,6 +124,9 @@ fn each_event_is_a_request_on_the_same_connection() {
     let requests = peer.requests.join().unwrap();
     let bodies: Vec<_> = requests.iter().map(|(_, _, body)| &body[..]).collect();
     assert_eq!(bodies, [&b"one"[..], b"", b"two"]);
+    for (_, head, body) in &requests {
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+    }
     assert!(requests.iter().all(|(connection, ..)| *connection == 1));
     let head = &requests[0].1;
     assert!(head.starts_with("POST /in?key=secret HTTP/1.1\r\n"), "{head}");
@@ -148,6 +153,29 @@ fn requests_have_configured_credentials() {
         client.deliver(&batch_of(&["one"])).unwrap();
         let (_, head, _) = peer.requests.join().unwrap().remove(0);
         assert!(head.lines().any(|line| line == expected), "{head}");
+    }
+}
+
+#[test]
+fn empty_body_has_a_length_if_the_method_has_content() {
+    for (method, has_length) in
+        [("POST", true), ("PUT", true), ("PATCH", true), ("GET", false), ("DELETE", false)]
+    {
+        let peer = peer(vec![ok(), ok()]);
+        let host = TestHost::new();
+        let keys = format!(r#", "interval": "30s", "method": "{method}""#);
+        let mut client = client(&host, &peer.address, &keys);
+        client.deliver(&batch_of(&[""])).unwrap();
+        client.pull().unwrap();
+        for (_, head, _) in peer.requests.join().unwrap() {
+            assert!(head.starts_with(method), "{head}");
+            assert_eq!(
+                head.matches("content-length: 0").count(),
+                usize::from(has_length),
+                "{head}"
+            );
+            assert!(!head.contains("transfer-encoding"), "{head}");
+        }
     }
 }
 
@@ -363,99 +391,16 @@ fn invalid_configuration_is_rejected_without_secrets() {
         (r#"{ "url": "http://a", "auth": { "bearer": "secret\n" } }"#, "`auth.bearer`"),
         (r#"{ "url": "http://a", "max_response_bytes": "2GiB" }"#, "at most"),
         (r#"{ "url": "http://a", "tls": {} }"#, "use a `url` with `https`"),
+        (r#"{ "url": "http://a", "retry_statuses": [200] }"#, "invalid `retry_statuses` entry 200"),
+        (r#"{ "url": "http://a", "fail_statuses": [600] }"#, "a status from 300 to 599"),
+        (
+            r#"{ "url": "http://a", "retry_statuses": [409, 500], "fail_statuses": [500] }"#,
+            "invalid `fail_statuses` entry 500",
+        ),
     ] {
         let error = TestHost::new().component::<HttpClient>(config).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("secret"), "{error}");
     }
-}
-
-#[test]
-fn otlp_request_that_is_partly_rejected_is_a_dead_letter() {
-    let of_otlp = |status_code: u16, body: &str| {
-        status(status_code, "Content-Type: application/json\r\n", body)
-    };
-    let partial = r#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#;
-    let peer =
-        peer(vec![of_otlp(200, "{}"), of_otlp(200, partial), of_otlp(500, ""), of_otlp(503, "")]);
-    let test = TestHost::new();
-    let keys = r#""preset": { "otlp": "logs" }"#;
-    test.follow_real_time();
-    let config = format!(r#"{{ "url": "http://{}", {keys} }}"#, peer.address);
-    let mut client = test.connect::<HttpClient>(&config).unwrap();
-    let mut refused = || client.deliver(&batch_of(&["1"])).map_err(Undelivered::into_error).err();
-    assert_eq!(refused(), None);
-    let error = refused().unwrap();
-    assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
-    assert!(error.message().contains("but rejected 3 of its items: too old"), "{error}");
-    for policy in [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY] {
-        assert_eq!(refused().unwrap().policy(), policy);
-    }
-    for (_, head, _) in peer.requests.join().unwrap() {
-        assert!(head.starts_with("POST /v1/logs HTTP/1.1"), "{head}");
-        assert!(head.contains("content-type: application/x-protobuf"), "{head}");
-    }
-}
-
-#[test]
-fn preset_any_routes_by_signal_and_rejects_unknown_signals() {
-    let peer = peer(vec![ok(); 4]);
-    let test = TestHost::new();
-    test.follow_real_time();
-    let config =
-        format!(r#"{{ "url": "http://{}/in?k=1", "preset": {{ "otlp": "any" }} }}"#, peer.address);
-    let mut client = test.connect::<HttpClient>(&config).unwrap();
-    let mut messages = Batch::new();
-    for message in [
-        &b"\xc0\x3e\x01logs"[..],
-        b"\xc0\x3e\x02metrics",
-        b"\xc0\x3e\x03traces",
-        b"\x0a\x00",
-        br#" { "resourceSpans":[]}"#,
-        br#"{"resource":{}}"#,
-        b"\xc0\x3e\x04",
-    ] {
-        messages.push_message(message);
-    }
-    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
-        panic!("expected a delivery with exceptions")
-    };
-    let letters: Vec<_> =
-        exceptions.iter().map(|it| (it.events.clone(), it.error.policy())).collect();
-    assert_eq!(letters, [3..4, 5..7].map(|events| (events, ErrorPolicy::DEAD_LETTER)));
-    assert!(exceptions[0].error.message().contains("does not name its signal"), "{exceptions:?}");
-    let found = peer.requests.join().unwrap();
-    let found: Vec<_> =
-        found.iter().map(|(_, head, body)| (head.lines().next().unwrap(), &body[..])).collect();
-    assert_eq!(
-        found,
-        [
-            ("POST /in/v1/logs?k=1 HTTP/1.1", &b"logs"[..]),
-            ("POST /in/v1/metrics?k=1 HTTP/1.1", b"metrics"),
-            ("POST /in/v1/traces?k=1 HTTP/1.1", b"traces"),
-            ("POST /in/v1/traces?k=1 HTTP/1.1", br#" { "resourceSpans":[]}"#),
-        ]
-    );
-}
-
-#[test]
-fn message_of_another_signal_is_not_sent() {
-    let peer = peer(vec![ok()]);
-    let test = TestHost::new();
-    test.follow_real_time();
-    let config =
-        format!(r#"{{ "url": "http://{}", "preset": {{ "otlp": "logs" }} }}"#, peer.address);
-    let mut client = test.connect::<HttpClient>(&config).unwrap();
-    let mut messages = Batch::new();
-    messages.push_message(b"\xc0\x3e\x02metrics");
-    messages.push_message(b"\xc0\x3e\x01logs");
-    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
-        panic!("expected a delivery with exceptions")
-    };
-    assert_eq!((exceptions.len(), &exceptions[0].events), (1, &(0..1)));
-    assert!(exceptions[0].error.message().contains("is for `/v1/metrics`"), "{exceptions:?}");
-    let [(_, head, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };
-    assert!(head.starts_with("POST /v1/logs "), "{head}");
-    assert_eq!(body, b"logs");
 }
 
 /// Starts a server that answers every request with `answer`, on any number of connections. Returns

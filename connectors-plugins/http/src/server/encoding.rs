@@ -1,15 +1,15 @@
 //! Decompression of request bodies.
 
-use std::io::{self, Read};
+use std::io;
 
-use flate2::bufread::MultiGzDecoder;
 use hyper::{
     HeaderMap, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue},
+    header::{ACCEPT_ENCODING, TRANSFER_ENCODING},
 };
 use tremor_pdk::yield_now;
 
 use super::{answer::Answer, content::Content, permit::Permit};
+use crate::coding::{ACCEPTED, Coding};
 
 /// Maximum number of bytes to decompress per step.
 const STEP: usize = 64 << 10;
@@ -17,82 +17,50 @@ const STEP: usize = 64 << 10;
 /// Number of steps before the task yields to other tasks.
 const STEPS: usize = 4;
 
-/// Maximum window of zstd as a power of two: 8 MiB, as RFC 9659 requires.
-const WINDOW_LOG: u32 = 23;
-
-/// Compression of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Identity,
-    Gzip,
-    Zstd,
-}
-
-impl Encoding {
-    /// Returns the encoding that the header `Content-Encoding` names.
-    ///
-    /// # Errors
-    /// The response to a request with an unsupported encoding.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Answer> {
-        let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let encoding = match (values.next(), values.next()) {
-            (None, _) => Some(Self::Identity),
-            (Some(one), None) => Self::named(one.as_bytes()),
-            // More than one encoding is not supported.
-            _ => None,
-        };
-        encoding.ok_or_else(|| {
-            let text = "the body has a `Content-Encoding` other than `gzip` and `zstd`\n";
-            Answer::bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
-                .with(ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd"))
-                .last()
-        })
-    }
-
-    fn named(name: &[u8]) -> Option<Self> {
-        let names = [
-            (&b"identity"[..], Self::Identity),
-            (b"gzip", Self::Gzip),
-            (b"x-gzip", Self::Gzip),
-            (b"zstd", Self::Zstd),
-        ];
-        let found = names.iter().find(|(it, _)| name.trim_ascii().eq_ignore_ascii_case(it));
-        found.map(|(_, encoding)| *encoding)
-    }
-
-    /// Decodes a body that has arrived completely.
-    ///
-    /// # Errors
-    /// The response if the body is malformed, truncated or longer than `most` bytes after decoding.
-    pub(crate) async fn decode(
-        self,
-        body: Content,
-        most: usize,
-        permit: &mut Permit<'_>,
-    ) -> Result<Content, Answer> {
-        match self {
-            Self::Identity => Ok(body),
-            // Boxed, because otherwise every connection would reserve memory for this future.
-            Self::Gzip => Box::pin(read(MultiGzDecoder::new(&*body), "gzip", most, permit)).await,
-            Self::Zstd => {
-                let decoder =
-                    zstd::stream::read::Decoder::with_buffer(&*body).and_then(|mut it| {
-                        it.window_log_max(WINDOW_LOG)?;
-                        Ok(it)
-                    });
-                let decoder = decoder.map_err(|error| broken("zstd", &error))?;
-                Box::pin(read(decoder, "zstd", most, permit)).await
-            }
+/// Returns the codings of a body in the order in which they have to be undone.
+///
+/// # Errors
+/// The response to a request with an unsupported coding.
+pub(crate) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Answer> {
+    Coding::of(headers).map_err(|unsupported| {
+        let text = format!("{unsupported}\n");
+        if unsupported.header == TRANSFER_ENCODING {
+            return Answer::bad(StatusCode::NOT_IMPLEMENTED, text).last();
         }
-    }
+        Answer::bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).with(ACCEPT_ENCODING, ACCEPTED).last()
+    })
 }
 
-async fn read(
-    mut decoder: impl Read + Send,
-    name: &str,
+/// Undoes the codings of a body that has arrived completely.
+///
+/// # Errors
+/// The response if the body is malformed, truncated or longer than `most` bytes after decoding.
+pub(crate) async fn decode(
+    codings: Vec<Coding>,
+    mut body: Content,
     most: usize,
     permit: &mut Permit<'_>,
 ) -> Result<Content, Answer> {
+    for coding in codings {
+        if !body.is_empty() {
+            // Boxed, because otherwise every connection would reserve memory for this future.
+            body = Box::pin(read(coding, body, most, permit)).await?;
+        }
+    }
+    Ok(body)
+}
+
+async fn read(
+    coding: Coding,
+    body: Content,
+    most: usize,
+    permit: &mut Permit<'_>,
+) -> Result<Content, Answer> {
+    let broken = |error: io::Error| {
+        let text = format!("cannot decompress the body as {}: {error}\n", coding.name());
+        Answer::bad(StatusCode::BAD_REQUEST, text)
+    };
+    let mut decoder = coding.reader(&body).map_err(broken)?;
     let mut decoded = Vec::new();
     let mut available = 0;
     for step in 1_usize.. {
@@ -106,11 +74,7 @@ async fn read(
             available = end;
         }
         decoded.resize(end, 0);
-        let count = match decoder.read(&mut decoded[start..]) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(broken(name, &error)),
-        };
+        let count = decoder.read(&mut decoded[start..]).map_err(broken)?;
         decoded.truncate(start + count);
         if count == 0 {
             break;
@@ -120,10 +84,6 @@ async fn read(
         }
     }
     Ok(Content::Whole(decoded))
-}
-
-fn broken(name: &str, error: &io::Error) -> Answer {
-    Answer::bad(StatusCode::BAD_REQUEST, format!("cannot decompress the body as {name}: {error}\n"))
 }
 
 /// Returns the response to a body that is too long.

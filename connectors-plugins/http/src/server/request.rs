@@ -13,7 +13,7 @@ use super::{
     answer::Answer,
     connections::Server,
     content::Content,
-    encoding::{Encoding, too_long},
+    encoding::{codings, decode, too_long},
     metadata::RequestMetadata,
     otlp,
     peer::{Peer, Phase},
@@ -57,12 +57,12 @@ async fn handle(
     let has_body = !body.is_end_stream();
     let reads = async {
         server.check(&head)?;
-        let encoding = Encoding::of(&head.headers)?;
+        let codings = codings(&head.headers)?;
         let mut permit = Permit::new(server, peer);
         let metadata = RequestMetadata::of(&server.settings.headers, &head);
         let body = read(&mut permit, body, metadata.bytes()).await?;
-        let body = encoding.decode(body, server.settings.max_body_bytes, &mut permit).await?;
-        Ok((server.marked(&head, body), metadata, permit))
+        let body = decode(codings, body, server.settings.max_body_bytes, &mut permit).await?;
+        Ok((body, metadata, permit))
     };
     let (body, metadata, permit) = match reads.await {
         Ok(read) => read,
@@ -73,6 +73,11 @@ async fn handle(
             return Err(answer);
         }
     };
+    if server.settings.config.preset.is_some() && Signal::has_no_data(&body) {
+        // OTLP requires success, and nothing could be delivered.
+        return Ok(Answer::good(StatusCode::OK));
+    }
+    let body = server.marked(&head, body);
     // Drop the head, because any part of the head keeps hyper's whole buffer in memory.
     drop(head);
     let outcome = permit.wait(Entry { body, metadata }).await?;

@@ -231,7 +231,7 @@ fn unacceptable_request_gets_matching_status() {
     expect(&sent("GET /logs HTTP/1.1", auth, b""), 405, &["allow: POST, PUT"]);
     expect(&sent(post, auth, b"eleven byte"), 413, &["10 bytes (`max_body_bytes`)"]);
     let brotli = format!("{auth}Content-Encoding: br\r\n");
-    expect(&sent(post, &brotli, b"x"), 415, &["accept-encoding: gzip, zstd"]);
+    expect(&sent(post, &brotli, b"x"), 415, &["accept-encoding: gzip, deflate, zstd"]);
     let chunked = format!("{post}\r\nHost: a\r\n{auth}Transfer-Encoding: chunked\r\n\r\n");
     let chunked =
         scene.client(format!("{chunked}6\r\neleven\r\n5\r\n byte\r\n0\r\n\r\n").as_bytes());
@@ -275,9 +275,18 @@ fn compressed_bodies_are_decompressed_up_to_their_limit() {
         scene.client(&request("POST / HTTP/1.1", &headers, body))
     };
     let zstd = |bytes: &[u8]| zstd::stream::encode_all(bytes, 1).unwrap();
-    for (encoding, body) in
-        [("gzip", gzip(&text)), ("ZSTD", zstd(&text)), ("identity", text.clone())]
-    {
+    let chunk = |bytes: &[u8]| {
+        let length = format!("{:x}\r\n", bytes.len());
+        [length.as_bytes(), bytes, b"\r\n0\r\n\r\n"].concat()
+    };
+    for (encoding, body) in [
+        ("gzip", gzip(&text)),
+        ("ZSTD", zstd(&text)),
+        ("identity", text.clone()),
+        ("gzip, identity, zstd", zstd(&gzip(&text))),
+        ("gzip\r\nContent-Encoding: x-gzip", gzip(&gzip(&text))),
+        ("zstd\r\nTransfer-Encoding: gzip, chunked", chunk(&gzip(&zstd(&text)))),
+    ] {
         let client = sent(&scene, encoding, &body);
         assert_eq!(bodies(&scene.pull()), [&text[..]], "{encoding}");
         expect(&scene.rest(client), 202, &[]);
@@ -290,14 +299,26 @@ fn compressed_bodies_are_decompressed_up_to_their_limit() {
     };
     for (encoding, body, status) in [
         ("gzip", gzip(&bomb), 413),
+        ("zstd, gzip", gzip(&zstd(&bomb)), 413),
+        ("zstd, gzip", gzip(&bomb), 413),
         ("zstd", zstd(&bomb), 413),
         ("gzip", cut(gzip(&text)), 400),
         ("zstd", cut(zstd(&text)), 400),
         ("gzip", b"plain text".to_vec(), 400),
         ("zstd", b"plain text".to_vec(), 400),
+        ("gzip", [gzip(&text), b"more".to_vec()].concat(), 400),
+        ("zstd, gzip", gzip(&text), 400),
     ] {
         let client = sent(&scene, encoding, &body);
         expect(&scene.rest(client), status, &[]);
+    }
+    for (encoding, status, name) in [
+        ("br", 415, "`Content-Encoding` `br`"),
+        ("gzip, Compress", 415, "`Content-Encoding` `Compress`"),
+        ("gzip\r\nTransfer-Encoding: br, chunked", 501, "`Transfer-Encoding` `br`"),
+    ] {
+        let client = sent(&scene, encoding, &chunk(b"text"));
+        expect(&scene.rest(client), status, &[name]);
     }
 }
 

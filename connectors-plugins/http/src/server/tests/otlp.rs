@@ -19,8 +19,7 @@ fn path_determines_signal_and_marks_protobuf_bodies() {
         let bodies_sent = [
             (PROTOBUF.to_owned(), b"body".to_vec()),
             (compressed, gzip(b"body")),
-            (PROTOBUF.to_owned(), Vec::new()),
-            (JSON.to_owned(), b"{}".to_vec()),
+            (JSON.to_owned(), br#"{"resourceLogs":[{}]}"#.to_vec()),
         ];
         for (headers, body) in bodies_sent {
             let client = scene.client(&post(path, &headers, &body));
@@ -35,9 +34,34 @@ fn path_determines_signal_and_marks_protobuf_bodies() {
     }
     let expected = [1, 2, 3].map(|signal| {
         let mark = [0xc0, 0x3e, signal];
-        [[&mark[..], b"body"].concat(), [&mark[..], b"body"].concat(), mark.into(), b"{}".to_vec()]
+        let marked = [&mark[..], b"body"].concat();
+        [marked.clone(), marked, br#"{"resourceLogs":[{}]}"#.to_vec()]
     });
     assert_eq!(events, expected.concat());
+}
+
+#[test]
+fn request_without_data_succeeds_and_is_no_event() {
+    for respond in ["accepted", "delivered"] {
+        let mut scene =
+            Scene::new(&format!(r#", "preset": {{ "otlp": "any" }}, "respond": "{respond}""#));
+        let compressed = format!("{PROTOBUF}Content-Encoding: gzip\r\n");
+        for (headers, body, expected) in [
+            (PROTOBUF, &b""[..], ""),
+            (&compressed, b"", ""),
+            (&compressed, &gzip(b""), ""),
+            (JSON, b"{ }", "{}"),
+            (JSON, br#"{"resourceLogs":[]}"#, "{}"),
+        ] {
+            let client = scene.client(&post("/v1/logs", headers, body));
+            let answer = scene.answer(&client);
+            let content_type = headers.lines().next().unwrap().to_lowercase();
+            expect(&answer, 200, &[&content_type]);
+            assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{answer}");
+        }
+        let _client = scene.client(&post("/v1/logs", JSON, br#"{"resourceLogs":[{}]}"#));
+        assert_eq!(bodies(&scene.pull()), [br#"{"resourceLogs":[{}]}"#]);
+    }
 }
 
 #[test]
@@ -69,7 +93,7 @@ fn full_or_failed_flow_asks_exporters_to_retry() {
     for (is_down, status, again) in [(false, 429, "retry-after: 1"), (true, 503, "retry-after: 5")]
     {
         scene.server.source().unwrap().on_circuit_breaker(is_down).unwrap();
-        clients.push(scene.client(&post("/v1/traces", JSON, b"{}")));
+        clients.push(scene.client(&post("/v1/traces", JSON, br#"{"resourceSpans":[{}]}"#)));
         let connections = if is_down { 2.0 } else { 1.0 };
         scene.run_until(|| scene.metric("connections") == Some(connections));
         // No pull takes the request.
@@ -78,7 +102,7 @@ fn full_or_failed_flow_asks_exporters_to_retry() {
         expect(&answer, status, &[again, message]);
     }
     let mut scene = Scene::new(r#", "preset": { "otlp": "any" }, "respond": "delivered""#);
-    let client = scene.client(&post("/v1/traces", JSON, b"{}"));
+    let client = scene.client(&post("/v1/traces", JSON, br#"{"resourceSpans":[{}]}"#));
     let pull = scene.pull().pull();
     scene.server.acks().unwrap().fail(pull, std::slice::from_ref(&(0..1))).unwrap();
     // The status 500 would make exporters give up.
