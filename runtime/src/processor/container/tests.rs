@@ -198,7 +198,7 @@ fn return_is_removed_only_at_the_end_of_a_whole_line() {
         (&["F a", "P b\r"], &["a", "b\r"]),
     ] {
         let expected: Vec<_> = expected.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let text: String = parts.iter().map(|part| format!("{TIME} stdout {part}\n")).collect();
+        let text: String = parts.iter().flat_map(|part| [TIME, " stdout ", part, "\n"]).collect();
         for size in 1..text.len() {
             let (found, rejected) = run(&mut *pre("cri", &json!({})), text.as_bytes(), size);
             assert_eq!(

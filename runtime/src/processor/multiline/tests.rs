@@ -206,9 +206,9 @@ fn lines_after_an_exception_wait_no_longer_than_the_timeout() {
     for is_aborted in [false, true] {
         let mut batch = lines(1, &[&trace[..], &["a", "b"]].concat());
         if is_aborted {
-            batch.stream(1).abort()
+            batch.stream(1).abort();
         } else {
-            batch.stream(1).end()
+            batch.stream(1).end();
         }
         let rejected = process(&mut joins, &mut batch);
         let expected = [&*trace.join("\n"), "a", "b"];
